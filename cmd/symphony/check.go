@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+func checkCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state, so it fits CI and pre-commit",
+		UsageText: usageText("check", "[WORKFLOW]"),
+		Flags:     workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		Action: func(c *cli.Context) error {
+			w.json = c.Bool("json")
+			_, positional, err := arguments(c)
+			if err != nil {
+				return err
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			return p.check()
+		},
+	}
+}
+
+type checkJSON struct {
+	Workflow string      `json:"workflow"`
+	OK       bool        `json:"ok"`
+	Errors   []errorJSON `json:"errors"`
+	Warnings []string    `json:"warnings"`
+}
+
+// check parses the workflow as a pass would, but without the key, and looks into the branches of the
+// template that no issue may take for months.
+func (p *project) check() error {
+	out := checkJSON{Workflow: p.path, Errors: []errorJSON{}, Warnings: []string{}}
+	err := p.sourceErr
+	var cfg *workflow.Config
+	if err == nil {
+		env := p.environment(nil)
+		env.KeyOptional = true
+		cfg, err = workflow.Parse(p.source, env)
+	}
+	for _, e := range workflow.Faults(err) {
+		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, e.Hint})
+	}
+	if cfg != nil {
+		for _, warning := range cfg.Warnings {
+			out.Warnings = append(out.Warnings, warning.String())
+		}
+		if cfg.Prompt != nil {
+			for _, problem := range cfg.Prompt.Check() {
+				out.Errors = append(out.Errors, errorJSON{workflow.CodeTemplateRender, problem.String(), "a run that renders it would fail"})
+			}
+		}
+	}
+	out.OK = len(out.Errors) == 0
+	p.printCheck(out)
+	if !out.OK {
+		return codeOnly(exitWorkflow)
+	}
+	return nil
+}
+
+func (p *project) printCheck(out checkJSON) {
+	w := p.w
+	if w.json {
+		w.printJSON(out)
+		return
+	}
+	for _, e := range out.Errors {
+		fmt.Fprintf(w.stderr, "symphony: %s: %s\n", e.Code, visible(e.Message))
+		if e.Hint != "" {
+			fmt.Fprintf(w.stderr, "  %s\n", visible(e.Hint))
+		}
+	}
+	for _, text := range out.Warnings {
+		fmt.Fprintln(w.stderr, "symphony: warning:", visible(text))
+	}
+	if out.OK {
+		fmt.Fprintf(w.stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.envPath())
+	}
+}

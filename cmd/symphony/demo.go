@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+)
+
+func demoCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "demo", Usage: "watch passes take five issues of a made-up project to their handoff; needs no account",
+		UsageText: "symphony demo [flags]",
+		Description: "Serves a small Linear on loopback, makes a git repository and a WORKFLOW.md in a temporary folder, and runs\n" +
+			"real passes with real detached workers. The agent is a scripted one unless --agent codex asks for the real.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex for the real one (needs it installed and logged in)"},
+			&cli.BoolFlag{Name: "rm", Usage: "remove the folder at the end"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return usageError("demo: unexpected argument %q", c.Args().First())
+			}
+			agent := c.String("agent")
+			if agent != "scripted" && agent != "codex" {
+				return usageError("demo: --agent is scripted or codex, not %q", agent)
+			}
+			return demo(c.Context, w, agent, c.Bool("rm"))
+		},
+	}
+}
+
+// demoAgentCommand is the scripted agent: a process of its own that speaks codex's protocol.
+func demoAgentCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "demo-agent", Hidden: true, SkipFlagParsing: true, Usage: "the scripted agent of symphony demo",
+		Action: func(c *cli.Context) error {
+			if code := codextest.Main(c.Args().Slice(), w.stdin, w.stdout, w.stderr); code != 0 {
+				return codeOnly(code)
+			}
+			return nil
+		},
+	}
+}
+
+// How long a demo may take, and how often it looks.
+const (
+	scriptedBound = 20 * time.Second
+	codexBound    = 20 * time.Minute
+	demoStep      = 150 * time.Millisecond
+)
+
+// playground is the folder of a demo and what runs for it.
+type playground struct {
+	w      *world
+	dir    string
+	agent  string
+	linear *lineartest.Server
+	began  time.Time
+	seen   map[string]int // changes of each issue that were shown
+}
+
+func demo(ctx context.Context, w *world, agent string, remove bool) (err error) {
+	dir, err := os.MkdirTemp("", "symphony-demo-")
+	if err != nil {
+		return fmt.Errorf("demo folder: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return fmt.Errorf("demo folder: %w", err)
+	}
+	d := &playground{w: w, dir: dir, agent: agent, began: w.now(), seen: map[string]int{}}
+	if remove {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	if err := d.set(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.linear.Close()) }()
+	d.say("a Linear with %d issues listens on %s; everything else is in %s", len(d.linear.Issues()), d.linear.URL(), dir)
+	if err := d.play(ctx); err != nil {
+		return errors.Join(err, d.clear(ctx))
+	}
+	return d.close(ctx, remove)
+}
+
+func (d *playground) say(format string, args ...any) {
+	fmt.Fprintf(d.w.stdout, "%5.1fs  %s\n", d.w.now().Sub(d.began).Seconds(), visible(fmt.Sprintf(format, args...)))
+}
+
+// set makes the tracker, the repository and the workflow.
+func (d *playground) set(ctx context.Context) error {
+	d.linear = lineartest.New(lineartest.Config{NoControl: true})
+	if err := d.linear.Load(lineartest.Seed{
+		Teams:    []lineartest.SeedTeam{{Key: "DEMO", Name: "Demo"}},
+		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}},
+	}); err != nil {
+		return fmt.Errorf("demo tracker: %w", err)
+	}
+	if err := d.linear.Start(); err != nil {
+		return fmt.Errorf("demo tracker: %w", err)
+	}
+	if err := d.addIssues(); err != nil {
+		return fmt.Errorf("demo issues: %w", err)
+	}
+	d.w.environ = append(d.w.environ,
+		"LINEAR_API_KEY="+d.linear.Key(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
+		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
+	if err := d.makeRepository(ctx); err != nil {
+		return err
+	}
+	return d.writeWorkflow()
+}
+
+func (d *playground) makeRepository(ctx context.Context) error {
+	repo := filepath.Join(d.dir, "repository")
+	if err := os.MkdirAll(repo, 0o700); err != nil {
+		return fmt.Errorf("demo repository: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(repo, "README.md"), []byte("# A small project\n"), 0o600); err != nil {
+		return fmt.Errorf("demo repository: %w", err)
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "Begin"}} {
+		git := exec.CommandContext(ctx, "git", args...)
+		git.Dir, git.Env = repo, d.w.environ
+		if out, err := git.CombinedOutput(); err != nil {
+			return &reconcile.Error{
+				Code: "demo_failed", Message: fmt.Sprintf("git %s: %v: %s", args[0], err, strings.TrimSpace(string(out))),
+				Hint: "the demo needs git on PATH", Err: err,
+			}
+		}
+	}
+	return nil
+}
+
+const demoWorkflow = `---
+tracker:
+  kind: linear
+  endpoint: %s
+  api_key: $LINEAR_API_KEY
+  project_slug: demo
+  terminal_states: [Done, Closed, Canceled, Duplicate]
+polling:
+  interval_ms: 1000
+workspace:
+  root: ./workspaces
+  min_free_bytes: 0
+hooks:
+  after_create: git clone -q %s . && git switch -q -c "work/$SYMPHONY_ISSUE_IDENTIFIER"
+agent:
+  max_concurrent_agents: 3
+  max_retry_backoff_ms: 1500
+codex:
+  command: %s
+---
+You work on {{ issue.identifier }}: {{ issue.title }}
+
+{{ issue.description }}
+
+Commit your work on the branch that is checked out. Then hand the issue over with linear_graphql:
+set its state to {{ "Human Review" }}, unless the text above names another.
+
+Attempt: {{ attempt }}
+`
+
+func (d *playground) writeWorkflow() error {
+	command := "codex app-server"
+	if d.agent == "scripted" {
+		exe, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("own program: %w", err)
+		}
+		home := filepath.Join(d.dir, "agent-home")
+		if err := os.MkdirAll(home, 0o700); err != nil {
+			return fmt.Errorf("demo agent: %w", err)
+		}
+		command = fmt.Sprintf("'%s demo-agent app-server --pace 60ms --home %s'", shellQuote(exe), shellQuote(home))
+	}
+	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), command)
+	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("demo workflow: %w", err)
+	}
+	return nil
+}
+
+// shellQuote makes one word of a path. The demo's own folder and program hold no quote.
+func shellQuote(s string) string {
+	if strings.ContainsAny(s, " \t$&;()<>*?") {
+		return `"` + s + `"`
+	}
+	return s
+}
+
+func (d *playground) workflow() string { return filepath.Join(d.dir, "WORKFLOW.md") }
+func (d *playground) stateDir() string { return filepath.Join(d.dir, "state") }
+
+// play runs pass after pass until every issue is handed over and nothing runs.
+func (d *playground) play(ctx context.Context) error {
+	bound := scriptedBound
+	if d.agent == "codex" {
+		bound = codexBound
+	}
+	for d.w.now().Sub(d.began) < bound {
+		r, err := d.pass(ctx)
+		if err != nil {
+			return err
+		}
+		d.show(r)
+		if d.over(r) {
+			d.say("every issue is handed over, and nothing runs")
+			return nil
+		}
+		if !sleep(ctx, demoStep) {
+			return ctx.Err()
+		}
+	}
+	return &reconcile.Error{
+		Code: "demo_failed", Message: fmt.Sprintf("not every issue was handed over within %s", bound),
+		Hint: fmt.Sprintf("see why: %s ps --all -w %s --state-dir %s", program(), d.workflow(), d.stateDir()),
+	}
+}
+
+func (d *playground) pass(ctx context.Context) (passResult, error) {
+	p, err := d.w.project(d.workflow(), d.stateDir())
+	if err != nil {
+		return passResult{}, err
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // what goes wrong is in the result
+	r, err := p.pass(ctx, passOptions{trigger: triggerManual, lockTimeout: commandPatience}, log)
+	if err == nil && len(r.Errors) > 0 {
+		err = r.Errors[0]
+	}
+	return r, err
+}
+
+// show tells what the pass did and what has moved in the tracker.
+func (d *playground) show(r passResult) {
+	for _, issue := range d.linear.Issues() {
+		changes, err := d.linear.History(issue.Identifier)
+		if err != nil {
+			continue // the issue is from the list above
+		}
+		for _, c := range changes[d.seen[issue.Identifier]:] {
+			if c.Field == "state" {
+				d.say("linear  %s: %s -> %s", issue.Identifier, c.From, c.To)
+			}
+		}
+		d.seen[issue.Identifier] = len(changes)
+	}
+	for _, a := range r.Applied {
+		d.say("pass %-3d %s", r.pass.ID, a.String())
+	}
+}
+
+// over: nothing is claimed, nothing is left to do, and no workspace is being removed.
+func (d *playground) over(r passResult) bool {
+	if r.holder != nil || r.Running+r.Retrying+r.Held > 0 || len(r.Applied) > 0 {
+		return false
+	}
+	for _, issue := range d.linear.Issues() {
+		if issue.State == "Todo" || issue.State == "In Progress" {
+			return false
+		}
+	}
+	p, err := d.w.project(d.workflow(), d.stateDir())
+	return err == nil && len(p.liveRuns(context.Background())) == 0
+}
+
+// clear ends what still runs when the demo is broken off.
+func (d *playground) clear(ctx context.Context) error {
+	p, err := d.w.project(d.workflow(), d.stateDir())
+	if err != nil || !p.hasState() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := p.command(ctx, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
+		return err
+	}
+	for len(p.liveRuns(ctx)) > 0 && sleep(ctx, waitStep) {
+	}
+	return nil
+}
+
+// close shows how it ended and what can be looked at now.
+func (d *playground) close(ctx context.Context, removed bool) error {
+	p, err := d.w.project(d.workflow(), d.stateDir())
+	if err != nil {
+		return err
+	}
+	v, err := p.look(ctx, true)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(d.w.stdout)
+	for _, issue := range d.linear.Issues() {
+		fmt.Fprintf(d.w.stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
+	}
+	fmt.Fprintf(d.w.stdout, "\n%d runs, %d tokens, nothing running.\n", len(v.Ended), v.Totals.Total)
+	if removed {
+		return nil
+	}
+	at := fmt.Sprintf("-w %s --state-dir %s", d.workflow(), d.stateDir())
+	fmt.Fprintf(d.w.stdout, "\nLook around:\n\n")
+	for _, line := range []string{
+		fmt.Sprintf("%s ps --all %s", program(), at),
+		fmt.Sprintf("%s logs DEMO-3 %s", program(), at),
+		fmt.Sprintf("git -C %s log -p main..", filepath.Join(d.dir, "workspaces", "DEMO-3")),
+	} {
+		fmt.Fprintln(d.w.stdout, "  "+line)
+	}
+	return nil
+}
+
+// program is how this one is called from a shell: go run's binary is gone when it ends.
+func program() string {
+	exe, err := os.Executable()
+	if err != nil || strings.Contains(exe, string(filepath.Separator)+"go-build") {
+		return "go run ./cmd/symphony"
+	}
+	return exe
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// logOptions say which log of a run, and how.
+type logOptions struct {
+	follow, raw bool
+	// file is another log than the events: agent.stderr, worker.log, hooks.log.
+	file string
+}
+
+func logsCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
+		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the run ends"},
+			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
+			&cli.StringFlag{Name: "run", Usage: "another run than the newest: its `ID`, see symphony ps --all"},
+			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
+			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
+			&cli.BoolFlag{Name: "hooks", Usage: "the output of hooks"},
+		),
+		Action: func(c *cli.Context) error {
+			args, positional, err := arguments(c, "ISSUE")
+			if err != nil {
+				return err
+			}
+			o := logOptions{follow: c.Bool("follow"), raw: c.Bool("raw")}
+			for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
+				if !c.Bool(flag) {
+					continue
+				}
+				if o.file != "" || o.raw {
+					return usageError("logs: one of --raw, --stderr, --worker, --hooks")
+				}
+				o.file = file
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			run, err := p.findRun(c.Context, args[0], c.String("run"))
+			if err != nil {
+				return err
+			}
+			return p.printLog(c.Context, run, o)
+		},
+	}
+}
+
+// findRun names the newest run of an issue, or checks that the named run is one of it.
+func (p *project) findRun(ctx context.Context, ref, runID string) (string, error) {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	id, identifier, ok, err := db.FindIssue(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", &reconcile.Error{Code: "issue_not_found", Message: ref + " has no run here", Hint: "symphony ps --all lists what there is"}
+	}
+	if runID != "" {
+		run, err := db.Run(ctx, runID)
+		if errors.Is(err, state.ErrNotFound) || err == nil && run.IssueID != id {
+			return "", &reconcile.Error{Code: "run_not_found", Message: fmt.Sprintf("%s has no run %s", identifier, runID), Hint: "symphony ps --all lists the latest"}
+		}
+		return runID, err
+	}
+	runs, err := db.RunsOfIssue(ctx, id, 20)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range runs {
+		if r.Kind == reconcile.AgentRun {
+			return r.ID, nil
+		}
+	}
+	return "", &reconcile.Error{Code: "run_not_found", Message: identifier + " has had no run yet", Hint: "symphony ps --all says why it was skipped"}
+}
+
+// printLog prints a run's log, and with follow goes on until the run has ended.
+func (p *project) printLog(ctx context.Context, runID string, o logOptions) error {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	dir := runner.RunDir(p.stateDir, runID)
+	path := filepath.Join(dir, "events.jsonl")
+	show := p.showEvent
+	if o.raw {
+		show = p.showRaw
+	}
+	if o.file != "" {
+		path, show = filepath.Join(dir, o.file), p.showText
+	} else if err := p.printFile(runner.PreviousEvents(path), show); err != nil {
+		return err
+	}
+	return p.followFile(ctx, db, runID, path, o.follow, show)
+}
+
+func (p *project) printFile(path string, show func([]byte)) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	defer f.Close()
+	_, err = showLines(bufio.NewReader(f), show)
+	return err
+}
+
+// followFile prints what is there, and while the run goes on what comes.
+func (p *project) followFile(ctx context.Context, db *state.DB, runID, path string, follow bool, show func([]byte)) error {
+	var file *os.File
+	var in *bufio.Reader
+	var rest []byte
+	for {
+		run, err := db.Run(ctx, runID)
+		if err != nil {
+			return err
+		}
+		ended := run.Outcome != "" || run.Phase != reconcile.Starting && !alive(p.stateDir, runID)
+		if file == nil {
+			if file, err = os.Open(path); err == nil {
+				defer file.Close()
+				in = bufio.NewReader(file)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("log: %w", err)
+			}
+		}
+		if in != nil {
+			part, err := showLines(io.MultiReader(bytes.NewReader(rest), in), show)
+			if err != nil {
+				return err
+			}
+			rest = part
+		}
+		if !follow || ended {
+			if len(rest) > 0 {
+				show(rest)
+			}
+			return nil
+		}
+		if !sleep(ctx, waitStep) {
+			return nil
+		}
+	}
+}
+
+// showLines shows whole lines and returns the unfinished last one.
+func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		show(bytes.TrimSuffix(line, []byte("\n")))
+	}
+}
+
+func (p *project) showRaw(line []byte)  { fmt.Fprintf(p.w.stdout, "%s\n", line) }
+func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
+
+// showEvent prints one event for a person; streams of fragments are left out.
+func (p *project) showEvent(line []byte) {
+	var e runner.EventLine
+	if err := json.Unmarshal(line, &e); err != nil {
+		p.showText(line)
+		return
+	}
+	if strings.HasSuffix(strings.ToLower(e.Method), "delta") {
+		return
+	}
+	text := e.Message
+	if text == "" {
+		text = e.Method
+	}
+	fmt.Fprintf(p.w.stdout, "%s  %-22s %s\n", e.At.Local().Format("15:04:05"), e.Event, visible(text))
+}

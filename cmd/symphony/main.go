@@ -1,0 +1,124 @@
+// Symphony turns a Linear project into finished work: each pass reconciles the tracker with a table of
+// claims and detached workers, and exits.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func main() { os.Exit(mainCode()) }
+
+// mainCode is main for the tests, which register it as a program of its own.
+func mainCode() int {
+	w, err := newWorld()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "symphony:", err)
+		return exitFailed
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, w, os.Args)
+}
+
+// The exit codes, documented in the README.
+const (
+	exitOK       = 0
+	exitFailed   = 1 // the pass or command itself could not do something
+	exitUsage    = 2
+	exitWorkflow = 3
+	exitLock     = 4
+)
+
+// run is the one place where an error becomes an exit code and a line on stderr.
+func run(ctx context.Context, w *world, args []string) int {
+	app := newApp(w)
+	args, err := arrange(app, args)
+	if err == nil {
+		err = app.RunContext(ctx, args)
+	}
+	return w.finish(err)
+}
+
+func (w *world) finish(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var silent codeOnly
+	if errors.As(err, &silent) {
+		return int(silent)
+	}
+	known := asError(err)
+	w.printError(known)
+	if w.json {
+		w.printJSON(map[string]any{"error": errorJSON{known.Code, known.Message, known.Hint}})
+	}
+	return exitCode(known.Code)
+}
+
+// codeOnly ends the program with a code after everything has been said.
+type codeOnly int
+
+func (c codeOnly) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// asError gives every error a code.
+func asError(err error) *reconcile.Error {
+	var known *reconcile.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	if errors.Is(err, context.Canceled) {
+		return &reconcile.Error{Code: "canceled", Message: "ended by a signal", Err: err}
+	}
+	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
+}
+
+func usageError(format string, args ...any) error {
+	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: "see symphony help"}
+}
+
+// exitCode maps an error's code to the exit code of the program.
+func exitCode(code string) int {
+	switch code {
+	case "usage":
+		return exitUsage
+	case "locked":
+		return exitLock
+	case "missing_workflow_file", "workflow_parse_error", "workflow_front_matter_not_a_map", "invalid_config",
+		"unsupported_key", "unsupported_tracker_kind", "missing_tracker_api_key", "missing_tracker_project_slug",
+		"template_parse_error", "template_render_error", "env_file_permissions", "env_file_invalid",
+		"tracker_project_not_found", "nested_workflow", "project_conflict", "state_conflict", "workspace_root_unusable",
+		"workers_would_die", "codex_not_found":
+		return exitWorkflow
+	}
+	return exitFailed
+}
+
+type errorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (w *world) printError(e *reconcile.Error) {
+	fmt.Fprintf(w.stderr, "symphony: %s: %s\n", e.Code, visible(e.Message))
+	if e.Hint != "" {
+		fmt.Fprintf(w.stderr, "  %s\n", visible(e.Hint))
+	}
+}
+
+func (w *world) printJSON(v any) {
+	enc := json.NewEncoder(w.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		fmt.Fprintln(w.stderr, "symphony: output:", err)
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// commandPatience is how long an operator's command waits for another pass.
+const commandPatience = 10 * time.Second
+
+func stopCommand(w *world) *cli.Command {
+	c := issueCommand(w, "stop", "hold an issue and end its present run", reconcile.VerbStop)
+	c.UsageText = usageText("stop", "ISSUE|--all [WORKFLOW]")
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"})
+	single := c.Action
+	c.Action = func(ctx *cli.Context) error {
+		if !ctx.Bool("all") {
+			return single(ctx)
+		}
+		return projectVerb(ctx, w, reconcile.VerbStopAll)
+	}
+	return c
+}
+
+func holdCommand(w *world) *cli.Command {
+	return issueCommand(w, "hold", "start no further run for an issue; the present one may end", reconcile.VerbHold)
+}
+
+func retryCommand(w *world) *cli.Command {
+	return issueCommand(w, "retry", "clear an issue's hold, counters and backoff; it is due now", reconcile.VerbRetry)
+}
+
+func pauseCommand(w *world) *cli.Command {
+	return projectCommand(w, "pause", "start nothing new; what runs may end", reconcile.VerbPause)
+}
+
+func resumeCommand(w *world) *cli.Command {
+	return projectCommand(w, "resume", "start new runs again", reconcile.VerbResume)
+}
+
+func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE [WORKFLOW]"),
+		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Action: func(c *cli.Context) error {
+			w.json = c.Bool("json")
+			args, positional, err := arguments(c, "ISSUE")
+			if err != nil {
+				return err
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			id, identifier, err := p.findIssue(c.Context, args[0])
+			if err != nil {
+				return err
+			}
+			return p.command(c.Context, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
+		},
+	}
+}
+
+func projectCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, UsageText: usageText(name, "[WORKFLOW]"),
+		Flags:  workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Action: func(c *cli.Context) error { return projectVerb(c, w, verb) },
+	}
+}
+
+func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
+	w.json = c.Bool("json")
+	_, positional, err := arguments(c)
+	if err != nil {
+		return err
+	}
+	p, err := w.openProject(c, positional)
+	if err != nil {
+		return err
+	}
+	only := nowhere
+	if verb == reconcile.VerbStopAll {
+		only = "" // it concerns every run
+	}
+	return p.command(c.Context, reconcile.Command{Verb: verb}, only)
+}
+
+// command writes down what the operator wants, then runs a pass confined to it. If the pass can't have the
+// lock, the command is kept for the next one.
+func (p *project) command(ctx context.Context, cmd reconcile.Command, only string) error {
+	cmd.CreatedAt = p.w.now()
+	id, err := p.addCommand(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	log := newLog(p.w, slog.LevelWarn)
+	r, err := p.pass(ctx, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience}, log)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
+	case r.holder != nil:
+		e := lockedError(r.holder).(*reconcile.Error)
+		e.Hint = "the command is kept: the next pass takes it up"
+		return e
+	}
+	if err := p.confirm(ctx, cmd, id, r); err != nil {
+		return err
+	}
+	return r.code()
+}
+
+func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64, error) {
+	db, err := state.Open(ctx, p.stateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return 0, &reconcile.Error{Code: "no_state", Message: "no pass has run yet for " + p.path, Hint: "symphony tick runs one", Err: err}
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.AddCommand(ctx, cmd)
+}
+
+// confirm says what became of the command.
+func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, r passResult) error {
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	done, err := db.CommandDone(ctx, id)
+	if err != nil {
+		return err
+	}
+	alive, err := scheduleAlive(ctx, db, p.w.now())
+	if err != nil {
+		return err
+	}
+	if p.w.json {
+		p.w.printJSON(r.json(false))
+	} else {
+		p.reportText(p.w, r)
+		if done && len(r.Applied) == 0 {
+			fmt.Fprintf(p.w.stdout, "%s: noted\n", cmd.Verb)
+		}
+	}
+	if !done {
+		fmt.Fprintf(p.w.stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
+	}
+	if !alive && !looping(p.stateDir) {
+		fmt.Fprintln(p.w.stderr, "symphony: no schedule is active: run symphony tick")
+	}
+	return nil
+}
+
+// findIssue finds an issue by its identifier: in the database, else at the tracker.
+func (p *project) findIssue(ctx context.Context, ref string) (id, identifier string, err error) {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return "", "", err
+	}
+	defer db.Close()
+	id, identifier, ok, err := db.FindIssue(ctx, ref)
+	if err != nil || ok {
+		return id, identifier, err
+	}
+	issue, err := p.fetchIssue(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	return issue.ID, issue.Identifier, nil
+}
+
+// fetchIssue asks the tracker for an issue by its identifier.
+func (p *project) fetchIssue(ctx context.Context, ref string) (*reconcile.Issue, error) {
+	cfg, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := newTracker(cfg, p.w.now, newLog(p.w, slog.LevelWarn))
+	if err != nil {
+		return nil, err
+	}
+	return client.ByIdentifier(ctx, ref)
+}

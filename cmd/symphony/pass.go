@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// The triggers of a pass, as `passes` records them.
+const (
+	triggerCron    = "cron"
+	triggerTimer   = "timer"
+	triggerLoop    = "loop"
+	triggerManual  = "manual"
+	triggerCommand = "command"
+	triggerWorker  = "worker"
+)
+
+// passOptions say what kind of pass it is.
+type passOptions struct {
+	trigger     string
+	dryRun      bool
+	lockTimeout time.Duration
+	only        string // an issue's id, or nowhere
+	anySlot     bool
+}
+
+// nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
+const nowhere = "-"
+
+// passResult is what a pass did.
+type passResult struct {
+	reconcile.Report
+	pass state.Pass
+	// holder is who has the lock, nil where this pass had it.
+	holder *state.Holder
+	// cfg is the configuration the pass ran with; the last good one where the present one is invalid.
+	cfg *workflow.Config
+	// warnings of the workflow.
+	warnings []string
+	dryRun   bool
+}
+
+func (r *passResult) fail(err error) {
+	faults := workflow.Faults(err)
+	if len(faults) == 0 {
+		faults = []*reconcile.Error{asError(err)}
+	}
+	r.Errors = append(r.Errors, faults...)
+}
+
+// pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
+// it from being a pass at all; what went wrong in it stands in the result.
+func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r passResult, err error) {
+	if err := p.nested(); err != nil {
+		return r, err
+	}
+	cfg, cfgErr := p.config()
+	if cfgErr != nil && !p.hasState() {
+		return r, cfgErr
+	}
+	if o.dryRun {
+		return p.dryPass(ctx, o, cfg, cfgErr, log)
+	}
+	began := p.w.now()
+	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: began}, o.lockTimeout)
+	if err != nil {
+		return r, err
+	}
+	if release == nil {
+		r.holder = holder
+		return r, nil
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	db, err := state.Create(ctx, p.stateDir, began)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	mono := proc.Monotonic()
+	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
+	boot, bootErr := proc.BootID()
+	if bootErr != nil {
+		r.fail(bootErr)
+	}
+	r.pass = state.Pass{
+		Trigger: o.trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
+		Actions: len(r.Applied), Skipped: len(r.Skips),
+	}
+	for _, e := range r.Errors {
+		r.pass.Errors = append(r.pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
+	}
+	if r.pass.ID, err = db.SavePass(ctx, r.pass); err != nil {
+		r.fail(err)
+	}
+	p.tidy(ctx, db, &r)
+	return r, nil
+}
+
+// hasState reports whether a pass has ever run here.
+func (p *project) hasState() bool {
+	_, err := os.Stat(filepath.Join(p.stateDir, "state.db"))
+	return err == nil
+}
+
+// reconcile runs the pass proper on an open database.
+func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
+	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
+	askTracker := true
+	if cfgErr != nil {
+		r.fail(cfgErr)
+		options.DispatchOff = true
+		if cfg, askTracker = p.lastGood(ctx, db, r); cfg == nil {
+			return
+		}
+	}
+	r.cfg = cfg
+	r.warnings = p.warnings(cfg)
+	if err := p.fits(cfg, o.dryRun); err != nil {
+		r.fail(err)
+		options.DispatchOff = true
+	}
+	if o.trigger == triggerWorker || o.trigger == triggerCommand {
+		alive, err := scheduleAlive(ctx, db, p.w.now())
+		if err != nil {
+			r.fail(err)
+		}
+		options.DispatchOff = options.DispatchOff || !alive
+	}
+	deps, err := p.deps(db, cfg, askTracker, log)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	report := reconcile.Tick(ctx, deps, options)
+	report.Errors = slices.Concat(r.Errors, report.Errors)
+	r.Report = report
+	if cfgErr == nil && !o.dryRun {
+		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
+			r.fail(err)
+		}
+	}
+}
+
+func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log *slog.Logger) (reconcile.Deps, error) {
+	runners, err := p.newRunners(cfg)
+	if err != nil {
+		return reconcile.Deps{}, err
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
+	}
+	d := reconcile.Deps{
+		Policy: policy(cfg), Store: db, Runners: runners, Now: p.w.now, Boot: boot, Log: log,
+		NewRunID: func() string { return newRunID(p.w.now()) },
+	}
+	if askTracker {
+		client, err := newTracker(cfg, p.w.now, log)
+		if err != nil {
+			return reconcile.Deps{}, err
+		}
+		d.Tracker = &verified{Client: client, db: db, cfg: cfg, log: log}
+	}
+	return d, nil
+}
+
+const lastGoodKey = "last_good_workflow"
+
+// lastGood gives the last configuration that was valid, for reconciliation only. A literal key was not
+// kept: with it only the local half of a pass is left.
+func (p *project) lastGood(ctx context.Context, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
+	text, known, err := db.Meta(ctx, lastGoodKey)
+	if err != nil || !known {
+		if err != nil {
+			r.fail(err)
+		}
+		return nil, false
+	}
+	src, err := workflow.NewSource(p.path, p.path, []byte(text))
+	if err != nil {
+		r.fail(err)
+		return nil, false
+	}
+	env := p.environment(nil)
+	env.KeyOptional = true
+	if cfg, err = workflow.Parse(src, env); err != nil {
+		r.fail(err)
+		return nil, false
+	}
+	return cfg, cfg.Tracker.APIKey != ""
+}
+
+func (p *project) warnings(cfg *workflow.Config) []string {
+	var list []string
+	for _, w := range cfg.Warnings {
+		list = append(list, w.String())
+	}
+	for _, problem := range cfg.Prompt.Check() {
+		list = append(list, problem.String()+" (a run that renders it fails)")
+	}
+	return list
+}
+
+// fits checks the workspace root before anything is dispatched into it.
+func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
+	root := resolve(cfg.Workspace.Root)
+	for _, dir := range cfg.Agent.WritableRoots {
+		dir = resolve(dir)
+		if within(root, dir) || within(dir, root) || within(p.stateDir, dir) || within(dir, p.stateDir) {
+			return &reconcile.Error{
+				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.path, dir),
+				Hint: "name a directory apart from workspace.root and the state directory",
+			}
+		}
+	}
+	if dryRun {
+		return nil
+	}
+	opened, err := workspace.OpenRoot(root)
+	if err != nil {
+		return workspaceError(err)
+	}
+	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.stateDir))
+}
+
+// within reports whether path is dir or lies below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func workspaceError(err error) error {
+	var e *workspace.Error
+	if errors.As(err, &e) {
+		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
+	}
+	return err
+}
+
+// The bounds between which a schedule counts as alive after its last pass.
+const (
+	shortestSchedule = 3 * time.Minute
+	longestSchedule  = 24 * time.Hour
+)
+
+// scheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Passes
+// that no schedule started dispatch only then: stopping the timer stops the system.
+func scheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+	passes, err := db.ScheduleGaps(ctx)
+	if err != nil || len(passes) == 0 {
+		return false, err
+	}
+	var gaps []time.Duration
+	for i := range passes[1:] {
+		gaps = append(gaps, passes[i].StartedAt.Sub(passes[i+1].StartedAt))
+	}
+	bound := shortestSchedule
+	if len(gaps) > 0 {
+		slices.Sort(gaps)
+		bound = min(max(3*gaps[len(gaps)/2], shortestSchedule), longestSchedule)
+	}
+	return now.Sub(passes[0].StartedAt) < bound, nil
+}
+
+const pruneLimit = 50 // runs in one pass
+
+// tidy deletes old runs and their directories.
+func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
+	ids, err := db.Prune(ctx, p.w.now(), pruneLimit)
+	if err != nil {
+		r.fail(err)
+	}
+	for _, id := range ids {
+		if err := os.RemoveAll(runner.RunDir(p.stateDir, id)); err != nil {
+			r.fail(fmt.Errorf("old run: %w", err))
+		}
+	}
+}
+
+// dryPass plans on what is there and changes nothing: no lock, no directory, no row.
+func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
+	r.dryRun = true
+	if cfgErr != nil {
+		return r, cfgErr
+	}
+	r.cfg, r.warnings = cfg, p.warnings(cfg)
+	if err := p.fits(cfg, true); err != nil {
+		return r, err
+	}
+	deps, err := p.deps(nil, cfg, false, log)
+	if err != nil {
+		return r, err
+	}
+	if deps.Tracker, err = newTracker(cfg, p.w.now, log); err != nil {
+		return r, err
+	}
+	deps.Store = emptyStore{}
+	if p.hasState() {
+		db, err := state.OpenReadOnly(ctx, p.stateDir)
+		if err != nil {
+			return r, err
+		}
+		defer db.Close()
+		deps.Store = db
+	}
+	r.Report = reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	return r, nil
+}
+
+// emptyStore is what a dry run reads where no pass has run yet; it calls nothing else.
+type emptyStore struct{ reconcile.Store }
+
+// Recorded implements reconcile.Store.
+func (emptyStore) Recorded(context.Context) (reconcile.Recorded, error) {
+	return reconcile.Recorded{}, nil
+}

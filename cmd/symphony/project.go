@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// project is one WORKFLOW.md and its state directory.
+type project struct {
+	w *world
+	// path is resolved through symlinks where the file exists; source is what it held when it was read.
+	path      string
+	source    workflow.Source
+	sourceErr error
+	stateDir  string
+	envFile   map[string]string
+}
+
+// openProject finds the workflow (specification 5.1) and the state directory that belongs to it, and reads
+// the environment file. A workflow that can't be read is no error yet: much works without it.
+func (w *world) openProject(c *cli.Context, positional string) (*project, error) {
+	if c.IsSet("workflow") && positional != "" {
+		return nil, usageError("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
+	}
+	path := cmp.Or(c.String("workflow"), positional, w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
+	stateDir := cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))
+	return w.project(path, stateDir)
+}
+
+func (w *world) project(path, stateDir string) (*project, error) {
+	p := &project{w: w, path: w.absolute(path)}
+	p.source, p.sourceErr = workflow.Read(p.path)
+	if p.source.Path != "" {
+		p.path = p.source.Path
+	}
+	if info, err := os.Stat(p.path); err == nil && info.IsDir() {
+		return nil, usageError("%s is a directory; name the workflow file in it", path)
+	}
+	if stateDir == "" {
+		stateDir = state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, p.path)
+	}
+	p.stateDir = w.absolute(stateDir)
+	return p, p.readEnvFile()
+}
+
+func (w *world) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(w.dir, path)
+}
+
+// envPath is the environment file of the project, read by every pass so that cron, systemd and a person
+// see the same variables.
+func (p *project) envPath() string {
+	return workflow.EnvFilePath(p.w.getenv("XDG_CONFIG_HOME"), p.w.home, filepath.Base(p.stateDir))
+}
+
+func (p *project) readEnvFile() (err error) {
+	p.envFile, err = workflow.ReadEnvFile(p.envPath(), os.Getuid())
+	return err
+}
+
+// lookup reads a variable: one that is set wins over the file's.
+func (p *project) lookup(name string) (string, bool) {
+	if v, ok := p.w.lookup(name); ok {
+		return v, true
+	}
+	v, ok := p.envFile[name]
+	return v, ok
+}
+
+// environ is the environment of workers: the pass's and the file's.
+func (p *project) environ() []string {
+	env := append([]string(nil), p.w.environ...)
+	for name, value := range p.envFile {
+		if _, set := p.w.lookup(name); !set {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func (p *project) environment(extra map[string]string) workflow.Environment {
+	return workflow.Environment{
+		Home: p.w.home, Temp: cmp.Or(p.w.getenv("TMPDIR"), "/tmp"),
+		Lookup: func(name string) (string, bool) {
+			if v, ok := extra[name]; ok {
+				return v, true
+			}
+			return p.lookup(name)
+		},
+	}
+}
+
+// config gives the workflow its meaning. The hint of a missing key names the file to put it in.
+func (p *project) config() (*workflow.Config, error) {
+	if p.sourceErr != nil {
+		return nil, p.sourceErr
+	}
+	cfg, err := workflow.Parse(p.source, p.environment(nil))
+	if err != nil {
+		p.nameEnvFile(err)
+		return nil, err
+	}
+	return cfg, nil
+}
+
+func (p *project) nameEnvFile(err error) {
+	for _, e := range workflow.Faults(err) {
+		if e.Code == workflow.CodeMissingAPIKey {
+			e.Hint = fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", workflow.APIKeyVar, p.envPath())
+		}
+	}
+}
+
+// nested refuses a pass that an agent or a hook of ours would run.
+func (p *project) nested() error {
+	if id := p.w.getenv("SYMPHONY_RUN_ID"); id != "" {
+		return &reconcile.Error{
+			Code: "nested_workflow", Message: "this is inside run " + id,
+			Hint: "run symphony from a shell of your own; an agent must not start agents",
+		}
+	}
+	for dir := filepath.Dir(p.path); ; dir = filepath.Dir(dir) {
+		parent := filepath.Dir(dir)
+		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
+			return &reconcile.Error{
+				Code: "nested_workflow", Message: p.path + " lies in the workspace " + dir,
+				Hint: "run symphony on the repository's own checkout, not on an agent's copy",
+			}
+		}
+		if parent == dir {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+func promptCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "prompt", Usage: "render the prompt of an issue as its run would get it",
+		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
+		Flags:     workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N` (default: as a first run)"}),
+		Action: func(c *cli.Context) error {
+			args, positional, err := arguments(c, "ISSUE")
+			if err != nil {
+				return err
+			}
+			if c.Int("attempt") < 0 {
+				return usageError("prompt: --attempt is not negative")
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			cfg, err := p.config()
+			if err != nil {
+				return err
+			}
+			issue, err := p.fetchIssue(c.Context, args[0])
+			if err != nil {
+				return err
+			}
+			text, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(w.stdout, text)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
+// a change in what is wrong.
+func (p *project) report(ctx context.Context, w *world, o tickOptions, r passResult) {
+	switch {
+	case o.quiet:
+		if r.holder == nil {
+			p.reportQuiet(ctx, r.Errors)
+		}
+	case o.json:
+		w.printJSON(r.json(o.dryRun))
+		for _, e := range r.Errors {
+			w.printError(e)
+		}
+	default:
+		p.reportText(w, r)
+	}
+}
+
+func (p *project) reportText(w *world, r passResult) {
+	if r.holder != nil {
+		fmt.Fprintf(w.stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
+		return
+	}
+	for _, text := range r.warnings {
+		fmt.Fprintln(w.stderr, "symphony: warning:", visible(text))
+	}
+	for _, a := range r.Applied {
+		line := a.String()
+		if a.Err != nil {
+			line += "  (not done)"
+		}
+		fmt.Fprintln(w.stdout, visible(line))
+	}
+	for _, e := range r.Errors {
+		w.printError(e)
+	}
+	name := fmt.Sprintf("pass %d", r.pass.ID)
+	if r.dryRun {
+		name = "dry run"
+	}
+	fmt.Fprintf(w.stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.now()))
+}
+
+func nextDue(r passResult, now time.Time) string {
+	if r.NextDue.IsZero() {
+		return ""
+	}
+	if d := r.NextDue.Sub(now); d > 0 {
+		return ", next due in " + d.Round(time.Second).String()
+	}
+	return ", one is due"
+}
+
+// said is what a quiet pass has last printed.
+type said struct {
+	Codes []string  `json:"codes"`
+	At    time.Time `json:"at"`
+}
+
+const (
+	saidKey    = "quiet_errors"
+	sayAgainIn = time.Hour
+)
+
+// reportQuiet prints errors when their set differs from the last pass's, once an hour while it stays, and
+// once when it is over: cron mails each line that it sees.
+func (p *project) reportQuiet(ctx context.Context, errs []*reconcile.Error) {
+	w := p.w
+	codes := []string{}
+	for _, e := range errs {
+		codes = append(codes, e.Code)
+	}
+	slices.Sort(codes)
+	codes = slices.Compact(codes)
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		for _, e := range errs {
+			w.printError(e)
+		}
+		return
+	}
+	defer db.Close()
+	var last said
+	if text, known, err := db.Meta(ctx, saidKey); err == nil && known {
+		// What can't be read counts as never said.
+		_ = json.Unmarshal([]byte(text), &last)
+	}
+	same := slices.Equal(codes, last.Codes)
+	if len(codes) == 0 && len(last.Codes) == 0 || same && w.now().Sub(last.At) < sayAgainIn {
+		return
+	}
+	for _, e := range errs {
+		w.printError(e)
+	}
+	if len(codes) == 0 {
+		fmt.Fprintln(w.stderr, "symphony: over:", strings.Join(last.Codes, ", "))
+	}
+	text, err := json.Marshal(said{Codes: codes, At: w.now()})
+	if err == nil {
+		err = db.SetMeta(ctx, saidKey, string(text))
+	}
+	if err != nil {
+		w.printError(asError(err))
+	}
+}
+
+// quietly returns the error that kept a pass from running, unless a schedule has been told of it already.
+func (p *project) quietly(ctx context.Context, o tickOptions, err error) error {
+	if !o.quiet || !p.hasState() {
+		return err
+	}
+	known := asError(err)
+	p.reportQuiet(ctx, []*reconcile.Error{known})
+	return codeOnly(exitCode(known.Code))
+}
+
+type tickJSON struct {
+	Pass    *passJSON    `json:"pass"`
+	Holder  *holderJSON  `json:"holder,omitempty"`
+	Actions []actionJSON `json:"actions"`
+	Skipped any          `json:"skipped"`
+	Counts  countsJSON   `json:"counts"`
+	Errors  []errorJSON  `json:"errors"`
+}
+
+type passJSON struct {
+	ID         int64  `json:"id"`
+	Trigger    string `json:"trigger"`
+	StartedAt  string `json:"started_at"`
+	DurationMS int64  `json:"duration_ms"`
+	DryRun     bool   `json:"dry_run"`
+}
+
+type holderJSON struct {
+	PID     int    `json:"pid"`
+	Trigger string `json:"trigger"`
+	Since   string `json:"since"`
+}
+
+type actionJSON struct {
+	Action     string  `json:"action"`
+	IssueID    string  `json:"issue_id"`
+	Identifier string  `json:"issue_identifier"`
+	RunID      *string `json:"run_id"`
+	Reason     string  `json:"reason"`
+}
+
+type skipJSON struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Reason     string `json:"reason"`
+	Message    string `json:"message"`
+}
+
+type countsJSON struct {
+	Running  int `json:"running"`
+	Retrying int `json:"retrying"`
+	Held     int `json:"held"`
+}
+
+// json is the documented shape of tick --json.
+func (r passResult) json(dryRun bool) tickJSON {
+	out := tickJSON{Actions: []actionJSON{}, Errors: []errorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
+	if r.holder != nil {
+		out.Skipped = "locked"
+		out.Holder = &holderJSON{r.holder.PID, r.holder.Trigger, rfc3339(r.holder.Since)}
+		return out
+	}
+	out.Pass = &passJSON{r.pass.ID, r.pass.Trigger, rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
+	for _, a := range r.Applied {
+		if a.Err == nil {
+			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, orNull(a.RunID), a.Reason})
+		}
+	}
+	skips := []skipJSON{}
+	for _, s := range r.Skips {
+		skips = append(skips, skipJSON(s))
+	}
+	out.Skipped = skips
+	for _, e := range r.Errors {
+		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, e.Hint})
+	}
+	return out
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+func runCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
+		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
+		Flags:     workflowFlags(),
+		Action: func(c *cli.Context) error {
+			args, positional, err := arguments(c, "ISSUE")
+			if err != nil {
+				return err
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			return p.runIssue(c.Context, args[0])
+		},
+	}
+}
+
+// runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command
+// does not end the run.
+func (p *project) runIssue(ctx context.Context, ref string) error {
+	issue, err := p.fetchIssue(ctx, ref)
+	if err != nil {
+		return err
+	}
+	log := newLog(p.w, slog.LevelWarn)
+	r, err := p.pass(ctx, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, lockTimeout: commandPatience}, log)
+	if err != nil {
+		return err
+	}
+	if r.holder != nil {
+		return lockedError(r.holder)
+	}
+	p.reportText(p.w, r)
+	if err := r.code(); err != nil {
+		return err
+	}
+	runID, err := p.startedRun(ctx, issue, r)
+	if err != nil {
+		return err
+	}
+	if err := p.printLog(ctx, runID, logOptions{follow: true}); err != nil {
+		return err
+	}
+	return p.outcome(ctx, runID)
+}
+
+// startedRun names the run that the pass started or found, or says why there is none.
+func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r passResult) (string, error) {
+	for _, a := range r.Applied {
+		if a.Kind == reconcile.ActDispatch && a.Err == nil {
+			return a.RunID, nil
+		}
+	}
+	for _, s := range r.Skips {
+		if s.IssueID == issue.ID {
+			return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s: %s (%s)", issue.Identifier, s.Message, s.Reason)}
+		}
+	}
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	c, claimed, err := db.ClaimByIssue(ctx, issue.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case claimed && c.Status == reconcile.Running:
+		fmt.Fprintf(p.w.stderr, "symphony: %s runs already\n", issue.Identifier)
+		return c.RunID, nil
+	case claimed && c.Status == reconcile.Held:
+		return "", &reconcile.Error{Code: "not_started", Message: issue.Identifier + " is held (" + c.HoldReason + "): " + c.HoldMessage, Hint: "symphony retry " + issue.Identifier}
+	case claimed:
+		return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind), Hint: "symphony retry " + issue.Identifier}
+	}
+	return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s is in state %q, which is not active, or not in this project", issue.Identifier, issue.State)}
+}
+
+// outcome is the command's exit code: 0 only where the run succeeded.
+func (p *project) outcome(ctx context.Context, runID string) error {
+	db, err := state.OpenReadOnly(ctx, p.stateDir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	run, err := p.waitForRun(ctx, db, runID)
+	if err != nil {
+		return err
+	}
+	text := ""
+	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
+		text = ": " + *e
+	}
+	fmt.Fprintf(p.w.stdout, "%s %s after %s, %d turns, %d tokens%s\n", run.Identifier, run.Outcome, duration(run.EndedAt.Sub(run.StartedAt)), run.Turns, run.Tokens.Total, visible(text))
+	if run.Outcome != reconcile.Succeeded {
+		return codeOnly(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// tickOptions are the flags of tick.
+type tickOptions struct {
+	passOptions
+	loop, json, quiet, wait bool
+}
+
+func tickCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
+		UsageText: usageText("tick", "[WORKFLOW]"),
+		Description: "A pass settles runs that have ended, stops those that no longer should run, starts those that should,\n" +
+			"and exits. Run it from cron or a systemd timer, by hand, or with --loop.",
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; changes nothing and takes no lock"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
+			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
+			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait this long for another pass (default: do not wait)"},
+			&cli.StringFlag{Name: "trigger", Usage: "who runs the pass: cron, timer, manual (default), worker or command", Value: triggerManual},
+		),
+		Action: func(c *cli.Context) error { return tickAction(c, w) },
+	}
+}
+
+func tickAction(c *cli.Context, w *world) error {
+	o := tickOptions{
+		passOptions: passOptions{trigger: c.String("trigger"), dryRun: c.Bool("dry-run"), lockTimeout: c.Duration("lock-timeout")},
+		loop:        c.Bool("loop"), json: c.Bool("json"), quiet: c.Bool("quiet"), wait: c.Bool("wait"),
+	}
+	w.json = o.json
+	_, positional, err := arguments(c)
+	if err != nil {
+		return err
+	}
+	if err := o.check(c.IsSet("trigger")); err != nil {
+		return err
+	}
+	p, err := w.openProject(c, positional)
+	if err != nil {
+		return err
+	}
+	if o.loop {
+		return loop(c.Context, w, p, o)
+	}
+	return tick(c.Context, w, p, o)
+}
+
+func (o *tickOptions) check(triggerSet bool) error {
+	switch o.trigger {
+	case triggerCron, triggerTimer, triggerManual, triggerWorker, triggerCommand:
+	default:
+		return usageError("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.trigger)
+	}
+	switch {
+	case o.loop && (o.dryRun || o.wait):
+		return usageError("tick: --loop goes with neither --dry-run nor --wait")
+	case o.loop && triggerSet:
+		return usageError("tick: --loop has its own trigger")
+	case o.lockTimeout < 0:
+		return usageError("tick: --lock-timeout is not negative")
+	}
+	if o.loop {
+		o.trigger = triggerLoop
+	}
+	return nil
+}
+
+// soon is how far ahead a worker's own pass waits for what its run left due: a continuation is due a
+// second after the end of the run before.
+const soon = 3 * time.Second
+
+func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
+	log := o.logger(w)
+	r, err := p.pass(ctx, o.passOptions, log)
+	if err != nil {
+		return p.quietly(ctx, o, err)
+	}
+	if r.holder != nil && o.lockTimeout > 0 {
+		return lockedError(r.holder)
+	}
+	if o.trigger == triggerWorker {
+		return p.followUp(ctx, w, o, r, log)
+	}
+	p.report(ctx, w, o, r)
+	if o.wait && !o.dryRun {
+		if failed, err := p.waitForRuns(ctx, r); err != nil || failed {
+			return errors.Join(err, codeOnly(exitFailed))
+		}
+	}
+	return r.code()
+}
+
+// followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
+func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passResult, log *slog.Logger) error {
+	p.report(ctx, w, o, r)
+	wait := r.NextDue.Sub(w.now())
+	if r.NextDue.IsZero() || wait > soon {
+		return r.code()
+	}
+	if !sleep(ctx, max(wait, 0)) {
+		return nil
+	}
+	again, err := w.project(p.path, p.stateDir)
+	if err != nil {
+		return err
+	}
+	if r, err = again.pass(ctx, o.passOptions, log); err != nil {
+		return again.quietly(ctx, o, err)
+	}
+	again.report(ctx, w, o, r)
+	return r.code()
+}
+
+func (o tickOptions) logger(w *world) *slog.Logger {
+	level := slog.LevelInfo
+	if o.quiet || o.json || !o.loop {
+		level = slog.LevelWarn
+	}
+	if o.quiet {
+		level = slog.LevelError + 1 // what is wrong is reported once, not logged by every pass
+	}
+	return newLog(w, level)
+}
+
+func lockedError(h *state.Holder) error {
+	return &reconcile.Error{Code: "locked", Message: "another pass holds the lock: " + holderText(h), Hint: "try again, or give --lock-timeout more time"}
+}
+
+func holderText(h *state.Holder) string {
+	if h.PID == 0 {
+		return "unknown holder"
+	}
+	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
+}
+
+// code is the exit code of a pass: a run that failed is no error of the pass. The errors have been said.
+func (r passResult) code() error {
+	code := exitOK
+	for _, e := range r.Errors {
+		c := exitCode(e.Code)
+		if code == exitOK || c == exitWorkflow {
+			code = c
+		}
+	}
+	if code == exitOK {
+		return nil
+	}
+	return codeOnly(code)
+}
+
+// sleep returns false where ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+const waitStep = 200 * time.Millisecond
+
+// waitForRuns returns when every run that this pass started has its outcome.
+func (p *project) waitForRuns(ctx context.Context, r passResult) (failed bool, err error) {
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	for _, a := range r.Applied {
+		if a.Kind != reconcile.ActDispatch || a.Err != nil {
+			continue
+		}
+		run, err := p.waitForRun(ctx, db, a.RunID)
+		if err != nil {
+			return false, err
+		}
+		failed = failed || run.Outcome != reconcile.Succeeded
+	}
+	return failed, nil
+}
+
+// waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
+func (p *project) waitForRun(ctx context.Context, db *state.DB, id string) (reconcile.Run, error) {
+	for {
+		run, err := db.Run(ctx, id)
+		if err != nil || run.Outcome != "" {
+			return run, err
+		}
+		if !alive(p.stateDir, id) && run.Phase != reconcile.Starting {
+			if run, err = db.Run(ctx, id); err == nil && run.Outcome == "" {
+				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
+			}
+			return run, err
+		}
+		if !sleep(ctx, waitStep) {
+			return run, ctx.Err()
+		}
+	}
+}
+
+// alive reports whether the run's worker lives.
+func alive(stateDir, id string) bool { return runner.Alive(stateDir, id) }

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// view is what symphony knows at one instant, in the shape of the specification's 13.7 with our additions.
+// Times are RFC 3339 UTC, what is absent is null, lists are never null.
+type view struct {
+	GeneratedAt time.Time       `json:"generated_at"`
+	Counts      viewCounts      `json:"counts"`
+	Running     []runningRow    `json:"running"`
+	Retrying    []retryingRow   `json:"retrying"`
+	Held        []heldRow       `json:"held"`
+	Requests    []struct{}      `json:"pending_requests"`
+	Totals      totalsRow       `json:"codex_totals"`
+	RateLimits  json.RawMessage `json:"rate_limits"`
+	LastPass    *lastPassRow    `json:"last_pass"`
+	Paused      bool            `json:"paused"`
+	Blocked     *blockedRow     `json:"blocked"`
+	Project     projectRow      `json:"project"`
+	// Skipped and Ended are part of ps --all only.
+	Skipped []skippedRow `json:"skipped,omitempty"`
+	Ended   []endedRow   `json:"ended,omitempty"`
+}
+
+type viewCounts struct {
+	Running  int `json:"running"`
+	Retrying int `json:"retrying"`
+	Held     int `json:"held"`
+}
+
+type tokensRow struct {
+	Input  int64 `json:"input_tokens"`
+	Output int64 `json:"output_tokens"`
+	Total  int64 `json:"total_tokens"`
+}
+
+type totalsRow struct {
+	tokensRow
+	Seconds float64 `json:"seconds_running"`
+}
+
+type runningRow struct {
+	IssueID       string     `json:"issue_id"`
+	Identifier    string     `json:"issue_identifier"`
+	State         string     `json:"state"`
+	SessionID     *string    `json:"session_id"`
+	TurnCount     int        `json:"turn_count"`
+	LastEvent     *string    `json:"last_event"`
+	LastMessage   string     `json:"last_message"`
+	StartedAt     time.Time  `json:"started_at"`
+	LastEventAt   *time.Time `json:"last_event_at"`
+	Tokens        tokensRow  `json:"tokens"`
+	RunID         string     `json:"run_id"`
+	PID           *int       `json:"pid"`
+	Attempt       *int       `json:"attempt"`
+	Phase         string     `json:"phase"`
+	StopReason    *string    `json:"stop_reason"`
+	HeartbeatAt   *time.Time `json:"heartbeat_at"`
+	ThreadID      *string    `json:"thread_id"`
+	WorkspacePath *string    `json:"workspace_path"`
+	Host          *string    `json:"host"`
+	Alive         bool       `json:"worker_alive"`
+}
+
+type retryingRow struct {
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	Attempt    *int      `json:"attempt"`
+	DueAt      time.Time `json:"due_at"`
+	Error      *string   `json:"error"`
+	Kind       string    `json:"kind"`
+}
+
+type heldRow struct {
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	Reason     string    `json:"reason"`
+	Message    string    `json:"message"`
+	HeldAt     time.Time `json:"held_at"`
+}
+
+type lastPassRow struct {
+	ID         int64       `json:"id"`
+	Trigger    string      `json:"trigger"`
+	StartedAt  time.Time   `json:"started_at"`
+	DurationMS int64       `json:"duration_ms"`
+	Errors     []errorJSON `json:"errors"`
+}
+
+type blockedRow struct {
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	NextTry time.Time `json:"next_try"`
+}
+
+type projectRow struct {
+	WorkflowPath string  `json:"workflow_path"`
+	StateDir     string  `json:"state_dir"`
+	TrackerKind  *string `json:"tracker_kind"`
+	ProjectSlug  *string `json:"project_slug"`
+}
+
+type skippedRow struct {
+	IssueID    string    `json:"issue_id"`
+	Identifier string    `json:"issue_identifier"`
+	Reason     string    `json:"reason"`
+	Message    string    `json:"message"`
+	Since      time.Time `json:"since"`
+}
+
+type endedRow struct {
+	RunID      string    `json:"run_id"`
+	Identifier string    `json:"issue_identifier"`
+	Kind       string    `json:"kind"`
+	Outcome    string    `json:"outcome"`
+	Error      *string   `json:"error"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at"`
+	Turns      int       `json:"turn_count"`
+	Tokens     tokensRow `json:"tokens"`
+}
+
+// openForReading opens the database for commands that only look.
+func openForReading(ctx context.Context, p *project) (*state.DB, error) {
+	db, err := state.OpenReadOnly(ctx, p.stateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return nil, &reconcile.Error{Code: "no_state", Message: "no pass has run yet for " + p.path, Hint: "symphony tick runs one", Err: err}
+	}
+	return db, err
+}
+
+// look reads the view; all is true for what has ended and what was skipped, too.
+func (p *project) look(ctx context.Context, all bool) (view, error) {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return view{}, err
+	}
+	defer db.Close()
+	v := view{
+		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []struct{}{},
+		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
+	}
+	rec, err := db.Recorded(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.claims(p, rec)
+	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
+	v.tracker(p)
+	if err := v.history(ctx, db, rec); err != nil || !all {
+		return v, err
+	}
+	return v, v.past(ctx, db)
+}
+
+func (v *view) claims(p *project, rec reconcile.Recorded) {
+	runs := map[string]reconcile.Run{}
+	for _, r := range rec.Runs {
+		runs[r.ID] = r
+	}
+	for _, c := range rec.Claims {
+		switch c.Status {
+		case reconcile.Running:
+			v.Running = append(v.Running, newRunningRow(p, c, runs[c.RunID]))
+		case reconcile.Waiting:
+			v.Retrying = append(v.Retrying, retryingRow{
+				IssueID: c.IssueID, Identifier: c.Identifier, Attempt: attemptOf(c.Attempt), DueAt: c.DueAt.UTC(),
+				Error: errorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
+			})
+		case reconcile.Held:
+			v.Held = append(v.Held, heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()})
+		}
+	}
+	v.Counts = viewCounts{len(v.Running), len(v.Retrying), len(v.Held)}
+}
+
+func newRunningRow(p *project, c reconcile.Claim, r reconcile.Run) runningRow {
+	row := runningRow{
+		IssueID: c.IssueID, Identifier: c.Identifier, State: c.Issue.State, TurnCount: r.Turns,
+		LastEvent: orNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt.UTC(), LastEventAt: timeOrNull(r.LastEventAt),
+		Tokens: tokensRow(r.Tokens), RunID: c.RunID, Attempt: attemptOf(r.Attempt), Phase: string(r.Phase),
+		StopReason: orNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: orNull(r.ThreadID),
+		WorkspacePath: orNull(r.WorkspacePath), Host: orNull(r.Host), Alive: r.ID != "" && alive(p.stateDir, r.ID),
+	}
+	if r.ThreadID != "" && r.TurnID != "" {
+		row.SessionID = orNull(r.ThreadID + "-" + r.TurnID)
+	}
+	if r.Worker.PID != 0 {
+		row.PID = &r.Worker.PID
+	}
+	return row
+}
+
+// attemptOf is null for a first run (specification 4.1.5).
+func attemptOf(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// errorText is "<code>: <message>"; the specification's own wordings stand alone.
+func errorText(code, message string) *string {
+	switch {
+	case code == "" && message == "":
+		return nil
+	case code == "" || code == reconcile.CodeSpawnFailed || code == "stalled":
+		return &message
+	case message == "":
+		return &code
+	}
+	text := code + ": " + message
+	return &text
+}
+
+// blockedBy names the block that matters first: without a tracker nothing can be dispatched at all.
+func blockedBy(rec reconcile.Recorded) *blockedRow {
+	b := rec.TrackerBlock
+	if b == nil {
+		b = rec.AgentBlock
+	}
+	if b == nil {
+		return nil
+	}
+	return &blockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
+}
+
+// tracker names the project, as far as the workflow can be read.
+func (v *view) tracker(p *project) {
+	env := p.environment(nil)
+	env.KeyOptional = true
+	if p.sourceErr != nil {
+		return
+	}
+	if cfg, err := workflow.Parse(p.source, env); err == nil {
+		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
+	}
+}
+
+// history adds the last pass and the totals: settled runs, and what the running ones have used so far.
+func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded) error {
+	last, known, err := db.LastPass(ctx)
+	if err != nil {
+		return err
+	}
+	if known {
+		v.LastPass = &lastPassRow{last.ID, last.Trigger, last.StartedAt.UTC(), last.Duration.Milliseconds(), []errorJSON{}}
+		for _, e := range last.Errors {
+			v.LastPass.Errors = append(v.LastPass.Errors, errorJSON{Code: e.Code, Message: e.Message})
+		}
+	}
+	totals, err := db.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	v.Totals = totalsRow{tokensRow(totals.Tokens), totals.Runtime.Seconds()}
+	for _, r := range rec.Runs {
+		if r.Kind != reconcile.AgentRun {
+			continue
+		}
+		end := r.EndedAt
+		if end.IsZero() {
+			end = v.GeneratedAt
+		}
+		v.Totals.Input += r.Tokens.Input
+		v.Totals.Output += r.Tokens.Output
+		v.Totals.Total += r.Tokens.Total
+		v.Totals.Seconds += max(end.Sub(r.StartedAt).Seconds(), 0)
+	}
+	v.RateLimits, err = db.RateLimits(ctx)
+	return err
+}
+
+const pastRuns = 20
+
+func (v *view) past(ctx context.Context, db *state.DB) error {
+	skips, err := db.Skips(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range skips {
+		v.Skipped = append(v.Skipped, skippedRow{s.IssueID, s.Identifier, s.Reason, s.Message, s.Since.UTC()})
+	}
+	runs, err := db.RecentRuns(ctx, pastRuns)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.Outcome == "" {
+			continue
+		}
+		v.Ended = append(v.Ended, endedRow{
+			RunID: r.ID, Identifier: r.Identifier, Kind: string(r.Kind), Outcome: string(r.Outcome),
+			Error: errorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: r.EndedAt.UTC(),
+			Turns: r.Turns, Tokens: tokensRow(r.Tokens),
+		})
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// newTracker makes the adapter of a configuration.
+func newTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*linear.Client, error) {
+	return linear.New(linear.Options{
+		Endpoint: cfg.Tracker.Endpoint, APIKey: cfg.Tracker.APIKey.Reveal(), ProjectSlug: cfg.Tracker.ProjectSlug,
+		Now: now, Log: log,
+	})
+}
+
+// verified checks, before the tracker's first answer is used, that project, states, labels and assignee
+// exist: once for each combination, remembered in the database.
+type verified struct {
+	*linear.Client
+	db   *state.DB
+	cfg  *workflow.Config
+	log  *slog.Logger
+	once sync.Once
+	err  error
+}
+
+func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	return v.Client.ByIDs(ctx, ids)
+}
+
+func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	if err := v.verify(ctx); err != nil {
+		return nil, err
+	}
+	return v.Client.Candidates(ctx, states)
+}
+
+func (v *verified) verify(ctx context.Context) error {
+	v.once.Do(func() { v.err = v.ask(ctx) })
+	return v.err
+}
+
+const verifiedKey = "verified"
+
+func (v *verified) ask(ctx context.Context) error {
+	t := v.cfg.Tracker
+	spec := linear.VerifySpec{
+		States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee,
+	}
+	combination, err := json.Marshal([]any{t.Endpoint, t.ProjectSlug, spec})
+	if err != nil {
+		return fmt.Errorf("tracker settings: %w", err)
+	}
+	known, _, err := v.db.Meta(ctx, verifiedKey)
+	if err != nil || known == string(combination) {
+		return err
+	}
+	found, err := v.Verify(ctx, spec)
+	if err != nil {
+		return err
+	}
+	for _, u := range found.UnknownStates {
+		if slices.Contains(t.NamedStates, u.Name) {
+			v.log.Warn("unknown state in the workflow", slog.String("state", u.String()))
+		}
+	}
+	for _, u := range found.UnknownLabels {
+		v.log.Warn("unknown label in the workflow", slog.String("label", u.String()))
+	}
+	if found.UnknownAssignee != nil {
+		v.log.Warn("unknown assignee in the workflow", slog.String("assignee", found.UnknownAssignee.String()))
+	}
+	return v.db.SetMeta(ctx, verifiedKey, string(combination))
+}
+
+// policy completes the configuration's policy by what only this machine knows: the resolved root.
+func policy(cfg *workflow.Config) reconcile.Policy {
+	p := cfg.Policy()
+	p.WorkspaceRoot = resolve(cfg.Workspace.Root)
+	return p
+}
+
+// resolve follows symlinks as far as the path exists.
+func resolve(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolve(parent), filepath.Base(path))
+}
+
+// selfExe is the running program, whatever has become of its file.
+func selfExe() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Stat(self); err == nil {
+		return self, nil
+	}
+	return os.Executable()
+}
+
+// newRunners gives a pass the workers of this machine.
+func (p *project) newRunners(cfg *workflow.Config) (*runner.Local, error) {
+	exe, err := selfExe()
+	if err != nil {
+		return nil, fmt.Errorf("own program: %w", err)
+	}
+	l := &runner.Local{
+		StateDir: p.stateDir, Exe: exe, Env: p.environ(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
+		Root: resolve(cfg.Workspace.Root),
+	}
+	if cfg.KeyIsLiteral {
+		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())
+	}
+	return l, nil
+}
+
+// runnerConfig is what a worker carries its run out by.
+func runnerConfig(cfg *workflow.Config) runner.Config {
+	c := runner.Config{
+		Policy: policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
+		Hooks: runner.Hooks{
+			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
+			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout,
+		},
+		Command: cfg.Codex.Command, CodexHome: cfg.Codex.Home,
+		ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
+		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
+		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
+		OnApproval: approvals[cfg.Agent.OnApproval], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
+		TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
+		KeepRemoved: cfg.Workspace.KeepRemoved,
+		Secrets:     cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
+	}
+	if cfg.Codex.ThreadSandbox != "" {
+		c.ThreadSandbox = json.RawMessage(fmt.Sprintf("%q", cfg.Codex.ThreadSandbox))
+	}
+	if !cfg.Codex.ReadTimeoutSet {
+		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
+	}
+	return c
+}
+
+var approvals = map[workflow.Answer]codex.Approval{
+	workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
+}
+
+// newRunID gives ids that sort by time, to the millisecond.
+func newRunID(now time.Time) string {
+	return now.UTC().Format("20060102T150405.000") + "-" + strings.ToLower(rand.Text()[:6])
+}
+
+// newLog writes the log to stderr as key=value lines (specification 13.1).
+func newLog(w *world, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w.stderr, &slog.HandlerOptions{Level: level}))
+}

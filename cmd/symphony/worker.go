@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// workerCommand is the detached program that owns a run. A pass starts it; nobody else does.
+func workerCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "run"}, &cli.StringFlag{Name: "state-dir"}, &cli.StringFlag{Name: "workflow"},
+		},
+		Action: func(c *cli.Context) error {
+			return work(c.Context, w, c.String("run"), c.String("state-dir"), c.String("workflow"))
+		},
+	}
+}
+
+// takePatience is how long a worker tries to take its alive file: a pass may be looking at it.
+const takePatience = 2 * time.Second
+
+// work takes the run, carries it out, records the outcome, and starts a pass of its own so that what
+// follows need not wait for the schedule.
+func work(ctx context.Context, w *world, id, stateDir, path string) error {
+	ready, err := proc.ReadySocket()
+	if err != nil {
+		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
+	}
+	log := newLog(w, slog.LevelInfo).With(slog.String("run_id", id))
+	exe := programPath()
+	h, err := takeRun(ctx, w, id, stateDir)
+	if err != nil {
+		log.Warn("run not taken", slog.String("error", err.Error()))
+		return errors.Join(err, ready.Refuse(err.Error()))
+	}
+	defer h.close(log)
+	if err := ready.Taken(); err != nil {
+		log.Info("the pass is gone", slog.String("error", err.Error()))
+	}
+	log = log.With(slog.String("issue_id", h.run.IssueID), slog.String("issue_identifier", h.run.Identifier), slog.Int("attempt", h.run.Attempt))
+	stopReaping := supervise(ctx, log)
+	defer stopReaping()
+	p, err := w.project(path, stateDir)
+	if err == nil {
+		err = h.carryOut(ctx, p, ready.Secret(), log)
+	}
+	if err != nil {
+		h.failed(ctx, w, err, log)
+	}
+	h.close(log)
+	if h.run.Kind == reconcile.AgentRun {
+		startOwnPass(exe, w, stateDir, path, log)
+	}
+	return nil
+}
+
+// held is a run that this worker has taken.
+type held struct {
+	run    reconcile.Run
+	db     *state.DB
+	alive  *proc.Alive
+	closed bool
+}
+
+// takeRun makes this process the run's owner, or leaves everything untouched.
+func takeRun(ctx context.Context, w *world, id, stateDir string) (*held, error) {
+	if err := proc.NonDumpable(); err != nil {
+		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
+	}
+	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), "alive"), takePatience)
+	if err != nil {
+		return nil, fmt.Errorf("alive file: %w", err)
+	}
+	h := &held{alive: alive}
+	if h.db, err = state.Open(ctx, stateDir); err != nil {
+		return nil, errors.Join(err, alive.Close())
+	}
+	self, err := proc.Self()
+	if err == nil {
+		h.run, err = h.db.TakeRun(ctx, id, self, w.now())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), h.db.Close(), alive.Close())
+	}
+	return h, nil
+}
+
+// close gives up the database and then the alive file: from here on a pass may settle the run.
+func (h *held) close(log *slog.Logger) {
+	if h.closed {
+		return
+	}
+	h.closed = true
+	if err := errors.Join(h.db.Close(), h.alive.Close()); err != nil {
+		log.Warn("closing", slog.String("error", err.Error()))
+	}
+}
+
+// supervise makes the worker the parent of all that the agent leaves behind, and reaps it.
+func supervise(ctx context.Context, log *slog.Logger) (stop func()) {
+	report := func(err error) { log.Warn("supervision", slog.String("error", err.Error())) }
+	if err := proc.BecomeSubreaper(); err != nil {
+		report(err)
+	}
+	reaper, err := proc.NewReaper()
+	if err != nil {
+		report(err)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); reaper.Run(ctx, 5*time.Second, report) }()
+	return func() { cancel(); <-done }
+}
+
+// carryOut loads the workflow as it was dispatched and works the run off.
+func (h *held) carryOut(ctx context.Context, p *project, secret []byte, log *slog.Logger) error {
+	dir := runner.RunDir(p.stateDir, h.run.ID)
+	data, err := os.ReadFile(filepath.Join(dir, "workflow.md"))
+	if err != nil {
+		return fmt.Errorf("workflow of the run: %w", err)
+	}
+	src, err := workflow.NewSource(p.path, p.path, data)
+	if err != nil {
+		return err
+	}
+	extra := map[string]string{}
+	if len(secret) > 0 {
+		extra[workflow.LiteralKeyVar] = string(secret)
+	}
+	cfg, err := workflow.Parse(src, p.environment(extra))
+	if err != nil {
+		return err
+	}
+	client, err := newTracker(cfg, p.w.now, log)
+	if err != nil {
+		return err
+	}
+	tool := linear.Tool(client)
+	worker := &runner.Worker{
+		Config: runnerConfig(cfg), Prompt: cfg.Prompt, Journal: h.db, Tracker: client, Executor: runner.Here{},
+		Tool: &runner.Tool{
+			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
+			Call: tool.Call,
+		},
+		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log,
+	}
+	run, err := worker.Run(context.WithoutCancel(ctx), h.run, ctx.Done())
+	h.run = run
+	if errors.Is(err, reconcile.ErrConflict) {
+		log.Warn("somebody else settled the run", slog.String("error", err.Error()))
+		return nil
+	}
+	return err
+}
+
+// failed records a run that could not even be begun.
+func (h *held) failed(ctx context.Context, w *world, err error, log *slog.Logger) {
+	known := asError(err)
+	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
+	log.Error("run ended", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
+	if err := h.db.Finish(context.WithoutCancel(ctx), w.now(), h.run); err != nil {
+		log.Error("outcome not stored", slog.String("error", err.Error()))
+	}
+}
+
+// programPath is where the running program was started from, to be started again after it may have been
+// replaced there; empty where it is gone.
+func programPath() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return exe
+}
+
+// startOwnPass starts a pass that settles this run. Nobody waits for it, and nothing of the run is handed
+// on: no mark, no lock, no lease.
+func startOwnPass(exe string, w *world, stateDir, path string, log *slog.Logger) {
+	if looping(stateDir) {
+		return // it sees the end of the run by itself
+	}
+	if _, err := os.Stat(exe); err != nil {
+		log.Info("no pass of its own, the program is gone", slog.String("path", exe))
+		return
+	}
+	_, err := proc.Detach(proc.Spawn{
+		Exe:  exe,
+		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", "10s", "--quiet", "--state-dir", stateDir, "--workflow", path},
+		Env:  proc.Scrub(w.environ), Dir: "/",
+	})
+	if err != nil {
+		log.Warn("no pass of its own", slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// world is everything outside the program that a command may look at or talk to. Tests make their own.
+type world struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	dir            string // working directory
+	home           string
+	now            func() time.Time
+	// width of the terminal in columns, 0 where stdout is none.
+	width  int
+	colour bool
+	// json is set by commands that were asked for JSON, so that an error comes as JSON too.
+	json bool
+}
+
+func newWorld() (*world, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now}
+	if w.home = w.getenv("HOME"); w.home == "" {
+		// Cron always sets it; some containers do not.
+		if u, err := user.Current(); err == nil {
+			w.home = u.HomeDir
+		}
+	}
+	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
+		if width, _, err := term.GetSize(fd); err == nil {
+			w.width = max(width, 40)
+		} else {
+			w.width = 80
+		}
+		w.colour = w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
+	}
+	return w, nil
+}
+
+// getenv reads one variable; a variable that is set twice counts as its last value, as shells see it.
+func (w *world) getenv(name string) string {
+	v, _ := w.lookup(name)
+	return v
+}
+
+func (w *world) lookup(name string) (string, bool) {
+	for i := len(w.environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(w.environ[i], name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// visible shows control and escape characters of foreign text as text, so that no title or message can
+// steer a terminal.
+func visible(s string) string {
+	clean := true
+	for _, r := range s {
+		if control(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteByte(' ')
+		case control(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// control reports C0, DEL, C1 and the characters that reorder text on a terminal.
+func control(r rune) bool {
+	return r < 0x20 || (r >= 0x7f && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
+}
+
+// The colours of a terminal; plain text elsewhere.
+func (w *world) paint(code, s string) string {
+	if !w.colour {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (w *world) bold(s string) string   { return w.paint("1", s) }
+func (w *world) red(s string) string    { return w.paint("31", s) }
+func (w *world) yellow(s string) string { return w.paint("33", s) }
+func (w *world) dim(s string) string    { return w.paint("2", s) }

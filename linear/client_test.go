@@ -1,0 +1,302 @@
+package linear_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// startLinear runs a fake Linear for the test.
+func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
+	t.Helper()
+	s := lineartest.New(c)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Options)) *linear.Client {
+	t.Helper()
+	o := linear.Options{Endpoint: s.Endpoint(), APIKey: s.Key(), ProjectSlug: "demo"}
+	for _, f := range change {
+		f(&o)
+	}
+	c, err := linear.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func add(t *testing.T, s *lineartest.Server, i lineartest.Issue) lineartest.Issue {
+	t.Helper()
+	if i.Title == "" {
+		i.Title = "Some work"
+	}
+	made, err := s.AddIssue(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// answering is a client whose every request gets the same answer.
+func answering(t *testing.T, status int, body string, header ...string) *linear.Client {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(srv.Close)
+	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const testKey = "lin_api_secret0123456789"
+
+var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// wantCode checks the code of an error and that the key is nowhere in it.
+func wantCode(t *testing.T, err error, code string) *reconcile.Error {
+	t.Helper()
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v (%T), want code %s", err, err, code)
+	}
+	if e.Code != code {
+		t.Fatalf("error %v, want code %s", e, code)
+	}
+	for _, text := range []string{fmt.Sprintf("%v %+v", err, e), e.Hint, fmt.Sprint(e.Err)} {
+		if strings.Contains(text, testKey) {
+			t.Fatalf("the key is in %q", text)
+		}
+	}
+	return e
+}
+
+func TestOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		o    linear.Options
+		code string
+	}{
+		"no key":          {linear.Options{APIKey: "  ", ProjectSlug: "x"}, "missing_tracker_api_key"},
+		"line break":      {linear.Options{APIKey: testKey + "\nx", ProjectSlug: "x"}, "missing_tracker_api_key"},
+		"no slug":         {linear.Options{APIKey: testKey, ProjectSlug: " "}, "missing_tracker_project_slug"},
+		"url of an issue": {linear.Options{APIKey: testKey, ProjectSlug: "https://linear.app/x/issue/ABC-1"}, "missing_tracker_project_slug"},
+		"no url":          {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: "linear"}, "tracker_endpoint_invalid"},
+		"key as endpoint": {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: testKey}, "tracker_endpoint_invalid"},
+		"user in url":     {linear.Options{APIKey: testKey, ProjectSlug: "x", Endpoint: "https://a:b@c/"}, "tracker_endpoint_invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := linear.New(tc.o)
+			wantCode(t, err, tc.code)
+		})
+	}
+	if _, err := linear.New(linear.Options{APIKey: testKey + "\n", ProjectSlug: "x"}); err != nil {
+		t.Errorf("a trailing line break: %v", err)
+	}
+}
+
+func TestProjectSlug(t *testing.T) {
+	for in, want := range map[string]string{
+		"demo":             "demo",
+		" 1a2b3c4d5e6f ":   "1a2b3c4d5e6f",
+		"my-project":       "my-project",
+		"web-1a2b3c4d5e6f": "web-1a2b3c4d5e6f",
+		"https://linear.app/acme/project/web-app-1a2b3c4d5e6f":          "1a2b3c4d5e6f",
+		"https://linear.app/acme/project/web-app-1a2b3c4d5e6f/overview": "1a2b3c4d5e6f",
+		"https://linear.app/acme/project/1a2b3c4d5e6f?tab=x#y":          "1a2b3c4d5e6f",
+	} {
+		got, err := linear.ProjectSlug(in)
+		if err != nil || got != want {
+			t.Errorf("ProjectSlug(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestAuthorization(t *testing.T) {
+	for key, want := range map[string]string{
+		"lin_api_x":        "lin_api_x",
+		"lin_oauth_y":      "Bearer lin_oauth_y",
+		"something else":   "something else",
+		"Bearer lin_api_z": "Bearer lin_api_z",
+	} {
+		var got string
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = r.Header.Get("Authorization")
+			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
+		}))
+		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Candidates(context.Background(), []string{"Todo"})
+		srv.Close()
+		if err != nil || got != want {
+			t.Errorf("key %q was sent as %q (%v), want %q", key, got, err, want)
+		}
+	}
+	for _, key := range []string{"lin_api_0123", "lin_oauth_0123"} {
+		s := startLinear(t, lineartest.Config{Key: key})
+		if _, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"}); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	graphql := func(code, message string) string {
+		return fmt.Sprintf(`{"errors":[{"message":%q,"extensions":{"code":%q}}]}`, message, code)
+	}
+	for name, tc := range map[string]struct {
+		status        int
+		body          string
+		code          string
+		message, hint string
+	}{
+		"server fault":            {503, "<html>\n<h1>busy</h1>", "linear_api_status", "HTTP 503: <html> <h1>busy</h1>", "next pass"},
+		"empty body":              {500, "", "linear_api_status", "HTTP 500: (empty)", ""},
+		"bad key":                 {401, graphql("AUTHENTICATION_ERROR", "not authenticated"), "linear_api_status", "HTTP 401: not authenticated", "API key"},
+		"bad key with 400":        {400, graphql("AUTHENTICATION_ERROR", "no"), "linear_api_status", "HTTP 400: no", "API key"},
+		"bad key with 200":        {200, graphql("AUTHENTICATION_ERROR", "no"), "linear_graphql_errors", "no", "API key"},
+		"key as bearer":           {400, graphql("", "trying to use an API key as a Bearer token"), "linear_api_status", "Bearer", "API key"},
+		"redirect":                {307, "", "linear_api_status", "HTTP 307", "redirect"},
+		"graphql error":           {200, graphql("INTERNAL", "broken"), "linear_graphql_errors", "broken", ""},
+		"many errors":             {200, `{"errors":[{"message":"a"},{"message":"b"},{"message":"c"},{"message":"d"}]}`, "linear_graphql_errors", "a; b; c; and 1 more", ""},
+		"errors and data":         {200, `{"data":{"issues":{"nodes":[]}},"errors":[{"message":"partly"}]}`, "linear_graphql_errors", "partly", ""},
+		"key in the error":        {200, graphql("X", "bad "+testKey), "linear_graphql_errors", "bad [key]", ""},
+		"key in the body":         {500, strings.Repeat("y", 290) + testKey, "linear_api_status", "[key]", ""},
+		"no JSON":                 {200, "<html>login</html>", "linear_unknown_payload", "<html>login</html>", "proxy"},
+		"no data":                 {200, `{}`, "linear_unknown_payload", "neither data nor errors", ""},
+		"null data":               {200, `{"data":null}`, "linear_unknown_payload", "neither data nor errors", ""},
+		"no issues":               {200, `{"data":{}}`, "linear_unknown_payload", "no list", ""},
+		"issues of another shape": {200, `{"data":{"issues":[1]}}`, "linear_unknown_payload", "shape", ""},
+		"no nodes":                {200, `{"data":{"issues":{"pageInfo":{"hasNextPage":false}}}}`, "linear_unknown_payload", "no list", ""},
+		"no cursor":               {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true}}}}`, "linear_missing_end_cursor", "no cursor", ""},
+		"empty cursor":            {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":""}}}}`, "linear_missing_end_cursor", "no cursor", ""},
+		"repeated cursor":         {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"x"}}}}`, "linear_missing_end_cursor", "repeats", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := answering(t, tc.status, tc.body)
+			_, err := c.Candidates(t.Context(), []string{"Todo"})
+			e := wantCode(t, err, tc.code)
+			if !strings.Contains(e.Message, tc.message) || len(e.Message) > 400 || strings.ContainsAny(e.Message, "\n\r") {
+				t.Errorf("message %q, want one line with %q", e.Message, tc.message)
+			}
+			if tc.hint != "" && !strings.Contains(e.Hint, tc.hint) {
+				t.Errorf("hint %q, want one with %q", e.Hint, tc.hint)
+			}
+			_, err = c.ByIDs(t.Context(), []string{"i"})
+			wantCode(t, err, tc.code)
+		})
+	}
+}
+
+func TestTransportErrors(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	c := newClient(t, s)
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailClose}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Candidates(t.Context(), []string{"Todo"})
+	wantCode(t, err, "linear_api_request")
+
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = c.Candidates(ctx, []string{"Todo"})
+	e := wantCode(t, err, "linear_api_request")
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
+		t.Errorf("after a hang: %v (%v)", e, e.Err)
+	}
+	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	unreachable, err := linear.New(linear.Options{Endpoint: "http://127.0.0.1:1/graphql", APIKey: testKey, ProjectSlug: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = unreachable.Candidates(t.Context(), []string{"Todo"})
+	wantCode(t, err, "linear_api_request")
+}
+
+// The own timeout holds also where the caller gives a client without one and a context without a deadline.
+func TestTimeoutOfGivenClient(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	c := newClient(t, s, func(o *linear.Options) { o.HTTP = &http.Client{Timeout: 50 * time.Millisecond} })
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Candidates(t.Context(), []string{"Todo"})
+	wantCode(t, err, "linear_api_request")
+}
+
+func TestRedirectDoesNotCarryTheKey(t *testing.T) {
+	var reached bool
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached = true }))
+	defer other.Close()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	defer srv.Close()
+	for _, given := range []*http.Client{nil, {}} {
+		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x", HTTP: given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Candidates(t.Context(), []string{"Todo"})
+		wantCode(t, err, "linear_api_status")
+	}
+	if reached {
+		t.Error("the redirect was followed")
+	}
+}
+
+func TestLargeAnswerIsRefused(t *testing.T) {
+	chunk := strings.Repeat(" ", 1<<20)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 65 {
+			if _, err := io.WriteString(w, chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer srv.Close()
+	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Candidates(t.Context(), []string{"Todo"})
+	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "64 MiB") {
+		t.Error(e)
+	}
+}
+
+// logger collects what is logged.
+func logger(b *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }

@@ -1,0 +1,265 @@
+package linear
+
+import (
+	"context"
+	_ "embed" // the queries
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	pageSize = 50 // specification 11.2
+	batch    = 50
+	restSize = 100
+	maxPages = 200
+)
+
+//go:embed query/issue_fields.graphql
+var issueFields string
+
+//go:embed query/relation_fields.graphql
+var relationFields string
+
+//go:embed query/candidates.graphql
+var candidatesQuery string
+
+//go:embed query/by_ids.graphql
+var byIDsQuery string
+
+//go:embed query/by_identifier.graphql
+var byIdentifierQuery string
+
+//go:embed query/more_labels.graphql
+var moreLabelsQuery string
+
+//go:embed query/more_relations.graphql
+var moreRelationsQuery string
+
+type pageInfo struct {
+	HasNextPage bool    `json:"hasNextPage"`
+	EndCursor   *string `json:"endCursor"`
+}
+
+type issuePage struct {
+	Nodes    *[]json.RawMessage `json:"nodes"`
+	PageInfo *pageInfo          `json:"pageInfo"`
+}
+
+// pager follows the pages of one connection.
+type pager struct {
+	c    *Client
+	what string
+	seen map[string]bool
+}
+
+// next gives the cursor of the page after info, or "" when that was the last one.
+func (p *pager) next(info *pageInfo) (string, error) {
+	if info == nil || !info.HasNextPage {
+		return "", nil
+	}
+	if info.EndCursor == nil || *info.EndCursor == "" {
+		return "", p.c.fail("linear_missing_end_cursor", "there are more "+p.what+", but no cursor to ask for them", "")
+	}
+	if p.seen == nil {
+		p.seen = map[string]bool{}
+	}
+	if p.seen[*info.EndCursor] {
+		return "", p.c.fail("linear_missing_end_cursor", "the cursor of "+p.what+" repeats", "")
+	}
+	p.seen[*info.EndCursor] = true
+	if len(p.seen) >= maxPages {
+		return "", p.c.fail("linear_missing_end_cursor", fmt.Sprintf("%s have more than %d pages", p.what, maxPages),
+			"narrow tracker.active_states or move old issues out of the project")
+	}
+	return *info.EndCursor, nil
+}
+
+// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first as Linear
+// gives them, page after page (specification 11.1 and 11.2). No request for no states.
+func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	names := spellings(states)
+	if len(names) == 0 {
+		return []reconcile.Issue{}, nil
+	}
+	c.mu.Lock()
+	slugs := c.slugs
+	c.mu.Unlock()
+	var issues []reconcile.Issue
+	for _, slug := range slugs {
+		var found bool
+		var err error
+		if issues, found, err = c.candidates(ctx, slug, names); err != nil {
+			return nil, err
+		}
+		if found {
+			c.settleSlug(slug)
+			break
+		}
+	}
+	return issues, nil
+}
+
+// settleSlug remembers which spelling of the slug id is the right one.
+func (c *Client) settleSlug(slug string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slugs = []string{slug}
+}
+
+func (c *Client) candidates(ctx context.Context, slug string, states []string) (issues []reconcile.Issue, found bool, err error) {
+	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
+	issues = []reconcile.Issue{}
+	// An issue changed while the pages were read may stand on two of them.
+	have := map[string]bool{}
+	err = c.eachIssue(ctx, "candidates", candidatesQuery, vars, func(raw json.RawMessage) error {
+		found = true
+		issue, err := c.issue(ctx, raw)
+		if m := (*malformed)(nil); errors.As(err, &m) {
+			c.log.Warn("malformed issue left out", "issue_id", m.id, "reason", m.reason)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !have[issue.ID] {
+			have[issue.ID] = true
+			issues = append(issues, issue)
+		}
+		return nil
+	})
+	return issues, found, err
+}
+
+// ByIDs implements reconcile.Tracker. Ids that Linear no longer shows are absent from the answer.
+func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	ids = unique(ids)
+	found := make(map[string]reconcile.Issue, len(ids))
+	for len(ids) > 0 {
+		n := min(batch, len(ids))
+		vars := map[string]any{"ids": ids[:n], "first": batch}
+		ids = ids[n:]
+		err := c.eachIssue(ctx, "issues by id", byIDsQuery, vars, func(raw json.RawMessage) error {
+			issue, err := c.issue(ctx, raw)
+			if err != nil {
+				return c.asUnknown(err)
+			}
+			found[issue.ID] = issue
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code
+// issue_not_found where Linear knows no such issue or the key may not see it.
+func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
+	identifier = strings.TrimSpace(identifier)
+	missing := &reconcile.Error{
+		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear knows no issue %q", identifier)),
+		Hint: "check the identifier, and that the user of the API key may see the issue",
+	}
+	if identifier == "" {
+		return nil, missing
+	}
+	var data struct {
+		Issue json.RawMessage `json:"issue"`
+	}
+	err := c.query(ctx, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier}, &data)
+	if nf := (errNotFound{}); errors.As(err, &nf) {
+		missing.Err = err
+		return nil, missing
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(data.Issue) == 0 || string(data.Issue) == "null" {
+		return nil, missing
+	}
+	issue, err := c.issue(ctx, data.Issue)
+	if err != nil {
+		return nil, c.asUnknown(err)
+	}
+	return &issue, nil
+}
+
+// eachIssue runs a query for a connection of issues over all of its pages.
+func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(json.RawMessage) error) error {
+	p := pager{c: c, what: what}
+	for {
+		var data struct {
+			Issues issuePage `json:"issues"`
+		}
+		if err := c.query(ctx, query+issueFields+relationFields, vars, &data); err != nil {
+			return err
+		}
+		if data.Issues.Nodes == nil {
+			return c.fail("linear_unknown_payload", "the answer holds no list of "+what, "")
+		}
+		for _, raw := range *data.Issues.Nodes {
+			if err := each(raw); err != nil {
+				return err
+			}
+		}
+		after, err := p.next(data.Issues.PageInfo)
+		if err != nil || after == "" {
+			return err
+		}
+		vars["after"] = after
+	}
+}
+
+func (c *Client) asUnknown(err error) error {
+	m := (*malformed)(nil)
+	if !errors.As(err, &m) {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "linear_unknown_payload", Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", m.id, m.reason)), Err: err,
+	}
+}
+
+// spellings adds to each state name the ways in which it is usually capitalised: Linear's filter compares
+// exactly, while states are to be compared without regard to case (specification 4.2).
+func spellings(states []string) []string {
+	var all []string
+	for _, s := range states {
+		s = strings.TrimSpace(s)
+		lower := strings.ToLower(s)
+		all = append(all, s, titled(lower, true), titled(lower, false), lower, strings.ToUpper(s))
+	}
+	return unique(all)
+}
+
+// titled begins the first or every word with a capital.
+func titled(s string, every bool) string {
+	r := []rune(s)
+	start := true
+	for i, c := range r {
+		if start && unicode.IsLetter(c) {
+			r[i] = unicode.ToUpper(c)
+		}
+		start = every && !unicode.IsLetter(c) && !unicode.IsDigit(c) && c != '\'' && c != '’'
+	}
+	return string(r)
+}
+
+// unique drops empty and repeated strings and keeps the order.
+func unique(in []string) []string {
+	seen := make(map[string]bool, len(in))
+	out := make([]string, 0, len(in))
+	for _, s := range in {
+		if s != "" && !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,370 @@
+package linear_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func identifiers(issues []reconcile.Issue) []string {
+	var ids []string
+	for _, i := range issues {
+		ids = append(ids, i.Identifier)
+	}
+	return ids
+}
+
+func TestCandidatesSelectAndNormalise(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 123e6, time.UTC)
+	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
+	blocker := add(t, s, lineartest.Issue{Title: "First", State: "In Progress", Project: "none"})
+	want := add(t, s, lineartest.Issue{
+		Title: "Do it", Description: ptr("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
+		Assignee: "me", BlockedBy: []string{blocker.Identifier}, Branch: "own/branch",
+	})
+	add(t, s, lineartest.Issue{Title: "Done", State: "Done"})
+	add(t, s, lineartest.Issue{Title: "Archived", State: "Todo", Archived: true})
+	plain := add(t, s, lineartest.Issue{Title: "Plain", State: "In Progress"})
+	c := newClient(t, s)
+
+	got, err := c.Candidates(t.Context(), []string{"Todo", "In Progress"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := identifiers(got); !slices.Equal(ids, []string{plain.Identifier, want.Identifier}) {
+		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
+	}
+	expect := reconcile.Issue{
+		ID: want.ID, Identifier: want.Identifier, Title: "Do it", Description: ptr("text"), Priority: ptr(2),
+		State: "Todo", BranchName: ptr("own/branch"), URL: ptr(want.URL), Labels: []string{"ui work", "bug"},
+		BlockedBy: []reconcile.BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: ptr("In Progress")}},
+		CreatedAt: &now, UpdatedAt: &now, Project: "demo",
+		Assignee: &reconcile.Assignee{ID: got[1].Assignee.ID, Email: "robin@example.com", IsMe: true},
+	}
+	if diff := cmp.Diff(expect, got[1]); diff != "" {
+		t.Errorf("normalised issue (-want +got):\n%s", diff)
+	}
+	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil || got[0].BlockedBy == nil {
+		t.Errorf("an issue without extras: %+v", got[0])
+	}
+	if p := got[0].Priority; p == nil || *p != 0 {
+		t.Errorf("no priority is %v, want 0 as Linear gives it", p)
+	}
+}
+
+func TestCandidatesCompareStatesWithoutCase(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	a := add(t, s, lineartest.Issue{State: "In Progress"})
+	b := add(t, s, lineartest.Issue{State: "Todo"})
+	got, err := newClient(t, s).Candidates(t.Context(), []string{"IN PROGRESS", " todo "})
+	if err != nil || !slices.Equal(identifiers(got), []string{b.Identifier, a.Identifier}) {
+		t.Errorf("candidates %v, %v", identifiers(got), err)
+	}
+}
+
+func TestCandidatesFollowPagesInOrder(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	var want []string
+	for range 120 {
+		want = append([]string{add(t, s, lineartest.Issue{}).Identifier}, want...)
+	}
+	got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
+	if err != nil || !slices.Equal(identifiers(got), want) {
+		t.Fatalf("%d candidates (%v), want 120 in Linear's order", len(got), err)
+	}
+	log := s.Log()
+	if len(log) != 3 {
+		t.Fatalf("%d requests, want 3 pages", len(log))
+	}
+	for i, e := range log {
+		if e.Variables["first"] != 50.0 || e.Variables["projectSlug"] != "demo" || (i > 0) != (e.Variables["after"] != nil) {
+			t.Errorf("page %d was asked with %v", i, e.Variables)
+		}
+	}
+}
+
+func TestCandidatesFailWithTheirPages(t *testing.T) {
+	for kind, code := range map[string]string{
+		lineartest.FailCursor: "linear_missing_end_cursor",
+		lineartest.FailStatus: "linear_api_status",
+	} {
+		s := startLinear(t, lineartest.Config{})
+		for range 60 {
+			add(t, s, lineartest.Issue{})
+		}
+		if err := s.Fail(lineartest.Failure{Kind: kind, Skip: 1}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
+		wantCode(t, err, code)
+		if got != nil {
+			t.Errorf("%s on the second page still gave %d issues", kind, len(got))
+		}
+	}
+}
+
+func TestNoRequestForNothing(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	c := newClient(t, s)
+	for _, none := range [][]string{nil, {}, {"", "  "}} {
+		if got, err := c.Candidates(t.Context(), none); err != nil || got == nil || len(got) != 0 {
+			t.Errorf("Candidates(%q) = %v, %v", none, got, err)
+		}
+	}
+	for _, none := range [][]string{nil, {}, {""}} {
+		if got, err := c.ByIDs(t.Context(), none); err != nil || got == nil || len(got) != 0 {
+			t.Errorf("ByIDs(%q) = %v, %v", none, got, err)
+		}
+	}
+	if n := len(s.Log()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestByIDs(t *testing.T) {
+	now := testNow
+	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
+	first := add(t, s, lineartest.Issue{})
+	if _, err := s.Comment(first.Identifier, "", "old"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if _, err := s.Comment(first.Identifier, "kim@example.com", "new"); err != nil {
+		t.Fatal(err)
+	}
+	archived := add(t, s, lineartest.Issue{Archived: true, State: "Done", Project: "none"})
+	gone := add(t, s, lineartest.Issue{})
+	if err := s.Remove(gone.Identifier); err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{first.ID, archived.ID, gone.ID, first.ID}
+	for range 110 {
+		ids = append(ids, add(t, s, lineartest.Issue{}).ID)
+	}
+	got, err := newClient(t, s).ByIDs(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, there := got[gone.ID]; len(got) != 112 || there {
+		t.Errorf("%d issues, want all 112 but the removed one", len(got))
+	}
+	if at := got[first.ID].LastCommentAt; at == nil || !at.Equal(now) {
+		t.Errorf("newest comment at %v, want %v", at, now)
+	}
+	if i := got[archived.ID]; !i.Archived || i.State != "Done" || i.Project != "" || i.LastCommentAt != nil {
+		t.Errorf("archived issue: %+v", i)
+	}
+	var sizes []int
+	for _, e := range s.Log() {
+		sizes = append(sizes, len(e.Variables["ids"].([]any)))
+		if !strings.Contains(e.Query, "$ids: [ID!]") {
+			t.Error("the ids are not of type [ID!]")
+		}
+	}
+	if !slices.Equal(sizes, []int{50, 50, 13}) {
+		t.Errorf("batches of %v", sizes)
+	}
+}
+
+func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	var labels, blockers []string
+	for i := range 125 {
+		labels = append(labels, fmt.Sprintf("label %03d", i))
+	}
+	for range 35 {
+		blockers = append(blockers, add(t, s, lineartest.Issue{Project: "none"}).Identifier)
+	}
+	add(t, s, lineartest.Issue{Labels: labels, BlockedBy: blockers})
+	got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	gotLabels := slices.Sorted(slices.Values(got[0].Labels))
+	if !slices.Equal(gotLabels, labels) {
+		t.Errorf("%d labels, want 125", len(gotLabels))
+	}
+	var gotBlockers []string
+	for _, b := range got[0].BlockedBy {
+		gotBlockers = append(gotBlockers, *b.Identifier)
+	}
+	slices.Sort(gotBlockers)
+	slices.Sort(blockers)
+	if !slices.Equal(gotBlockers, blockers) {
+		t.Errorf("blockers %v, want %v", gotBlockers, blockers)
+	}
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = newClient(t, s).Candidates(t.Context(), []string{"Todo"})
+	wantCode(t, err, "linear_api_status")
+}
+
+func TestMalformedRecords(t *testing.T) {
+	for _, field := range []string{"id", "identifier", "title", "state"} {
+		t.Run(field, func(t *testing.T) {
+			s := startLinear(t, lineartest.Config{})
+			good := add(t, s, lineartest.Issue{})
+			bad := add(t, s, lineartest.Issue{})
+			var log strings.Builder
+			c := newClient(t, s, func(o *linear.Options) { o.Log = logger(&log) })
+			if err := s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Candidates(t.Context(), []string{"Todo"})
+			if err != nil || !slices.Equal(identifiers(got), []string{good.Identifier}) {
+				t.Errorf("candidates %v, %v", identifiers(got), err)
+			}
+			named := bad.ID
+			if field == "id" {
+				named = bad.Identifier
+			}
+			if !strings.Contains(log.String(), named) || !strings.Contains(log.String(), field) {
+				t.Errorf("log %q does not name %s and %s", log.String(), named, field)
+			}
+			_, err = c.ByIDs(t.Context(), []string{good.ID, bad.ID})
+			if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, named) {
+				t.Error(e)
+			}
+		})
+	}
+}
+
+func TestNormalisationOfOddValues(t *testing.T) {
+	node := func(extra string) string {
+		return `{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":" Todo "}` + extra + `}`
+	}
+	zone := time.Date(2026, 3, 1, 10, 0, 0, 5e8, time.UTC)
+	for name, tc := range map[string]struct {
+		extra string
+		want  func(*reconcile.Issue)
+	}{
+		"nothing more":       {``, func(*reconcile.Issue) {}},
+		"whole float":        {`,"priority":3.0`, func(i *reconcile.Issue) { i.Priority = ptr(3) }},
+		"fraction":           {`,"priority":2.5`, func(*reconcile.Issue) {}},
+		"priority in words":  {`,"priority":"2"`, func(*reconcile.Issue) {}},
+		"priority null":      {`,"priority":null`, func(*reconcile.Issue) {}},
+		"priority huge":      {`,"priority":1e300`, func(*reconcile.Issue) {}},
+		"priority object":    {`,"priority":{}`, func(*reconcile.Issue) {}},
+		"null description":   {`,"description":null`, func(*reconcile.Issue) {}},
+		"empty description":  {`,"description":""`, func(i *reconcile.Issue) { i.Description = ptr("") }},
+		"zone":               {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
+		"zone without colon": {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
+		"no time":            {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
+		"labels": {`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""}]}`,
+			func(i *reconcile.Issue) { i.Labels = []string{"ärger", "bug"} }},
+		"relations": {`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks","issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
+			func(i *reconcile.Issue) {
+				i.BlockedBy = []reconcile.BlockerRef{{ID: ptr("b"), Identifier: ptr("B-1")}, {}}
+			}},
+		"archived": {`,"archivedAt":"2026-03-01T12:00:00Z"`, func(i *reconcile.Issue) { i.Archived = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := reconcile.Issue{
+				ID: "i1", Identifier: "ABC-1", Title: "T", State: "Todo", Labels: []string{}, BlockedBy: []reconcile.BlockerRef{},
+			}
+			tc.want(&want)
+			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
+			got, err := c.ByIDs(t.Context(), []string{"i1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got["i1"]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnIssueOnTwoPagesIsListedOnce(t *testing.T) {
+	c := answering(t, 200, `{"data":{"issues":{"nodes":[
+		{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}},
+		{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}}]}}}`)
+	got, err := c.Candidates(t.Context(), []string{"Todo"})
+	if err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", identifiers(got), err)
+	}
+}
+
+func TestByIdentifier(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	want := add(t, s, lineartest.Issue{Identifier: "ABC-7", Labels: []string{"Bug"}})
+	c := newClient(t, s)
+	for _, name := range []string{"ABC-7", " abc-7 ", want.ID} {
+		got, err := c.ByIdentifier(t.Context(), name)
+		if err != nil || got.ID != want.ID || !slices.Equal(got.Labels, []string{"bug"}) {
+			t.Errorf("ByIdentifier(%q) = %+v, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"ABC-8", "", "nonsense"} {
+		_, err := c.ByIdentifier(t.Context(), name)
+		wantCode(t, err, "issue_not_found")
+	}
+	body := `{"errors":[{"message":"Entity not found: Issue","extensions":{"code":"INPUT_ERROR"}}],"data":null}`
+	for _, status := range []int{200, 400} {
+		_, err := answering(t, status, body).ByIdentifier(t.Context(), "X-1")
+		wantCode(t, err, "issue_not_found")
+	}
+	_, err := answering(t, 200, `{"data":{"issue":null}}`).ByIdentifier(t.Context(), "X-1")
+	wantCode(t, err, "issue_not_found")
+	_, err = answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")
+	wantCode(t, err, "linear_unknown_payload")
+}
+
+func TestSlugCopiedFromURL(t *testing.T) {
+	const id = "1a2b3c4d5e6f"
+	s := lineartest.New(lineartest.Config{})
+	if err := s.Load(lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Web", SlugID: id}}, Issues: []lineartest.Issue{{Title: "T"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for _, slug := range []string{id, "web-" + id, "https://linear.app/x/project/web-" + id + "/issues"} {
+		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
+		for range 2 {
+			if got, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil || len(got) != 1 {
+				t.Errorf("%s: %v, %v", slug, identifiers(got), err)
+			}
+		}
+		if v, err := c.Verify(t.Context(), linear.VerifySpec{}); err != nil || v.Project.SlugID != id {
+			t.Errorf("%s: verified %+v, %v", slug, v, err)
+		}
+	}
+}
+
+func TestClientConcurrently(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	c := newClient(t, s)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
+					t.Error(err)
+				}
+				if _, err := c.ByIDs(t.Context(), []string{i.ID}); err != nil {
+					t.Error(err)
+				}
+				if err := s.Move(i.Identifier, "Todo"); err != nil {
+					t.Error(err)
+				}
+				c.Low()
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,252 @@
+package lineartest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// The kinds of Failure.
+const (
+	FailStatus    = "status"         // answer with Status and Body
+	FailGraphQL   = "graphql"        // HTTP 200 with one error of Code and Message
+	FailRateLimit = "rate_limit"     // HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
+	FailHang      = "hang"           // accept and never answer
+	FailClose     = "close"          // close the connection without an answer
+	FailGarbage   = "garbage"        // HTTP 200 with Body, which is no JSON by default
+	FailSlow      = "slow"           // answer rightly, but DelayMS later
+	FailCursor    = "missing_cursor" // say that there are more pages and give no cursor
+	FailRepeat    = "repeat_cursor"  // say that there are more pages and give the first page's cursor again
+	FailMalformed = "malformed"      // null the Field of an issue in the answer: of Issue, or of the first
+)
+
+// Failure makes requests fail on purpose.
+type Failure struct {
+	Kind string `json:"kind"`
+	// Times is how many requests fail: 0 is one, a negative number all until ClearFailures.
+	Times int `json:"times"`
+	// Skip lets so many matching requests pass before.
+	Skip int `json:"skip"`
+	// Operation confines it to requests with this operation name or root field; empty: any.
+	Operation string `json:"operation"`
+
+	Status  int    `json:"status"`
+	Body    string `json:"body"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	ResetMS int64  `json:"reset_ms"`
+	// RetryAfter is sent as the header of that name, in seconds, with a rate limit; 0: none.
+	RetryAfter int    `json:"retry_after"`
+	DelayMS    int64  `json:"delay_ms"`
+	Field      string `json:"field"` // identifier by default
+	Issue      string `json:"issue"` // id, or identifier where the answer holds it
+}
+
+var failKinds = [...]string{
+	FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailRepeat, FailMalformed,
+}
+
+// Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
+func (s *Server) Fail(f Failure) error {
+	if !slices.Contains(failKinds[:], f.Kind) {
+		return fmt.Errorf("unknown kind of failure %q", f.Kind)
+	}
+	if f.Times == 0 {
+		f.Times = 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = append(s.failures, &f)
+	return nil
+}
+
+// ClearFailures ends all failures.
+func (s *Server) ClearFailures() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = nil
+}
+
+// nextFailure takes the failure that applies to a request of this operation and these root fields, if any.
+func (s *Server) nextFailure(operation string, fields []string) *Failure {
+	for i, f := range s.failures {
+		if f.Operation != "" && f.Operation != operation && !slices.Contains(fields, f.Operation) {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+		taken := *f
+		if f.Times > 0 {
+			if f.Times--; f.Times == 0 {
+				s.failures = slices.Delete(s.failures, i, i+1)
+			}
+		}
+		return &taken
+	}
+	return nil
+}
+
+// before carries out the failures that come instead of an answer. The lock is not held.
+func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure, e *Entry) (done bool) {
+	switch f.Kind {
+	case FailStatus:
+		s.reply(w, orElse(f.Status, http.StatusInternalServerError), []byte(f.Body), e)
+	case FailGarbage:
+		body := f.Body
+		if body == "" {
+			body = "<html>this is no JSON"
+		}
+		s.reply(w, orElse(f.Status, http.StatusOK), []byte(body), e)
+	case FailGraphQL:
+		err := apiError{Message: f.Message, Extensions: extensions{Type: "other", Code: f.Code, Status: 500}}
+		if err.Message == "" {
+			err.Message = "made to fail"
+		}
+		s.replyErrors(w, orElse(f.Status, http.StatusOK), []apiError{err}, e)
+	case FailRateLimit:
+		s.rateLimit(w, f, e)
+	case FailHang:
+		s.wait(r, -1)
+		panic(http.ErrAbortHandler)
+	case FailClose:
+		panic(http.ErrAbortHandler)
+	case FailSlow:
+		s.wait(r, time.Duration(f.DelayMS)*time.Millisecond)
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+func orElse(status, other int) int {
+	if status == 0 {
+		return other
+	}
+	return status
+}
+
+func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
+	s.mu.Lock()
+	s.limitHeaders(w.Header())
+	s.mu.Unlock()
+	h := w.Header()
+	h.Set("X-RateLimit-Requests-Remaining", "0")
+	h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
+	if f.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
+	}
+	s.replyErrors(w, orElse(f.Status, http.StatusBadRequest), []apiError{rateError()}, e)
+}
+
+// wait ends after d (never, where d is negative), when the client goes away, or with the server.
+func (s *Server) wait(r *http.Request, d time.Duration) {
+	var timer <-chan time.Time
+	if d >= 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-timer:
+	case <-r.Context().Done():
+	case <-s.done:
+	}
+}
+
+// after alters an answer.
+func (f *Failure) after(data any) {
+	root, ok := data.(object)
+	if !ok {
+		return
+	}
+	switch f.Kind {
+	case FailCursor, FailRepeat:
+		for _, m := range root {
+			if list, ok := m.value.(object); ok {
+				list.spoilCursor(f.Kind == FailRepeat)
+			}
+		}
+	case FailMalformed:
+		field := f.Field
+		if field == "" {
+			field = "identifier"
+		}
+		spoilIssue(root, field, f.Issue)
+	}
+}
+
+func (o object) spoilCursor(repeat bool) {
+	info, ok := o.value("pageInfo").(object)
+	if !ok {
+		return
+	}
+	info.set("hasNextPage", true)
+	if repeat {
+		info.set("endCursor", "b25l")
+	} else {
+		info.set("endCursor", nil)
+	}
+}
+
+func (o object) value(key string) any {
+	for _, m := range o {
+		if m.key == key {
+			return m.value
+		}
+	}
+	return nil
+}
+
+func (o object) set(key string, value any) {
+	for i := range o {
+		if o[i].key == key {
+			o[i].value = value
+		}
+	}
+}
+
+// spoilIssue nulls a field of the first object that carries it and, where which is given, that id or identifier.
+func spoilIssue(v any, field, which string) bool {
+	switch v := v.(type) {
+	case object:
+		has := slices.ContainsFunc(v, func(m member) bool { return m.key == field })
+		if has && (which == "" || v.value("id") == which || v.value("identifier") == which) {
+			v.set(field, nil)
+			return true
+		}
+		for _, m := range v {
+			if spoilIssue(m.value, field, which) {
+				return true
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if spoilIssue(e, field, which) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rootFields names what an operation asks for at the top, fragments left aside.
+func rootFields(doc *ast.QueryDocument) (operation string, fields []string) {
+	for _, op := range doc.Operations {
+		if operation == "" {
+			operation = op.Name
+		}
+		for _, s := range op.SelectionSet {
+			if f, ok := s.(*ast.Field); ok {
+				fields = append(fields, f.Name)
+			}
+		}
+	}
+	return operation, fields
+}

@@ -1,0 +1,122 @@
+package linear
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+// documents are the requests as they are sent, with the largest variables that occur.
+func documents() map[string]struct {
+	text string
+	vars map[string]any
+} {
+	ids := make([]any, batch)
+	for i := range ids {
+		ids[i] = "x"
+	}
+	type doc = struct {
+		text string
+		vars map[string]any
+	}
+	more := map[string]any{"id": "x", "first": restSize, "after": "c"}
+	return map[string]doc{
+		"candidates":     {candidatesQuery + issueFields + relationFields, map[string]any{"projectSlug": "s", "stateNames": []any{"Todo"}, "first": pageSize, "after": "c"}},
+		"by_ids":         {byIDsQuery + issueFields + relationFields, map[string]any{"ids": ids, "first": batch, "after": "c"}},
+		"by_identifier":  {byIdentifierQuery + issueFields + relationFields, map[string]any{"id": "x"}},
+		"more_labels":    {moreLabelsQuery, more},
+		"more_relations": {moreRelationsQuery + relationFields, more},
+		"verify": {verifyQuery, map[string]any{"slugs": []any{"s"}, "withStates": true, "withLabels": true, "withUsers": true,
+			"states": anyOf([]string{"Todo"}), "labels": anyOf([]string{"bug"}), "users": userFilter("a@b")}},
+	}
+}
+
+func TestEveryQueryFileIsUsed(t *testing.T) {
+	files, err := filepath.Glob("query/*.graphql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	docs := documents()
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".graphql")
+		if _, ok := docs[name]; !ok && !strings.HasSuffix(name, "_fields") {
+			t.Errorf("%s is in no test", f)
+		}
+	}
+}
+
+func TestComplexityIsFarBelowTheLimit(t *testing.T) {
+	for name, d := range documents() {
+		points, err := lineartest.Complexity(d.text, d.vars)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		t.Logf("%s: %.0f points", name, points)
+		if points >= 4000 || points <= 0 {
+			t.Errorf("%s costs %.0f points, want fewer than 4000 of the 10,000", name, points)
+		}
+	}
+}
+
+func TestQueriesAgainstPublishedSchema(t *testing.T) {
+	path := os.Getenv("SYMPHONY_LINEAR_SCHEMA")
+	if path == "" {
+		t.Skip("SYMPHONY_LINEAR_SCHEMA does not name Linear's published schema: queries were checked against the fake's only")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: path, Input: string(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range documents() {
+		if _, errs := gqlparser.LoadQueryWithRules(schema, d.text, nil); len(errs) > 0 {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
+
+func TestSpellings(t *testing.T) {
+	got := strings.Join(spellings([]string{"in progress", "Todo", " Won't do ", "Todo"}), "|")
+	want := "in progress|In Progress|In progress|IN PROGRESS|Todo|todo|TODO|Won't do|Won't Do|won't do|WON'T DO"
+	if got != want {
+		t.Errorf("spellings %q, want %q", got, want)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	existing := []string{"Todo", "In Progress", "In Review", "Done", "Done"}
+	for in, want := range map[string]string{
+		"Tood": "Todo", "progress": "In Progress", "In Reviw": "In Review", "in": "", "zebra": "", "DONE": "Done",
+	} {
+		if got := strings.Join(nearest(in, existing), ","); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if d := distance([]rune("kitten"), []rune("sitting")); d != 3 {
+		t.Errorf("distance %d, want 3", d)
+	}
+}
+
+func TestPagerEndsAfterItsBound(t *testing.T) {
+	p := pager{c: &Client{key: "k"}, what: "things"}
+	for i := range maxPages + 1 {
+		cursor := strings.Repeat("x", i+1)
+		if _, err := p.next(&pageInfo{HasNextPage: true, EndCursor: &cursor}); err != nil {
+			if i != maxPages-1 || !strings.Contains(err.Error(), "more than 200 pages") {
+				t.Errorf("page %d: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Error("pages without end are followed")
+}

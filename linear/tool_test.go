@@ -1,0 +1,150 @@
+package linear_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+// toolFault reads the structured error of a failed call.
+func toolFault(t *testing.T, text string) (code, message string) {
+	t.Helper()
+	var out struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return out.Error.Code, out.Error.Message
+}
+
+func TestToolRefusesBadInput(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	tool := linear.Tool(newClient(t, s))
+	for name, tc := range map[string]struct{ args, message string }{
+		"nothing":             {``, "no arguments"},
+		"null":                {`null`, "must be an object"},
+		"a list":              {`[]`, "must be an object"},
+		"broken JSON":         {`{"query":`, "no valid JSON"},
+		"broken string":       {`"{ viewer`, "no valid JSON"},
+		"no query":            {`{}`, "query must be a string"},
+		"null query":          {`{"query":null}`, "query must be a string"},
+		"number":              {`{"query":1}`, "query must be a string"},
+		"empty":               {`{"query":" \n"}`, "must not be empty"},
+		"empty shorthand":     {`""`, "must not be empty"},
+		"only a comment":      {`{"query":"# hm"}`, "no operation"},
+		"no GraphQL":          {`{"query":"{ viewer "}`, "no valid GraphQL"},
+		"two operations":      {`{"query":"query A { viewer { id } } query B { viewer { id } }"}`, "2 operations"},
+		"two, anonymous":      {`"{ viewer { id } } { viewer { id } }"`, "2 operations"},
+		"fragments only":      {`{"query":"fragment F on User { id }"}`, "only fragments"},
+		"subscription":        {`{"query":"subscription { x }"}`, "subscription operations are not supported"},
+		"variables as list":   {`{"query":"{ viewer { id } }","variables":[1]}`, "variables must be an object"},
+		"variables as string": {`{"query":"{ viewer { id } }","variables":"{}"}`, "variables must be an object"},
+		"a schema":            {`{"query":"type X { id: ID }"}`, "no valid GraphQL"},
+		"very long":           {`{"query":"` + strings.Repeat("a ", 200000) + `"}`, "longer than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, ok := tool.Call(t.Context(), json.RawMessage(tc.args))
+			code, message := toolFault(t, text)
+			if ok || code != "invalid_input" || !strings.Contains(message, tc.message) {
+				t.Errorf("success %v, %s: %s; want %q", ok, code, message, tc.message)
+			}
+		})
+	}
+	if n := len(s.Log()); n != 0 {
+		t.Errorf("%d requests were sent for bad input", n)
+	}
+}
+
+func TestToolCalls(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	tool := linear.Tool(newClient(t, s))
+	call := func(args string) (string, bool) { return tool.Call(t.Context(), json.RawMessage(args)) }
+
+	for name, args := range map[string]string{
+		"query":              `{"query":"{ viewer { email } }"}`,
+		"shorthand":          `"query Q { viewer { email } }"`,
+		"null variables":     `{"query":"{ viewer { email } }","variables":null}`,
+		"empty variables":    `{"query":"{ viewer { email } }","variables":{}}`,
+		"with a fragment":    `{"query":"{ viewer { ...F } } fragment F on User { email }"}`,
+		"with operationName": `{"query":"query Q { viewer { email } }","operationName":"Q"}`,
+	} {
+		text, ok := call(args)
+		if !ok || text != `{"data":{"viewer":{"email":"robin@example.com"}}}` {
+			t.Errorf("%s: %v %s", name, ok, text)
+		}
+	}
+	text, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
+	if after, err := s.Issue(i.Identifier); err != nil || !ok || after.Title != "New" {
+		t.Errorf("mutation: %v %s; title %q, %v", ok, text, after.Title, err)
+	}
+
+	text, ok = call(`{"query":"{ viewer { nonsense } }"}`)
+	if ok || !strings.Contains(text, `"errors"`) || !strings.Contains(text, "nonsense") {
+		t.Errorf("invalid field (HTTP 400): %v %s", ok, text)
+	}
+	text, ok = call(`{"query":"{ viewer { id } issue(id: \"ABC-99\") { id } }"}`)
+	if ok || !strings.Contains(text, "Entity not found") || !strings.Contains(text, `"data":null`) {
+		t.Errorf("GraphQL error (HTTP 200): %v %s", ok, text)
+	}
+}
+
+func TestToolFailures(t *testing.T) {
+	for kind, code := range map[string]string{
+		lineartest.FailStatus:    "linear_api_status",
+		lineartest.FailClose:     "linear_api_request",
+		lineartest.FailGarbage:   "linear_unknown_payload",
+		lineartest.FailRateLimit: "tracker_rate_limited",
+	} {
+		s := startLinear(t, lineartest.Config{})
+		if err := s.Fail(lineartest.Failure{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+		text, ok := linear.Tool(newClient(t, s)).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+		if got, _ := toolFault(t, text); ok || got != code {
+			t.Errorf("%s: %v %s", kind, ok, text)
+		}
+	}
+	text, ok := linear.Tool(nil).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+	if got, _ := toolFault(t, text); ok || got != "missing_tracker_api_key" {
+		t.Errorf("without a client: %v %s", ok, text)
+	}
+	s := startLinear(t, lineartest.Config{})
+	wrong := newClient(t, s, func(o *linear.Options) { o.APIKey = testKey })
+	text, ok = linear.Tool(wrong).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+	if got, _ := toolFault(t, text); ok || got != "linear_api_status" {
+		t.Errorf("with a wrong key: %v %s", ok, text)
+	}
+}
+
+func TestToolNeverShowsTheKey(t *testing.T) {
+	for _, status := range []int{200, 400, 401, 500} {
+		for _, body := range []string{
+			`{"data":{"echo":"` + testKey + `"}}`, `{"errors":[{"message":"` + testKey + `"}]}`, testKey,
+		} {
+			text, _ := linear.Tool(answering(t, status, body)).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+			if strings.Contains(text, testKey) {
+				t.Errorf("HTTP %d %s gave %s", status, body, text)
+			}
+		}
+	}
+}
+
+func TestToolDescribesItself(t *testing.T) {
+	tool := linear.Tool(nil)
+	var schema struct {
+		Type       string
+		Required   []string
+		Properties map[string]any
+	}
+	if err := json.Unmarshal(tool.InputSchema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if tool.Name != "linear_graphql" || schema.Type != "object" || len(schema.Required) != 1 || schema.Properties["variables"] == nil || tool.Description == "" {
+		t.Errorf("%+v %+v", tool, schema)
+	}
+}

@@ -1,0 +1,116 @@
+package linear_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+func seeded(t *testing.T, seed lineartest.Seed) *lineartest.Server {
+	t.Helper()
+	s := startLinear(t, lineartest.Config{})
+	if err := s.Load(seed); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestVerify(t *testing.T) {
+	s := seeded(t, lineartest.Seed{
+		Teams: []lineartest.SeedTeam{
+			{Key: "ABC", Name: "A"},
+			{Key: "XYZ", Name: "X", States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}}},
+		},
+		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo", Teams: []string{"ABC"}}},
+	})
+	c := newClient(t, s)
+	got, err := c.Verify(t.Context(), linear.VerifySpec{
+		States:   []string{"todo", "In Progres", "Waiting", "Nowhere at all"},
+		Labels:   []string{"bug", "Featur", "zzz"},
+		Assignee: "Robin@example.com",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.Log()); n != 1 {
+		t.Errorf("%d requests, want one", n)
+	}
+	want := linear.Verified{
+		Project: linear.ProjectRef{ID: got.Project.ID, Name: "Demo", SlugID: "demo", URL: got.Project.URL},
+		Viewer:  linear.User{ID: got.Viewer.ID, Name: "Robin Doe", Email: "robin@example.com"},
+		UnknownStates: []linear.Unknown{
+			{Name: "In Progres", Nearest: []string{"In Progress"}},
+			{Name: "Waiting", Nearest: []string{"Waiting"}}, // a state of a team that the project is not of
+			{Name: "Nowhere at all", Nearest: []string{}},
+		},
+		UnknownLabels: []linear.Unknown{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := got.UnknownStates[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
+		t.Error(text)
+	}
+}
+
+func TestVerifyAssignee(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	c := newClient(t, s)
+	v, err := c.Verify(t.Context(), linear.VerifySpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, known := range map[string]bool{
+		"": true, "me": true, "ME": true, "kim@example.com": true, v.Viewer.ID: true,
+		"robyn@example.com": false, "nobody": false,
+	} {
+		got, err := c.Verify(t.Context(), linear.VerifySpec{Assignee: who})
+		if err != nil || (got.UnknownAssignee == nil) != known {
+			t.Errorf("assignee %q: %+v, %v", who, got.UnknownAssignee, err)
+		}
+	}
+	got, err := c.Verify(t.Context(), linear.VerifySpec{Assignee: "robyn@example.com"})
+	if err != nil || !slices.Equal(got.UnknownAssignee.Nearest, []string{"robin@example.com"}) {
+		t.Errorf("%+v, %v", got.UnknownAssignee, err)
+	}
+}
+
+func TestVerifyManyLabels(t *testing.T) {
+	labels := make([]string, 240)
+	for i := range labels {
+		labels[i] = "label " + string(rune('a'+i/26)) + string(rune('a'+i%26))
+	}
+	s := seeded(t, lineartest.Seed{Labels: labels})
+	got, err := newClient(t, s).Verify(t.Context(), linear.VerifySpec{Labels: []string{"LABEL aa", "label ii"}})
+	if err != nil || len(got.UnknownLabels) != 0 {
+		t.Errorf("labels beyond the first page are called unknown: %+v, %v", got.UnknownLabels, err)
+	}
+}
+
+func TestVerifyNamesTheNearestProject(t *testing.T) {
+	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{
+		{Name: "Web shop", SlugID: "1a2b3c4d5e6f"}, {Name: "Backend", SlugID: "ffffffffffff"},
+	}})
+	for slug, hint := range map[string]string{
+		"1a2b3c4d5e6e": "do you mean one of these: 1a2b3c4d5e6f (Web shop)",
+		"web-shop":     "do you mean one of these: 1a2b3c4d5e6f (Web shop)",
+		"BACKEND":      "do you mean one of these: ffffffffffff (Backend)",
+		"zzzzzzzz":     "projects that the key can see: ffffffffffff (Backend), 1a2b3c4d5e6f (Web shop)",
+	} {
+		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
+		_, err := c.Verify(t.Context(), linear.VerifySpec{States: []string{"Todo"}})
+		if e := wantCode(t, err, "tracker_project_not_found"); e.Hint != hint || !strings.Contains(e.Message, slug) {
+			t.Errorf("%s: %v, hint %q, want %q", slug, e, e.Hint, hint)
+		}
+	}
+	_, err := answering(t, 200, `{"data":{"viewer":{},"named":{"nodes":[]},"projects":{"nodes":[]}}}`).
+		Verify(t.Context(), linear.VerifySpec{})
+	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "no project at all") {
+		t.Error(e.Hint)
+	}
+}

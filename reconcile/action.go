@@ -1,0 +1,138 @@
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// ActionKind names what a pass does.
+type ActionKind string
+
+// The kinds of action.
+const (
+	ActDispatch        ActionKind = "dispatch"
+	ActStop            ActionKind = "stop"
+	ActReap            ActionKind = "reap"
+	ActSettle          ActionKind = "settle"
+	ActRetry           ActionKind = "retry"
+	ActHold            ActionKind = "hold"
+	ActRelease         ActionKind = "release"
+	ActRemoveWorkspace ActionKind = "remove_workspace"
+)
+
+// Action is one step of a plan. It is written down before it takes effect and may be repeated without harm.
+type Action struct {
+	Kind       ActionKind
+	IssueID    string
+	Identifier string
+	RunID      string // the run concerned; for a dispatch empty until it is applied
+	Reason     string // a code
+	Message    string // for people
+
+	// Change is what is stored for the action; nil for stop and reap.
+	Change *Change
+	// Issue and Attempt of a dispatch.
+	Issue   *Issue
+	Attempt int
+	// Workspace to remove.
+	Workspace *Workspace
+	// Outcome to record for a dead run that recorded none.
+	Outcome Outcome
+}
+
+// Change is one transaction of a pass: the claim, and all that must become true together with it.
+type Change struct {
+	// Claim is the new content. Its Version is the one it replaces: 0 inserts. Nil leaves claims alone.
+	Claim *Claim
+	// Delete removes the claim instead.
+	Delete bool
+	// Insert is the run that the claim now waits for.
+	Insert *Run
+	// Settle is the run whose end this change draws the consequence of; its totals are added in the same transaction.
+	Settle string
+	// Commands are consumed by the change.
+	Commands []int64
+	// AgentBlock, TrackerBlock: nil leaves the block alone; one without a code clears it.
+	AgentBlock   *Block
+	TrackerBlock *Block
+	// Paused is nil where it stays as it is.
+	Paused *bool
+}
+
+// String is the line that tick prints for the action.
+func (a Action) String() string {
+	parts := []string{string(a.Kind), a.Identifier}
+	if a.Identifier == "" {
+		parts = parts[:1]
+	}
+	if a.RunID != "" {
+		parts = append(parts, "run="+a.RunID)
+	}
+	if a.Reason != "" {
+		parts = append(parts, "reason="+a.Reason)
+	}
+	line := strings.Join(parts, " ")
+	if a.Message != "" {
+		line += ": " + a.Message
+	}
+	return line
+}
+
+// LogValue implements slog.LogValuer.
+func (a Action) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("action", string(a.Kind)), slog.String("issue_id", a.IssueID),
+		slog.String("issue_identifier", a.Identifier), slog.String("run_id", a.RunID),
+		slog.String("reason", a.Reason))
+}
+
+// Skip is a candidate that gets no action, and why.
+type Skip struct {
+	IssueID    string
+	Identifier string
+	Reason     string // a code, see the Skip constants
+	Message    string
+}
+
+// The reasons of a skip.
+const (
+	SkipBlockedBy     = "blocked_by"
+	SkipNoSlot        = "no_slot"
+	SkipNoSlotInState = "no_slot_in_state"
+	SkipLabel         = "label"
+	SkipAssignee      = "assignee"
+	SkipPaused        = "paused"
+	SkipBlocked       = "blocked"
+	SkipRateLimited   = "rate_limited"
+	SkipDiskLow       = "disk_low"
+	SkipWorkspaceBusy = "workspace_busy"
+)
+
+// Plan is what a pass will do, in order.
+type Plan struct {
+	Actions []Action
+	// Skips is nil where no candidates were fetched.
+	Skips []Skip
+	// Updates refresh what is known of an issue and decide nothing.
+	Updates []Change
+}
+
+// Empty reports whether the plan changes nothing.
+func (p Plan) Empty() bool { return len(p.Actions) == 0 && len(p.Updates) == 0 }
+
+// Error is a fault with a stable code, for machines and people (design: command line).
+type Error struct {
+	Code    string
+	Message string
+	// Hint says what to do next; may be empty.
+	Hint string
+	// Err is the cause, nil if there is none.
+	Err error
+}
+
+// Error implements error: "<code>: <what and where>".
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,211 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stopBound is how long a pass waits for all its stops together; later passes go on.
+const stopBound = 5 * time.Second
+
+// Applied is an action and what became of it.
+type Applied struct {
+	Action
+	// Err is nil where the action took effect.
+	Err error
+}
+
+// apply carries out a plan. What an action changes is stored before it takes effect, so that whatever line
+// a crash hits, the rows say enough for the next pass to finish. An action that fails keeps the later ones
+// of the same issue from being tried: they were planned on its success.
+//
+// Workers are started, and runs asked to stop, side by side at the end: none waits for another.
+type applier struct {
+	Deps
+	updates []Change // not stored yet
+	failed  map[string]bool
+	runs    map[string]Run // unsettled, as observed
+	starts  []int          // indexes into done
+	stops   []int
+	done    []Applied
+	// keepCommands: a stop failed, so that the command which asked for all of them must be found again.
+	keepCommands bool
+	// slotsUnsure: a run could not be settled, so that the slot which a dispatch was promised may be taken.
+	slotsUnsure bool
+}
+
+func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
+	a := &applier{Deps: d, updates: slices.Clone(plan.Updates), failed: map[string]bool{}, runs: map[string]Run{}}
+	for _, r := range runs {
+		a.runs[r.ID] = r
+	}
+	a.update(ctx, func(u Change) bool { return u.Claim == nil && len(u.Commands) == 0 })
+	for _, action := range plan.Actions {
+		a.update(ctx, func(u Change) bool { return precedes(u, action) })
+		a.one(ctx, action)
+	}
+	// An update that consumes a command comes last: until then the command must be found again after a crash.
+	a.update(ctx, func(u Change) bool { return len(u.Commands) == 0 || !a.keepCommands })
+	a.signalStops(ctx)
+	a.startWorkers(ctx)
+	return a.done
+}
+
+// precedes reports whether the action was planned on the update: the versions of a claim say so, because
+// actions and updates of one issue may take turns.
+func precedes(u Change, action Action) bool {
+	if u.Claim == nil || action.Change == nil || action.Change.Claim == nil {
+		return false
+	}
+	next := action.Change.Claim
+	return u.Claim.IssueID == next.IssueID && u.Claim.Version < next.Version
+}
+
+// update stores, once, the updates that are due.
+func (a *applier) update(ctx context.Context, due func(Change) bool) {
+	a.updates = slices.DeleteFunc(a.updates, func(u Change) bool {
+		if !due(u) {
+			return false
+		}
+		a.store(ctx, u)
+		return true
+	})
+}
+
+func (a *applier) store(ctx context.Context, u Change) {
+	id := ""
+	if u.Claim != nil {
+		id = u.Claim.IssueID
+	}
+	if a.failed[id] && id != "" {
+		return
+	}
+	if err := a.Store.Commit(ctx, a.Now(), u); err != nil {
+		a.failed[id] = true
+		a.done = append(a.done, Applied{Action: Action{Kind: ActRetry, IssueID: id, Reason: "update"}, Err: err})
+	}
+}
+
+func (a *applier) one(ctx context.Context, action Action) {
+	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure {
+		return
+	}
+	var err error
+	switch action.Kind {
+	case ActReap:
+		err = a.reap(ctx, action)
+	case ActStop:
+		err = a.stop(ctx, action)
+	case ActDispatch, ActRemoveWorkspace:
+		err = a.insert(ctx, &action)
+	default:
+		err = a.Store.Commit(ctx, a.Now(), *action.Change)
+	}
+	if err != nil {
+		a.failed[action.IssueID] = true
+		a.Log.LogAttrs(ctx, slog.LevelError, "action failed", slog.Any("action", action), slog.String("error", err.Error()))
+	}
+	a.done = append(a.done, Applied{Action: action, Err: err})
+	if err != nil {
+		a.keepCommands = a.keepCommands || action.Kind == ActStop
+		a.slotsUnsure = a.slotsUnsure || (action.Kind == ActReap || action.Kind == ActSettle) && !isLeftover(err)
+		return
+	}
+	switch last := len(a.done) - 1; action.Kind {
+	case ActStop:
+		a.stops = append(a.stops, last)
+	case ActDispatch, ActRemoveWorkspace:
+		a.starts = append(a.starts, last)
+	}
+}
+
+func (a *applier) reap(ctx context.Context, action Action) error {
+	run := a.runs[action.RunID]
+	left, err := a.Runners.Reap(ctx, run, func() error {
+		if action.Outcome == "" {
+			return nil
+		}
+		return a.Store.EndDead(ctx, a.Now(), run, action.Outcome, action.Reason, action.Message)
+	})
+	if err == nil && len(left) > 0 {
+		err = &Error{
+			Code: codeLeftover, Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
+			Hint: "the next pass tries again; see what it is with: ps -fp " + fmt.Sprint(left[0].PID),
+		}
+	}
+	return err
+}
+
+const codeLeftover = "leftover_process"
+
+// isLeftover: the plan has counted the slot of such a run as taken.
+func isLeftover(err error) bool {
+	var known *Error
+	return errors.As(err, &known) && known.Code == codeLeftover
+}
+
+func (a *applier) stop(ctx context.Context, action Action) error {
+	if err := a.Store.RequestStop(ctx, action.RunID, action.Reason); err != nil {
+		return err
+	}
+	if action.Change != nil {
+		return a.Store.Commit(ctx, a.Now(), *action.Change)
+	}
+	return nil
+}
+
+// insert writes the run, and the claim that waits for it, before anything is started.
+func (a *applier) insert(ctx context.Context, action *Action) error {
+	change := *action.Change
+	run := *change.Insert
+	run.ID = a.NewRunID()
+	run.Worker.Boot = a.Boot
+	change.Insert = &run
+	if change.Claim != nil {
+		claim := *change.Claim
+		claim.RunID = run.ID
+		change.Claim = &claim
+	}
+	action.Change, action.RunID = &change, run.ID
+	if err := a.Runners.Prepare(ctx, run); err != nil {
+		return err
+	}
+	return a.Store.Commit(ctx, a.Now(), change)
+}
+
+func (a *applier) signalStops(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	a.sideBySide(a.stops, func(action Action) error { return a.Runners.Stop(ctx, a.runs[action.RunID]) })
+}
+
+func (a *applier) startWorkers(ctx context.Context) {
+	a.sideBySide(a.starts, func(action Action) error {
+		err := a.Runners.Start(ctx, *action.Change.Insert)
+		var known *Error
+		if err == nil || errors.As(err, &known) {
+			return err
+		}
+		return &Error{
+			Code: CodeSpawnFailed, Message: MessageSpawnFailed + " for " + action.Identifier + ": " + err.Error(),
+			Hint: "the next pass tries again", Err: err,
+		}
+	})
+}
+
+func (a *applier) sideBySide(list []int, do func(Action) error) {
+	var wg sync.WaitGroup
+	for _, i := range list {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			a.done[i].Err = do(a.done[i].Action)
+		}()
+	}
+	wg.Wait()
+}

@@ -1,0 +1,63 @@
+package reconcile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+)
+
+// Issue is the tracker's record of one piece of work, normalised (specification 4.1.1 and 11.3).
+// Pointers are nil where the tracker has no value.
+type Issue struct {
+	ID          string       `json:"id"`
+	Identifier  string       `json:"identifier"`
+	Title       string       `json:"title"`
+	Description *string      `json:"description"`
+	Priority    *int         `json:"priority"`
+	State       string       `json:"state"`
+	BranchName  *string      `json:"branch_name"`
+	URL         *string      `json:"url"`
+	Labels      []string     `json:"labels"`
+	BlockedBy   []BlockerRef `json:"blocked_by"`
+	CreatedAt   *time.Time   `json:"created_at"`
+	UpdatedAt   *time.Time   `json:"updated_at"`
+
+	// Assignee is nil where nobody is assigned.
+	Assignee *Assignee `json:"assignee"`
+	// Project is the slug id of the issue's project, empty where it has none.
+	Project string `json:"project"`
+	// Archived issues are still returned when asked for by id.
+	Archived bool `json:"archived"`
+	// LastCommentAt is when the newest comment was made; nil where there is none or it was not asked for.
+	LastCommentAt *time.Time `json:"last_comment_at"`
+}
+
+// BlockerRef names an issue that blocks another. A blocker without a state counts as open.
+type BlockerRef struct {
+	ID         *string `json:"id"`
+	Identifier *string `json:"identifier"`
+	State      *string `json:"state"`
+}
+
+// Assignee is who an issue is assigned to. IsMe says that the tracker's key belongs to this person.
+type Assignee struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	IsMe  bool   `json:"is_me"`
+}
+
+// NormalizeState makes tracker states comparable (specification 4.2).
+func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+// Fingerprint changes with the state or the description of the issue: the two changes in a tracker
+// that count as progress. Comments do not.
+func (i Issue) Fingerprint() string {
+	h := sha256.New()
+	h.Write([]byte(NormalizeState(i.State)))
+	h.Write([]byte{0})
+	if i.Description != nil {
+		h.Write([]byte(*i.Description))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

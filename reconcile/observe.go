@@ -1,0 +1,73 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrConflict: the row is no longer what the pass read. Nothing was written.
+var ErrConflict = errors.New("changed meanwhile")
+
+// Recorded is the stored half of a Snapshot.
+type Recorded struct {
+	Claims       []Claim
+	Runs         []Run // unsettled
+	Commands     []Command
+	Paused       bool
+	AgentBlock   *Block
+	TrackerBlock *Block
+	Tokens       map[string]int64 // by issue id, of claimed issues
+	LastSweep    time.Time
+	// ReadOnly: a newer program owns the schema; this one settles and refreshes but dispatches nothing.
+	ReadOnly bool
+}
+
+// Store is what a pass needs of the database. All times are UTC, stored to the millisecond.
+type Store interface {
+	// Recorded reads everything a plan needs in one consistent view.
+	Recorded(ctx context.Context) (Recorded, error)
+	// Commit makes the change in one durable transaction, or returns an error that wraps ErrConflict and
+	// changes nothing.
+	Commit(ctx context.Context, now time.Time, c Change) error
+	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
+	RequestStop(ctx context.Context, runID, reason string) error
+	// EndDead records the outcome of a run whose worker is dead. The caller holds the run's alive file
+	// exclusively. A run that has an outcome already, or changed its phase, gives ErrConflict.
+	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
+	// SaveSkips replaces the skips by those of this pass.
+	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
+	// SaveSweep remembers when workspaces of unclaimed issues were last refreshed.
+	SaveSweep(ctx context.Context, now time.Time) error
+}
+
+// Tracker reads issues (specification 11.1). Its errors are *Error.
+type Tracker interface {
+	// ByIDs returns full records of the issues that are still visible, archived ones included, with the
+	// time of their newest comment. A malformed record fails the call. No request for no ids.
+	ByIDs(ctx context.Context, ids []string) (map[string]Issue, error)
+	// Candidates returns the project's issues in the given states, in the tracker's order. Malformed
+	// records are left out and logged.
+	Candidates(ctx context.Context, states []string) ([]Issue, error)
+	// Low reports whether less than a tenth of the allowance was left at the last answer.
+	Low() bool
+}
+
+// Runners is what a pass needs of processes and workspaces.
+type Runners interface {
+	// Probe says what is left of a run. It never creates anything.
+	Probe(ctx context.Context, run Run) Liveness
+	// Prepare writes the run's directory and syncs it. It comes before the run's row.
+	Prepare(ctx context.Context, run Run) error
+	// Start starts the run's worker detached; it returns when the worker has taken the run or refused it,
+	// within 5 s. The run's row exists already.
+	Start(ctx context.Context, run Run) error
+	// Stop asks the run's worker to end, at most for the time that ctx leaves, and does not wait for it.
+	Stop(ctx context.Context, run Run) error
+	// Reap ends what is left of a dead worker's tree, then, holding the run's alive file exclusively, calls
+	// record. It returns what could not be ended, in which case record was not called.
+	Reap(ctx context.Context, run Run, record func() error) (left []Process, err error)
+	// Workspaces lists the recorded workspaces, FreeBytes of their volume (negative: unknown).
+	Workspaces(ctx context.Context) ([]Workspace, error)
+	FreeBytes() int64
+}

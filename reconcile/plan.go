@@ -1,0 +1,208 @@
+package reconcile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Compute decides what a pass does. It is pure: no clock, no disk, no network, no process, so that every
+// rule is a row of a table test and a dry run is the plan, printed.
+//
+//	clock ─► ended runs ─► commands ─► other projects ─► due times ─► refresh ─► caps ─► dispatch ─► sweep
+//
+// Each step works on a copy of the claims that the steps before it have changed, so that one pass may
+// settle a run and dispatch the next. Without the tracker's answer only the first five are taken. Commands
+// come after the ended runs: a retry of an issue whose run has just died is due now and not in backoff.
+func Compute(s Snapshot) Plan { return compute(s).plan }
+
+// compute is Compute with the claims as the plan leaves them.
+func compute(s Snapshot) *planner {
+	p := newPlanner(s)
+	p.clock()
+	p.ended()
+	p.commands()
+	p.otherProjects()
+	p.dueTimes()
+	if p.s.Tracker != nil {
+		p.refresh()
+		p.caps()
+		p.dispatch()
+		p.sweep()
+	}
+	return p
+}
+
+// planner holds the working copy.
+type planner struct {
+	s      Snapshot
+	claims map[string]*Claim // by issue id
+	runs   map[string]*Run   // unsettled, by run id
+	// removing holds the issues whose workspace is being removed.
+	removing map[string]bool
+	// eligible holds the waiting claims that the tracker confirmed in this pass.
+	eligible map[string]bool
+	plan     Plan
+}
+
+func newPlanner(s Snapshot) *planner {
+	p := &planner{
+		s:        s,
+		claims:   make(map[string]*Claim, len(s.Claims)),
+		runs:     make(map[string]*Run, len(s.Runs)),
+		removing: map[string]bool{},
+		eligible: map[string]bool{},
+	}
+	for _, c := range s.Claims {
+		p.claims[c.IssueID] = &c
+	}
+	for _, r := range s.Runs {
+		p.runs[r.ID] = &r
+		if r.Kind == CleanupRun {
+			p.removing[r.IssueID] = true
+		}
+	}
+	return p
+}
+
+// concerns reports whether a pass confined to one issue may touch this one.
+func (p *planner) concerns(issueID string) bool { return p.s.Only == "" || p.s.Only == issueID }
+
+// byAge lists the working claims that the pass may touch in a stable order.
+func (p *planner) byAge() []*Claim {
+	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.concerns(c.IssueID) })
+}
+
+func (p *planner) everyClaim() []*Claim {
+	list := slices.Collect(maps.Values(p.claims))
+	slices.SortFunc(list, func(a, b *Claim) int {
+		return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.Identifier, b.Identifier), cmp.Compare(a.IssueID, b.IssueID))
+	})
+	return list
+}
+
+// remaining lists the claims as the plan leaves them.
+func (p *planner) remaining() []Claim {
+	list := p.everyClaim()
+	claims := make([]Claim, len(list))
+	for i, c := range list {
+		claims[i] = *c
+	}
+	return claims
+}
+
+// put makes next the working claim and returns the change that stores it.
+func (p *planner) put(next Claim) *Change {
+	next.UpdatedAt = p.s.Now
+	stored := next
+	next.Version++
+	p.claims[next.IssueID] = &next
+	return &Change{Claim: &stored}
+}
+
+// drop removes the working claim and returns the change that deletes it.
+func (p *planner) drop(c Claim) *Change {
+	delete(p.claims, c.IssueID)
+	return &Change{Claim: &c, Delete: true}
+}
+
+func (p *planner) act(kind ActionKind, c Claim, reason, message string, change *Change) {
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, RunID: runOf(kind, c),
+		Reason: reason, Message: message, Change: change,
+	})
+}
+
+// runOf names the run only where the action is about one.
+func runOf(kind ActionKind, c Claim) string {
+	if kind == ActStop || kind == ActSettle || kind == ActReap {
+		return c.RunID
+	}
+	return ""
+}
+
+// stop asks for the end of the claim's run, once. The change, if any, is stored after the request, so that
+// a crash between the two repeats the stop rather than forgetting it. Of a run that is ending already the
+// change is all that is left to do.
+func (p *planner) stop(c Claim, reason string, change *Change) {
+	r := p.runs[c.RunID]
+	if r == nil || r.Outcome != "" || r.StopReason != "" {
+		if change != nil {
+			p.act(ActHold, c, reason, "its run is ending", change)
+		}
+		return
+	}
+	r.StopReason = reason
+	p.act(ActStop, c, reason, "", change)
+}
+
+// hold makes a claim that waits for an operator or a change of the issue.
+func (p *planner) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
+	c.HoldNext = false
+	c.HoldCommentAt = time.Time{}
+	if at := c.Issue.LastCommentAt; at != nil {
+		c.HoldCommentAt = *at
+	}
+	return c
+}
+
+// freshStart clears all that held a claim back.
+func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
+	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
+	c.Attempt = min(c.Attempt, 1)
+	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
+	c.TokenBase = p.s.Tokens[c.IssueID]
+	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
+	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
+	c.ErrorCode, c.ErrorMessage = "", ""
+	return c
+}
+
+// otherProjects lets go of what was claimed for another endpoint or project; the workspaces stay. A policy
+// without a project, which only a workflow that could not be read gives, says nothing about claims.
+func (p *planner) otherProjects() {
+	if p.s.Policy.Project == "" {
+		return
+	}
+	for _, c := range p.byAge() {
+		switch {
+		case c.Project == p.s.Policy.Project:
+		case c.Status == Running:
+			p.stop(*c, StopProject, nil)
+		default:
+			p.act(ActRelease, *c, StopProject, "the workflow names another project now", p.drop(*c))
+		}
+	}
+}
+
+// clock brings back a block that only a stepped clock can have set so far ahead; the first of all steps,
+// because the others compare with it.
+func (p *planner) clock() {
+	b, latest := p.s.AgentBlock, p.s.Now.Add(longestProbe)
+	if b == nil || !b.Since.After(p.s.Now) && !b.NextTry.After(latest) {
+		return
+	}
+	next := *b
+	if next.Since.After(p.s.Now) {
+		next.Since = p.s.Now
+	}
+	if next.NextTry.After(latest) {
+		next.NextTry = latest
+	}
+	p.s.AgentBlock = &next
+	p.plan.Updates = append(p.plan.Updates, Change{AgentBlock: &next})
+}
+
+// dueTimes brings back a due time that only a stepped clock can have set so far ahead.
+func (p *planner) dueTimes() {
+	longest := max(p.s.Policy.MaxRetryBackoff, firstBackoff)
+	for _, c := range p.byAge() {
+		if c.Status == Waiting && c.DueAt.After(p.s.Now.Add(longest)) {
+			next := *c
+			next.DueAt = p.s.Now.Add(longest)
+			p.plan.Updates = append(p.plan.Updates, *p.put(next))
+		}
+	}
+}

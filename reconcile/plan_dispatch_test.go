@@ -1,0 +1,277 @@
+package reconcile
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who may be dispatched (specification 8.2): one candidate, nothing else.
+func TestEligible(t *testing.T) {
+	for _, row := range []struct {
+		rule  string
+		issue Issue
+		edit  func(*Snapshot)
+		want  string
+	}{
+		{"active", issueNo(1), nil, "dispatch A-1"},
+		{"active in other letters", issueNo(1, inState(" in PROGRESS ")), nil, "dispatch A-1"},
+		{"not active: no candidate", issueNo(1, inState("Backlog")), nil, ""},
+		{"active and terminal: no candidate", issueNo(1), func(s *Snapshot) { s.Policy.TerminalStates = []string{"in progress"} }, ""},
+		{"archived: no candidate", issueNo(1, func(i *Issue) { i.Archived = true }), nil, ""},
+
+		{"required label", issueNo(1, func(i *Issue) { i.Labels = []string{"x", "agent"} }), func(s *Snapshot) { s.Policy.RequiredLabels = []string{"Agent"} }, "dispatch A-1"},
+		{"one of two labels", issueNo(1, func(i *Issue) { i.Labels = []string{"agent"} }), func(s *Snapshot) { s.Policy.RequiredLabels = []string{"agent", "ok"} }, "skip A-1 label"},
+		{"assignee", issueNo(1, func(i *Issue) { i.Assignee = &Assignee{ID: "u1"} }), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "dispatch A-1"},
+		{"nobody assigned", issueNo(1), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "skip A-1 assignee"},
+
+		{"Todo, no blockers", issueNo(1, inState("Todo")), nil, "dispatch A-1"},
+		{"Todo, blockers terminal", issueNo(1, inState("Todo"), blockedBy("Done", "canceled")), nil, "dispatch A-1"},
+		{"Todo, a blocker open", issueNo(1, inState("todo"), blockedBy("Done", "In Progress")), nil, "skip A-1 blocked_by"},
+		{"Todo, a blocker in a state of no kind", issueNo(1, inState("Todo"), blockedBy("Human Review")), nil, "skip A-1 blocked_by"},
+		{"Todo, a blocker without a state", issueNo(1, inState("Todo"), blockedBy("?")), nil, "skip A-1 blocked_by"},
+		{"blockers count in Todo only", issueNo(1, blockedBy("Todo", "?")), nil, "dispatch A-1"},
+
+		{"paused", issueNo(1), func(s *Snapshot) { s.Paused = true }, "skip A-1 paused"},
+		{"tracker budget low", issueNo(1), func(s *Snapshot) { s.Tracker.Low = true }, "skip A-1 rate_limited"},
+		{"disk low", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2<<30 - 1 }, "skip A-1 disk_low"},
+		{"disk just enough", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2 << 30 }, "dispatch A-1"},
+		{"disk not known", issueNo(1), func(s *Snapshot) { s.FreeBytes = -1 }, "dispatch A-1"},
+		{"its old workspace is being removed", issueNo(1), func(s *Snapshot) {
+			s.Runs = []Run{{ID: "c", Kind: CleanupRun, IssueID: "id-1"}}
+			s.Liveness["c"] = Liveness{Alive: true}
+		}, "skip A-1 workspace_busy"},
+		{"dispatch off", issueNo(1), func(s *Snapshot) { s.DispatchOff = true }, ""},
+		{"a pass for this issue", issueNo(1), func(s *Snapshot) { s.Only = "id-1" }, "dispatch A-1"},
+		{"a pass for another issue", issueNo(1), func(s *Snapshot) { s.Only = "id-2" }, ""},
+		{"returned twice", issueNo(1), func(s *Snapshot) { s.Tracker.Candidates = append(s.Tracker.Candidates, issueNo(1)) }, "dispatch A-1"},
+		{"no slots at all", issueNo(1), func(s *Snapshot) { s.Policy.MaxConcurrent = 0 }, "skip A-1 no_slot"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().candidates(row.issue)
+			if row.edit != nil {
+				s.edit(row.edit)
+			}
+			plan := Compute(s.Snapshot)
+			equal(t, "plan", story(plan), row.want)
+			for _, skip := range plan.Skips {
+				if skip.Message == "" {
+					t.Errorf("skip without a word: %+v", skip)
+				}
+			}
+			equal(t, "skips are known to be complete", plan.Skips != nil, !s.DispatchOff)
+		})
+	}
+}
+
+// The due retry of an issue that is not ready is not started; it goes back among the candidates.
+func TestRetryOfBlockedIssue(t *testing.T) {
+	todo := issueNo(1, inState("Todo"), blockedBy("In Progress"))
+	s := newScene().claim(issueNo(1, inState("Todo")), nil).answer(todo).candidates(todo)
+	equal(t, "due", story(Compute(s.Snapshot)), "release A-1 blocked_by; skip A-1 blocked_by")
+
+	s = newScene().claim(todo, func(c *Claim) { c.DueAt = noon.Add(time.Second) }).same().candidates(todo)
+	equal(t, "not due", story(Compute(s.Snapshot)), "")
+
+	s = newScene().running(todo, nil).same().candidates(todo)
+	equal(t, "running", story(Compute(s.Snapshot)), "")
+}
+
+// The order of dispatch: priority 1 to 4, then the rest; oldest first; identifier.
+func TestOrder(t *testing.T) {
+	sameAge := func(i *Issue) { at := noon; i.CreatedAt = &at }
+	noAge := func(i *Issue) { i.CreatedAt = nil }
+	s := newScene().candidates(
+		issueNo(9, noAge), issueNo(8, sameAge), issueNo(7, sameAge), issueNo(6), issueNo(5, priority(0)), issueNo(4, priority(5)),
+		issueNo(3, priority(4)), issueNo(2, priority(1)), issueNo(1, priority(2)),
+	)
+	const want = "dispatch A-2; dispatch A-1; dispatch A-3; dispatch A-4; dispatch A-5; dispatch A-6; dispatch A-7; dispatch A-8; dispatch A-9"
+	equal(t, "plan", story(Compute(s.Snapshot)), want)
+}
+
+// Due retries and candidates are one list in one order, with one set of slots.
+func TestOneList(t *testing.T) {
+	urgent, old, claimed := issueNo(5, priority(1)), issueNo(1), issueNo(3)
+	scene := func(slots int) *scene {
+		s := newScene().claim(claimed, nil).claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Millisecond) }).same()
+		s.Policy.MaxConcurrent = slots
+		return s.candidates(issueNo(4), old, urgent, claimed, issueNo(2))
+	}
+	equal(t, "2 slots", story(Compute(scene(2).Snapshot)), "dispatch A-5; dispatch A-1; retry A-3 no_slot; skip A-4 no_slot")
+	equal(t, "3 slots", story(Compute(scene(3).Snapshot)), "dispatch A-5; dispatch A-1; dispatch A-3 backoff; skip A-4 no_slot")
+}
+
+// What a dispatch stores, for an unclaimed issue and for a due retry.
+func TestDispatchStores(t *testing.T) {
+	one := issueNo(1)
+	first := Compute(newScene().candidates(one).Snapshot).Actions[0]
+	equal(t, "first: version", first.Change.Claim.Version, 0)
+	equal(t, "first: attempt", first.Attempt, 0)
+	equal(t, "first: root", first.Change.Insert.WorkspaceRoot, root)
+	equal(t, "first: status", first.Change.Claim.Status, Running)
+	equal(t, "first: fingerprint", first.Change.Insert.Fingerprint, one.Fingerprint())
+
+	s := newScene().claim(one, func(c *Claim) { c.Attempt, c.WorkspaceRoot, c.Runs, c.Failures = 4, "/old", 6, 3 }).same()
+	again := Compute(s.Snapshot).Actions[0]
+	equal(t, "again: version", again.Change.Claim.Version, 3)
+	equal(t, "again: attempt", again.Change.Insert.Attempt, 4)
+	equal(t, "again: the root that the claim was made with", again.Change.Insert.WorkspaceRoot, "/old")
+	equal(t, "again: runs", again.Change.Claim.Runs, 7)
+	equal(t, "again: failures", again.Change.Claim.Failures, 3)
+}
+
+// Slots: global and per state; what runs is counted by the state it has now (specification 8.3).
+func TestSlots(t *testing.T) {
+	todo := inState("Todo")
+	for _, row := range []struct {
+		rule string
+		edit func(*scene)
+		want string
+	}{
+		{"two are free", func(s *scene) { s.Policy.MaxConcurrent = 4 }, "dispatch A-3; dispatch A-4; skip A-5 no_slot"},
+		{"none is free", func(s *scene) { s.Policy.MaxConcurrent = 2 }, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
+		{"more run than are allowed now", func(s *scene) { s.Policy.MaxConcurrent = 1 }, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
+		{"one of a state", func(s *scene) { s.Policy.MaxByState["todo"] = 2 }, "dispatch A-3; dispatch A-5; skip A-4 no_slot_in_state"},
+		{"none of a state", func(s *scene) { s.Policy.MaxByState["todo"] = 1 }, "dispatch A-5; skip A-3 no_slot_in_state; skip A-4 no_slot_in_state"},
+		{"a running issue changed its state", func(s *scene) {
+			s.Policy.MaxByState["todo"] = 1
+			s.answer(issueNo(1))
+		}, "dispatch A-3; dispatch A-5; skip A-4 no_slot_in_state"},
+		{"a held or waiting claim takes none", func(s *scene) {
+			s.Policy.MaxConcurrent = 3
+			s.held(issueNo(6), HoldMaxRuns).claim(issueNo(7), func(c *Claim) { c.DueAt = noon.Add(time.Hour) })
+		}, "dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
+		{"a cleanup takes none", func(s *scene) {
+			s.Policy.MaxConcurrent = 3
+			s.Runs = append(s.Runs, Run{ID: "c", Kind: CleanupRun, IssueID: "id-9"})
+			s.Liveness["c"] = Liveness{Alive: true}
+		}, "dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
+		{"a run that is settled frees its slot in the same plan", func(s *scene) {
+			s.Policy.MaxConcurrent = 2
+			s.Runs[0].Outcome, s.Liveness["run-A-1"] = Succeeded, Liveness{}
+		}, "settle A-1 succeeded; dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
+		{"a run of which something is left does not: it may not be possible to end that", func(s *scene) {
+			s.Policy.MaxConcurrent = 2
+			s.dead(issueNo(1), 1)
+		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
+		{"any slot, for this issue", func(s *scene) {
+			s.Policy.MaxConcurrent, s.Policy.MaxByState["todo"] = 1, 1
+			s.Only, s.AnySlot = "id-4", true
+		}, "dispatch A-4"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().running(issueNo(1, todo), nil).running(issueNo(2), nil).same()
+			s.candidates(issueNo(3, todo), issueNo(4, todo), issueNo(5))
+			row.edit(s)
+			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+		})
+	}
+}
+
+// A due retry without a slot stays due, keeps its attempt and is marked once.
+func TestNoSlotIsMarkedOnce(t *testing.T) {
+	one := issueNo(1)
+	for _, perState := range []bool{false, true} {
+		s := newScene().claim(one, func(c *Claim) { c.Attempt, c.ErrorCode, c.DueAt = 6, "turn_failed", noon.Add(-time.Hour) }).same()
+		if perState {
+			s.Policy.MaxByState["in progress"] = 0
+		} else {
+			s.Policy.MaxConcurrent = 0
+		}
+		p := compute(s.Snapshot)
+		equal(t, "first pass", story(p.plan), "retry A-1 no_slot")
+		equal(t, "claim", state(p, one), "retry no_slot #6 in -1h0m0s")
+		equal(t, "error", p.claims[one.ID].ErrorCode+"|"+p.claims[one.ID].ErrorMessage, "|no available orchestrator slots")
+		s.Claims = p.remaining()
+		equal(t, "next pass", Compute(s.Snapshot).Empty(), true)
+	}
+}
+
+// A fault of the agent's side: running workers go on, dispatch waits, one probe run at a time, backing off up
+// to ten minutes; the first completed turn clears it.
+func TestBlock(t *testing.T) {
+	block := func(tries int, next time.Duration) *Block {
+		return &Block{Code: "agent_auth", Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
+	}
+	startedBefore := func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-2*time.Hour), 3 }
+	probing := func(turns int) func(*Claim, *Run) {
+		return func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-time.Minute), turns }
+	}
+	for _, row := range []struct {
+		rule  string
+		block *Block
+		run   func(*Claim, *Run) // of A-1; nil: none
+		want  string
+	}{
+		{"no block", nil, nil, "dispatch A-2; dispatch A-3 backoff"},
+		{"wait for the next try", block(0, time.Millisecond), nil, "skip A-2 blocked"},
+		{"one probe, the first in order", block(0, 0), nil, "dispatch A-2 probe"},
+		{"what ran before proves nothing", block(0, time.Second), startedBefore, "skip A-2 blocked"},
+		{"what ran before is no probe", block(0, 0), startedBefore, "dispatch A-2 probe"},
+		{"one at a time", block(1, 0), probing(0), "skip A-2 blocked"},
+		{"the probe got a turn done", block(1, time.Hour), probing(1), "dispatch A-2; dispatch A-3 backoff"},
+		{"the probe succeeded", block(1, time.Hour), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome = Succeeded }, "settle A-1 succeeded; dispatch A-2; dispatch A-3 backoff"},
+		{"the probe failed for the issue's sake before a turn", block(1, time.Hour), func(c *Claim, r *Run) { probing(0)(c, r); r.Outcome, r.ErrorCode = Failed, "hook_failed" }, "settle A-1 failed; skip A-2 blocked"},
+		{"the probe got a turn done, then met a fault: blocked again", block(1, 0), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome, r.ErrorCode = Failed, "network" }, "settle A-1 failed; skip A-2 blocked"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().claim(issueNo(3), nil)
+			if row.run != nil {
+				s.running(issueNo(1), row.run)
+			}
+			s.same().candidates(issueNo(2))
+			s.AgentBlock = row.block
+			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+		})
+	}
+}
+
+// The probes' backoff: 10 s after the fault, then 20 s, doubled up to 10 min, whether the probe has ended or not.
+func TestProbeBackoff(t *testing.T) {
+	s := newScene().candidates(issueNo(1))
+	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon}
+	var gaps []string
+	for range 8 {
+		p := compute(s.Snapshot)
+		gaps = append(gaps, p.s.AgentBlock.NextTry.Sub(s.Now).String())
+		equal(t, "stored with the dispatch", p.plan.Actions[0].Change.AgentBlock, p.s.AgentBlock)
+		s.AgentBlock, s.Now = p.s.AgentBlock, p.s.AgentBlock.NextTry
+	}
+	equal(t, "gaps", strings.Join(gaps, " "), "20s 40s 1m20s 2m40s 5m20s 10m0s 10m0s 10m0s")
+
+	// The fault of a probe counts from its end, and keeps when it all began.
+	s = newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.ErrorText = Failed, "agent_quota", "none left" })
+	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon.Add(-time.Second), Tries: 2}
+	equal(t, "block", *compute(s.Snapshot).s.AgentBlock, Block{
+		Code: "agent_quota", Message: "none left", Since: noon.Add(-time.Hour), NextTry: noon.Add(40 * time.Second), Tries: 2,
+	})
+}
+
+// A stepped clock leaves no block behind that nothing can clear.
+func TestBlockFromTheFuture(t *testing.T) {
+	s := newScene().candidates(issueNo(1))
+	s.AgentBlock = &Block{Code: "network", Since: noon.Add(365 * 24 * time.Hour), NextTry: noon.Add(366 * 24 * time.Hour)}
+	p := compute(s.Snapshot)
+	equal(t, "since", p.s.AgentBlock.Since, noon)
+	equal(t, "next try", p.s.AgentBlock.NextTry, noon.Add(10*time.Minute))
+	equal(t, "stored", p.plan.Updates[0].AgentBlock, p.s.AgentBlock)
+
+	s.Now = noon.Add(10 * time.Minute)
+	s.AgentBlock = p.s.AgentBlock
+	equal(t, "then", story(Compute(s.Snapshot)), "dispatch A-1 probe")
+}
+
+// A fault of one run while another, started later, works: the fault is over already.
+func TestFaultThatIsOver(t *testing.T) {
+	s := newScene().
+		running(issueNo(1), func(_ *Claim, r *Run) {
+			r.Outcome, r.ErrorCode, r.EndedAt = Failed, "network", noon.Add(-30*time.Second)
+		}).
+		running(issueNo(2), func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-20*time.Second), 1 })
+	p := compute(s.Snapshot)
+	equal(t, "blocked", p.s.AgentBlock != nil, false)
+	equal(t, "stored", p.plan.Actions[0].Change.AgentBlock != nil, false)
+
+	s.Runs[1].TurnsDone = 0
+	equal(t, "without a turn it proves nothing", compute(s.Snapshot).s.AgentBlock != nil, true)
+}

@@ -1,0 +1,165 @@
+package reconcile
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// refresh compares every claim with what the tracker says of its issue (specification 8.5, part B).
+func (p *planner) refresh() {
+	for _, c := range p.byAge() {
+		if !p.s.Tracker.Asked[c.IssueID] {
+			continue
+		}
+		issue, visible := p.s.Tracker.ByID[c.IssueID]
+		reason := p.leave(issue, visible)
+		switch {
+		case reason == "":
+			p.stillActive(*c, issue)
+		case c.Status == Running:
+			p.stop(*c, reason, nil)
+		case reason == StopTerminal:
+			p.act(ActRelease, *c, reason, "is "+issue.State, p.drop(*c))
+			p.removeWorkspace(c.IssueID, reason)
+		case c.Status == Held && c.HoldReason == HoldOperator:
+			p.update(*c, issue, visible)
+		default:
+			p.act(ActRelease, *c, reason, leaveMessage(reason, issue), p.drop(*c))
+		}
+	}
+}
+
+// leave says why an issue is no longer symphony's business, empty if it is.
+func (p *planner) leave(issue Issue, visible bool) string {
+	switch {
+	case !visible:
+		return StopMissing
+	case p.s.Policy.Terminal(issue.State):
+		return StopTerminal
+	case issue.Archived || !p.s.Policy.Active(issue.State):
+		return StopInactive
+	case !p.s.Policy.Labelled(issue):
+		return StopLabel
+	case !p.s.Policy.Ours(issue):
+		return StopAssignee
+	}
+	return ""
+}
+
+func leaveMessage(reason string, issue Issue) string {
+	switch reason {
+	case StopMissing:
+		return "the tracker no longer returns it"
+	case StopLabel:
+		return "a required label is gone"
+	case StopAssignee:
+		return "it is assigned to somebody else"
+	}
+	return "is " + issue.State
+}
+
+// stillActive takes over what changed, and ends a hold that a person answered with a comment.
+func (p *planner) stillActive(c Claim, issue Issue) {
+	p.update(c, issue, true)
+	c = *p.claims[c.IssueID]
+	switch {
+	case c.Status == Waiting:
+		p.eligible[c.IssueID] = true
+	case c.Status == Held && c.HoldReason != HoldOperator && commentedSince(c, issue):
+		next := p.freshStart(c, Requested)
+		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
+		p.eligible[c.IssueID] = true
+	}
+}
+
+func commentedSince(c Claim, issue Issue) bool {
+	return issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt)
+}
+
+// update stores the issue's new record. A change of state or description is progress: it ends the count
+// of idle runs and of runs in all.
+func (p *planner) update(c Claim, issue Issue, visible bool) {
+	if !visible || sameIssue(c.Issue, issue) {
+		return
+	}
+	if c.Issue.Fingerprint() != issue.Fingerprint() {
+		c.IdleRuns, c.Runs = 0, 0
+	}
+	c.Issue, c.Identifier = issue, issue.Identifier
+	p.plan.Updates = append(p.plan.Updates, *p.put(c))
+}
+
+// sameIssue compares by what is stored, so that a record equals itself after it was read back.
+func sameIssue(a, b Issue) bool {
+	x, errA := json.Marshal(a)
+	y, errB := json.Marshal(b)
+	return errA == nil && errB == nil && string(x) == string(y)
+}
+
+// caps holds waiting claims that have reached a limit. It comes after the refresh, because a claim whose
+// issue has moved on is released, not held.
+func (p *planner) caps() {
+	for _, c := range p.byAge() {
+		if c.Status != Waiting || !p.eligible[c.IssueID] {
+			continue
+		}
+		if reason, message := p.cap(*c); reason != "" {
+			next := p.hold(*c, reason, message)
+			p.act(ActHold, next, reason, message, p.put(next))
+			delete(p.eligible, c.IssueID)
+		}
+	}
+}
+
+func (p *planner) cap(c Claim) (reason, message string) {
+	const end = "; symphony retry %s, a change of state or a comment ends the hold"
+	hint := fmt.Sprintf(end, c.Identifier)
+	used := p.s.Tokens[c.IssueID] - c.TokenBase
+	switch pol := p.s.Policy; {
+	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
+		return HoldMaxFailures, fmt.Sprintf("%d runs in a row failed, the last with %s: %s%s", c.Failures, c.ErrorCode, c.ErrorMessage, hint)
+	case c.Interruptions >= maxInterruptions:
+		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers%s", c.Interruptions, hint)
+	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
+		return HoldMaxIdleRuns, fmt.Sprintf("%d runs in a row changed nothing%s", c.IdleRuns, hint)
+	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
+		return HoldMaxRuns, fmt.Sprintf("%d runs since the issue last changed%s", c.Runs, hint)
+	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used%s", used, hint)
+	}
+	return "", ""
+}
+
+// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6).
+func (p *planner) sweep() {
+	if !p.s.SweepDue || p.s.Only != "" {
+		return
+	}
+	for _, w := range p.s.Workspaces {
+		issue, visible := p.s.Tracker.ByID[w.IssueID]
+		if p.claims[w.IssueID] == nil && visible && p.s.Policy.Terminal(issue.State) {
+			p.removeWorkspace(w.IssueID, StopTerminal)
+		}
+	}
+}
+
+// removeWorkspace starts the removal of the issue's workspace, if it has one and none is under way.
+func (p *planner) removeWorkspace(issueID, reason string) {
+	if p.removing[issueID] {
+		return
+	}
+	for _, w := range p.s.Workspaces {
+		if w.IssueID != issueID || w.Project != p.s.Policy.Project {
+			continue
+		}
+		p.removing[issueID] = true
+		run := Run{
+			Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
+			WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[issueID],
+		}
+		p.plan.Actions = append(p.plan.Actions, Action{
+			Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: w.Path,
+			Workspace: &w, Change: &Change{Insert: &run},
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The refresh table: what the tracker says of an issue, and what becomes of its claim in each status.
+func TestRefresh(t *testing.T) {
+	was := issueNo(1)
+	changed := func(edit func(*Issue)) *Issue { i := issueNo(1, edit); return &i }
+	for _, row := range []struct {
+		tracker                            string
+		issue                              *Issue // nil: not returned
+		running, waiting, capped, operator string
+	}{
+		{"as it was", &was, "", "dispatch A-1 backoff", "", ""},
+		{"terminal", changed(inState("Done")), "stop A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal"},
+		{"terminal in other letters", changed(inState(" CANCELED ")), "stop A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal"},
+		{"neither active nor terminal", changed(inState("Human Review")), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
+		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
+		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
+		{"label gone", changed(func(i *Issue) { i.Labels = []string{"other"} }), "stop A-1 label", "release A-1 label", "release A-1 label", ""},
+		{"somebody else's", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+		{"nobody's", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+	} {
+		ours := func(i *Issue) {
+			if i.Labels == nil {
+				i.Labels = []string{"agent"}
+			}
+			if i.Assignee == nil && row.tracker != "nobody's" {
+				i.Assignee = &Assignee{ID: "u1", Email: "me@example.com", IsMe: true}
+			}
+		}
+		for status, want := range map[string]string{"running": row.running, "waiting": row.waiting, "capped": row.capped, "operator": row.operator} {
+			t.Run(row.tracker+"/"+status, func(t *testing.T) {
+				s := newScene().workspace(was)
+				s.Policy.RequiredLabels, s.Policy.Assignee = []string{" Agent "}, "me"
+				switch status {
+				case "running":
+					s.running(was, nil)
+				case "waiting":
+					s.claim(was, nil)
+				case "capped":
+					s.held(was, HoldMaxFailures)
+				case "operator":
+					s.held(was, HoldOperator)
+				}
+				s.answer()
+				if row.issue != nil {
+					i := *row.issue
+					ours(&i)
+					s.answer(i)
+				}
+				equal(t, "plan", story(Compute(s.Snapshot)), want)
+			})
+		}
+	}
+}
+
+// A failed refresh stops nothing, releases nothing and starts nothing; an id that was not asked for neither.
+func TestRefreshFailed(t *testing.T) {
+	scene := func() *scene {
+		return newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns)
+	}
+	equal(t, "no answer", story(Compute(scene().Snapshot)), "")
+	partial := scene()
+	partial.tracked()
+	equal(t, "not asked for", story(Compute(partial.Snapshot)), "")
+}
+
+// Who an issue must be assigned to.
+func TestAssignee(t *testing.T) {
+	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
+	for _, row := range []struct {
+		asked string
+		who   *Assignee
+		want  bool
+	}{
+		{"", nil, true}, {"", me, true}, {"me", me, true}, {"ME", me, true}, {"me", &Assignee{ID: "u2"}, false}, {"me", nil, false},
+		{"me@example.com", me, true}, {"u1", me, true}, {"U1", me, false}, {"u2", me, false}, {"u1", nil, false},
+	} {
+		got := Policy{Assignee: row.asked}.Ours(Issue{Assignee: row.who})
+		equal(t, row.asked, got, row.want)
+	}
+}
+
+// A change of state or description is progress: it ends the count of idle runs and of runs in all. Others are
+// taken over and end nothing; what has not changed is not written.
+func TestUpdate(t *testing.T) {
+	was := issueNo(1)
+	description := "more"
+	for _, row := range []struct {
+		what    string
+		edit    func(*Issue)
+		updates int
+		want    string
+	}{
+		{"nothing", func(*Issue) {}, 0, "running #1 failures=2 idle=2 runs=5"},
+		{"state", inState("Todo"), 1, "running #1 failures=2"},
+		{"case of the state", inState("in progress"), 1, "running #1 failures=2 idle=2 runs=5"},
+		{"description", func(i *Issue) { i.Description = &description }, 1, "running #1 failures=2"},
+		{"title", func(i *Issue) { i.Title = "other work" }, 1, "running #1 failures=2 idle=2 runs=5"},
+		{"a comment", commentedAt(noon), 1, "running #1 failures=2 idle=2 runs=5"},
+		{"a blocker, which stops no running work", func(i *Issue) { i.State = "Todo"; blockedBy("Todo")(i) }, 1, "running #1 failures=2"},
+	} {
+		s := newScene().running(was, func(c *Claim, _ *Run) { c.Failures, c.IdleRuns, c.Runs = 2, 2, 5 }).answer(issueNo(1, row.edit))
+		p := compute(s.Snapshot)
+		equal(t, row.what+": claim", state(p, was), row.want)
+		equal(t, row.what+": updates", len(p.plan.Updates), row.updates)
+		equal(t, row.what+": actions", story(p.plan), "")
+	}
+}
+
+// The caps hold a waiting claim when they are reached, and not before; 0 switches one off.
+func TestCaps(t *testing.T) {
+	one := issueNo(1)
+	for _, row := range []struct {
+		rule  string
+		claim func(*Claim)
+		edit  func(*Snapshot)
+		want  string
+	}{
+		{"9 failures", func(c *Claim) { c.Failures = 9 }, nil, "dispatch A-1 backoff"},
+		{"10 failures", func(c *Claim) { c.Failures = 10 }, nil, "hold A-1 max_failures"},
+		{"10 failures, no cap", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.Policy.MaxFailures = 0 }, "dispatch A-1 backoff"},
+		{"2 idle runs", func(c *Claim) { c.IdleRuns = 2 }, nil, "dispatch A-1 backoff"},
+		{"3 idle runs", func(c *Claim) { c.IdleRuns = 3 }, nil, "hold A-1 max_idle_runs"},
+		{"3 idle runs, no cap", func(c *Claim) { c.IdleRuns = 3 }, func(s *Snapshot) { s.Policy.MaxIdleRuns = 0 }, "dispatch A-1 backoff"},
+		{"19 runs", func(c *Claim) { c.Runs = 19 }, nil, "dispatch A-1 backoff"},
+		{"20 runs", func(c *Claim) { c.Runs = 20 }, nil, "hold A-1 max_runs"},
+		{"20 runs, no cap", func(c *Claim) { c.Runs = 20 }, func(s *Snapshot) { s.Policy.MaxRuns = 0 }, "dispatch A-1 backoff"},
+		{"tokens, no cap", nil, func(s *Snapshot) { s.Tokens["id-1"] = 1e12 }, "dispatch A-1 backoff"},
+		{"tokens below", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 999, 1000 }, "dispatch A-1 backoff"},
+		{"tokens reached", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "hold A-1 max_tokens"},
+		{"tokens since a retry", func(c *Claim) { c.TokenBase = 1 }, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "dispatch A-1 backoff"},
+		{"2 interruptions", func(c *Claim) { c.Interruptions = 2 }, nil, "dispatch A-1 backoff"},
+		{"3 interruptions", func(c *Claim) { c.Interruptions = 3 }, nil, "hold A-1 interrupted"},
+		{"before its time", func(c *Claim) { c.Failures, c.DueAt = 10, noon.Add(time.Minute) }, nil, "hold A-1 max_failures"},
+		{"the issue was moved to another active state: counted anew", func(c *Claim) { c.Runs, c.IdleRuns, c.Issue.State = 20, 3, "Todo" }, nil, "dispatch A-1 backoff"},
+		{"an issue that moved on is released, not held", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") }, "release A-1 missing"},
+		{"dispatch off holds too", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.DispatchOff = true }, "hold A-1 max_failures"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().claim(one, row.claim).answer(one)
+			if row.edit != nil {
+				s.edit(row.edit)
+			}
+			plan := Compute(s.Snapshot)
+			equal(t, "plan", story(plan), row.want)
+			if a := plan.Actions[len(plan.Actions)-1]; a.Kind == ActHold && !strings.Contains(a.Message, "symphony retry A-1") {
+				t.Errorf("the hold does not say how it ends: %q", a.Message)
+			}
+		})
+	}
+	t.Run("a running claim is not held", func(t *testing.T) {
+		s := newScene().running(one, func(c *Claim, _ *Run) { c.Failures, c.Runs = 10, 20 }).same()
+		equal(t, "plan", story(Compute(s.Snapshot)), "")
+	})
+}
+
+// A hold by a cap ends by a comment made after the newest one that the holding pass saw, an operator's does not.
+func TestComments(t *testing.T) {
+	seen := noon.Add(-20 * time.Minute)
+	for _, row := range []struct {
+		rule, reason string
+		seen         time.Time
+		comment      *time.Time
+		want         string
+	}{
+		{"none", HoldMaxFailures, time.Time{}, nil, ""},
+		{"the one that was seen", HoldMaxFailures, seen, &seen, ""},
+		{"a later one", HoldMaxFailures, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
+		{"the first of all", HoldMaxRuns, time.Time{}, &seen, "retry A-1 comment; dispatch A-1 requested"},
+		{"of an interrupted one", HoldInterrupted, seen, &noon, "retry A-1 comment; dispatch A-1 requested"},
+		{"operator's hold", HoldOperator, seen, &noon, ""},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			one := issueNo(1)
+			s := newScene().held(one, row.reason)
+			s.Claims[0].HoldCommentAt, s.Claims[0].Failures, s.Claims[0].Attempt = row.seen, 10, 11
+			s.Tokens[one.ID] = 700
+			one.LastCommentAt = row.comment
+			p := compute(s.answer(one).Snapshot)
+			equal(t, "plan", story(p.plan), row.want)
+			if row.want != "" {
+				equal(t, "claim", state(p, one), "running #1 runs=1")
+				equal(t, "tokens count from now", p.claims[one.ID].TokenBase, 700)
+			}
+		})
+	}
+}
+
+// What an agent wrote during the run that is the last straw does not end the hold that follows from it.
+func TestAgentsOwnCommentEndsNoHold(t *testing.T) {
+	for _, row := range []struct {
+		reason string
+		edit   func(*Claim, *Run)
+	}{
+		{HoldInterrupted, func(c *Claim, r *Run) { r.Outcome, c.Interruptions = InterruptedRun, 2 }},
+		{HoldMaxFailures, func(c *Claim, r *Run) { r.Outcome, c.Failures = Failed, 9 }},
+		{HoldMaxIdleRuns, func(c *Claim, r *Run) { r.Outcome, c.IdleRuns = Succeeded, 2 }},
+	} {
+		s := newScene().running(issueNo(1), row.edit).answer(issueNo(1, commentedAt(noon.Add(-time.Second))))
+		p := compute(s.Snapshot)
+		equal(t, "claim", p.claims["id-1"].HoldReason, row.reason)
+		s.Claims, s.Runs = p.remaining(), nil
+		equal(t, "next pass", story(Compute(s.Snapshot)), "")
+	}
+}
+
+// The claims of another project are let go, their workspaces stay (design 4).
+func TestProjectChange(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).
+		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(5), nil)
+	for i := range s.Claims[:4] {
+		s.Claims[i].Project = otherProject
+	}
+	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release A-3 project_change; release A-4 project_change"
+	equal(t, "plan", story(Compute(s.Snapshot)), want)
+
+	s.Policy.Project = "" // the workflow could not be read
+	equal(t, "unknown project", story(Compute(s.Snapshot)), "settle A-4 succeeded")
+}
+
+// The sweep removes workspaces of unclaimed issues that are terminal, and none other.
+func TestSweep(t *testing.T) {
+	done := inState("Done")
+	scene := func() *scene {
+		s := newScene().held(issueNo(2), HoldMaxRuns)
+		for n := 1; n <= 6; n++ {
+			s.workspace(issueNo(n))
+		}
+		s.Workspaces[4].Project = otherProject
+		s.Runs = append(s.Runs, Run{ID: "run-A-6", Kind: CleanupRun, IssueID: "id-6", Identifier: "A-6"})
+		s.Liveness["run-A-6"] = Liveness{Alive: true}
+		s.SweepDue = true
+		// A-1 done; A-2 claimed; A-3 active; A-4 not returned; A-5 another project's; A-6 being removed.
+		return s.answer(issueNo(1, done), issueNo(2), issueNo(3), issueNo(5, done), issueNo(6, done))
+	}
+	plan := Compute(scene().Snapshot)
+	equal(t, "due", story(plan), "remove_workspace A-1 terminal")
+	run := plan.Actions[0].Change.Insert
+	equal(t, "run", fmt.Sprintln(run.Kind, run.IssueID, run.Identifier, run.Phase, run.WorkspaceRoot, run.WorkspacePath, run.Issue.State),
+		"cleanup id-1 A-1 starting /w /w/A-1 Done\n")
+	equal(t, "not due", story(Compute(scene().edit(func(s *Snapshot) { s.SweepDue = false }).Snapshot)), "")
+	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = "id-1" }).Snapshot)), "")
+}

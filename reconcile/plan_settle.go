@@ -1,0 +1,264 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The reasons of a hold.
+const (
+	HoldOperator    = "operator"
+	HoldMaxFailures = "max_failures"
+	HoldMaxIdleRuns = "max_idle_runs"
+	HoldMaxRuns     = "max_runs"
+	HoldMaxTokens   = "max_tokens"
+	HoldInterrupted = "interrupted"
+)
+
+// maxInterruptions in a row hold an issue.
+const maxInterruptions = 3
+
+const operatorHold = "held by an operator: symphony retry ends it"
+
+// Codes of runs that were lost or that should simply be tried again.
+const (
+	CodeWorkerLost    = "worker_lost"
+	CodeSpawnFailed   = "spawn_failed"
+	CodeWorkspaceBusy = "workspace_busy"
+	CodeRebooted      = "rebooted"
+)
+
+// MessageSpawnFailed is what the specification calls a worker that could not be started (16).
+const MessageSpawnFailed = "failed to spawn agent"
+
+// MessageNoSlot is what the specification calls a due retry without a slot (8.4).
+const MessageNoSlot = "no available orchestrator slots"
+
+// ended draws the consequences of runs whose worker is gone.
+func (p *planner) ended() {
+	for _, r := range p.s.Runs {
+		if p.concerns(r.IssueID) && p.lives(r.ID) && p.unblock(r) {
+			p.plan.Updates = append(p.plan.Updates, Change{AgentBlock: &Block{}})
+		}
+	}
+	for _, r := range p.s.Runs {
+		if !p.concerns(r.IssueID) || p.lives(r.ID) {
+			continue
+		}
+		run, live := p.runs[r.ID], p.s.Liveness[r.ID]
+		if run.Outcome == "" || len(live.Left) > 0 {
+			p.reap(run, live)
+		}
+		p.settle(*run)
+	}
+}
+
+// lives reports whether the run is to be left alone: its worker lives, or that is not known.
+func (p *planner) lives(runID string) bool {
+	live := p.s.Liveness[runID]
+	return live.Alive || live.Unknown || live.Pending
+}
+
+// unblock clears the agent's block when the run shows that the fault is over.
+func (p *planner) unblock(r Run) bool {
+	if p.s.AgentBlock == nil || !p.s.AgentBlock.overBy(r) {
+		return false
+	}
+	p.s.AgentBlock = nil
+	return true
+}
+
+// startedUnder reports whether the run was started while the block was set.
+func (b Block) startedUnder(r Run) bool { return r.Kind == AgentRun && !r.StartedAt.Before(b.Since) }
+
+// overBy reports whether the run got a turn done although it was started under the block.
+func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 }
+
+// reap ends what is left of a dead worker's tree and records what became of the run.
+func (p *planner) reap(r *Run, live Liveness) {
+	a := Action{Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID}
+	if r.Outcome == "" {
+		r.Outcome, r.ErrorCode, r.ErrorText = p.afterDeath(r)
+		r.EndedAt = p.s.Now
+		a.Outcome, a.Reason, a.Message = r.Outcome, r.ErrorCode, r.ErrorText
+	}
+	if n := len(live.Left); n > 0 {
+		a.Message = strings.TrimSpace(fmt.Sprintf("%s (%d processes left)", a.Message, n))
+	}
+	p.plan.Actions = append(p.plan.Actions, a)
+}
+
+// afterDeath says how a run ended whose worker recorded nothing.
+func (p *planner) afterDeath(r *Run) (Outcome, string, string) {
+	switch {
+	case r.StopReason != "":
+		return Canceled, r.StopReason, "its worker ended without a word after the stop"
+	case r.Worker.Boot != "" && p.s.Boot != "" && r.Worker.Boot != p.s.Boot:
+		return InterruptedRun, CodeRebooted, "the machine was restarted"
+	case r.Phase == Starting:
+		return Lost, CodeSpawnFailed, MessageSpawnFailed
+	}
+	return Lost, CodeWorkerLost, "its worker died"
+}
+
+// settle turns an ended run into the next state of its claim.
+func (p *planner) settle(r Run) {
+	delete(p.runs, r.ID)
+	var block *Block
+	if p.unblock(r) {
+		block = &Block{}
+	}
+	if r.Kind == CleanupRun {
+		delete(p.removing, r.IssueID)
+	}
+	c := p.claims[r.IssueID]
+	if r.Kind == CleanupRun || c == nil || c.Status != Running || c.RunID != r.ID {
+		p.settled(r, &Change{AgentBlock: block})
+		return
+	}
+	next, keep := p.afterRun(*c, r)
+	var change *Change
+	if keep {
+		change = p.put(next)
+	} else {
+		change = p.drop(*c)
+	}
+	if next := p.blockAfter(r); next != nil {
+		p.s.AgentBlock, block = next, next
+	}
+	change.AgentBlock = block
+	p.settled(r, change)
+}
+
+func (p *planner) settled(r Run, change *Change) {
+	change.Settle = r.ID
+	message := r.ErrorText
+	if r.ErrorCode != "" && message != "" && r.ErrorCode != r.StopReason {
+		message = r.ErrorCode + ": " + message
+	}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActSettle, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID,
+		Reason: string(r.Outcome), Message: message, Change: change,
+	})
+}
+
+// afterRun is the table of what follows which end of a run. It returns false where the claim is released.
+func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
+	c.ErrorCode, c.ErrorMessage = r.ErrorCode, r.ErrorText
+	c.Status, c.Attempt, c.DueAt = Waiting, r.Attempt, endOf(r, p.s.Now)
+	if r.TurnsDone > 0 {
+		c.Interruptions = 0
+	}
+	switch {
+	case r.StopReason == StopProject:
+		return c, false
+	case c.HoldNext: // and not the run's stop reason: a retry given since has taken the hold back
+		return p.hold(c, HoldOperator, operatorHold), true
+	case r.Outcome == Succeeded:
+		return p.afterSuccess(c, r), true
+	case r.Outcome == Canceled && r.StopReason != StopAll:
+		// Why it was stopped may be over by now: the tracker's next answer decides.
+		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
+		return uncounted(c), true
+	case r.Outcome == Canceled:
+		c.Kind = Interrupted
+		return uncounted(c), true
+	case r.ErrorCode == CodeWorkspaceBusy:
+		c.Kind, c.DueAt = Backoff, c.DueAt.Add(firstBackoff)
+		return uncounted(c), true
+	case MachineFault(r.ErrorCode): // also of an interrupted run: the tracker's fault counts nothing either way
+		c.Kind = Blocked
+		if TrackerFault(r.ErrorCode) {
+			c.DueAt = c.DueAt.Add(firstBackoff)
+		}
+		return uncounted(c), true
+	case r.Outcome == InterruptedRun:
+		return p.afterInterruption(c, r), true
+	}
+	return p.afterFailure(c, r), true
+}
+
+func (p *planner) afterSuccess(c Claim, r Run) Claim {
+	c.Kind, c.Attempt, c.DueAt = Continuation, 1, c.DueAt.Add(continuationDelay)
+	c.Failures, c.Interruptions = 0, 0
+	c.ErrorCode, c.ErrorMessage = "", ""
+	if r.Progress || c.Issue.Fingerprint() != r.Fingerprint {
+		c.IdleRuns = 0
+	} else {
+		c.IdleRuns++
+	}
+	return c
+}
+
+func (p *planner) afterFailure(c Claim, r Run) Claim {
+	c.Kind, c.Attempt = Backoff, r.Attempt+1
+	c.DueAt = c.DueAt.Add(Delay(c.Attempt, p.s.Policy.MaxRetryBackoff))
+	c.Failures++
+	if r.Outcome != InterruptedRun {
+		c.Interruptions = 0
+	}
+	return c
+}
+
+// afterInterruption forgives the first interruption and counts the second in a row. The third holds, but as
+// a cap and so after the refresh: a comment that the agent itself made before it was interrupted must not
+// end the hold.
+func (p *planner) afterInterruption(c Claim, r Run) Claim {
+	c.Interruptions++
+	if c.Interruptions == 2 {
+		return p.afterFailure(c, r)
+	}
+	c.Kind = Interrupted
+	return uncounted(c)
+}
+
+// uncounted takes back what the dispatch counted: the run says nothing about the issue.
+func uncounted(c Claim) Claim {
+	c.Runs = max(c.Runs-1, 0)
+	return c
+}
+
+// blockAfter gives the block that a run's end sets, nil for none.
+func (p *planner) blockAfter(r Run) *Block {
+	if r.Outcome == Succeeded || !MachineFault(r.ErrorCode) || TrackerFault(r.ErrorCode) {
+		return nil
+	}
+	b := Block{Since: endOf(r, p.s.Now)}
+	if old := p.s.AgentBlock; old != nil {
+		b = *old
+	}
+	b.Code, b.Message = r.ErrorCode, r.ErrorText
+	if next := endOf(r, p.s.Now).Add(Delay(b.Tries+1, longestProbe)); next.After(b.NextTry) {
+		b.NextTry = next
+	}
+	for _, other := range p.runs {
+		if b.overBy(*other) {
+			return nil
+		}
+	}
+	return &b
+}
+
+// endOf is when the run ended, never in the future of the pass.
+func endOf(r Run, now time.Time) time.Time {
+	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
+		return now
+	}
+	return r.EndedAt
+}
+
+// MachineFault reports whether an error code is the machine's fault and not the issue's: it counts no
+// failure, raises no attempt and holds no issue.
+func MachineFault(code string) bool {
+	return TrackerFault(code) || slices.Contains([]string{
+		"codex_not_found", "codex_incompatible", "sandbox_unavailable", "agent_auth", "agent_quota", "network", "disk_full",
+	}, code)
+}
+
+// TrackerFault reports whether an error code is the tracker's (specification 11.4).
+func TrackerFault(code string) bool {
+	return strings.HasPrefix(code, "linear_") || strings.HasPrefix(code, "tracker_") ||
+		slices.Contains([]string{"unsupported_tracker_kind", "missing_tracker_api_key", "missing_tracker_project_slug"}, code)
+}

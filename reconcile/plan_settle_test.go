@@ -1,0 +1,234 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+)
+
+// The settle table: how a run ended, and what becomes of the claim. Each row starts from a claim with one
+// run (attempt 1) that has ended now, without the tracker's answer.
+func TestSettle(t *testing.T) {
+	one := issueNo(1)
+	ends := func(o Outcome, code string) func(*Claim, *Run) {
+		return func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.ErrorText = o, code, "text" }
+	}
+	stopped := func(reason string) func(*Claim, *Run) {
+		return func(_ *Claim, r *Run) { r.Outcome, r.StopReason, r.ErrorCode = Canceled, reason, reason }
+	}
+	and := func(edits ...func(*Claim, *Run)) func(*Claim, *Run) {
+		return func(c *Claim, r *Run) {
+			for _, edit := range edits {
+				edit(c, r)
+			}
+		}
+	}
+	attempt := func(n int) func(*Claim, *Run) { return func(c *Claim, r *Run) { c.Attempt, r.Attempt = n, n } }
+	before := func(edit func(*Claim)) func(*Claim, *Run) { return func(c *Claim, _ *Run) { edit(c) } }
+	turns := func(n int) func(*Claim, *Run) { return func(_ *Claim, r *Run) { r.TurnsDone = n } }
+	progress := func(_ *Claim, r *Run) { r.Progress = true }
+
+	for _, row := range []struct {
+		rule string
+		run  func(*Claim, *Run)
+		want string
+	}{
+		// Success: the issue may want another run in a second; attempt 1 whatever it was.
+		{"succeeded with progress", and(ends(Succeeded, ""), progress), "retry continuation #1 in 1s runs=1"},
+		{"succeeded, nothing changed", ends(Succeeded, ""), "retry continuation #1 in 1s idle=1 runs=1"},
+		{"the issue's state changed: progress", and(ends(Succeeded, ""), before(func(c *Claim) { c.Issue.State = "Todo"; c.IdleRuns = 2 })), "retry continuation #1 in 1s runs=1"},
+		{"success ends every row", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) { c.Failures, c.Interruptions, c.IdleRuns = 3, 1, 1 })), "retry continuation #1 in 1s idle=2 runs=1"},
+		{"the delay counts from the run's end", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(-time.Minute) }), "retry continuation #1 in -59s runs=1"},
+		{"an end in the future is now", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(time.Hour) }), "retry continuation #1 in 1s runs=1"},
+
+		// Failure: attempt + 1, 10 s doubled up to max_retry_backoff_ms.
+		{"first run failed", and(ends(Failed, "turn_failed"), attempt(0)), "retry backoff #1 in 10s failures=1 runs=1"},
+		{"second", ends(Failed, "turn_failed"), "retry backoff #2 in 20s failures=1 runs=1"},
+		{"timed out", ends(TimedOut, "turn_timeout"), "retry backoff #2 in 20s failures=1 runs=1"},
+		{"stalled", ends(Stalled, "stalled"), "retry backoff #2 in 20s failures=1 runs=1"},
+		{"lost", ends(Lost, "worker_lost"), "retry backoff #2 in 20s failures=1 runs=1"},
+		{"the longest backoff", and(ends(Failed, "turn_failed"), attempt(9)), "retry backoff #10 in 5m0s failures=1 runs=1"},
+		{"failures add up and break a row of interruptions", and(ends(Failed, "port_exit"), before(func(c *Claim) { c.Failures, c.Interruptions = 2, 1 })), "retry backoff #2 in 20s failures=3 runs=1"},
+		{"a failed hook is the issue's fault", ends(Failed, "hook_failed"), "retry backoff #2 in 20s failures=1 runs=1"},
+
+		// Stopped by a pass: the tracker's next answer decides; nothing is counted.
+		{"stopped: terminal", stopped(StopTerminal), "retry continuation #1 in 0s"},
+		{"stopped: inactive", stopped(StopInactive), "retry continuation #1 in 0s"},
+		{"stopped: missing", stopped(StopMissing), "retry continuation #1 in 0s"},
+		{"stopped: label", stopped(StopLabel), "retry continuation #1 in 0s"},
+		{"stopped: assignee", stopped(StopAssignee), "retry continuation #1 in 0s"},
+		{"the worker saw by itself that the issue moved on", ends(Canceled, StopInactive), "retry continuation #1 in 0s"},
+		{"stop --all: goes on after resume", stopped(StopAll), "retry interrupted #1 in 0s"},
+		{"stop ISSUE: held for the operator", and(stopped(StopOperator), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
+		{"stop ISSUE, then retry while it ended", stopped(StopOperator), "retry continuation #1 in 0s"},
+		{"hold ISSUE: held after a success too", and(ends(Succeeded, ""), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
+		{"hold ISSUE: held after a failure too", and(ends(Failed, "turn_failed"), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
+		{"another project: let go", stopped(StopProject), "unclaimed"},
+		{"another project: let go in spite of a hold", and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })), "unclaimed"},
+		{"the turn had completed before the stop", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.StopReason = StopInactive }), "retry continuation #1 in 1s runs=1"},
+
+		// Interrupted from outside: forgiven once, counted twice, the third (held in the tracker half) in a row.
+		{"interrupted", ends(InterruptedRun, "terminated"), "retry interrupted #1 in 0s interruptions=1"},
+		{"interrupted twice", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 1 })), "retry backoff #2 in 20s failures=1 runs=1 interruptions=2"},
+		{"interrupted three times", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=3"},
+		{"a turn was done in between", and(ends(InterruptedRun, "terminated"), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=1"},
+		{"a turn done in a run that was stopped ends the row too", and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry continuation #1 in 0s"},
+
+		// Requeued without a failure, attempt kept.
+		{"workspace busy", ends(Failed, "workspace_busy"), "retry backoff #1 in 10s"},
+		{"workspace busy keeps the rows", and(ends(Failed, "workspace_busy"), before(func(c *Claim) { c.Failures, c.IdleRuns = 3, 2 })), "retry backoff #1 in 10s failures=3 idle=2"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			p := compute(newScene().running(one, row.run).Snapshot)
+			equal(t, "claim", state(p, one), row.want)
+			if last := p.plan.Actions[len(p.plan.Actions)-1]; last.Kind != ActSettle || last.Change.Settle != "run-A-1" {
+				t.Errorf("the run is not settled: %v", p.plan.Actions)
+			}
+			if p.s.AgentBlock != nil {
+				t.Errorf("blocked by %v", p.s.AgentBlock)
+			}
+		})
+	}
+}
+
+// The machine's faults raise no attempt, count nothing and hold nothing. Those of the agent's side block
+// dispatch for everybody; those of the tracker are found out again by the next pass.
+func TestMachineFaults(t *testing.T) {
+	one := issueNo(1)
+	for code, agents := range map[string]bool{
+		"codex_not_found": true, "codex_incompatible": true, "sandbox_unavailable": true, "agent_auth": true,
+		"agent_quota": true, "network": true, "disk_full": true,
+		"linear_api_request": false, "linear_api_status": false, "linear_graphql_errors": false, "linear_unknown_payload": false,
+		"linear_missing_end_cursor": false, "tracker_rate_limited": false, "tracker_project_not_found": false,
+		"missing_tracker_api_key": false, "missing_tracker_project_slug": false, "unsupported_tracker_kind": false,
+	} {
+		for _, outcome := range []Outcome{Failed, TimedOut, Stalled, InterruptedRun} {
+			t.Run(code+" "+string(outcome), func(t *testing.T) {
+				p := compute(newScene().running(one, func(c *Claim, r *Run) {
+					r.Outcome, r.ErrorCode, r.ErrorText = outcome, code, "text"
+					c.Attempt, r.Attempt, c.Failures, c.Interruptions = 7, 7, 9, 2
+				}).Snapshot)
+				want := "retry blocked #7 in 0s failures=9 interruptions=2"
+				if !agents {
+					want = "retry blocked #7 in 10s failures=9 interruptions=2"
+				}
+				equal(t, "claim", state(p, one), want)
+				equal(t, "blocks dispatch", p.s.AgentBlock != nil, agents)
+				if agents {
+					equal(t, "block", *p.s.AgentBlock, Block{Code: code, Message: "text", Since: noon, NextTry: noon.Add(10 * time.Second)})
+					equal(t, "stored with the settlement", p.plan.Actions[0].Change.AgentBlock, p.s.AgentBlock)
+				}
+			})
+		}
+	}
+}
+
+// A worker that recorded nothing: what the pass that finds it dead records for it.
+func TestAfterDeath(t *testing.T) {
+	one := issueNo(1)
+	rebooted := func(r *Run) { r.Worker.Boot = "boot-1" }
+	for _, row := range []struct {
+		rule string
+		run  func(*Run)
+		want Outcome
+		code string
+		then string
+	}{
+		{"died", func(*Run) {}, Lost, "worker_lost", "retry backoff #2 in 20s failures=1 runs=1"},
+		{"was never there", func(r *Run) { r.Phase = Starting }, Lost, "spawn_failed", "retry backoff #2 in 20s failures=1 runs=1"},
+		{"reboot", rebooted, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
+		{"reboot before it had started", func(r *Run) { rebooted(r); r.Phase = Starting }, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
+		{"died while it was stopped", func(r *Run) { r.StopReason = StopInactive }, Canceled, "inactive", "retry continuation #1 in 0s"},
+		{"reboot while it was stopped", func(r *Run) { rebooted(r); r.StopReason = StopAll }, Canceled, "operator_all", "retry interrupted #1 in 0s"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			p := compute(newScene().running(one, func(_ *Claim, r *Run) { row.run(r) }).dead(one, 0).Snapshot)
+			reap := p.plan.Actions[0]
+			equal(t, "first action", reap.Kind, ActReap)
+			equal(t, "outcome", reap.Outcome, row.want)
+			equal(t, "code", reap.Reason, row.code)
+			equal(t, "claim", state(p, one), row.then)
+		})
+	}
+	t.Run("spawn failure is worded as the specification does", func(t *testing.T) {
+		p := compute(newScene().running(one, func(_ *Claim, r *Run) { r.Phase = Starting }).dead(one, 0).Snapshot)
+		equal(t, "message", p.claims[one.ID].ErrorMessage, "failed to spawn agent")
+	})
+}
+
+// Who is settled: only a run whose worker is certainly gone, and after what is left of it was reaped.
+func TestWhoIsSettled(t *testing.T) {
+	one := issueNo(1)
+	for _, row := range []struct {
+		rule string
+		live Liveness
+		end  Outcome
+		want string
+	}{
+		{"alive", Liveness{Alive: true}, "", ""},
+		{"alive although it has recorded its outcome", Liveness{Alive: true}, Succeeded, ""},
+		{"not known", Liveness{Unknown: true}, "", ""},
+		{"still starting", Liveness{Pending: true}, "", ""},
+		{"dead with an outcome", Liveness{}, Succeeded, "settle A-1 succeeded"},
+		{"dead without", Liveness{}, "", "reap A-1 worker_lost; settle A-1 lost"},
+		{"processes left", Liveness{Left: make([]Process, 2)}, Succeeded, "reap A-1; settle A-1 succeeded"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome = row.end })
+			s.Liveness["run-A-1"] = row.live
+			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+		})
+	}
+}
+
+// A run that no claim waits for is settled alone, so that its tokens are counted and it is found no more.
+func TestSettleWithoutClaim(t *testing.T) {
+	one := issueNo(1)
+	for rule, edit := range map[string]func(*Snapshot){
+		"no claim":                func(s *Snapshot) { s.Claims = nil },
+		"another run's claim":     func(s *Snapshot) { s.Claims[0].RunID = "run-2" },
+		"claim does not run":      func(s *Snapshot) { s.Claims[0].Status = Held },
+		"a workspace was removed": func(s *Snapshot) { s.Runs[0].Kind = CleanupRun },
+	} {
+		t.Run(rule, func(t *testing.T) {
+			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome = Succeeded }).edit(edit)
+			plan := Compute(s.Snapshot)
+			equal(t, "plan", story(plan), "settle A-1 succeeded")
+			equal(t, "settles", plan.Actions[0].Change.Settle, "run-A-1")
+			equal(t, "touches the claim", plan.Actions[0].Change.Claim != nil, false)
+		})
+	}
+}
+
+// A due time that only a stepped clock can have set is brought back (design 3).
+func TestDueTimes(t *testing.T) {
+	one := issueNo(1)
+	for _, row := range []struct {
+		due, longest, want time.Duration
+	}{
+		{5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{5*time.Minute + time.Millisecond, 5 * time.Minute, 5 * time.Minute},
+		{365 * 24 * time.Hour, 5 * time.Minute, 5 * time.Minute},
+		{10 * time.Second, time.Second, 10 * time.Second}, // of workspace_busy, which no setting shortens
+		{-time.Hour, 5 * time.Minute, -time.Hour},
+	} {
+		s := newScene().claim(one, func(c *Claim) { c.DueAt = noon.Add(row.due) })
+		s.Policy.MaxRetryBackoff = row.longest
+		p := compute(s.Snapshot)
+		equal(t, row.due.String(), p.claims[one.ID].DueAt.Sub(noon), row.want)
+		equal(t, row.due.String()+" is stored", len(p.plan.Updates) == 1, row.want != row.due)
+	}
+}
+
+func TestDelay(t *testing.T) {
+	const s = time.Second
+	for _, row := range []struct {
+		attempt   int
+		max, want time.Duration
+	}{
+		{1, 300 * s, 10 * s}, {2, 300 * s, 20 * s}, {3, 300 * s, 40 * s}, {5, 300 * s, 160 * s}, {6, 300 * s, 300 * s},
+		{1000, 300 * s, 300 * s}, {0, 300 * s, 10 * s}, {1, 5 * s, 5 * s}, {2, 15 * s, 15 * s}, {2, 20 * s, 20 * s},
+		{1000, 1<<63 - 1, 1<<63 - 1}, // no overflow
+	} {
+		equal(t, "", Delay(row.attempt, row.max), row.want)
+	}
+}

@@ -1,0 +1,228 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noon is the present of every table.
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+const (
+	thisProject  = "https://tracker.example/graphql here"
+	otherProject = "https://tracker.example/graphql there"
+	thisBoot     = "boot-2"
+	root         = "/w"
+)
+
+func testPolicy() Policy {
+	return Policy{
+		Project: thisProject, ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done", "Canceled"},
+		MaxConcurrent: 10, MaxByState: map[string]int{}, MaxRetryBackoff: 5 * time.Minute,
+		MaxFailures: 10, MaxIdleRuns: 3, MaxRuns: 20, WorkspaceRoot: root, MinFreeBytes: 2 << 30,
+	}
+}
+
+// issueNo makes, …: in progress, the lower number older.
+func issueNo(n int, edits ...func(*Issue)) Issue {
+	created := noon.Add(time.Duration(n-1000) * time.Hour)
+	i := Issue{ID: fmt.Sprintf("id-%d", n), Identifier: fmt.Sprintf("A-%d", n), Title: "work", State: "In Progress", CreatedAt: &created}
+	for _, edit := range edits {
+		edit(&i)
+	}
+	return i
+}
+
+func inState(state string) func(*Issue) { return func(i *Issue) { i.State = state } }
+
+func priority(n int) func(*Issue) { return func(i *Issue) { i.Priority = &n } }
+
+// blockedBy gives the issue blockers in these states; "?" stands for one whose state is not known.
+func blockedBy(states ...string) func(*Issue) {
+	return func(i *Issue) {
+		for n, s := range states {
+			name := fmt.Sprintf("B-%d", n+1)
+			ref := BlockerRef{Identifier: &name}
+			if s != "?" {
+				ref.State = &s
+			}
+			i.BlockedBy = append(i.BlockedBy, ref)
+		}
+	}
+}
+
+func commentedAt(at time.Time) func(*Issue) { return func(i *Issue) { i.LastCommentAt = &at } }
+
+// scene is a snapshot under construction.
+type scene struct{ Snapshot }
+
+func newScene() *scene {
+	return &scene{Snapshot{
+		Now: noon, Boot: thisBoot, Policy: testPolicy(), Liveness: map[string]Liveness{}, Tokens: map[string]int64{}, FreeBytes: -1,
+	}}
+}
+
+// claim adds one in its second minute of waiting: due now, kind backoff, attempt 1.
+func (s *scene) claim(i Issue, edit func(*Claim)) *scene {
+	c := Claim{
+		IssueID: i.ID, Identifier: i.Identifier, Status: Waiting, Version: 3, Attempt: 1, Kind: Backoff, DueAt: noon,
+		Issue: i, Project: thisProject, WorkspaceRoot: root, ClaimedAt: noon.Add(-time.Hour), UpdatedAt: noon.Add(-time.Minute),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	s.Claims = append(s.Claims, c)
+	return s
+}
+
+// held adds a claim that is held for the reason since ten minutes.
+func (s *scene) held(i Issue, reason string) *scene {
+	return s.claim(i, func(c *Claim) { c.Status, c.HoldReason, c.HeldAt = Held, reason, noon.Add(-10*time.Minute) })
+}
+
+// running adds a claim with the run that it waits for: attempt 1, its worker alive. A run that the edit gives
+// an outcome has ended now.
+func (s *scene) running(i Issue, edit func(*Claim, *Run)) *scene {
+	r := Run{
+		ID: "run-" + i.Identifier, Kind: AgentRun, IssueID: i.ID, Identifier: i.Identifier, Attempt: 1, Phase: StreamingTurn,
+		Issue: i, Fingerprint: i.Fingerprint(), Worker: Handle{Boot: thisBoot, PID: 100}, StartedAt: noon.Add(-time.Minute),
+	}
+	s.claim(i, func(c *Claim) {
+		c.Status, c.RunID, c.Runs, c.DueAt = Running, r.ID, 1, time.Time{}
+		if edit != nil {
+			edit(c, &r)
+		}
+	})
+	if r.Outcome != "" && r.EndedAt.IsZero() {
+		r.EndedAt = noon
+	}
+	s.Runs = append(s.Runs, r)
+	s.Liveness[r.ID] = Liveness{Alive: r.Outcome == ""}
+	return s
+}
+
+// dead says that the issue's worker is gone, leaving so many processes behind.
+func (s *scene) dead(i Issue, left int) *scene {
+	s.Liveness["run-"+i.Identifier] = Liveness{Left: make([]Process, left)}
+	return s
+}
+
+func (s *scene) command(verb Verb, i Issue) *scene {
+	s.Commands = append(s.Commands, Command{ID: int64(len(s.Commands) + 1), Verb: verb, IssueID: i.ID, Identifier: i.Identifier, CreatedAt: noon})
+	return s
+}
+
+// answer makes the tracker's answer: these issues, and no other claim, are visible.
+func (s *scene) answer(visible ...Issue) *scene {
+	t := s.tracked()
+	for _, c := range s.Claims {
+		t.Asked[c.IssueID] = true
+	}
+	for _, w := range s.Workspaces {
+		t.Asked[w.IssueID] = true
+	}
+	for _, i := range visible {
+		t.Asked[i.ID], t.ByID[i.ID] = true, i
+	}
+	return s
+}
+
+// same answers that every claimed issue is what it was.
+func (s *scene) same() *scene {
+	for _, c := range s.Claims {
+		s.answer(c.Issue)
+	}
+	return s.answer()
+}
+
+func (s *scene) candidates(list ...Issue) *scene {
+	t := s.tracked()
+	t.Candidates, t.Fetched = append(t.Candidates, list...), true
+	return s
+}
+
+func (s *scene) tracked() *Tracked {
+	if s.Tracker == nil {
+		s.Tracker = &Tracked{Asked: map[string]bool{}, ByID: map[string]Issue{}}
+	}
+	return s.Tracker
+}
+
+func (s *scene) workspace(i Issue) *scene {
+	s.Workspaces = append(s.Workspaces, Workspace{
+		IssueID: i.ID, Identifier: i.Identifier, Key: i.Identifier, Root: root, Path: root + "/" + i.Identifier, Project: thisProject,
+	})
+	return s
+}
+
+// edit changes the snapshot in any other way.
+func (s *scene) edit(f func(*Snapshot)) *scene {
+	f(&s.Snapshot)
+	return s
+}
+
+// story tells a plan: "action issue reason" for each action, then "skip issue reason".
+func story(p Plan) string {
+	var lines []string
+	for _, a := range p.Actions {
+		lines = append(lines, strings.TrimSpace(string(a.Kind)+" "+a.Identifier+" "+a.Reason))
+	}
+	for _, s := range p.Skips {
+		lines = append(lines, "skip "+s.Identifier+" "+s.Reason)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// state tells what has become of the issue's claim: status, then what differs from a fresh one.
+func state(p *planner, i Issue) string {
+	c := p.claims[i.ID]
+	if c == nil {
+		return "unclaimed"
+	}
+	words := []string{string(c.Status)}
+	switch c.Status {
+	case Waiting:
+		words = append(words, string(c.Kind), fmt.Sprintf("#%d in %v", c.Attempt, c.DueAt.Sub(p.s.Now)))
+	case Held:
+		words = append(words, c.HoldReason)
+	case Running:
+		words = append(words, fmt.Sprintf("#%d", c.Attempt))
+	}
+	for _, counter := range []struct {
+		name string
+		n    int
+	}{{"failures", c.Failures}, {"idle", c.IdleRuns}, {"runs", c.Runs}, {"interruptions", c.Interruptions}} {
+		if counter.n != 0 {
+			words = append(words, fmt.Sprintf("%s=%d", counter.name, counter.n))
+		}
+	}
+	if c.HoldNext {
+		words = append(words, "then held")
+	}
+	return strings.Join(words, " ")
+}
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// consumed lists the commands that the plan takes up.
+func consumed(p Plan) []int64 {
+	var ids []int64
+	for _, a := range p.Actions {
+		if a.Change != nil {
+			ids = append(ids, a.Change.Commands...)
+		}
+	}
+	for _, u := range p.Updates {
+		ids = append(ids, u.Commands...)
+	}
+	slices.Sort(ids)
+	return ids
+}

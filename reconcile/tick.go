@@ -1,0 +1,344 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	trackerBound = 60 * time.Second
+	sweepEvery   = 10 * time.Minute
+	longestReset = 24 * time.Hour
+)
+
+// Deps is all that a pass works with.
+type Deps struct {
+	Policy  Policy
+	Store   Store
+	Tracker Tracker // nil where the configuration gives no way to ask
+	Runners Runners
+	Now     func() time.Time
+	Boot    string
+	// NewRunID gives ids that sort by time.
+	NewRunID func() string
+	Log      *slog.Logger
+}
+
+// Options says what kind of pass it is.
+type Options struct {
+	DryRun bool
+	// DispatchOff, Only and AnySlot are those of the Snapshot.
+	DispatchOff bool
+	Only        string
+	AnySlot     bool
+}
+
+// Report is what a pass did, or in a dry run would do.
+type Report struct {
+	Applied []Applied
+	// Skips is nil where candidates were not asked for.
+	Skips  []Skip
+	Errors []*Error
+	// Running, Retrying and Held count the claims after the pass.
+	Running, Retrying, Held int
+	// NextDue is the earliest due time of a waiting claim, zero if none waits.
+	NextDue time.Time
+}
+
+// Tick runs one pass: the local half, which needs nothing but this machine, is applied before the tracker
+// is asked, so that a tracker that hangs delays no settlement.
+func Tick(ctx context.Context, d Deps, o Options) Report {
+	t := &tick{Deps: d, Options: o}
+	if !t.observe(ctx) {
+		return t.report
+	}
+	if !o.DryRun {
+		t.half(ctx)
+	}
+	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
+		t.snapshot.Tracker = tracked
+		t.half(ctx)
+	}
+	t.count()
+	return t.report
+}
+
+type tick struct {
+	Deps
+	Options
+	recorded Recorded
+	snapshot Snapshot
+	report   Report
+}
+
+// observe reads the database and looks at the processes.
+func (t *tick) observe(ctx context.Context) bool {
+	rec, err := t.Store.Recorded(ctx)
+	if err != nil {
+		t.fail("state_read", err)
+		return false
+	}
+	t.recorded = rec
+	t.snapshot = Snapshot{
+		Now: t.Now(), Boot: t.Boot, Policy: t.Policy,
+		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
+		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, Tokens: rec.Tokens,
+		Liveness: t.probe(ctx, rec.Runs), FreeBytes: -1,
+		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
+		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue,
+	}
+	return true
+}
+
+func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
+	live := make(map[string]Liveness, len(runs))
+	for _, r := range runs {
+		live[r.ID] = t.Runners.Probe(ctx, r)
+	}
+	return live
+}
+
+// half plans on the present snapshot and carries it out.
+func (t *tick) half(ctx context.Context) {
+	planned := compute(t.snapshot)
+	plan := planned.plan
+	if plan.Skips != nil {
+		t.report.Skips = plan.Skips
+	}
+	if t.DryRun {
+		for _, a := range plan.Actions {
+			t.report.Applied = append(t.report.Applied, Applied{Action: a})
+		}
+		t.snapshot.Claims = planned.remaining()
+		return
+	}
+	if !plan.Empty() {
+		t.apply(ctx, plan)
+	}
+	if plan.Skips != nil && t.Only == "" {
+		if err := t.Store.SaveSkips(ctx, t.Now(), plan.Skips); err != nil {
+			t.fail("state_write", err)
+		}
+	}
+}
+
+func (t *tick) apply(ctx context.Context, plan Plan) {
+	done := apply(ctx, t.Deps, plan, t.snapshot.Runs)
+	t.report.Applied = append(t.report.Applied, done...)
+	for _, a := range done {
+		if a.Err != nil && !errors.Is(a.Err, ErrConflict) {
+			t.fail("action_failed", a.Err)
+		}
+	}
+	tracked := t.snapshot.Tracker
+	if t.observe(ctx) {
+		t.snapshot.Tracker = tracked
+	}
+}
+
+// ask puts the tracker's two questions at once (specification 8.1). It returns nil where the answer can't
+// be used, after which nothing is stopped, released or dispatched.
+func (t *tick) ask(ctx context.Context) *Tracked {
+	if t.Tracker == nil || t.limited() {
+		return nil
+	}
+	if t.Only == "" {
+		t.lookAtWorkspaces(ctx)
+	}
+	// What is asked depends on the claims as the local half leaves them. A dry run has not stored those.
+	local := t.snapshot
+	local.Tracker = nil
+	claims := compute(local).remaining()
+	ids := t.idsToAsk(claims)
+	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+
+	var wg sync.WaitGroup
+	var refreshErr, candidatesErr error
+	if len(ids) > 0 {
+		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(ctx, ids) })
+	}
+	if tracked.Fetched {
+		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(ctx, t.Policy.ActiveStates) })
+	}
+	wg.Wait()
+	return t.answer(ctx, tracked, ids, refreshErr, candidatesErr)
+}
+
+func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refreshErr, candidatesErr error) *Tracked {
+	err := cmp.Or(refreshErr, candidatesErr)
+	if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
+		err = candidatesErr // of two errors the one that forbids the next request counts
+	}
+	switch {
+	case err != nil:
+		t.blockTracker(ctx, err)
+		t.fail("tracker_error", err)
+	case len(ids) > 0 || tracked.Fetched: // else it was not asked, and nothing is known
+		t.unblockTracker(ctx)
+	}
+	if refreshErr != nil {
+		return nil
+	}
+	t.swept(ctx)
+	for _, id := range ids {
+		tracked.Asked[id] = true
+	}
+	if candidatesErr != nil {
+		tracked.Fetched, t.snapshot.DispatchOff = false, true
+		t.DispatchOff = true
+	}
+	tracked.Low = t.Tracker.Low()
+	t.snapshot.FreeBytes = t.Runners.FreeBytes()
+	return tracked
+}
+
+// limited reports a rate limit that the tracker has not lifted yet.
+func (t *tick) limited() bool {
+	b := t.snapshot.TrackerBlock
+	if b == nil || b.Code != "tracker_rate_limited" || !t.snapshot.Now.Before(b.NextTry) {
+		return false
+	}
+	if b.NextTry.After(t.snapshot.Now.Add(longestReset)) {
+		return false // only a stepped clock can have put it so far ahead
+	}
+	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	return true
+}
+
+// Limited is implemented by tracker errors that say when the next request may be made.
+type Limited interface{ ResetAt() time.Time }
+
+func (t *tick) blockTracker(ctx context.Context, err error) {
+	b := Block{Code: "tracker_error", Message: err.Error(), Since: t.snapshot.Now, NextTry: t.snapshot.Now}
+	var known *Error
+	if errors.As(err, &known) {
+		b.Code, b.Message = known.Code, known.Message
+	}
+	if old := t.snapshot.TrackerBlock; old != nil {
+		b.Since = old.Since
+	}
+	if at := resetOf(err); !at.IsZero() {
+		b.NextTry = at
+	}
+	t.setTrackerBlock(ctx, b)
+}
+
+// resetOf is when the error lets the next request be made, zero where it says nothing.
+func resetOf(err error) time.Time {
+	var limit Limited
+	if errors.As(err, &limit) {
+		return limit.ResetAt()
+	}
+	return time.Time{}
+}
+
+func (t *tick) unblockTracker(ctx context.Context) {
+	if t.snapshot.TrackerBlock != nil {
+		t.setTrackerBlock(ctx, Block{})
+	}
+}
+
+func (t *tick) setTrackerBlock(ctx context.Context, b Block) {
+	if t.DryRun {
+		return
+	}
+	if err := t.Store.Commit(ctx, t.Now(), Change{TrackerBlock: &b}); err != nil {
+		t.fail("state_write", err)
+		return
+	}
+	t.snapshot.TrackerBlock = nil
+	if b.Code != "" {
+		t.snapshot.TrackerBlock = &b
+	}
+}
+
+func (t *tick) lookAtWorkspaces(ctx context.Context) {
+	list, err := t.Runners.Workspaces(ctx)
+	if err != nil {
+		t.fail("workspace_list", err)
+	}
+	t.snapshot.Workspaces = list
+	since := t.snapshot.Now.Sub(t.recorded.LastSweep)
+	if len(list) == 0 || since >= 0 && since < sweepEvery { // before zero: the clock was set back
+		return
+	}
+	t.snapshot.SweepDue = true
+}
+
+// swept remembers a sweep that the tracker has answered.
+func (t *tick) swept(ctx context.Context) {
+	if !t.snapshot.SweepDue || t.DryRun {
+		return
+	}
+	if err := t.Store.SaveSweep(ctx, t.snapshot.Now); err != nil {
+		t.fail("state_write", err)
+	}
+}
+
+// idsToAsk lists the claims, and in a sweep the issues of unclaimed workspaces.
+func (t *tick) idsToAsk(claims []Claim) []string {
+	var ids []string
+	claimed := map[string]bool{}
+	for _, c := range claims {
+		if t.Only == "" || t.Only == c.IssueID {
+			ids = append(ids, c.IssueID)
+		}
+		claimed[c.IssueID] = true
+	}
+	if t.snapshot.SweepDue {
+		for _, w := range t.snapshot.Workspaces {
+			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
+				ids = append(ids, w.IssueID)
+				claimed[w.IssueID] = true
+			}
+		}
+	}
+	return ids
+}
+
+// wantCandidates leaves the list of candidates out where nothing could start.
+func (t *tick) wantCandidates(claims []Claim) bool {
+	if t.snapshot.DispatchOff {
+		return false
+	}
+	running := 0
+	for _, c := range claims {
+		switch {
+		case c.Status == Running:
+			running++
+		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
+			return true
+		}
+	}
+	return running < t.Policy.MaxConcurrent || t.AnySlot
+}
+
+func (t *tick) fail(code string, err error) {
+	var known *Error
+	if !errors.As(err, &known) {
+		known = &Error{Code: code, Message: err.Error(), Err: err}
+	}
+	t.report.Errors = append(t.report.Errors, known)
+}
+
+func (t *tick) count() {
+	for _, c := range t.snapshot.Claims {
+		switch c.Status {
+		case Running:
+			t.report.Running++
+		case Held:
+			t.report.Held++
+		case Waiting:
+			t.report.Retrying++
+			if t.report.NextDue.IsZero() || c.DueAt.Before(t.report.NextDue) {
+				t.report.NextDue = c.DueAt
+			}
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package workflow
+
+import (
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Config is the typed configuration of one workflow (specification 5.3 and 6.4). All paths are absolute and
+// clean; symlinks in them are not resolved.
+type Config struct {
+	Tracker   Tracker
+	Polling   Polling
+	Workspace Workspace
+	Hooks     Hooks
+	Agent     Agent
+	Codex     Codex
+
+	Prompt *Prompt
+	// Warnings are in the order of the file's lines. They do not hold what Prompt.Check finds.
+	Warnings []Warning
+	// KeyIsLiteral says that the file holds the tracker's key itself.
+	KeyIsLiteral bool
+
+	redacted []byte
+	keyVars  []string
+}
+
+// Tracker is where the work comes from (specification 5.3.1).
+type Tracker struct {
+	Kind     string // "linear"
+	Endpoint string // URL of the GraphQL API
+	// APIKey is empty only where Environment.KeyOptional allowed it.
+	APIKey Secret
+	// ProjectSlug is what the file says; of a project's URL the slug in it.
+	ProjectSlug    string
+	ActiveStates   []string
+	TerminalStates []string
+	// NamedStates are those of the states that the file names, in other words not defaults.
+	NamedStates []string
+	// RequiredLabels are trimmed and in lower case.
+	RequiredLabels []string
+	// Assignee is an email, an id, "me", or empty for anybody.
+	Assignee string
+}
+
+// Polling is how often --loop runs a pass (specification 5.3.2).
+type Polling struct {
+	Interval time.Duration
+}
+
+// Workspace is where issues are worked on (specification 5.3.3, design 7).
+type Workspace struct {
+	Root string
+	// KeepRemoved is how long a removed workspace stays in the trash; 0 deletes at once.
+	KeepRemoved time.Duration
+	// MinFreeBytes of the volume below which nothing is dispatched.
+	MinFreeBytes int64
+}
+
+// Hooks are shell scripts around a workspace's life, empty where there is none (specification 5.3.4).
+type Hooks struct {
+	AfterCreate  string
+	BeforeRun    string
+	AfterRun     string
+	BeforeRemove string
+	Timeout      time.Duration
+}
+
+// Agent is how much is done at once, how often, and what the agent may do (specification 5.3.5, design 5 and 9).
+type Agent struct {
+	MaxConcurrent int
+	// MaxByState has normalised states as keys; it is never nil.
+	MaxByState      map[string]int
+	MaxTurns        int
+	MaxRetryBackoff time.Duration
+
+	// The caps hold an issue when they are reached; 0 switches one off.
+	MaxFailures int
+	MaxIdleRuns int
+	MaxRuns     int
+	MaxTokens   int64
+
+	OnApproval Answer
+	OnQuestion Answer
+	// Network lets commands in the default sandbox reach the network.
+	Network bool
+	// WritableRoots are directories that the default sandbox may write to besides the workspace.
+	WritableRoots []string
+	// TrustRepository lets codex obey the repository's own .codex/config.toml where ThreadSandbox is set.
+	TrustRepository bool
+	// ResumeThread lets a later run go on with the thread of an earlier one.
+	ResumeThread bool
+	// PassEnv names variables that agent and hooks keep although they look like secrets.
+	PassEnv []string
+}
+
+// Answer is what symphony answers when the agent asks for something.
+type Answer string
+
+// The answers that exist.
+const (
+	Approve Answer = "approve"
+	Deny    Answer = "deny"
+	Fail    Answer = "fail"
+)
+
+// Codex is how the agent is started and watched (specification 5.3.6).
+type Codex struct {
+	// Command is a shell command, exactly as written.
+	Command string
+	// Home is CODEX_HOME for the agent; empty leaves the environment's.
+	Home string
+	// ApprovalPolicy is a string or an object in JSON, never nil.
+	ApprovalPolicy json.RawMessage
+	// ThreadSandbox is empty where thread/start says nothing about it.
+	ThreadSandbox string
+	// TurnSandboxPolicy is an object in JSON as written, nil where symphony makes its own.
+	TurnSandboxPolicy json.RawMessage
+
+	TurnTimeout time.Duration
+	ReadTimeout time.Duration
+	// ReadTimeoutSet says that the file names read_timeout_ms.
+	ReadTimeoutSet bool
+	// StallTimeout is 0 where stall detection is off.
+	StallTimeout time.Duration
+}
+
+// Policy is the part of the configuration that decisions depend on.
+func (c *Config) Policy() reconcile.Policy {
+	return reconcile.Policy{
+		Project:         c.Tracker.Endpoint + " " + c.Tracker.ProjectSlug,
+		ActiveStates:    slices.Clone(c.Tracker.ActiveStates),
+		TerminalStates:  slices.Clone(c.Tracker.TerminalStates),
+		RequiredLabels:  slices.Clone(c.Tracker.RequiredLabels),
+		Assignee:        c.Tracker.Assignee,
+		MaxConcurrent:   c.Agent.MaxConcurrent,
+		MaxByState:      c.Agent.MaxByState,
+		MaxRetryBackoff: c.Agent.MaxRetryBackoff,
+		MaxFailures:     c.Agent.MaxFailures,
+		MaxIdleRuns:     c.Agent.MaxIdleRuns,
+		MaxRuns:         c.Agent.MaxRuns,
+		MaxTokens:       c.Agent.MaxTokens,
+		MinFreeBytes:    c.Workspace.MinFreeBytes,
+	}
+}
+
+// Redacted is the file with $SYMPHONY_LITERAL_API_KEY in the place of a literal tracker.api_key, and otherwise
+// byte for byte what was read. Parse reads it back where the environment has that variable.
+func (c *Config) Redacted() []byte { return slices.Clone(c.redacted) }
+
+// SecretVars names the environment variables that hold the tracker's key, sorted: the one that the file names,
+// LINEAR_API_KEY, and the placeholder's. They must reach neither agent nor hooks.
+func (c *Config) SecretVars() []string { return slices.Clone(c.keyVars) }
+
+// DefaultRoot is where workspaces are without workspace.root (specification 5.3.3).
+func DefaultRoot(temp string) string { return filepath.Join(temp, "symphony_workspaces") }
+
+// Secret is a string that does not print: not by fmt, log/slog or encoding/json.
+type Secret string
+
+const hidden = "[redacted]"
+
+// Reveal gives the secret itself.
+func (s Secret) Reveal() string { return string(s) }
+
+// String implements fmt.Stringer without the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// GoString implements fmt.GoStringer without the secret.
+func (s Secret) GoString() string { return `workflow.Secret("` + s.String() + `")` }
+
+// MarshalText implements encoding.TextMarshaler without the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue implements slog.LogValuer without the secret.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// scrub removes the secret from a text for people.
+func (s Secret) scrub(text string) string {
+	// A key shorter than this is no key, and to replace it would tear other words apart.
+	if len(s) < shortestKey {
+		return text
+	}
+	return strings.ReplaceAll(text, string(s), hidden)
+}
+
+const shortestKey = 8

@@ -1,0 +1,110 @@
+package workflow
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadEnvFile(t *testing.T) {
+	text := `# a comment
+
+PLAIN=value
+export EXPORTED=one two # comment
+HASH=a#b
+ONLY_HASH=#b
+EMPTY=
+COMMENTED= # nothing
+SINGLE='a "b" $C \n' # why
+DOUBLE="a \"b\" \$C \\ \n 'd'"
+EQUALS=a=b==
+  INDENTED=x
+exported=y
+PLAIN=last` + "\r\nCR=z\r\n"
+	path := write(t, filepath.Join(t.TempDir(), "p.env"), text, 0o600)
+	got, err := ReadEnvFile(path, os.Getuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"EXPORTED": "one two", "HASH": "a#b", "ONLY_HASH": "#b", "EMPTY": "", "COMMENTED": "",
+		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",
+		"PLAIN": "last", "CR": "z",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestReadEnvFileRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for line, part := range map[string]string{
+		"SECRET":                   "no = in the line",
+		"A B=SECRET":               "not the name of a variable",
+		"1A=SECRET":                "not the name of a variable",
+		"A =SECRET":                "not the name of a variable",
+		"A='SECRET":                "not closed",
+		`A="SECRET\"`:              "not closed",
+		"A='x' SECRET":             "follows the closing quote",
+		"A=SECRET\x00":             "zero byte",
+		"export=SECRET\nexport  B": "no = in the line",
+	} {
+		path := write(t, filepath.Join(dir, "p.env"), "OK=1\n"+line+"\n", 0o600)
+		_, err := ReadEnvFile(path, os.Getuid())
+		wantCode(t, err, CodeEnvFileInvalid, part)
+		if strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("the value is told: %v", err)
+		}
+		number := 2 + strings.Count(line, "\n")
+		if !strings.Contains(err.Error(), path+":"+string(rune('0'+number))+":") {
+			t.Errorf("%q: the line is missing: %v", line, err)
+		}
+	}
+}
+
+func TestEnvFilePermissions(t *testing.T) {
+	dir := t.TempDir()
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o602, 0o700, 0o200} {
+		path := write(t, filepath.Join(dir, "p.env"), "A=1\n", mode)
+		_, err := ReadEnvFile(path, os.Getuid())
+		// An account that may not read it fails a step earlier, with the same code.
+		wantCode(t, err, CodeEnvFilePermissions, path)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
+	if vars, err := ReadEnvFile(read, os.Getuid()); err != nil || vars["A"] != "1" {
+		t.Errorf("0400: %v, %v", vars, err)
+	}
+	_, err := ReadEnvFile(read, os.Getuid()+1)
+	wantCode(t, err, CodeEnvFilePermissions, "another account")
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ReadEnvFile(fifo, os.Getuid())
+	wantCode(t, err, CodeEnvFilePermissions, "not a regular file")
+	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {
+		t.Errorf("absent: %v, %v", vars, err)
+	}
+	if vars, err := ReadEnvFile(filepath.Join(dir, "absent", "absent"), os.Getuid()); err != nil || len(vars) != 0 {
+		t.Errorf("no directory: %v, %v", vars, err)
+	}
+}
+
+func TestEnvFilePath(t *testing.T) {
+	for xdg, want := range map[string]string{
+		"":         "/home/ann/.config/symphony/p-1.env",
+		"relative": "/home/ann/.config/symphony/p-1.env",
+		"/x":       "/x/symphony/p-1.env",
+	} {
+		if got := EnvFilePath(xdg, "/home/ann", "p-1"); got != want {
+			t.Errorf("%q: %s, want %s", xdg, got, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package workflow
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files of testdata/workflow")
+
+const (
+	testdata = "../../testdata/workflow"
+	envKey   = "lin_api_from_the_environment"
+	teamKey  = "lin_api_of_the_team"
+)
+
+func testEnv() Environment {
+	vars := map[string]string{
+		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "EMPTY": "", "ME": "ann@example.com",
+		"BASE": "/srv/base", "NAME": "north",
+	}
+	return Environment{
+		Lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		Home:   "/home/ann", Temp: "/tmp",
+	}
+}
+
+func source(t testing.TB, text string) Source {
+	t.Helper()
+	src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// TestGolden holds what is said about each file of testdata/workflow, and what the good ones mean. Run it with
+// -update and read the difference.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(testdata, "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := describe(data)
+			golden := strings.TrimSuffix(file, ".md") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			refused := strings.Contains(got, "error: ")
+			if wanted := strings.HasPrefix(filepath.Base(file), "err-"); refused != wanted {
+				t.Errorf("refused: %v, want %v", refused, wanted)
+			}
+			for _, secret := range []string{envKey, teamKey, "lin_api_0123456789abcdef"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the key %s is told", secret)
+				}
+			}
+		})
+	}
+}
+
+// describe writes down everything that Parse says about a file.
+func describe(data []byte) string {
+	var out strings.Builder
+	src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", data)
+	var cfg *Config
+	if err == nil {
+		cfg, err = Parse(src, testEnv())
+	}
+	for _, f := range Faults(err) {
+		fmt.Fprintf(&out, "error: %s\n", f)
+		if f.Hint != "" {
+			fmt.Fprintf(&out, "  hint: %s\n", f.Hint)
+		}
+	}
+	if cfg == nil {
+		return out.String()
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(&out, "warning: %s\n", w)
+	}
+	if cfg.Prompt != nil {
+		for _, p := range cfg.Prompt.Check() {
+			fmt.Fprintf(&out, "problem: %s\n", p)
+		}
+	}
+	if err != nil {
+		return out.String()
+	}
+	for _, section := range []any{cfg.Tracker, cfg.Polling, cfg.Workspace, cfg.Hooks, cfg.Agent, cfg.Codex} {
+		v := reflect.ValueOf(section)
+		for i := range v.NumField() {
+			value := v.Field(i).Interface()
+			text := fmt.Sprintf("%v", value)
+			switch value := value.(type) {
+			case json.RawMessage:
+				text = string(value)
+			case string:
+				text = fmt.Sprintf("%q", value)
+			case []string:
+				text = fmt.Sprintf("%q", value)
+			}
+			fmt.Fprintf(&out, "%s.%s = %s\n", v.Type().Name(), v.Type().Field(i).Name, text)
+		}
+	}
+	fmt.Fprintf(&out, "KeyIsLiteral = %v\nSecretVars = %v\nProject = %s\n", cfg.KeyIsLiteral, cfg.SecretVars(), cfg.Policy().Project)
+	return out.String()
+}

@@ -1,0 +1,165 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+)
+
+// Key describes one key of the front matter, for documentation and for suggestions.
+type Key struct {
+	Name    string // dotted
+	Type    string
+	Default string // as it would be written; empty where there is none
+	Meaning string // one line
+
+	min, max int64 // of numbers; max 0 is no bound but that of the type
+}
+
+// maxMS keeps milliseconds far from the end of time.Duration: a hundred years.
+const maxMS = 100 * 365 * 24 * 3600 * 1000
+
+// The types of values.
+const (
+	typeString   = "string"
+	typeURL      = "URL"
+	typePath     = "path"
+	typePaths    = "list of paths"
+	typeStrings  = "list of strings"
+	typeInteger  = "integer"
+	typeMS       = "milliseconds"
+	typeBool     = "true or false"
+	typeShell    = "shell script"
+	typeStateMap = "map of states to integers"
+	typeCodex    = "codex value"
+)
+
+// Keys lists every key that has an effect, in the order in which they are documented.
+func Keys() []Key {
+	return slices.Concat(trackerKeys(), placeKeys(), agentKeys(), codexKeys())
+}
+
+func trackerKeys() []Key {
+	return []Key{
+		{Name: "tracker.kind", Type: typeString, Meaning: "which tracker: linear; required"},
+		{Name: "tracker.endpoint", Type: typeURL, Default: "https://api.linear.app/graphql", Meaning: "the tracker's API"},
+		{Name: "tracker.api_key", Type: typeString, Default: "$" + APIKeyVar, Meaning: "the key, or better $NAME of a variable that holds it"},
+		{Name: "tracker.project_slug", Type: typeString, Meaning: "slug or URL of the project; required"},
+		{Name: "tracker.active_states", Type: typeStrings, Default: "[Todo, In Progress]", Meaning: "states that work is done in"},
+		{Name: "tracker.terminal_states", Type: typeStrings, Default: "[Closed, Cancelled, Canceled, Duplicate, Done]", Meaning: "states that end an issue and remove its workspace"},
+		{Name: "tracker.required_labels", Type: typeStrings, Default: "[]", Meaning: "labels that an issue must all carry"},
+		{Name: "tracker.assignee", Type: typeString, Default: "$" + AssigneeVar, Meaning: "email, id or me: only issues assigned so; $NAME is looked up"},
+		{Name: "tracker.provider.endpoint", Type: typeURL, Meaning: "another place for tracker.endpoint"},
+		{Name: "tracker.provider.api_key", Type: typeString, Meaning: "another place for tracker.api_key"},
+		{Name: "tracker.provider.project_slug", Type: typeString, Meaning: "another place for tracker.project_slug"},
+		{Name: "tracker.provider.assignee", Type: typeString, Meaning: "another place for tracker.assignee"},
+	}
+}
+
+func placeKeys() []Key {
+	return []Key{
+		{Name: "polling.interval_ms", Type: typeMS, Default: "30000", Meaning: "time between the passes of tick --loop", min: 1, max: maxMS},
+		{Name: "workspace.root", Type: typePath, Default: "<temp>/symphony_workspaces", Meaning: "where workspaces are made; ~ and $NAME are expanded, relative to WORKFLOW.md"},
+		{Name: "workspace.keep_removed_ms", Type: typeMS, Default: "86400000", Meaning: "how long a removed workspace can be got back; 0 deletes at once", max: maxMS},
+		{Name: "workspace.min_free_bytes", Type: typeInteger, Default: "2147483648", Meaning: "free space of the volume below which nothing is started; 0 never"},
+		{Name: "hooks.after_create", Type: typeShell, Meaning: "run in a new workspace; where it fails the workspace is removed"},
+		{Name: "hooks.before_run", Type: typeShell, Meaning: "run before each run; where it fails the run fails"},
+		{Name: "hooks.after_run", Type: typeShell, Meaning: "run after each run, whatever its outcome"},
+		{Name: "hooks.before_remove", Type: typeShell, Meaning: "run before a workspace is removed"},
+		{Name: "hooks.timeout_ms", Type: typeMS, Default: "60000", Meaning: "limit for each hook", max: maxMS},
+	}
+}
+
+func agentKeys() []Key {
+	return []Key{
+		{Name: "agent.max_concurrent_agents", Type: typeInteger, Default: "10", Meaning: "runs at once", min: 1, max: 10_000},
+		{Name: "agent.max_concurrent_agents_by_state", Type: typeStateMap, Default: "{}", Meaning: "runs at once for issues in a state"},
+		{Name: "agent.max_turns", Type: typeInteger, Default: "20", Meaning: "turns of one run", min: 1, max: 1_000_000},
+		{Name: "agent.max_retry_backoff_ms", Type: typeMS, Default: "300000", Meaning: "longest wait before a retry", min: 1, max: maxMS},
+		{Name: "agent.max_failures", Type: typeInteger, Default: "10", Meaning: "failures in a row that hold an issue; 0 never", max: 1_000_000},
+		{Name: "agent.max_idle_runs", Type: typeInteger, Default: "3", Meaning: "runs in a row without progress that hold an issue; 0 never", max: 1_000_000},
+		{Name: "agent.max_runs", Type: typeInteger, Default: "20", Meaning: "runs without a change of state or description that hold an issue; 0 never", max: 1_000_000},
+		{Name: "agent.max_tokens", Type: typeInteger, Default: "0", Meaning: "tokens of one issue that hold it; 0 no limit"},
+		{Name: "agent.on_approval", Type: "approve, deny or fail", Default: "approve with approval_policy never, else fail", Meaning: "what an agent gets that asks for approval"},
+		{Name: "agent.on_question", Type: "fail", Default: "fail", Meaning: "what an agent gets that asks a question"},
+		{Name: "agent.network", Type: typeBool, Default: "false", Meaning: "commands in the default sandbox may use the network"},
+		{Name: "agent.writable_roots", Type: typePaths, Default: "[]", Meaning: "directories that the default sandbox may write to, besides the workspace"},
+		{Name: "agent.trust_repository", Type: typeBool, Default: "false", Meaning: "codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set"},
+		{Name: "agent.resume_thread", Type: typeBool, Default: "true", Meaning: "a later run goes on with the thread of an earlier one"},
+		{Name: "agent.pass_env", Type: typeStrings, Default: "[]", Meaning: "names of variables that agent and hooks keep although they look like secrets"},
+	}
+}
+
+func codexKeys() []Key {
+	return []Key{
+		{Name: "codex.command", Type: "shell command", Default: "codex app-server", Meaning: "what starts the agent, by bash -lc in the workspace"},
+		{Name: "codex.home", Type: typePath, Meaning: "CODEX_HOME of the agent"},
+		{Name: "codex.approval_policy", Type: typeCodex, Default: "never", Meaning: "when codex asks for approval"},
+		{Name: "codex.thread_sandbox", Type: typeCodex, Meaning: "sandbox of the thread; left out by default"},
+		{Name: "codex.turn_sandbox_policy", Type: typeCodex, Default: "workspaceWrite on the workspace and its git directories", Meaning: "sandbox of every turn"},
+		{Name: "codex.turn_timeout_ms", Type: typeMS, Default: "3600000", Meaning: "longest silence of the agent within a turn", min: 1, max: maxMS},
+		{Name: "codex.read_timeout_ms", Type: typeMS, Default: "5000", Meaning: "limit for the answer to one request", min: 1, max: maxMS},
+		{Name: "codex.stall_timeout_ms", Type: typeMS, Default: "300000", Meaning: "longest time without progress; 0 or less: no limit", min: -maxMS, max: maxMS},
+	}
+}
+
+// unbuilt are keys with a meaning that this version does not have. Those that would loosen a limit or move the
+// work elsewhere if they had no effect are refused; the others are warned about.
+func unbuilt() map[string]bool {
+	const refused, warned = true, false
+	return map[string]bool{
+		"worker.ssh_hosts":                      refused,
+		"worker.max_concurrent_agents_per_host": refused,
+		"tracker.tool_scope":                    refused,
+		"agent.answer_timeout_ms":               warned,
+		"agent.keep_git_config":                 warned,
+		"hooks.on_attention":                    warned,
+		"server.port":                           warned,
+		"server.host":                           warned,
+		"observability.dashboard_enabled":       warned,
+		"observability.refresh_ms":              warned,
+		"observability.render_interval_ms":      warned,
+	}
+}
+
+// sections are the parents of keys: what may hold a map at the top, and tracker.provider.
+func sections(keys []Key) []string {
+	found := []string{"worker", "server", "observability"}
+	for _, k := range keys {
+		if parent := k.Name[:strings.LastIndexByte(k.Name, '.')]; !slices.Contains(found, parent) {
+			found = append(found, parent)
+		}
+	}
+	return found
+}
+
+// nearest is the candidate that name most likely was meant to be, empty if none is near.
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", 1+max(2, len(name)/3)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to change, add or take away to get from a to b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

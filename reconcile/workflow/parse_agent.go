@@ -1,0 +1,143 @@
+package workflow
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// agent reads its section. It comes after the workspace, which the writable roots must leave alone.
+func (r *reader) agent(cfg *Config) {
+	cfg.Codex.ApprovalPolicy = r.approvalPolicy()
+	onApproval := Fail
+	if string(cfg.Codex.ApprovalPolicy) == `"never"` {
+		onApproval = Approve
+	}
+	cfg.Agent = Agent{
+		MaxConcurrent:   int(r.integer("agent.max_concurrent_agents")),
+		MaxByState:      r.stateLimits("agent.max_concurrent_agents_by_state"),
+		MaxTurns:        int(r.integer("agent.max_turns")),
+		MaxRetryBackoff: r.milliseconds("agent.max_retry_backoff_ms"),
+		MaxFailures:     int(r.integer("agent.max_failures")),
+		MaxIdleRuns:     int(r.integer("agent.max_idle_runs")),
+		MaxRuns:         int(r.integer("agent.max_runs")),
+		MaxTokens:       r.integer("agent.max_tokens"),
+		OnApproval:      r.choice("agent.on_approval", onApproval, Approve, Deny, Fail),
+		OnQuestion:      r.choice("agent.on_question", Fail, Fail),
+		Network:         r.boolean("agent.network"),
+		WritableRoots:   r.writableRoots(cfg.Workspace.Root),
+		TrustRepository: r.boolean("agent.trust_repository"),
+		ResumeThread:    r.boolean("agent.resume_thread"),
+		PassEnv:         r.passEnv(cfg.keyVars),
+	}
+}
+
+// writableRoots refuses a directory that holds the workspace root: it would open the other workspaces.
+func (r *reader) writableRoots(root string) []string {
+	paths := []string{}
+	r.list("agent.writable_roots") // reports what is no list of strings
+	f, _, ok := r.get("agent.writable_roots")
+	if !ok || f.node.Kind != yaml.SequenceNode {
+		return paths
+	}
+	for _, item := range f.node.Content {
+		item = deref(item)
+		if item.Kind != yaml.ScalarNode || strings.TrimSpace(item.Value) == "" || null(item) {
+			continue
+		}
+		path := r.path(f, item)
+		if path != "" && (within(root, path) || within(path, root)) {
+			r.fail(CodeInvalid, r.line(item), f.key, path+" overlaps workspace.root "+root+", and so the workspaces of other issues",
+				"name a directory apart from the workspaces")
+			continue
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// within reports whether path is dir or lies below it, by name alone.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// passEnv reads names of variables; the tracker's key is none of them.
+func (r *reader) passEnv(secrets []string) []string {
+	names, _ := r.list("agent.pass_env")
+	f, _, _ := r.get("agent.pass_env")
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+		switch {
+		case !variableName(names[i]):
+			r.fail(CodeInvalid, f.line, f.key, strconv.Quote(name)+" is not the name of a variable", "")
+		case slices.Contains(secrets, names[i]):
+			r.fail(CodeInvalid, f.line, f.key, names[i]+" holds the tracker's key, which the agent never gets", "agents reach the tracker through the tool linear_graphql")
+		}
+	}
+	return names
+}
+
+// approvalPolicy passes codex's value through (specification 5.3.6).
+func (r *reader) approvalPolicy() json.RawMessage {
+	policy := r.passThrough("codex.approval_policy", true)
+	f, k, _ := r.get("codex.approval_policy")
+	switch {
+	case policy == nil:
+		return quoteJSON(k.Default)
+	case string(policy) == `"on-failure"` || strings.HasPrefix(string(policy), `{"reject":`):
+		r.warn(f.line, f.key, "present versions of codex no longer know this value: use untrusted, on-request, never or {granular: …}")
+	case string(policy) == `""`:
+		r.fail(CodeInvalid, f.line, f.key, "empty", "leave it out for never")
+	}
+	return policy
+}
+
+func (r *reader) codex(cfg *Config) {
+	c := &cfg.Codex
+	c.Command = r.text("codex.command")
+	if f, _, ok := r.get("codex.command"); ok && strings.TrimSpace(c.Command) == "" {
+		r.fail(CodeInvalid, f.line, f.key, "empty", "leave it out for `codex app-server`")
+	}
+	if f, _, ok := r.get("codex.home"); ok && f.node.Kind == yaml.ScalarNode {
+		c.Home = r.path(f, f.node)
+	} else if ok {
+		r.wrong(f, typePath, kindName(f.node))
+	}
+	c.ThreadSandbox = strings.TrimSpace(r.text("codex.thread_sandbox"))
+	c.TurnSandboxPolicy = r.passThrough("codex.turn_sandbox_policy", false)
+	r.sandboxHints(c)
+	c.TurnTimeout = r.milliseconds("codex.turn_timeout_ms")
+	c.ReadTimeout = r.milliseconds("codex.read_timeout_ms")
+	_, c.ReadTimeoutSet = r.fields["codex.read_timeout_ms"]
+	c.StallTimeout = max(0, r.milliseconds("codex.stall_timeout_ms"))
+}
+
+// sandboxHints warns about settings that codex would refuse or that have no effect together.
+func (r *reader) sandboxHints(c *Codex) {
+	if line, set := r.lines["agent.trust_repository"]; set && c.ThreadSandbox == "" {
+		r.warn(line, "agent.trust_repository", "no effect without codex.thread_sandbox")
+	}
+	if c.TurnSandboxPolicy == nil {
+		return
+	}
+	var policy struct {
+		Type          string           `json:"type"`
+		WritableRoots *json.RawMessage `json:"writableRoots"`
+	}
+	if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
+		r.warn(r.lines["codex.turn_sandbox_policy"], "codex.turn_sandbox_policy", "has no `type` that is a word, which codex wants")
+	}
+	const replaced = "no effect: codex.turn_sandbox_policy says it"
+	if line, set := r.lines["agent.network"]; set {
+		r.warn(line, "agent.network", replaced)
+	}
+	// Design 9: the directories are added to a workspaceWrite that names none.
+	if line, set := r.lines["agent.writable_roots"]; set && (policy.Type != "workspaceWrite" || policy.WritableRoots != nil) {
+		r.warn(line, "agent.writable_roots", replaced)
+	}
+}

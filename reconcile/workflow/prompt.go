@@ -1,0 +1,235 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/osteele/liquid"
+	"github.com/osteele/liquid/expressions"
+	"github.com/osteele/liquid/parser"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// MaxPrompt bounds a rendered prompt, in bytes: codex takes no longer text.
+const MaxPrompt = 1 << 20
+
+// defaultPrompt is used where the body of the workflow is empty (specification 5.4).
+const defaultPrompt = `You are working on the Linear issue {{ issue.identifier }}: {{ issue.title }}
+{% if issue.description %}
+{{ issue.description }}
+{% endif %}`
+
+// Prompt is the parsed template of a workflow (specification 5.4 and 12).
+type Prompt struct {
+	file     string
+	template *liquid.Template
+}
+
+// ParsePrompt parses a template whose first line is the given line of file. An empty body is the default prompt.
+// The error is a *reconcile.Error with template_parse_error.
+func ParsePrompt(body, file string, firstLine int) (*Prompt, error) {
+	if strings.TrimSpace(body) == "" {
+		body = defaultPrompt
+	}
+	if err := unclosedText(body, file, firstLine); err != nil {
+		return nil, err
+	}
+	template, err := parseTemplate(body, file, firstLine)
+	if err != nil {
+		return nil, err
+	}
+	return &Prompt{file: file, template: template}, nil
+}
+
+func newEngine() *liquid.Engine {
+	engine := liquid.NewEngine()
+	engine.StrictVariables()
+	// They read files by names from the template.
+	engine.UnregisterTag("include")
+	engine.UnregisterTag("render")
+	return engine
+}
+
+// parseTemplate catches the library's panics on letters and numbers that its scanner can't take.
+func parseTemplate(body, file string, firstLine int) (template *liquid.Template, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			line := panickingLine(body, firstLine)
+			template, err = nil, fault(CodeTemplateParse, file, line, fmt.Sprint(p), templateHint)
+		}
+	}()
+	template, bad := newEngine().ParseTemplateLocation([]byte(body), file, firstLine)
+	if bad != nil {
+		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
+	}
+	return template, nil
+}
+
+const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
+
+// unclosedText refuses a comment or raw text without end: the library would drop all that follows it in silence.
+func unclosedText(body, file string, firstLine int) error {
+	open := parser.Token{}
+	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
+		switch {
+		case token.Type != parser.TagTokenType:
+		case open.Name == "" && (token.Name == "comment" || token.Name == "raw"):
+			open = token
+		case open.Name != "" && token.Name == "end"+open.Name:
+			open = parser.Token{}
+		}
+	}
+	if open.Name == "" {
+		return nil
+	}
+	return fault(CodeTemplateParse, file, open.SourceLoc.LineNo, fmt.Sprintf("{%% %s %%} is never closed", open.Name),
+		fmt.Sprintf("add {%% end%s %%}", open.Name))
+}
+
+// panickingLine finds the expression that the scanner can't take.
+func panickingLine(body string, firstLine int) (line int) {
+	defer func() {
+		if p := recover(); p == nil {
+			line = firstLine
+		}
+	}()
+	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
+		line = token.SourceLoc.LineNo
+		if token.Type != parser.TextTokenType {
+			// Whether it parses is of no interest here, only whether it panics.
+			_, _ = expressions.Parse(token.Args)
+		}
+	}
+	return firstLine
+}
+
+// liquidMessage is the library's message without its name, place and quotes around the file.
+func liquidMessage(err liquid.SourceError) string {
+	text := err.Error()
+	if cause := err.Cause(); cause != nil {
+		text = cause.Error()
+	}
+	if _, rest, ok := strings.Cut(text, "): "); ok && strings.HasPrefix(text, "Liquid error") {
+		text = rest
+	}
+	if path := err.Path(); path != "" {
+		text = strings.TrimSuffix(text, " in "+path)
+	}
+	// Of an end tag the library knows no parent to name.
+	if name, ok := strings.CutSuffix(text, " not inside "); ok {
+		text = name + " without its beginning"
+	}
+	return text
+}
+
+// Render makes the prompt of a run's first turn. attempt 0 is the first run, for which the template sees nil.
+// The error is a *reconcile.Error with template_render_error.
+func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
+	out := &bounded{}
+	defer func() {
+		if r := recover(); r != nil {
+			text, err = "", &reconcile.Error{Code: CodeTemplateRender, Message: fmt.Sprintf("%s: %v", p.file, r), Hint: checkHint}
+			if out.full {
+				err = p.tooLong()
+			}
+		}
+	}()
+	bad := p.template.FRender(out, bindings(issue, attempt))
+	switch {
+	case out.full:
+		return "", p.tooLong()
+	case bad != nil:
+		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), checkHint)
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+const checkHint = "run symphony check, which names every unknown variable and filter"
+
+func (p *Prompt) tooLong() error {
+	return &reconcile.Error{Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
+		Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}"}
+}
+
+// explain names the variable that the library only calls undefined.
+func (p *Prompt) explain(err liquid.SourceError) string {
+	for _, problem := range p.Check() {
+		if problem.Line == err.LineNumber() {
+			return problem.Message
+		}
+	}
+	return liquidMessage(err)
+}
+
+// bindings are the variables of a template (specification 4.1.1 and 5.4): all keys are there, unknown values nil.
+// assignee_id is not in the specification; symphony's first implementation offers it.
+func bindings(issue reconcile.Issue, attempt int) map[string]any {
+	labels := make([]any, len(issue.Labels))
+	for i, l := range issue.Labels {
+		labels[i] = l
+	}
+	blockers := make([]any, len(issue.BlockedBy))
+	for i, b := range issue.BlockedBy {
+		blockers[i] = map[string]any{"id": orNil(b.ID), "identifier": orNil(b.Identifier), "state": orNil(b.State)}
+	}
+	vars := map[string]any{
+		"id":          issue.ID,
+		"identifier":  issue.Identifier,
+		"title":       issue.Title,
+		"description": orNil(issue.Description),
+		"priority":    orNil(issue.Priority),
+		"state":       issue.State,
+		"branch_name": orNil(issue.BranchName),
+		"url":         orNil(issue.URL),
+		"labels":      labels,
+		"blocked_by":  blockers,
+		"created_at":  timeOrNil(issue.CreatedAt),
+		"updated_at":  timeOrNil(issue.UpdatedAt),
+		"assignee_id": nil,
+	}
+	if issue.Assignee != nil {
+		vars["assignee_id"] = issue.Assignee.ID
+	}
+	// Liquid has two words for nil, the library one.
+	root := map[string]any{"issue": vars, "attempt": nil, "null": nil}
+	if attempt > 0 {
+		root["attempt"] = attempt
+	}
+	return root
+}
+
+func orNil[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+func timeOrNil(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// bounded collects at most MaxPrompt bytes.
+type bounded struct {
+	strings.Builder
+	full bool
+}
+
+var errFull = errors.New("the prompt is too long")
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.full = b.full || b.Len()+len(p) > MaxPrompt; b.full {
+		return 0, errFull
+	}
+	return b.Builder.Write(p)
+}
+
+// WriteString implements io.StringWriter, which the library prefers.
+func (b *bounded) WriteString(s string) (int, error) { return b.Write([]byte(s)) }

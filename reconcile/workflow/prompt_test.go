@@ -1,0 +1,203 @@
+package workflow
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func fullIssue() reconcile.Issue {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.FixedZone("east", 3600))
+	return reconcile.Issue{
+		ID: "id-1", Identifier: "ABC-1", Title: "Fix {{ issue.id }} & <b>", Description: ptr("Line one.\nLine two."),
+		Priority: ptr(2), State: "Todo", BranchName: ptr("ann/abc-1"), URL: ptr("https://linear.app/x"),
+		Labels: []string{"bug", "ready"},
+		BlockedBy: []reconcile.BlockerRef{
+			{ID: ptr("id-2"), Identifier: ptr("ABC-2"), State: ptr("Done")}, {Identifier: ptr("ABC-3")},
+		},
+		CreatedAt: &at, UpdatedAt: &at, Assignee: &reconcile.Assignee{ID: "user-1"},
+	}
+}
+
+func bareIssue() reconcile.Issue {
+	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "T", State: "Todo"}
+}
+
+// TestRender is the matrix of strictness: what a known null gives, and that whatever is unknown fails a run
+// wherever it is evaluated. fails is a part of the error.
+func TestRender(t *testing.T) {
+	bare, full := bareIssue(), fullIssue()
+	tests := []struct {
+		name, template string
+		issue          reconcile.Issue
+		attempt        int
+		want, fails    string
+	}{
+		{name: "fields", issue: full, template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
+			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1"},
+		{name: "no second rendering, no escaping", issue: full, template: "{{ issue.title }}", want: "Fix {{ issue.id }} & <b>"},
+		{name: "times", issue: full, template: "{{ issue.created_at }} {{ issue.updated_at | date: '%Y' }}", want: "2026-01-02T02:04:05.678Z 2026"},
+		{name: "lists", issue: full, template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}", want: "bug, ready|2|yes"},
+		{name: "blockers", issue: full, template: "{% for b in issue.blocked_by %}{{ b.identifier }}={{ b.state }};{% endfor %}", want: "ABC-2=Done;ABC-3=;"},
+		{name: "empty list takes else", issue: bare, template: "{% for b in issue.blocked_by %}x{% else %}none{% endfor %}", want: "none"},
+		{name: "null is nothing", issue: bare, template: "[{{ issue.description }}{{ issue.priority }}{{ issue.created_at }}{{ issue.assignee_id }}]", want: "[]"},
+		{name: "null is false", issue: bare, template: "{% if issue.description %}a{% else %}b{% endif %}", want: "b"},
+		{name: "null equals nil and null", issue: bare, template: "{% if issue.description == nil %}a{% endif %}{% if issue.url == null %}b{% endif %}", want: "ab"},
+		{name: "null with default", issue: bare, template: "{{ issue.description | default: 'none' }}", want: "none"},
+		{name: "null in a blocker", issue: full, template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% endunless %}{% endfor %}", want: "ABC-3"},
+		{name: "first attempt", issue: bare, template: "{% if attempt %}again{% else %}first{% endif %}[{{ attempt }}]", want: "first[]"},
+		{name: "later attempt", issue: bare, attempt: 3, template: "{% if attempt > 2 %}again {{ attempt }}{% endif %}", want: "again 3"},
+		{name: "trimmed", issue: bare, template: "\n\n{% if attempt %}x{% endif %}\ntext\n{% if attempt %}x{% endif %}\n", want: "text"},
+		{name: "default prompt", issue: bare, template: " \n", want: "You are working on the Linear issue ABC-1: T"},
+		{name: "untaken branch", issue: bare, template: "{% if attempt %}{{ issue.titel }}{% endif %}ok", want: "ok"},
+
+		{name: "unknown variable", issue: full, template: "{{ isue.title }}", fails: "unknown variable isue; did you mean issue?"},
+		{name: "unknown field", issue: full, template: "{{ issue.titel }}", fails: "unknown variable issue.titel"},
+		{name: "unknown with default", issue: full, template: "{{ issue.titel | default: 'x' }}", fails: "unknown variable issue.titel"},
+		{name: "unknown in if", issue: full, template: "{% if issue.titel %}x{% endif %}", fails: "unknown variable issue.titel"},
+		{name: "unknown in elsif", issue: full, template: "{% if false %}x{% elsif isue %}y{% endif %}", fails: "unknown variable isue"},
+		{name: "unknown in unless", issue: full, template: "{% unless issue.titel %}x{% endunless %}", fails: "unknown variable issue.titel"},
+		{name: "unknown in for", issue: full, template: "{% for b in issue.blocks %}x{% endfor %}", fails: "unknown variable issue.blocks"},
+		{name: "unknown in a loop", issue: full, template: "{% for b in issue.blocked_by %}{{ b.titel }}{% endfor %}", fails: "unknown variable b.titel"},
+		{name: "unknown in case", issue: full, template: "{% case isue.state %}{% when 'x' %}y{% endcase %}", fails: "unknown variable isue"},
+		{name: "unknown in assign", issue: full, template: "{% assign a = isue %}", fails: "unknown variable isue"},
+		{name: "unknown in brackets", issue: full, template: "{{ issue['titel'] }}", fails: "unknown variable issue.titel"},
+		{name: "unknown filter", issue: full, template: "{{ issue.title | shout }}", fails: "unknown filter shout"},
+		{name: "unknown filter in if", issue: full, template: "{% assign a = issue.title | shout %}", fails: "unknown filter shout"},
+		{name: "blank", issue: full, template: "{% if issue.title == blank %}x{% endif %}", fails: "unknown variable blank; write"},
+		{name: "past the end", issue: bare, template: "{{ issue.labels[0] }}", fails: "undefined variable"},
+		{name: "filter that fails", issue: full, template: "{{ 1 | divided_by: 0 }}", fails: "division by zero"},
+		{name: "too long", issue: full, template: "{% for i in (1..200000) %}0123456789{% endfor %}", fails: "longer than 1048576 bytes"},
+		{name: "too long in a table", issue: full, template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}", fails: "longer than 1048576 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// Three lines above it show that the line of the file is told.
+			prompt, err := ParsePrompt("\n\n"+tt.template, "WORKFLOW.md", 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := prompt.Render(tt.issue, tt.attempt)
+			if tt.fails == "" {
+				if err != nil || got != tt.want {
+					t.Fatalf("got %q, %v; want %q", got, err, tt.want)
+				}
+				return
+			}
+			faults := Faults(err)
+			if len(faults) != 1 || faults[0].Code != CodeTemplateRender || !strings.Contains(err.Error(), tt.fails) || got != "" {
+				t.Fatalf("got %q, %v; want an error with %q", got, err, tt.fails)
+			}
+			if !strings.Contains(tt.name, "too long") && !strings.HasPrefix(faults[0].Message, "WORKFLOW.md:7: ") {
+				t.Errorf("the line is missing: %s", faults[0].Message)
+			}
+		})
+	}
+}
+
+// TestCheckAgreesWithRender: what Check objects to fails when it is rendered, and good templates pass both.
+func TestCheckAgreesWithRender(t *testing.T) {
+	good := []string{
+		"{% for b in issue.blocked_by reversed limit: 1 offset: 0 %}{{ b.state }}{{ forloop.last }}{% endfor %}",
+		"{% for i in (1..issue.labels.size) %}{{ i }}{% endfor %}",
+		"{% assign open = issue.blocked_by | where: 'state', 'Done' | map: 'identifier' | join: ', ' %}{{ open }}",
+		"{% capture x %}{{ issue.title }}{% endcapture %}{{ x | upcase | truncate: 5, '…' }}",
+		"{% case issue.state %}{% when 'Todo' or 'Doing', 'Review' %}a{% else %}b{% endcase %}",
+		"{% if issue.priority and issue.priority <= 2 or issue.labels contains \"a\\\"b\" %}x{% endif %}",
+		"{{ issue.labels | first }}{{ issue.labels.first }}{{ issue.labels[0] }}{{ issue.blocked_by[0].state }}{{ issue['title'] }}",
+		"{% for pair in issue %}{{ pair[0] }}{% endfor %}",
+		"{% for l in issue.labels %}{% assign last_label = l %}{% cycle 'a', 'b' %}{% if forloop.first %}{% continue %}{% endif %}{% break %}{% endfor %}{{ last_label }}",
+		"{% comment %}{{ nothing }}{% endcomment %}{% raw %}{{ nothing }}{% endraw %}",
+		"{%- if issue.title -%} a {%- endif -%}",
+		"{{ issue.created_at | date: \"%Y\" | default: '-' }}{{ -1 | abs }}{{ 1.5 | plus: 1 }}{{ true }}{{ nil }}",
+		"{{ issue.title | default: 'x', allow_false: true }}{{ issue.labels | sort | uniq | reverse | size }}",
+		"{% tablerow l in issue.labels cols: 2 %}{{ l }}{% endtablerow %}",
+	}
+	for _, template := range good {
+		prompt, err := ParsePrompt(template, "WORKFLOW.md", 1)
+		if err != nil {
+			t.Errorf("%s: %v", template, err)
+			continue
+		}
+		if problems := prompt.Check(); len(problems) > 0 {
+			t.Errorf("%s: Check says %v", template, problems)
+		}
+		if _, err := prompt.Render(fullIssue(), 1); err != nil {
+			t.Errorf("%s: Render says %v", template, err)
+		}
+	}
+	bad := map[string]string{
+		"{% if attempt %}{% else %}{{ isue }}{% endif %}":                                                "isue",
+		"{% if issue.title and isue %}{% endif %}":                                                       "isue",
+		"{% for b in issue.blocked_by %}{% for c in issue.labels %}{{ b.stat }}{% endfor %}{% endfor %}": "b.stat",
+		"{% for b in issue.blocked_by limit: lots %}{% endfor %}":                                        "lots",
+		"{{ issue.title | truncate: size }}":                                                             "variable size",
+		"{{ issue.title | replace: 'a', isue.b }}":                                                       "isue",
+		"{{ issue.title | default: isue, allow_false: isue }}":                                           "isue",
+		"{{ issue.labels[isue] }}":                                                                       "isue",
+		"{{ (1..isue) }}":                                                                                "isue",
+		"{{ forloop.index }}":                                                                            "forloop",
+		"{% cycle 'a', 'b' %}":                                                                           "cycle outside",
+		"{% assign x = issue.blocked_by | sort: 'stat' | first %}{{ x.identifyer }}":                     "x.identifyer",
+		"{{ IssueBody }}":                                                                                "IssueBody",
+		"{{ issue.Title }}":                                                                              "issue.Title; did you mean issue.title?",
+	}
+	for template, name := range bad {
+		prompt, err := ParsePrompt(template, "WORKFLOW.md", 1)
+		if err != nil {
+			t.Errorf("%s: %v", template, err)
+			continue
+		}
+		if problems := fmt.Sprint(prompt.Check()); !strings.Contains(problems, name) {
+			t.Errorf("%s: Check says %s, nothing of %s", template, problems, name)
+		}
+		if _, err := prompt.Render(fullIssue(), 0); err == nil {
+			t.Errorf("%s: rendered", template)
+		}
+	}
+}
+
+// TestRenderTwice: a template that assigns leaves nothing behind for the next run.
+func TestRenderTwice(t *testing.T) {
+	prompt, err := ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := prompt.Render(bareIssue(), 0); err != nil || got != "12" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+}
+
+func FuzzPrompt(f *testing.F) {
+	for _, seed := range []string{"{{ issue.title | truncate: 3 }}", "{% for b in issue.blocked_by %}{{ b.x }}{% endfor %}", "{{ ¬ }}", "{% if a['b'].c[1..2] contains 'd' %}{% endif %}", "{{ 'a", "{% raw %}{{", "{% cycle 1 %}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if strings.Contains(body, "..") {
+			t.Skip("ranges may be long, and what bounds them is the worker's clock")
+		}
+		prompt, err := ParsePrompt(body, "WORKFLOW.md", 3)
+		if err != nil {
+			if Faults(err)[0].Code != CodeTemplateParse {
+				t.Fatal(err)
+			}
+			return
+		}
+		last := 3 + strings.Count(body, "\n")
+		for _, p := range prompt.Check() {
+			if p.Line < 3 || strings.TrimSpace(body) != "" && p.Line > last {
+				t.Fatalf("line %d of %d: %s", p.Line, last, p)
+			}
+		}
+		if _, err := prompt.Render(fullIssue(), 1); err != nil && Faults(err)[0].Code != CodeTemplateRender {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package workflow
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func write(t *testing.T, path, text string, mode os.FileMode) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	// The umask may have taken something away.
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func wantCode(t *testing.T, err error, code, part string) {
+	t.Helper()
+	faults := Faults(err)
+	if len(faults) == 0 || faults[0].Code != code || !strings.Contains(err.Error(), part) {
+		t.Fatalf("got %v, want %s with %q", err, code, part)
+	}
+}
+
+func TestReadResolvesSymlinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := filepath.Join(dir, "real")
+	if err := os.Mkdir(real, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, filepath.Join(real, "flow.md"), "---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n", 0o600)
+	link := filepath.Join(dir, "WORKFLOW.md")
+	if err := os.Symlink(filepath.Join("real", "flow.md"), link); err != nil {
+		t.Fatal(err)
+	}
+	src, err := Read(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if src.Path != file || src.Name != link {
+		t.Errorf("path %s, name %s", src.Path, src.Name)
+	}
+	cfg, err := Parse(src, testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A bare name is relative to the file itself, whatever the working directory.
+	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
+		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	for path, part := range map[string]string{
+		filepath.Join(dir, "absent.md"): "no such file",
+		dir:                             "not a regular file",
+		fifo:                            "not a regular file",
+		loop:                            "too many links",
+	} {
+		_, err := Read(path)
+		wantCode(t, err, CodeMissingFile, part)
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("the path is missing: %v", err)
+		}
+	}
+	long := write(t, filepath.Join(dir, "long.md"), strings.Repeat("x", maxFile+1), 0o600)
+	_, err := Read(long)
+	wantCode(t, err, CodeParse, "longer than")
+}
+
+// TestLines: whatever stands before the prompt, its errors name the line of the file.
+func TestLines(t *testing.T) {
+	front := "---\ntracker:\n  kind: linear\n  project_slug: b\n---\n"
+	for name, tt := range map[string]struct {
+		text, body string
+		line       string
+	}{
+		"plain":           {front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
+		"blank lines":     {front + "\n \n\n{{ x | }}\n\n", "{{ x | }}", "WORKFLOW.md:9:"},
+		"BOM":             {"\ufeff" + front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
+		"CRLF":            {strings.ReplaceAll(front+"a\n{{ x | }}\n", "\n", "\r\n"), "a\n{{ x | }}", "WORKFLOW.md:7:"},
+		"blanks at fence": {"--- \ntracker: {kind: linear, project_slug: b}\n---\t\n{{ x | }}", "{{ x | }}", "WORKFLOW.md:4:"},
+		"no last newline": {front + "a\n\nb {{ x | }}", "a\n\nb {{ x | }}", "WORKFLOW.md:8:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := source(t, tt.text)
+			if src.Body != tt.body {
+				t.Errorf("body %q", src.Body)
+			}
+			_, err := Parse(src, testEnv())
+			wantCode(t, err, CodeTemplateParse, tt.line)
+			if n := len(Faults(err)); n != 1 {
+				t.Errorf("%d faults: %v", n, err)
+			}
+		})
+	}
+}
+
+func TestCRLFAndBOMInFrontMatter(t *testing.T) {
+	text := "\ufeff---\r\ntracker:\r\n  kind: linear\r\n  project_slug: b\r\nhooks:\r\n  before_run: |\r\n    one\r\n    two\r\nagent:\r\n  max_turns: x\r\n---\r\nGo.\r\n"
+	_, err := Parse(source(t, text), testEnv())
+	wantCode(t, err, CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
+	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Hooks.BeforeRun != "one\ntwo\n" || cfg.Agent.MaxTurns != 7 {
+		t.Errorf("hook %q, turns %d", cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns)
+	}
+}
+
+func TestNotUTF8(t *testing.T) {
+	_, err := NewSource("WORKFLOW.md", "/x/WORKFLOW.md", []byte("---\na: b\n---\nGo \xff.\n"))
+	wantCode(t, err, CodeParse, "WORKFLOW.md:4: the file is not UTF-8")
+}

@@ -1,0 +1,288 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// get finds a key's value. Asking for a key that is not in the table is a fault of the program.
+func (r *reader) get(key string) (field, Key, bool) {
+	k, ok := r.keys[key]
+	if !ok {
+		panic("workflow: no such key: " + key)
+	}
+	f, ok := r.fields[key]
+	return f, k, ok
+}
+
+// text reads a string: whatever single value is there, as it is written.
+func (r *reader) text(key string) string {
+	f, k, ok := r.get(key)
+	if !ok {
+		return k.Default
+	}
+	if f.node.Kind != yaml.ScalarNode {
+		r.wrong(f, k.Type, kindName(f.node))
+		return k.Default
+	}
+	return f.node.Value
+}
+
+// wrong reports a value of the wrong type.
+func (r *reader) wrong(f field, allowed, got string) {
+	r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(allowed), got), "")
+}
+
+func article(noun string) string {
+	switch noun {
+	case typeMS:
+		return "a whole number of milliseconds"
+	case typeInteger:
+		return "a whole number"
+	case typeBool:
+		return noun
+	}
+	return "a " + noun
+}
+
+// integer reads a whole number within the bounds of its key. Digits in quotes count (specification 5.3.2).
+func (r *reader) integer(key string) int64 {
+	f, k, ok := r.get(key)
+	standard := mustInt(k.Default)
+	if !ok {
+		return standard
+	}
+	n, err := digits(f.node)
+	switch {
+	case err != nil:
+		r.wrong(f, k.Type, err.Error())
+	case n < k.min:
+		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("%d is too small: at least %d", n, k.min), "")
+	case k.max > 0 && n > k.max:
+		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("%d is too large: at most %d", n, k.max), "")
+	default:
+		return n
+	}
+	return standard
+}
+
+func mustInt(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic("workflow: default of a number: " + err.Error())
+	}
+	return n
+}
+
+// digits reads a node as a decimal integer; the error is what it is instead.
+func digits(n *yaml.Node) (int64, error) {
+	if n.Kind != yaml.ScalarNode {
+		return 0, fmt.Errorf("%s", kindName(n))
+	}
+	text := strings.TrimSpace(n.Value)
+	if n.Tag == "!!int" {
+		text = strings.ReplaceAll(text, "_", "")
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s", strconv.Quote(n.Value))
+	}
+	return v, nil
+}
+
+func (r *reader) milliseconds(key string) time.Duration {
+	return time.Duration(r.integer(key)) * time.Millisecond
+}
+
+// boolean reads true or false and nothing else: a word that is neither must not be taken for one.
+func (r *reader) boolean(key string) bool {
+	f, k, ok := r.get(key)
+	if ok && f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool" {
+		return strings.EqualFold(f.node.Value, "true")
+	}
+	if ok && f.node.Kind == yaml.ScalarNode {
+		r.fail(CodeInvalid, f.line, f.key, "must be true or false, is "+strconv.Quote(f.node.Value), "write the word itself, without quotes")
+	} else if ok {
+		r.wrong(f, k.Type, kindName(f.node))
+	}
+	return k.Default == "true"
+}
+
+// list reads a list of strings; named reports whether the file has one.
+func (r *reader) list(key string) (items []string, named bool) {
+	f, k, ok := r.get(key)
+	if !ok {
+		return defaultList(k.Default), false
+	}
+	if f.node.Kind != yaml.SequenceNode {
+		hint := ""
+		if f.node.Kind == yaml.ScalarNode {
+			hint = "write it in brackets, with commas between the items"
+		}
+		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(k.Type), kindName(f.node)), hint)
+		return defaultList(k.Default), false
+	}
+	items = []string{}
+	for _, item := range f.node.Content {
+		line := r.line(item)
+		item = deref(item)
+		switch {
+		case item.Kind != yaml.ScalarNode:
+			r.fail(CodeInvalid, line, f.key, "an item is "+kindName(item)+", not a string", "")
+		case strings.TrimSpace(item.Value) == "" || null(item):
+			r.fail(CodeInvalid, line, f.key, "an item is empty", "remove it")
+		default:
+			items = append(items, item.Value)
+		}
+	}
+	return items, true
+}
+
+func defaultList(text string) []string {
+	text = strings.Trim(text, "[]")
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(text, ", ")
+}
+
+// choice reads one of a few words.
+func (r *reader) choice(key string, standard Answer, allowed ...Answer) Answer {
+	f, _, ok := r.get(key)
+	if !ok {
+		return standard
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if names[i] = string(a); f.node.Kind == yaml.ScalarNode && f.node.Value == names[i] {
+			return a
+		}
+	}
+	got, hint := kindName(f.node), ""
+	if f.node.Kind == yaml.ScalarNode {
+		got = strconv.Quote(f.node.Value)
+		if f.node.Value == "ask" {
+			got, hint = "ask, which is not built yet", "use "+names[len(names)-1]+" until it is"
+		}
+	}
+	r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", strings.Join(names, " or "), got), hint)
+	return standard
+}
+
+// stateLimits reads the map of states to limits. What is no positive number is ignored with a warning
+// (specification 5.3.5).
+func (r *reader) stateLimits(key string) map[string]int {
+	limits := map[string]int{}
+	f, k, ok := r.get(key)
+	if !ok {
+		return limits
+	}
+	if f.node.Kind != yaml.MappingNode {
+		r.wrong(f, k.Type, kindName(f.node))
+		return limits
+	}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name, value := f.node.Content[i], deref(f.node.Content[i+1])
+		line := r.line(name)
+		state := reconcile.NormalizeState(name.Value)
+		n, err := digits(value)
+		if name.Kind != yaml.ScalarNode || state == "" {
+			r.warn(line, f.key, "an entry names no state and is ignored")
+			continue
+		}
+		if err != nil || n <= 0 {
+			r.warn(line, f.key+"."+name.Value, "not a positive whole number, the entry is ignored")
+			continue
+		}
+		if before, twice := limits[state]; twice {
+			r.warn(line, f.key+"."+name.Value, "the state is named twice, the smaller limit counts")
+			n = min(n, int64(before))
+		}
+		limits[state] = int(min(n, 1_000_000))
+	}
+	return limits
+}
+
+// passThrough reads a value that belongs to codex, a map or, with scalar, a string too, and gives it in JSON; nil
+// where the file has none. Nulls in it are left out, as keys that are null are.
+func (r *reader) passThrough(key string, scalar bool) json.RawMessage {
+	f, _, ok := r.get(key)
+	if !ok {
+		return nil
+	}
+	allowed, hint := "a map", "write it as codex wants it, for instance {type: workspaceWrite}"
+	if scalar {
+		allowed, hint = "a string or a map", "write it as codex wants it, for instance never"
+	}
+	if f.node.Kind == yaml.SequenceNode || f.node.Kind == yaml.ScalarNode && !scalar {
+		r.fail(CodeInvalid, f.line, f.key, "must be "+allowed+", is "+kindName(f.node), hint)
+		return nil
+	}
+	if f.node.Kind == yaml.ScalarNode {
+		return quoteJSON(f.node.Value)
+	}
+	if again := repeated(f.node); again != nil {
+		r.fail(CodeParse, r.line(again), f.key, strconv.Quote(again.Value)+" is given twice", "keep one of them")
+		return nil
+	}
+	var value any
+	err := f.node.Decode(&value)
+	if err == nil {
+		var raw []byte
+		if raw, err = json.Marshal(withoutNulls(value)); err == nil {
+			return raw
+		}
+	}
+	r.fail(CodeInvalid, f.line, f.key, "can't be written as JSON: "+yamlMessage(err), "use strings as keys, and plain values")
+	return nil
+}
+
+// repeated finds a key that its map has twice. Aliases are not followed: where they lead is looked at itself.
+func repeated(n *yaml.Node) *yaml.Node {
+	seen := map[string]bool{}
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind == yaml.ScalarNode {
+			if seen[child.Value] {
+				return child
+			}
+			seen[child.Value] = true
+		}
+		if again := repeated(child); again != nil {
+			return again
+		}
+	}
+	return nil
+}
+
+func quoteJSON(text string) json.RawMessage {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return raw
+}
+
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+				continue
+			}
+			v[name] = withoutNulls(member)
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutNulls(v[i])
+		}
+	}
+	return value
+}

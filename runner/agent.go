@@ -1,0 +1,280 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// agent is the run's app-server process and the session with it.
+type agent struct {
+	session *codex.Session
+	child   *proc.Child
+	stderr  *tailFile
+	drained chan struct{} // stderr is read to its end
+	// launched gives back the launch of the first agent on a codex home; a no-op where it was not taken.
+	launched func(used bool)
+
+	mu       sync.Mutex
+	baseline map[reconcile.Process]bool // what lived below the agent when the turn began
+	commands int                        // command items completed in this turn
+	refused  int                        // those that the machine could not sandbox
+}
+
+// launch starts codex.command in the workspace (specification 10.1). Its stdin is a pipe that the worker
+// alone holds, so that the agent ends when the worker dies.
+func (a *attempt) launch(ctx context.Context) error {
+	launched, err := a.takeLaunch(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := openTail(filepath.Join(a.Dir, stderrFile), stderrLimit, a.Config.SecretValues)
+	if err != nil {
+		launched(false)
+		return err
+	}
+	child, err := a.Executor.Agent(proc.Exec{
+		Argv: []string{"bash", "-lc", proc.ShellUnset(a.Config.Secrets, a.Config.Command)},
+		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(),
+	})
+	if err != nil {
+		launched(false)
+		return &reconcile.Error{
+			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
+			Hint: "codex.command is run by bash -lc; install bash", Err: err,
+		}
+	}
+	a.agent = &agent{child: child, stderr: out, drained: make(chan struct{}), launched: launched}
+	go a.agent.drain(a.Log)
+	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin, Stdout: child.Stdout}, a.sessionOptions())
+	a.noteProcesses()
+	return nil
+}
+
+func (a *attempt) sessionOptions() codex.Options {
+	o := codex.Options{
+		ClientVersion: a.Version, ReadTimeout: a.Config.ReadTimeout, InitializeTimeout: a.Config.InitializeTimeout,
+		TurnTimeout: a.Config.TurnTimeout, StallTimeout: a.Config.StallTimeout,
+		OnApproval: a.Config.OnApproval, Busy: a.agent.busy, OnEvent: a.onEvent,
+	}
+	if a.Tool != nil {
+		o.Tools = []codex.Tool{a.Tool.Spec}
+		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
+			text, ok := a.Tool.Call(ctx, args)
+			return codex.ToolResult{Text: string(scrub([]byte(text), a.Config.SecretValues)), Success: ok}
+		}
+	}
+	return o
+}
+
+// drain reads stderr to its end, so that a talkative agent never blocks on it.
+func (g *agent) drain(log *slog.Logger) {
+	defer close(g.drained)
+	if _, err := io.Copy(g.stderr, g.child.Stderr); err != nil {
+		log.Warn("agent's stderr", slog.String("error", err.Error()))
+	}
+}
+
+// How long the first agent on a codex home may keep the others waiting.
+const launchBound = 5 * time.Second
+
+// takeLaunch lets the first agent on a codex home start alone: simultaneous starts on a fresh home get in
+// each other's way. Once a home is known to be used, nobody waits.
+func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
+	key := "codex_home:" + a.Config.CodexHome
+	nobodyWaits := func(bool) {}
+	if _, used, err := a.Journal.Meta(ctx, key); err != nil || used {
+		return nobodyWaits, err
+	}
+	lock := flock.New(filepath.Join(a.StateDir, "launch.lock"), flock.SetPermissions(0o600))
+	bounded, cancel := context.WithTimeout(ctx, launchBound)
+	defer cancel()
+	held, err := lock.TryLockContext(bounded, 20*time.Millisecond)
+	if ctx.Err() != nil {
+		return nobodyWaits, context.Cause(ctx)
+	}
+	if !held {
+		if err != nil && bounded.Err() == nil {
+			return nobodyWaits, fmt.Errorf("launch lock: %w", err)
+		}
+		return nobodyWaits, nil // the first one takes long; all launch
+	}
+	unlock := func() {
+		if err := lock.Unlock(); err != nil {
+			a.Log.Warn("launch lock", slog.String("error", err.Error()))
+		}
+	}
+	if _, used, err := a.Journal.Meta(ctx, key); err != nil || used {
+		unlock()
+		return nobodyWaits, err
+	}
+	var once sync.Once
+	timer := time.AfterFunc(launchBound, func() { once.Do(unlock) })
+	return func(used bool) {
+		timer.Stop()
+		if used {
+			if err := a.Journal.SetMeta(context.WithoutCancel(ctx), key, "used"); err != nil {
+				a.Log.Warn("codex home not remembered", slog.String("error", err.Error()))
+			}
+		}
+		once.Do(unlock)
+	}, nil
+}
+
+// beginTurn notes what lives below the agent: what it starts from here on is the turn's.
+func (g *agent) beginTurn() {
+	below, err := proc.Descendants(g.child.Process().PID)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.commands, g.refused = 0, 0
+	g.baseline = map[reconcile.Process]bool{}
+	if err != nil {
+		return // then every process counts as the turn's: patience, not a wrong stall
+	}
+	for _, p := range below {
+		g.baseline[p] = true
+	}
+}
+
+// busy reports whether a process lives that the agent has started during this turn.
+func (g *agent) busy() bool {
+	below, err := proc.Descendants(g.child.Process().PID)
+	if err != nil {
+		return true // not known: nobody is killed for that
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range below {
+		if !g.baseline[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// watch counts commands, to find out whether the machine can sandbox any.
+func (g *agent) watch(e codex.Event) {
+	if e.Method != "item/completed" {
+		return
+	}
+	var m struct {
+		Params struct {
+			Item struct {
+				Type             string `json:"type"`
+				Status           string `json:"status"`
+				AggregatedOutput string `json:"aggregatedOutput"`
+			} `json:"item"`
+		} `json:"params"`
+	}
+	if err := json.Unmarshal(e.Raw, &m); err != nil || m.Params.Item.Type != "commandExecution" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.commands++
+	if item := m.Params.Item; item.Status == "failed" && strings.HasPrefix(item.AggregatedOutput, "bwrap: ") {
+		g.refused++
+	}
+}
+
+// sandboxFault reports a turn whose every command failed because the machine can't sandbox: codex calls
+// such a turn completed.
+func (g *agent) sandboxFault() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.commands == 0 || g.refused < g.commands {
+		return nil
+	}
+	return &reconcile.Error{
+		Code: "sandbox_unavailable", Message: fmt.Sprintf("this machine can't sandbox commands: all %d of the turn failed in bwrap", g.commands),
+		Hint: "allow user namespaces, or set codex.turn_sandbox_policy to {type: dangerFullAccess} where that is safe",
+	}
+}
+
+// exitWithin waits for the agent's own end and gives its exit status.
+func (g *agent) exitWithin(ctx context.Context, d time.Duration) (exited bool, status int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	defer cancel()
+	if err := g.child.Wait(ctx); err != nil {
+		return false, 0
+	}
+	select {
+	case <-g.drained:
+	case <-ctx.Done(): // somebody else still holds its stderr
+	}
+	state, err := g.child.Close()
+	if err != nil || state == nil {
+		return false, 0
+	}
+	return true, state.ExitCode()
+}
+
+// The steps of ending an agent, each shorter than a stop may take in all.
+const (
+	interruptBound = 2 * time.Second
+	stdinBound     = 1500 * time.Millisecond
+	termBound      = time.Second
+)
+
+// endAgent ends the agent gently first: turn/interrupt, so that the thread can be gone on with; stdin's
+// end, which codex takes for its own; SIGTERM; SIGKILL of the group.
+func (a *attempt) endAgent(ctx context.Context) {
+	if a.agent == nil {
+		return
+	}
+	g := a.agent
+	g.launched(false)
+	bounded, cancel := context.WithTimeout(ctx, interruptBound)
+	if err := g.session.Interrupt(bounded); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "turn not interrupted", slog.String("error", err.Error()))
+	}
+	cancel()
+	a.rec.usage(ctx, g.session.UsageByThread())
+	a.noteProcesses()
+	if err := g.session.Close(); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "agent's stdin", slog.String("error", err.Error()))
+	}
+	if !g.goneWithin(ctx, stdinBound) {
+		g.signal(unix.SIGTERM, a.Log)
+		if !g.goneWithin(ctx, termBound) {
+			g.signal(unix.SIGKILL, a.Log)
+		}
+	}
+	if _, err := g.child.Close(); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent", slog.String("error", err.Error()))
+	}
+	if err := g.stderr.close(); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", err.Error()))
+	}
+}
+
+func (g *agent) goneWithin(ctx context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return g.child.Wait(ctx) == nil
+}
+
+func (g *agent) signal(sig unix.Signal, log *slog.Logger) {
+	if err := g.child.KillGroup(sig); err != nil {
+		log.Info("agent", slog.String("signal", sig.String()), slog.String("error", err.Error()))
+	}
+}
+
+// lastLine is the last line of a log that says something.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}

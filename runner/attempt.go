@@ -1,0 +1,287 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// The files of a run's directory.
+const (
+	aliveFile    = "alive"
+	workflowFile = "workflow.md"
+	procsFile    = "procs"
+	eventsFile   = "events.jsonl"
+	hooksFile    = "hooks.log"
+	stderrFile   = "agent.stderr"
+	workerFile   = "worker.log"
+)
+
+const (
+	stderrLimit = 256 << 10 // bytes kept of the agent's stderr
+	hooksLimit  = 256 << 10
+	killGrace   = 2 * time.Second
+	killBound   = 8 * time.Second
+)
+
+// prepare takes the workspace, clears up after its last holder, and runs the hooks that come before an
+// agent (specification 9.2 and 9.4).
+func (a *attempt) prepare(ctx context.Context) error {
+	root, err := workspace.OpenRoot(a.run.WorkspaceRoot)
+	if err != nil {
+		return err
+	}
+	if a.space, err = root.Acquire(ctx, a.owner()); err != nil {
+		return err
+	}
+	a.rec.change(func(r *reconcile.Run) {
+		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = a.space.Path, a.space.Root, a.space.ID
+	})
+	if err := a.reapPrevious(ctx); err != nil {
+		return err
+	}
+	if a.space.CreatedNow {
+		if err := a.hook(ctx, "after_create", a.Config.Hooks.AfterCreate, ""); err != nil {
+			return errors.Join(err, a.space.Discard())
+		}
+	}
+	if err := a.space.Ready(); err != nil {
+		return err
+	}
+	if a.before, err = workspace.Fingerprint(ctx, a.space.Path); err != nil {
+		return fmt.Errorf("state of %s: %w", a.space.Path, err)
+	}
+	return a.hook(ctx, "before_run", a.Config.Hooks.BeforeRun, "")
+}
+
+func (a *attempt) owner() workspace.Owner {
+	return workspace.Owner{
+		IssueID: a.run.IssueID, Identifier: a.run.Identifier, Project: a.Config.Policy.Project,
+		StateDir: a.StateDir, RunID: a.run.ID,
+	}
+}
+
+// reapPrevious ends what the workspace's last run left, whichever state directory it belonged to. The
+// lease is ours, so that run's worker is dead.
+func (a *attempt) reapPrevious(ctx context.Context) error {
+	for _, previous := range a.space.Previous {
+		owner, err := ownerOf(RunDir(previous.StateDir, previous.RunID), previous.RunID)
+		if err != nil {
+			return err
+		}
+		if err := a.killAll(ctx, owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownerOf says what belongs to a run by its mark and by what its directory recorded.
+func ownerOf(dir, runID string, threads ...string) (proc.Owner, error) {
+	recorded, boot, err := proc.ReadProcs(filepath.Join(dir, procsFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return proc.Owner{}, fmt.Errorf("processes of run %s: %w", runID, err)
+	}
+	threads = slices.DeleteFunc(threads, func(s string) bool { return s == "" })
+	return proc.Owner{RunID: runID, Recorded: recorded, Boot: boot, ThreadIDs: threads}, nil
+}
+
+func (a *attempt) killAll(ctx context.Context, owner proc.Owner) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killBound)
+	defer cancel()
+	left, err := proc.KillTree(ctx, owner, killGrace)
+	if err != nil {
+		return fmt.Errorf("ending processes of run %s: %w", owner.RunID, err)
+	}
+	if len(left) > 0 {
+		return &reconcile.Error{
+			Code:    "leftover_process",
+			Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, owner.RunID),
+		}
+	}
+	return nil
+}
+
+// hook runs one of the workflow's scripts in the workspace; an empty one is nothing to do.
+func (a *attempt) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) error {
+	if strings.TrimSpace(script) == "" {
+		return nil
+	}
+	out, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.Config.SecretValues)
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
+	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
+	err = workspace.RunHook(ctx, hook, a.Executor.Hook, a.hookEnv(outcome), a.space, out)
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook failed", slog.String("hook", name), slog.String("error", err.Error()))
+		return err
+	}
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook completed", slog.String("hook", name))
+	return nil
+}
+
+// hookEnv is the environment of hooks: issue text reaches them as values only, never as a script's source.
+func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
+	issue := a.rec.get().Issue
+	env := append(a.agentEnv(),
+		"SYMPHONY_ISSUE_ID="+issue.ID,
+		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
+		"SYMPHONY_ISSUE_TITLE="+oneValue(issue.Title),
+		"SYMPHONY_ISSUE_STATE="+oneValue(issue.State),
+		"SYMPHONY_ISSUE_URL="+deref(issue.URL),
+		"SYMPHONY_ISSUE_BRANCH="+deref(issue.BranchName),
+		"SYMPHONY_ATTEMPT="+strconv.Itoa(a.run.Attempt),
+		"SYMPHONY_WORKSPACE="+a.space.Path,
+	)
+	if outcome != "" {
+		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
+	}
+	return env
+}
+
+// agentEnv is what hooks and agent have in common: the worker's environment without secrets, the run's
+// mark, and directories of the workspace's own for temporary files and caches.
+func (a *attempt) agentEnv() []string {
+	env := proc.Scrub(a.Env, append(slices.Clone(a.Config.Secrets), "TMPDIR", "XDG_CACHE_HOME")...)
+	env = slices.DeleteFunc(env, func(kv string) bool {
+		_, value, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(a.Config.SecretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
+	})
+	env = append(env, markVar+"="+a.run.ID, "TMPDIR="+a.space.TmpDir, "XDG_CACHE_HOME="+a.space.CacheDir)
+	if a.Config.CodexHome != "" {
+		env = append(env, "CODEX_HOME="+a.Config.CodexHome)
+	}
+	return env
+}
+
+// oneValue keeps what can't stand in an environment variable out of it.
+func oneValue(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return oneValue(*s)
+}
+
+// finish ends the agent and everything that the run has started, runs after_run, and writes down the
+// outcome in the worker's copy. Nothing of it is cut short by what ended the run.
+func (a *attempt) finish(ctx context.Context, workErr error) error {
+	outcome, code, message := a.judge(ctx, workErr)
+	ours := !errors.Is(context.Cause(ctx), errNotOurs)
+	ctx = context.WithoutCancel(ctx)
+	if ours {
+		a.rec.phase(ctx, reconcile.Finishing)
+	}
+	a.endAgent(ctx)
+	a.afterRun(ctx, outcome)
+	if err := a.killEverything(ctx); err != nil && outcome == reconcile.Succeeded {
+		outcome = reconcile.Failed
+		code, message = a.codeOf(err)
+	} else if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelError, "processes left", slog.String("error", err.Error()))
+	}
+	if a.space != nil {
+		if err := a.space.Release(); err != nil {
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
+		}
+	}
+	message = string(scrub([]byte(message), a.Config.SecretValues))
+	a.rec.change(func(r *reconcile.Run) {
+		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
+	})
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "run ended", slog.String("outcome", string(outcome)), slog.String("code", code), slog.String("error", message))
+	if !ours {
+		return errNotOurs
+	}
+	return nil
+}
+
+// afterRun runs the last hook and looks whether the run has changed anything. Both are only noted.
+func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome) {
+	if a.space == nil || a.before == "" {
+		return
+	}
+	if err := a.hook(ctx, "after_run", a.Config.Hooks.AfterRun, outcome); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, ignored", slog.String("error", err.Error()))
+	}
+	after, err := workspace.Fingerprint(ctx, a.space.Path)
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "state of the workspace", slog.String("error", err.Error()))
+		return
+	}
+	a.rec.change(func(r *reconcile.Run) { r.Progress = after != a.before })
+}
+
+// killEverything ends the run's whole tree: what carries its mark or its thread's, what was recorded, and
+// what descends from this worker.
+func (a *attempt) killEverything(ctx context.Context) error {
+	a.noteProcesses()
+	run := a.rec.get()
+	owner, err := ownerOf(a.Dir, run.ID, run.ThreadID)
+	if err != nil {
+		return err
+	}
+	self, err := proc.Self()
+	if err != nil {
+		return fmt.Errorf("own process: %w", err)
+	}
+	owner.Roots, owner.Boot = []reconcile.Process{{PID: self.PID, Start: self.Start}}, self.Boot
+	return a.killAll(ctx, owner)
+}
+
+// noteProcesses writes down every process that descends from the worker, so that a later pass finds those
+// that shed their mark.
+func (a *attempt) noteProcesses() {
+	list, err := proc.Descendants(os.Getpid())
+	if err == nil {
+		err = a.procs.Record(list)
+	}
+	if err != nil {
+		a.Log.Warn("processes not recorded", slog.String("error", err.Error()))
+	}
+}
+
+// removeWorkspace is the work of a cleanup run: specification 8.6 and 9.4.
+func (a *attempt) removeWorkspace(ctx context.Context) error {
+	root, err := workspace.OpenRoot(a.run.WorkspaceRoot)
+	if err != nil {
+		return err
+	}
+	before := func(w *workspace.Workspace) error {
+		a.space = w
+		defer func() { a.space = nil }() // the lease is Remove's
+		if err := a.reapPrevious(ctx); err != nil {
+			return err
+		}
+		return a.hook(ctx, "before_remove", a.Config.Hooks.BeforeRemove, "")
+	}
+	removal, err := root.Remove(ctx, a.owner(), a.Config.KeepRemoved, a.Now(), before)
+	if err != nil {
+		return err
+	}
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "workspace removed", slog.Bool("was_there", removal.Removed), slog.String("trash", removal.Trash))
+	if err := errors.Join(removal.HookErr, removal.Undeletable); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace removed, but", slog.String("error", err.Error()))
+	}
+	_, stuck, err := root.PurgeTrash(ctx, a.Now(), a.Config.KeepRemoved, false)
+	if err == nil && len(stuck) > 0 {
+		a.Log.Warn("could not be deleted", slog.Any("paths", stuck))
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package codextest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// command is a shell command of the agent's, in a session of its own.
+type command struct {
+	cmd    *exec.Cmd
+	output *capped
+	done   chan struct{} // it ended; its state is in cmd.ProcessState
+}
+
+// outputKept is where codex cuts the output of a command (bytes).
+const outputKept = 1 << 20
+
+// capped keeps the beginning of what is written to it.
+type capped struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if room := outputKept - c.b.Len(); room > 0 {
+		c.b.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (c *capped) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.ToValidUTF8(c.b.String(), "�")
+}
+
+// outputWait bounds how long a command's output is waited for when the command
+// has ended but something that it started still holds the pipe.
+const outputWait = 200 * time.Millisecond
+
+// spawn starts a command with the environment that codex gives.
+func (u *turn) spawn(line, callID string) (*command, error) {
+	own := context.WithoutCancel(u.ctx) // an interrupt leaves commands running
+	c := &command{cmd: exec.CommandContext(own, "/bin/bash", "-lc", line), output: &capped{}, done: make(chan struct{})}
+	c.cmd.Dir = u.t.Cwd
+	c.cmd.Env = append(os.Environ(), "CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
+	for k, v := range u.t.env {
+		c.cmd.Env = append(c.cmd.Env, k+"="+v)
+	}
+	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	c.cmd.WaitDelay = outputWait
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	select {
+	case <-u.s.quit:
+		return nil, errors.New("the server is ending")
+	default:
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start command: %w", err)
+	}
+	u.s.commands = append(u.s.commands, c)
+	go func() {
+		defer close(c.done)
+		var exit *exec.ExitError
+		if err := c.cmd.Wait(); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+			u.s.log("codex_core::unified_exec: " + err.Error())
+		}
+	}()
+	return c, nil
+}
+
+// kill ends the command and what is in its session's group.
+func (c *command) kill() {
+	select {
+	case <-c.done:
+		// The leader is reaped, so its number may be another's; what it left
+		// behind in its group stays, as with codex.
+	default:
+		if err := syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL); err == nil {
+			<-c.done
+		}
+	}
+}
+
+// status is the exit code in the way of a shell.
+func (c *command) status() int {
+	state := c.cmd.ProcessState
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return state.ExitCode()
+}
+
+// start starts a command and its item, and gives what waits for both.
+func (u *turn) start(line string) func() error {
+	id := u.itemID("call")
+	return u.startItem(line, id, commandItem(id, line, u.t.Cwd), 0)
+}
+
+// startItem starts the command of an item; began is when item/started was sent,
+// 0 if it was not. The function waits for the end of the command, and of the
+// item.
+func (u *turn) startItem(line, id string, item object, began int64) func() error {
+	c, err := u.spawn(line, id)
+	if err == nil {
+		item["processId"], item["source"] = fmt.Sprint(c.cmd.Process.Pid), "unifiedExecStartup"
+	}
+	if began == 0 {
+		began = u.itemStarted(item, id)
+	}
+	if err != nil {
+		// The model reads of it; the turn goes on.
+		item["status"], item["aggregatedOutput"] = "failed", "Failed to create unified exec process: "+err.Error()
+		u.itemCompleted(item, id, began)
+		return u.interrupted
+	}
+	at := time.Now()
+	return func() error {
+		select {
+		case <-c.done:
+		case <-u.ctx.Done(): // it goes on in the background
+			return u.interrupted()
+		}
+		text := c.output.String()
+		if text != "" {
+			u.notify("item/commandExecution/outputDelta", object{"turnId": u.id, "itemId": id, "delta": text[:min(len(text), 8<<10)]})
+		}
+		item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, c.status(), time.Since(at).Milliseconds()
+		item["status"] = "completed"
+		if c.status() != 0 {
+			item["status"] = "failed"
+		}
+		u.itemCompleted(item, id, began)
+		return nil
+	}
+}
+
+// shell runs a command to its end.
+func (u *turn) shell(line string) error {
+	return u.start(line)()
+}

@@ -1,0 +1,309 @@
+package codextest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// Version is the codex whose wire shapes the server speaks.
+const Version = "0.169.0"
+
+// ServeOptions are for Serve. The zero value serves threads that end with the
+// process, as fast as it can.
+type ServeOptions struct {
+	// Home is the folder where threads are kept, so that thread/resume in a
+	// new process finds them; it must exist. "": threads end with the process.
+	Home string
+	// Pace is waited before each directive; a demo is to be watched.
+	Pace time.Duration
+	// Faults are those of the handshake, which no prompt can ask for.
+	Faults Faults
+	// OnDeaf is called by the directive deaf, for a program to ignore
+	// termination signals. nil: only EOF and ctx are ignored.
+	OnDeaf func()
+	// DeafFor bounds how long a deaf server outlives its client; ten minutes
+	// where it is not set.
+	DeafFor time.Duration
+}
+
+// Faults of the handshake.
+type Faults struct {
+	SilentInitialize bool   // initialize is never answered
+	InitializeError  string // initialize is answered with this error
+	ThreadError      string // so are thread/start and thread/resume
+	Exit             bool   // exit 1 before anything is answered
+}
+
+// codes of error answers
+const (
+	invalidRequest = -32600
+	internalError  = -32603
+)
+
+// maxLine bounds a line of the client's; codex takes prompts of a mebibyte.
+const maxLine = 16 << 20
+
+// Serve is the app-server: it reads requests from in until it ends, or until
+// ctx is done, and gives the exit status of the process. Commands that still
+// run then are killed.
+func Serve(ctx context.Context, in io.Reader, out, errw io.Writer, o ServeOptions) int {
+	if o.Home != "" {
+		if info, err := os.Stat(o.Home); err != nil || !info.IsDir() {
+			fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", o.Home)
+			return 1
+		}
+	}
+	if o.Faults.Exit {
+		fmt.Fprintln(errw, "Error: told to fail")
+		return 1
+	}
+	if o.DeafFor <= 0 {
+		o.DeafFor = 10 * time.Minute
+	}
+	s := &server{
+		o: o, out: out, errw: errw, exit: make(chan int, 1), quit: make(chan struct{}),
+		threads: make(map[string]*thread), pending: make(map[string]chan *message), granted: make(map[string]bool),
+	}
+	defer s.close()
+	lines := make(chan []byte)
+	go s.readLines(in, lines)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return s.gone()
+			}
+			s.take(line)
+		case code := <-s.exit:
+			return code
+		case <-ctx.Done():
+			return s.gone()
+		}
+	}
+}
+
+type server struct {
+	o    ServeOptions
+	errw io.Writer
+	exit chan int      // crash
+	quit chan struct{} // closed when Serve returns
+
+	outMu sync.Mutex
+	out   io.Writer
+
+	mu          sync.Mutex
+	initialized bool
+	client      string
+	threads     map[string]*thread
+	pending     map[string]chan *message // requests of ours, by id
+	nextID      int
+	nextItem    int
+	granted     map[string]bool // commands accepted for the session
+	commands    []*command
+	deaf        bool
+	crashed     bool
+	running     sync.WaitGroup // turns
+}
+
+// message is a line of the client's.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+func (s *server) readLines(in io.Reader, lines chan<- []byte) {
+	defer close(lines)
+	r := bufio.NewScanner(in)
+	r.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for r.Scan() {
+		select {
+		case lines <- bytes.Clone(r.Bytes()):
+		case <-s.quit:
+			return
+		}
+	}
+	if err := r.Err(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		s.log("codex_app_server: " + err.Error())
+	}
+}
+
+// gone is the end by EOF or termination; a deaf server stays.
+func (s *server) gone() int {
+	s.mu.Lock()
+	deaf := s.deaf
+	s.mu.Unlock()
+	if deaf {
+		timer := time.NewTimer(s.o.DeafFor)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case code := <-s.exit:
+			return code
+		}
+	}
+	return 0
+}
+
+// close ends what still runs. After a crash commands stay, as they do when
+// codex is killed.
+func (s *server) close() {
+	close(s.quit)
+	s.mu.Lock()
+	for _, t := range s.threads {
+		if t.turn != nil {
+			t.turn.stop()
+		}
+	}
+	commands, crashed := s.commands, s.crashed
+	s.mu.Unlock()
+	if !crashed {
+		for _, c := range commands {
+			c.kill()
+		}
+	}
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.threads {
+		t.unlock()
+	}
+}
+
+func (s *server) log(text string) {
+	fmt.Fprintf(s.errw, "%s ERROR %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), text)
+}
+
+// send writes one line. A client that stopped reading does not stop codex.
+func (s *server) send(v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		s.log("codex_app_server: " + err.Error())
+		return
+	}
+	s.write(b.Bytes())
+}
+
+func (s *server) write(line []byte) {
+	s.outMu.Lock()
+	defer s.outMu.Unlock()
+	if s.out == nil {
+		return
+	}
+	if _, err := s.out.Write(line); err != nil {
+		s.out = nil
+		s.log("codex_app_server_transport: " + err.Error())
+	}
+}
+
+func (s *server) notify(method string, params object) {
+	s.send(object{"method": method, "params": params, "emittedAtMs": now()})
+}
+
+func (s *server) result(id json.RawMessage, result any) {
+	s.send(object{"id": id, "result": result})
+}
+
+func (s *server) refuse(id json.RawMessage, code int, text string) {
+	s.send(object{"error": object{"code": code, "message": text}, "id": id})
+}
+
+// take handles one line of the client's.
+func (s *server) take(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil || bytes.Equal(m.ID, []byte("null")) {
+		s.log("codex_app_server_transport::transport: Failed to deserialize JSONRPCMessage")
+		return
+	}
+	switch {
+	case m.Method != "" && m.ID != nil:
+		s.serve(&m)
+	case m.Method == "initialized":
+	case m.Method != "":
+		s.log("codex_app_server: unknown notification " + m.Method)
+	default:
+		s.mu.Lock()
+		waiting := s.pending[string(m.ID)]
+		delete(s.pending, string(m.ID))
+		s.mu.Unlock()
+		if waiting != nil {
+			waiting <- &m // buffered
+		}
+	}
+}
+
+func (s *server) serve(m *message) {
+	s.mu.Lock()
+	ready := s.initialized
+	s.mu.Unlock()
+	switch {
+	case len(m.Params) == 0:
+		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `params`")
+	case m.Method == "initialize":
+		s.initialize(m)
+	case !ready:
+		s.refuse(m.ID, invalidRequest, "Not initialized")
+	case m.Method == "thread/start":
+		s.startThread(m)
+	case m.Method == "thread/resume":
+		s.resumeThread(m)
+	case m.Method == "turn/start":
+		s.startTurn(m)
+	case m.Method == "turn/interrupt":
+		s.interrupt(m)
+	default:
+		s.refuse(m.ID, invalidRequest, "Invalid request: unknown variant `"+m.Method+
+			"`, expected one of `initialize`, `thread/start`, `thread/resume`, `turn/start`, `turn/interrupt`")
+	}
+}
+
+func (s *server) initialize(m *message) {
+	var p struct {
+		ClientInfo struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"clientInfo"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil || p.ClientInfo.Name == "" || p.ClientInfo.Version == "" {
+		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `clientInfo`")
+		return
+	}
+	s.mu.Lock()
+	again := s.initialized
+	s.initialized, s.client = true, p.ClientInfo.Name
+	s.mu.Unlock()
+	switch {
+	case again:
+		s.refuse(m.ID, invalidRequest, "Already initialized")
+		return
+	case s.o.Faults.SilentInitialize:
+		return
+	case s.o.Faults.InitializeError != "":
+		s.refuse(m.ID, invalidRequest, s.o.Faults.InitializeError)
+		return
+	}
+	s.result(m.ID, object{
+		"userAgent":      fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%s; %s)", p.ClientInfo.Name, Version, p.ClientInfo.Name, p.ClientInfo.Version),
+		"codexHome":      s.o.Home,
+		"platformFamily": "unix",
+		"platformOs":     "linux",
+	})
+	s.notify("remoteControl/status/changed", object{
+		"status": "disabled", "serverName": "scripted", "installationId": "00000000-0000-0000-0000-000000000000", "environmentId": nil,
+	})
+}

@@ -1,0 +1,261 @@
+package codextest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// thread is what is kept of one, in memory and in the home.
+type thread struct {
+	ID             string            `json:"id"`
+	Created        int64             `json:"created"`
+	Cwd            string            `json:"cwd"`
+	ApprovalPolicy json.RawMessage   `json:"approvalPolicy"`
+	Sandbox        string            `json:"sandbox"`
+	Prompt         string            `json:"prompt"`  // the first one
+	Script         string            `json:"script"`  // the last prompt that had one
+	Attempt        int               `json:"attempt"` // of the last prompt that told
+	Turns          int               `json:"turns"`   // in all processes
+	Total          tokens            `json:"total"`
+	Tools          []json.RawMessage `json:"tools"`
+	History        []exchange        `json:"history"`
+
+	env       map[string]string // shell_environment_policy.set
+	here      int               // turns in this process
+	turn      *turn
+	lock      *os.File
+	wantsTurn bool // steal-turn: codex starts the next by itself
+}
+
+type exchange struct {
+	Prompt string `json:"prompt"`
+	Answer string `json:"answer"`
+	Status string `json:"status"`
+}
+
+// tokens of a thread, summed over its turns.
+type tokens struct {
+	Input     int64 `json:"input"`
+	Cached    int64 `json:"cached"`
+	Output    int64 `json:"output"`
+	Reasoning int64 `json:"reasoning"`
+}
+
+// threadParams are what thread/start and thread/resume take.
+type threadParams struct {
+	ThreadID       string            `json:"threadId"`
+	Cwd            string            `json:"cwd"`
+	ApprovalPolicy json.RawMessage   `json:"approvalPolicy"`
+	Sandbox        *string           `json:"sandbox"`
+	Config         map[string]any    `json:"config"`
+	DynamicTools   []json.RawMessage `json:"dynamicTools"`
+}
+
+// check gives codex's words for what it refuses, "" for what it takes.
+func (p *threadParams) check() string {
+	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || p.Sandbox == nil {
+		return refusal
+	}
+	known := []string{"read-only", "workspace-write", "danger-full-access"}
+	if !slices.Contains(known, *p.Sandbox) {
+		return unknownVariant(*p.Sandbox, known...)
+	}
+	return ""
+}
+
+func checkApproval(policy json.RawMessage) string {
+	known := []string{"untrusted", "on-request", "granular", "never"}
+	if len(policy) == 0 || policy[0] != '"' {
+		return "" // left out, or an object
+	}
+	var word string
+	if err := json.Unmarshal(policy, &word); err != nil {
+		return "Invalid request: " + err.Error()
+	}
+	if !slices.Contains(known, word) {
+		return unknownVariant(word, known...)
+	}
+	return ""
+}
+
+func unknownVariant(word string, known ...string) string {
+	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
+}
+
+// apply takes the settings that a request carries over those that stand.
+func (t *thread) apply(p *threadParams) {
+	if p.Cwd != "" {
+		t.Cwd = p.Cwd
+	}
+	if len(p.ApprovalPolicy) > 0 {
+		t.ApprovalPolicy = p.ApprovalPolicy
+	}
+	if p.Sandbox != nil {
+		t.Sandbox = *p.Sandbox
+	}
+	if p.Config != nil {
+		t.env = shellEnvironment(p.Config)
+	}
+}
+
+// shellEnvironment reads shell_environment_policy.set, nested or with dots.
+func shellEnvironment(config map[string]any) map[string]string {
+	env := map[string]string{}
+	take := func(set any) {
+		m, _ := set.(map[string]any)
+		for k, v := range m {
+			if text, ok := v.(string); ok {
+				env[k] = text
+			}
+		}
+	}
+	const key = "shell_environment_policy"
+	if policy, ok := config[key].(map[string]any); ok {
+		take(policy["set"])
+	}
+	take(config[key+".set"])
+	for k, v := range config {
+		if name, ok := strings.CutPrefix(k, key+".set."); ok {
+			take(map[string]any{name: v})
+		}
+	}
+	return env
+}
+
+func (s *server) startThread(m *message) {
+	var p threadParams
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
+		return
+	}
+	if refusal := p.check(); refusal != "" {
+		s.refuse(m.ID, invalidRequest, refusal)
+		return
+	}
+	if text := s.o.Faults.ThreadError; text != "" {
+		s.refuse(m.ID, internalError, text)
+		return
+	}
+	t := &thread{ID: newID(), Created: time.Now().Unix(), ApprovalPolicy: json.RawMessage(`"on-request"`), Tools: p.DynamicTools}
+	t.apply(&p)
+	s.mu.Lock()
+	s.threads[t.ID] = t
+	client := s.client
+	s.mu.Unlock()
+	s.result(m.ID, t.opened(client, s.o.Home, false))
+	s.notify("thread/started", object{"thread": t.shape(client, s.o.Home)})
+}
+
+func (s *server) resumeThread(m *message) {
+	var p threadParams
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
+		return
+	}
+	if refusal := p.check(); refusal != "" {
+		s.refuse(m.ID, invalidRequest, refusal)
+		return
+	}
+	if text := s.o.Faults.ThreadError; text != "" {
+		s.refuse(m.ID, internalError, text)
+		return
+	}
+	t, err := s.load(p.ThreadID)
+	if err != nil {
+		s.refuse(m.ID, invalidRequest, err.Error())
+		return
+	}
+	t.apply(&p)
+	s.mu.Lock()
+	s.threads[t.ID] = t
+	client := s.client
+	s.mu.Unlock()
+	s.result(m.ID, t.opened(client, s.o.Home, true))
+}
+
+// load reads a stored thread and takes its lock.
+func (s *server) load(id string) (*thread, error) {
+	none := fmt.Errorf("no rollout found for thread id %s", id)
+	if s.o.Home == "" || id == "" || strings.ContainsAny(id, `/\`) {
+		return nil, none
+	}
+	t := &thread{ID: id}
+	text, err := os.ReadFile(t.file(s.o.Home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, none
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, fmt.Errorf("rollout of thread %s: %w", id, err)
+	}
+	return t, t.acquire(s.o.Home)
+}
+
+func (t *thread) file(home string) string {
+	return filepath.Join(home, "threads", t.ID+".json")
+}
+
+// acquire takes the lock that makes this process the thread's only writer. It
+// goes with the process, however that ends.
+func (t *thread) acquire(home string) error {
+	if home == "" || t.lock != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(home, "threads"), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(t.file(home)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		_ = f.Close() // nothing was written
+		return fmt.Errorf("thread %s already has an active writer", t.ID)
+	}
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("lock thread %s: %w", t.ID, err)
+	}
+	t.lock = f
+	return nil
+}
+
+func (t *thread) unlock() {
+	if t.lock != nil {
+		_ = t.lock.Close() // the lock goes with it, whatever Close says
+		t.lock = nil
+	}
+}
+
+// save stores the thread. Like codex's, a thread has no rollout before its
+// first turn.
+func (s *server) save(t *thread) error {
+	if s.o.Home == "" {
+		return nil
+	}
+	if err := t.acquire(s.o.Home); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	text, err := json.MarshalIndent(t, "", "  ")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	temp := t.file(s.o.Home) + ".new"
+	if err := os.WriteFile(temp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, t.file(s.o.Home))
+}

@@ -1,0 +1,395 @@
+package codextest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// turn is one under way. It runs in a goroutine of its own.
+type turn struct {
+	s      *server
+	t      *thread
+	id     string
+	root   string
+	began  time.Time
+	prompt string
+	ctx    context.Context
+	stop   context.CancelFunc
+	answer func() // sends the answer to turn/start, once
+	// steered gets the prompt of a turn/start that came during a turn which the
+	// server had started by itself: it is done in that turn.
+	steered chan string
+
+	said    string // last message
+	saidID  string
+	counted bool // tokens was said
+}
+
+// turnParams are what turn/start takes.
+type turnParams struct {
+	ThreadID string `json:"threadId"`
+	Input    []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"input"`
+	Cwd            string          `json:"cwd"`
+	ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
+	SandboxPolicy  json.RawMessage `json:"sandboxPolicy"`
+}
+
+// maxInput is where codex refuses the text of a prompt, in characters.
+const maxInput = 1 << 20
+
+// check gives codex's words for what it refuses, "" for what it takes.
+func (p *turnParams) check() string {
+	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || len(p.SandboxPolicy) == 0 {
+		return refusal
+	}
+	var policy struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(p.SandboxPolicy, &policy); err != nil {
+		return "Invalid request: invalid type: expected internally tagged enum SandboxPolicyDeserialize"
+	}
+	switch policy.Type {
+	case "":
+		return "Invalid request: missing field `type`"
+	case "workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox":
+		return ""
+	}
+	return unknownVariant(policy.Type, "dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite")
+}
+
+func (p *turnParams) text() string {
+	var texts []string
+	for _, i := range p.Input {
+		if i.Type == "text" {
+			texts = append(texts, i.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func (s *server) startTurn(m *message) {
+	var p turnParams
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
+		return
+	}
+	if refusal := p.check(); refusal != "" {
+		s.refuse(m.ID, invalidRequest, refusal)
+		return
+	}
+	if n := len([]rune(p.text())); n > maxInput {
+		s.send(object{"error": object{
+			"code": -32602, "data": object{"input_error_code": "input_too_large", "max_chars": maxInput, "actual_chars": n},
+			"message": fmt.Sprintf("Input exceeds the maximum length of %d characters.", maxInput),
+		}, "id": m.ID})
+		return
+	}
+	s.mu.Lock()
+	t := s.threads[p.ThreadID]
+	if t == nil {
+		s.mu.Unlock()
+		s.refuse(m.ID, invalidRequest, "thread not found: "+p.ThreadID)
+		return
+	}
+	if running := t.turn; running != nil {
+		s.mu.Unlock()
+		// codex does not start another turn: the input joins the running one.
+		s.result(m.ID, object{"turn": turnShape(running.id, running.root, 0)})
+		running.item(object{"type": "userMessage", "clientId": nil, "content": content(p.text())}, newID())
+		select {
+		case running.steered <- p.text():
+		default: // a turn that was asked for goes on with its script
+		}
+		return
+	}
+	t.apply(&threadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
+	u := s.newTurn(t, p.text(), "")
+	id := m.ID
+	u.answer = func() { s.result(id, object{"turn": turnShape(u.id, u.root, 0)}) }
+	s.mu.Unlock()
+	go u.run()
+}
+
+// newTurn makes the thread's next turn; root is that of the turn that it goes
+// on from, or "". mu is held.
+func (s *server) newTurn(t *thread, prompt, root string) *turn {
+	u := &turn{s: s, t: t, id: newID(), root: root, prompt: prompt, began: time.Now(), answer: func() {}}
+	if u.root == "" {
+		u.root = u.id
+	}
+	u.ctx, u.stop = context.WithCancel(context.Background())
+	t.turn = u
+	t.here++
+	t.Turns++
+	if t.Prompt == "" {
+		t.Prompt = prompt
+	}
+	if n, ok := Attempt(prompt); ok {
+		t.Attempt = n
+	} else if _, found, _ := Parse(prompt); found {
+		t.Attempt = 0
+	}
+	s.running.Add(1)
+	return u
+}
+
+// steps are those of the script for this turn.
+func (u *turn) steps() ([]Step, error) {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	script, found, err := Parse(u.prompt)
+	if found && err == nil {
+		u.t.Script = u.prompt
+	} else if !found && u.t.Script != "" {
+		script, found, err = Parse(u.t.Script)
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	number, ok := Turn(u.prompt)
+	if !ok {
+		number = u.t.here
+	}
+	return script.Steps(u.t.Attempt, number), nil
+}
+
+// end is how a turn ends, as an error that goes up from its steps.
+type end struct {
+	status string
+	info   any
+	text   string
+}
+
+func (e *end) Error() string { return e.status + ": " + e.text }
+
+// errCrashed goes up when the process is to end at once.
+var errCrashed = errors.New("crashed")
+
+func (u *turn) run() {
+	defer u.s.running.Done()
+	defer u.stop()
+	steps, err := u.steps()
+	answered := u.answerWhen(steps)
+	if answered == "" {
+		u.answer()
+	}
+	u.status(object{"type": "active", "activeFlags": []any{}})
+	u.notify("turn/started", object{"turn": turnShape(u.id, u.root, u.began.Unix())})
+	if u.prompt != "" {
+		u.item(object{"type": "userMessage", "clientId": nil, "content": content(u.prompt)}, newID())
+	}
+	if answered == "early-response" {
+		u.answer()
+	}
+	if err == nil {
+		err = u.play(steps)
+	} else {
+		err = &end{status: "failed", info: "other", text: err.Error()}
+	}
+	if errors.Is(err, errCrashed) {
+		return
+	}
+	select {
+	case <-u.s.quit:
+		return // the process is ending; codex tells nothing of the turn
+	default:
+	}
+	u.finish(err)
+	if answered == "late-response" {
+		u.answer()
+	}
+}
+
+// answerWhen finds the directive that moves the answer to turn/start.
+func (u *turn) answerWhen(steps []Step) string {
+	for _, s := range steps {
+		if s.Verb == "early-response" || s.Verb == "late-response" {
+			return s.Verb
+		}
+	}
+	return ""
+}
+
+// play does the steps, and what every turn has: a message and tokens.
+func (u *turn) play(steps []Step) error {
+	for i := range steps {
+		if err := u.sleep(u.s.o.Pace); err != nil {
+			return err
+		}
+		if err := u.step(&steps[i]); err != nil {
+			return err
+		}
+	}
+	if u.said == "" {
+		if err := u.say("done"); err != nil {
+			return err
+		}
+	}
+	if !u.counted {
+		u.count(1000, 50)
+	}
+	return nil
+}
+
+// finish ends the turn on the stream.
+func (u *turn) finish(err error) {
+	e := &end{status: "completed"}
+	if err != nil && !errors.As(err, &e) {
+		e = &end{status: "failed", info: "other", text: err.Error()}
+	}
+	failure, items, view := any(nil), []any{}, "notLoaded"
+	if e.status == "failed" {
+		failure = errorShape(e.info, e.text)
+		u.status(object{"type": "systemError"})
+		u.notify("error", object{"error": failure, "willRetry": false, "turnId": u.id})
+	} else {
+		u.status(object{"type": "idle"})
+	}
+	if e.status == "completed" {
+		item := messageItem(u.saidID, u.said)
+		item["startedAtMs"], item["completedAtMs"] = now(), now()
+		items, view = []any{item}, "summary"
+	}
+	u.s.mu.Lock()
+	u.t.turn = nil
+	u.t.History = append(u.t.History, exchange{Prompt: u.prompt, Answer: u.said, Status: e.status})
+	steal := u.t.wantsTurn
+	u.t.wantsTurn = false
+	u.s.mu.Unlock()
+	if err := u.s.save(u.t); err != nil {
+		u.s.log("codex_core::rollout: " + err.Error())
+	}
+	u.notify("turn/completed", object{"turn": object{
+		"id": u.id, "rootTurnId": u.root, "items": items, "itemsView": view, "status": e.status, "error": failure,
+		"startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),
+	}})
+	if steal {
+		u.s.stealTurn(u.t, u.root)
+	}
+}
+
+// stolenFor bounds a turn that the server started by itself.
+const stolenFor = time.Minute
+
+// stealTurn starts a turn that nobody asked for, as codex does with a goal.
+func (s *server) stealTurn(t *thread, root string) {
+	s.mu.Lock()
+	select {
+	case <-s.quit: // nobody would stop it any more
+		s.mu.Unlock()
+		return
+	default:
+	}
+	if t.turn != nil {
+		s.mu.Unlock()
+		return
+	}
+	u := s.newTurn(t, "", root)
+	t.here-- // scripts count the turns that were asked for
+	u.steered = make(chan string, 1)
+	s.mu.Unlock()
+	go u.runStolen()
+}
+
+// runStolen waits to be interrupted, or for a prompt that joins it.
+func (u *turn) runStolen() {
+	defer u.s.running.Done()
+	defer u.stop()
+	u.status(object{"type": "active", "activeFlags": []any{}})
+	u.notify("turn/started", object{"turn": turnShape(u.id, u.root, u.began.Unix())})
+	timer := time.NewTimer(stolenFor)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-timer.C:
+	case <-u.ctx.Done():
+		err = u.interrupted()
+	case u.prompt = <-u.steered:
+		u.s.mu.Lock()
+		u.t.here++
+		u.s.mu.Unlock()
+		var steps []Step
+		if steps, err = u.steps(); err == nil {
+			err = u.play(steps)
+		}
+	}
+	select {
+	case <-u.s.quit:
+		return
+	default:
+	}
+	u.finish(err)
+}
+
+// interrupt ends a turn; a command that runs goes on in the background.
+func (s *server) interrupt(m *message) {
+	var p struct {
+		ThreadID string `json:"threadId"`
+		TurnID   string `json:"turnId"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil || p.ThreadID == "" {
+		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `threadId`")
+		return
+	}
+	s.mu.Lock()
+	t := s.threads[p.ThreadID]
+	var u *turn
+	if t != nil {
+		u = t.turn
+	}
+	s.mu.Unlock()
+	switch {
+	case t == nil:
+		s.refuse(m.ID, invalidRequest, "thread not found: "+p.ThreadID)
+	case u == nil:
+		s.refuse(m.ID, invalidRequest, "no active turn to interrupt")
+	case u.id != p.TurnID:
+		s.refuse(m.ID, invalidRequest, fmt.Sprintf("expected active turn id %s but found %s", p.TurnID, u.id))
+	default:
+		s.result(m.ID, object{})
+		u.stop()
+	}
+}
+
+// notify sends a notification of this turn's thread.
+func (u *turn) notify(method string, params object) {
+	params["threadId"] = u.t.ID
+	u.s.notify(method, params)
+}
+
+func (u *turn) status(status object) {
+	u.notify("thread/status/changed", object{"status": status})
+}
+
+// sleep waits, or ends the turn if it is interrupted.
+func (u *turn) sleep(d time.Duration) error {
+	if d <= 0 {
+		return u.interrupted()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-u.ctx.Done():
+		return u.interrupted()
+	}
+}
+
+func (u *turn) interrupted() error {
+	if u.ctx.Err() != nil {
+		return &end{status: "interrupted"}
+	}
+	return nil
+}
+
+func content(text string) []object {
+	return []object{{"type": "text", "text": text, "text_elements": []any{}}}
+}

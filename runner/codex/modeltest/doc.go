@@ -1,0 +1,24 @@
+// Package modeltest is the model for tests with the real codex: a Responses
+// API on the loopback interface that does what a script in the prompt says. The
+// scripts are those of package codextest, so that one prompt drives either; the
+// attempt and the section are chosen the same way, except that turns without
+// continuation guidance are counted over the whole thread.
+//
+// The server keeps no state between requests: how far a script has come is the
+// number of tool outputs after the last prompt. Each sh, background, patch,
+// tool and ask-… is a call that ends one response; say, think, stream, sleep
+// and tokens happen within one.
+//
+//	sh, background   exec_command
+//	ask-command      exec_command that asks to leave the sandbox
+//	ask-permissions  request_permissions
+//	ask-user         request_user_input
+//	patch            apply_patch
+//	tool             a function call of that name
+//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), or the code of a response.failed
+//	crash            the connection is cut in mid-stream
+//	hang             no answer at all; silent: headers, then nothing
+//	steal-turn       create_goal, so that codex goes on by itself
+//
+// Any other directive is answered with HTTP 400 that names it.
+package modeltest

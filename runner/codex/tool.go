@@ -1,0 +1,90 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Tool is a dynamic tool offered to the model (10.5).
+type Tool struct {
+	Name        string // letters, digits, _ and -
+	Description string
+	InputSchema json.RawMessage // JSON Schema of the arguments
+}
+
+// ToolResult is what the model gets to read of a call.
+type ToolResult struct {
+	Text    string
+	Success bool
+}
+
+type toolSpec struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+}
+
+func toolSpecs(tools []Tool) []toolSpec {
+	specs := make([]toolSpec, 0, len(tools))
+	for _, t := range tools {
+		schema := t.InputSchema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object"}`)
+		}
+		specs = append(specs, toolSpec{Type: "function", Name: t.Name, Description: t.Description, InputSchema: schema})
+	}
+	return specs
+}
+
+// toolAnswer is the only shape codex 0.169 takes; {success, output} of older
+// descriptions is answered to the model as invalid.
+func toolAnswer(r ToolResult) object {
+	return object{"contentItems": []object{{"type": "inputText", "text": r.Text}}, "success": r.Success}
+}
+
+// serveTool answers item/tool/call. The call itself runs beside the reader.
+func (s *Session) serveTool(m *message, p *params, e Event) {
+	if s.o.CallTool == nil || !s.offers(p.Tool) {
+		e.Name = EventUnsupportedToolCall
+		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, p.Tool)
+		s.reply(m, e, toolAnswer(ToolResult{Text: text}))
+		return
+	}
+	id := string(m.ID)
+	s.mu.Lock()
+	parent := s.toolCtx
+	if s.turn != nil {
+		parent = s.turn.tools
+	}
+	ctx, cancel := context.WithCancel(parent)
+	s.requests[id] = cancel
+	s.mu.Unlock()
+	go func() {
+		defer cancel()
+		result := s.o.CallTool(ctx, p.Tool, p.Arguments)
+		// Taken out before the answer: the clock must see either the open
+		// request or the item that codex sends upon the answer.
+		s.touch(true)
+		s.mu.Lock()
+		delete(s.requests, id)
+		s.mu.Unlock()
+		e.Name = EventToolCallCompleted
+		if !result.Success {
+			e.Name = EventToolCallFailed
+		}
+		s.reply(m, e, toolAnswer(result))
+	}()
+}
+
+// offers says whether the tool is one of ours. A resumed thread may still have
+// tools that this session does not offer.
+func (s *Session) offers(name string) bool {
+	for _, t := range s.o.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,211 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// converse launches the agent and takes it through its turns (specification 10.2 and 10.3).
+func (a *attempt) converse(ctx context.Context, prompt string) error {
+	a.rec.phase(ctx, reconcile.LaunchingAgent)
+	if err := a.space.Verify(); err != nil {
+		return err
+	}
+	if err := a.launch(ctx); err != nil {
+		return err
+	}
+	if err := a.handshake(ctx); err != nil {
+		return a.explain(ctx, err)
+	}
+	a.rec.phase(ctx, reconcile.StreamingTurn)
+	input := prompt
+	for turn := 1; ; turn++ {
+		if err := a.turn(ctx, input, turn); err != nil {
+			return a.explain(ctx, err)
+		}
+		if ctx.Err() != nil {
+			return nil // the turn had completed before the stop came
+		}
+		err := a.refreshPatiently(ctx)
+		var moved errMovedOn
+		switch {
+		case errors.As(err, &moved):
+			a.Log.LogAttrs(ctx, slog.LevelInfo, "issue moved on", slog.String("reason", moved.reason))
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case turn >= a.Config.MaxTurns:
+			return nil
+		}
+		input = a.continuation(turn + 1)
+	}
+}
+
+// continuation is the text of a later turn on the same thread: what is there already is not said again
+// (specification 7.1).
+func (a *attempt) continuation(turn int) string {
+	issue := a.rec.get().Issue
+	return fmt.Sprintf(`Continuation guidance:
+
+- This is continuation turn #%d of %d in this run. The task is the one this thread began with; its text is above and not repeated.
+- %s is still in state %q. Look at the workspace as it is now and go on from there; do not begin again.
+- When everything asked for is done, hand the issue over as the task describes. If something outside the workspace is missing, say so on the issue and hand it over.`,
+		turn, a.Config.MaxTurns, issue.Identifier, issue.State)
+}
+
+// handshake opens the session and the thread.
+func (a *attempt) handshake(ctx context.Context) error {
+	a.rec.phase(ctx, reconcile.InitializingSession)
+	server, err := a.agent.session.Initialize(ctx)
+	a.agent.launched(err == nil)
+	if err != nil {
+		return err
+	}
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
+	params, err := a.threadParams()
+	if err != nil {
+		return err
+	}
+	thread, err := a.openThread(ctx, params)
+	if err != nil {
+		return err
+	}
+	a.rec.change(func(r *reconcile.Run) { r.ThreadID = thread })
+	return nil
+}
+
+func (a *attempt) threadParams() (codex.ThreadParams, error) {
+	config, err := a.Config.threadConfig(a.run.ID, a.space)
+	return codex.ThreadParams{
+		Cwd: a.space.Path, ApprovalPolicy: a.Config.ApprovalPolicy, Sandbox: a.Config.ThreadSandbox, Config: config,
+	}, err
+}
+
+// failuresBeforeFresh is how many runs in a row may fail on a thread before a new one is begun.
+const failuresBeforeFresh = 2
+
+// openThread goes on with the thread that worked in this very workspace, or starts one.
+func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (string, error) {
+	thread, space, failed, err := a.Journal.LastThread(ctx, a.run.IssueID)
+	if err != nil {
+		return "", err
+	}
+	resume := a.Config.ResumeThread && thread != "" && space == a.space.ID && !a.space.CreatedNow && failed < failuresBeforeFresh
+	if !resume {
+		return a.agent.session.StartThread(ctx, params)
+	}
+	err = a.agent.session.ResumeThread(ctx, thread, params)
+	if errors.Is(err, codex.ErrActiveWriter) {
+		// Our own orphan may hold it. Whatever else does is not ours to end.
+		owner := proc.Owner{ThreadIDs: []string{thread}, Exclude: a.ownProcesses()}
+		if killErr := a.killAll(ctx, owner); killErr != nil {
+			return "", killErr
+		}
+		err = a.agent.session.ResumeThread(ctx, thread, params)
+	}
+	if errors.Is(err, codex.ErrNoRollout) || errors.Is(err, codex.ErrActiveWriter) {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "thread not resumed, a new one is begun", slog.String("thread_id", thread), slog.String("error", err.Error()))
+		return a.agent.session.StartThread(ctx, params)
+	}
+	return thread, err
+}
+
+func (a *attempt) ownProcesses() map[int]bool {
+	own := map[int]bool{}
+	if list, err := proc.Descendants(a.agent.child.Process().PID); err == nil {
+		for _, p := range list {
+			own[p.PID] = true
+		}
+	}
+	own[a.agent.child.Process().PID] = true
+	return own
+}
+
+// turn runs one turn and waits for its end.
+func (a *attempt) turn(ctx context.Context, input string, number int) error {
+	policy, err := a.Config.sandboxPolicy(a.space)
+	if err != nil {
+		return err
+	}
+	issue := a.rec.get().Issue
+	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
+	a.agent.beginTurn()
+	a.rec.flush(ctx)
+	_, err = a.agent.session.RunTurn(ctx, codex.TurnParams{
+		Input: input, Cwd: a.space.Path, Title: issue.Identifier + ": " + issue.Title,
+		ApprovalPolicy: a.Config.ApprovalPolicy, SandboxPolicy: policy,
+	})
+	a.rec.usage(ctx, a.agent.session.UsageByThread())
+	if err == nil {
+		err = a.agent.sandboxFault()
+	}
+	if err == nil {
+		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
+	}
+	a.rec.flush(ctx)
+	return err
+}
+
+// onEvent keeps what the agent says: in the run's event file, and the latest in its row.
+func (a *attempt) onEvent(e codex.Event) {
+	if err := a.events.append(e); err != nil {
+		a.Log.Warn("event not stored", slog.String("error", err.Error()))
+	}
+	a.agent.watch(e)
+	message := string(scrub([]byte(e.Message), a.Config.SecretValues))
+	a.rec.change(func(r *reconcile.Run) {
+		r.LastEvent, r.LastEventAt = e.Name, e.At
+		if message != "" {
+			r.LastMessage = message
+		}
+		if e.TurnID != "" && e.ThreadID == r.ThreadID {
+			r.TurnID = e.TurnID
+		}
+		if limits := a.agent.session.RateLimits(); limits != nil {
+			r.RateLimits = scrub(slices.Clone(limits), a.Config.SecretValues)
+		}
+	})
+}
+
+// deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or
+// a shutdown ends both, and then nobody has failed.
+const deathWait = time.Second
+
+// explain finds out why the agent is gone, where it is.
+func (a *attempt) explain(ctx context.Context, err error) error {
+	var e *codex.Error
+	if !errors.As(err, &e) || e.Code != codex.CodePortExit || ctx.Err() != nil {
+		return err
+	}
+	exited, status := a.agent.exitWithin(ctx, deathWait)
+	select {
+	case <-ctx.Done():
+		return err
+	case <-time.After(deathWait):
+	}
+	text := lastLine(a.agent.stderr.tail(4 << 10))
+	switch {
+	case exited && status == 127, exited && status == 126:
+		return &reconcile.Error{
+			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", a.Config.Command, text),
+			Hint: "install codex, or give its path in codex.command; it is looked up by bash -lc",
+		}
+	case exited:
+		return &reconcile.Error{
+			Code: string(codex.CodePortExit), Message: fmt.Sprintf("the agent ended unasked with status %d: %s", status, text),
+			Hint: "its stderr: " + filepath.Join(a.Dir, stderrFile),
+		}
+	}
+	return err
+}

@@ -1,0 +1,11 @@
+// Package runner supervises one run: it takes the run, prepares the workspace, drives the agent
+// through its turns, and records how it ended; and it gives a pass what it must know and do about workers:
+// start them detached, see whether they live, ask them to end, and clear up after dead ones.
+//
+//	pass ── Local.Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
+//	  ▲                                    │
+//	  └── Local.Probe, Reap ◄── alive, procs, the run's row
+//
+// A worker is another program: it shares types, a directory and a database with the pass that started it,
+// never memory, and outlives it.
+package runner

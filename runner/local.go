@@ -1,0 +1,200 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+const (
+	readyBound = 5 * time.Second // for a worker's answer
+	reapBound  = 5 * time.Second // for the processes of one dead run
+)
+
+// Local gives a pass the runs of this machine. It implements reconcile.Runners.
+type Local struct {
+	StateDir string
+	// Exe is the program that workers are started from.
+	Exe string
+	// Env is the workers' environment.
+	Env []string
+	// Workflow is the workflow as dispatched, without a literal key; WorkflowPath is where it was read.
+	Workflow     []byte
+	WorkflowPath string
+	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
+	Secret []byte
+	// Root is the resolved workspace root.
+	Root string
+}
+
+// RunDir is the directory of a run below the state directory.
+func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+
+func (l *Local) dir(run reconcile.Run) string { return RunDir(l.StateDir, run.ID) }
+
+// Prepare implements reconcile.Runners.
+func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
+	dir := l.dir(run)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail("run directory", err)
+	}
+	if err := writeSynced(filepath.Join(dir, workflowFile), l.Workflow); err != nil {
+		return fail("run directory", err)
+	}
+	// CreateAlive syncs the directory too, so it comes last.
+	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
+		return fail("run directory", err)
+	}
+	return fail("run directory", syncDir(filepath.Dir(dir)))
+}
+
+// Start implements reconcile.Runners.
+func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
+	log, err := os.OpenFile(filepath.Join(l.dir(run), workerFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fail("worker log", err)
+	}
+	defer log.Close()
+	worker, err := proc.Detach(proc.Spawn{
+		Exe:  l.Exe,
+		Argv: []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath},
+		Env:  proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
+	})
+	if err != nil {
+		return fail("worker", err)
+	}
+	return fail("worker", worker.Ready(ctx))
+}
+
+// Probe implements reconcile.Runners.
+func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
+	pulse, err := proc.ProbeAlive(filepath.Join(l.dir(run), aliveFile))
+	switch {
+	case err != nil || pulse.State == proc.AliveUnknown:
+		return reconcile.Liveness{Unknown: true}
+	case !pulse.State.Dead():
+		return reconcile.Liveness{Alive: true}
+	}
+	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
+	if err != nil {
+		return reconcile.Liveness{Unknown: true}
+	}
+	left, err := proc.Find(owner)
+	return reconcile.Liveness{Left: left, Unknown: err != nil}
+}
+
+// Stop implements reconcile.Runners: SIGTERM, if the worker still is the process that took the run.
+func (l *Local) Stop(_ context.Context, run reconcile.Run) error {
+	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
+		return nil // it will read the stop reason, or it is dead
+	}
+	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return fail("stopping run "+run.ID, err)
+}
+
+// Reap implements reconcile.Runners.
+func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func() error) ([]reconcile.Process, error) {
+	release, dead, err := proc.LockDead(filepath.Join(l.dir(run), aliveFile))
+	if err != nil {
+		return nil, fail("alive file of run "+run.ID, err)
+	}
+	if !dead {
+		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
+	}
+	defer release()
+	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, reapBound)
+	defer cancel()
+	left, err := proc.KillTree(bounded, owner, killGrace)
+	if err != nil && len(left) == 0 {
+		return nil, fail("processes of run "+run.ID, err)
+	}
+	if len(left) > 0 {
+		return left, nil
+	}
+	return nil, record()
+}
+
+// Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others
+// returned all the same.
+func (l *Local) Workspaces(context.Context) ([]reconcile.Workspace, error) {
+	root, found, err := workspace.FindRoot(l.Root)
+	if err != nil || !found {
+		return nil, asError(err)
+	}
+	records, err := root.List()
+	list := make([]reconcile.Workspace, 0, len(records))
+	for _, r := range records {
+		list = append(list, reconcile.Workspace{
+			IssueID: r.IssueID, Identifier: r.Identifier, Key: r.Key, Root: root.Path, Path: r.Path, Project: r.Project,
+		})
+	}
+	return list, asError(err)
+}
+
+// FreeBytes implements reconcile.Runners.
+func (l *Local) FreeBytes() int64 {
+	n, err := workspace.FreeBytes(l.Root)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// asError gives a workspace's error the shape that people are shown.
+func asError(err error) error {
+	var e *workspace.Error
+	if errors.As(err, &e) {
+		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
+	}
+	return err
+}
+
+// fail says what was being done; a full disk gets its own code.
+func fail(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &reconcile.Error{Code: "disk_full", Message: what + ": " + err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Alive reports whether the worker of a run lives, as far as that can be found out.
+func Alive(stateDir, runID string) bool {
+	pulse, err := proc.ProbeAlive(filepath.Join(RunDir(stateDir, runID), aliveFile))
+	return err != nil || !pulse.State.Dead()
+}

@@ -1,0 +1,315 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func init() {
+	helpers["worker"] = workerHelper
+}
+
+// workerReport is what a worker in small tells of itself, in its log.
+type workerReport struct {
+	Secret  string
+	Args    []string
+	Env     []string
+	Dir     string
+	FDs     map[string]string // number to what it is
+	Session int
+	TTY     bool
+	Replied string
+}
+
+// workerHelper answers as its argument says, writes a report and stays until it is killed.
+func workerHelper(args []string) int {
+	if args[0] == "crash" {
+		return 5
+	}
+	if args[0] == "mute" {
+		select {}
+	}
+	r, err := ReadySocket()
+	if err != nil {
+		say("error", err)
+		return 1
+	}
+	switch args[0] {
+	case "refuse":
+		if err := r.Refuse("run_taken: another worker\nhas it"); err != nil {
+			say("error", err)
+			return 1
+		}
+		return 0
+	case "late":
+		return 0 // it closes the socket with an answer due
+	case "noise":
+		if err := r.reply([]byte("?")); err != nil {
+			return 1
+		}
+		return 0
+	}
+	return takeRun(r)
+}
+
+func takeRun(r *Ready) int {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return 1
+	}
+	_, ttyErr := os.Open("/dev/tty")
+	dir, err := os.Getwd()
+	if err != nil {
+		return 1
+	}
+	report := workerReport{
+		Secret: string(r.Secret()), Args: os.Args, Env: os.Environ(), Dir: dir, Session: session, TTY: ttyErr == nil,
+		FDs: ownFiles(),
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		return 1
+	}
+	if err := r.Taken(); err != nil {
+		return 1
+	}
+	_, _ = os.Stderr.WriteString("after\n")
+	select {}
+}
+
+// ownFiles lists the descriptors that were not made by the Go runtime.
+func ownFiles() map[string]string {
+	files := map[string]string{}
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	for _, n := range names {
+		to, err := os.Readlink("/proc/self/fd/" + n.Name())
+		runtimes := []string{"anon_inode:", "/proc/", "/sys/fs/cgroup/"}
+		if err == nil && !slices.ContainsFunc(runtimes, func(p string) bool { return strings.HasPrefix(to, p) }) {
+			files[n.Name()] = to
+		}
+	}
+	return files
+}
+
+func detach(t *testing.T, s Spawn, mode string) (*Detached, error) {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	s.Exe, s.Argv = exe, []string{"symphony", helperArg, "worker", mode}
+	if s.Wait == 0 {
+		s.Wait = bound
+	}
+	d, err := Detach(s)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		_ = Signal(d.Process(), unix.SIGKILL)
+		<-d.Done()
+		noGoroutines(t)
+	})
+	return d, nil
+}
+
+func TestDetach(t *testing.T) {
+	// Left open by whoever started us, and never meant for a worker: a file, and one with a number that the
+	// worker uses itself.
+	stray, err := os.Open("/etc/hostname")
+	must(t, err)
+	defer stray.Close()
+	for _, fd := range []int{60, 61} {
+		must(t, unix.Dup3(int(stray.Fd()), fd, 0))
+		defer unix.Close(fd)
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
+	must(t, err)
+	defer log.Close()
+	const secret = "lin_api_very-secret\nsecond line"
+	d, err := detach(t, Spawn{Env: []string{"A=b"}, Log: log, Secret: []byte(secret)}, "take")
+	must(t, err)
+	must(t, d.Ready(t.Context()))
+
+	var got workerReport
+	eventually(t, "the log to be complete", func() bool {
+		b, err := os.ReadFile(log.Name())
+		must(t, err)
+		return bytes.HasSuffix(b, []byte("after\n")) && json.NewDecoder(bytes.NewReader(b)).Decode(&got) == nil
+	})
+	p := d.Process()
+	if got.Secret != secret {
+		t.Errorf("the secret came as %q", got.Secret)
+	}
+	if got.Session != p.PID || got.TTY {
+		t.Errorf("session %d of process %d, terminal %v", got.Session, p.PID, got.TTY)
+	}
+	if got.Dir != "/" || len(got.Env) != 1 || got.Env[0] != "A=b" {
+		t.Errorf("directory %s, environment %q", got.Dir, got.Env)
+	}
+	want := map[string]string{"0": "/dev/null", "1": log.Name(), "2": log.Name()}
+	socket := got.FDs["3"]
+	delete(got.FDs, "3")
+	if !strings.HasPrefix(socket, "socket:") || len(got.FDs) != 3 {
+		t.Errorf("descriptors: 3 is %q, others %v", socket, got.FDs)
+	}
+	for fd, name := range want {
+		if got.FDs[fd] != name {
+			t.Errorf("descriptor %s is %s, want %s", fd, got.FDs[fd], name)
+		}
+	}
+	for _, file := range []string{"environ", "cmdline"} {
+		b, err := os.ReadFile("/proc/" + itoa(p.PID) + "/" + file)
+		must(t, err)
+		if strings.Contains(string(b), "secret") {
+			t.Errorf("the secret stands in %s", file)
+		}
+	}
+	if !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) || p.Name == "" {
+		t.Errorf("process %+v", p)
+	}
+	if _, err := os.Stat("/proc/" + itoa(p.PID) + "/fd/3"); err == nil {
+		t.Error("the socket is still open after the answer")
+	}
+}
+
+func TestDetachedIsReaped(t *testing.T) {
+	d, err := detach(t, Spawn{}, "take")
+	must(t, err)
+	must(t, d.Ready(t.Context()))
+	must(t, Signal(d.Process(), unix.SIGKILL))
+	<-d.Done()
+	if _, err := statOf(d.Process().PID); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("the worker is still there: %v", err)
+	}
+}
+
+func TestDetachRefused(t *testing.T) {
+	d, err := detach(t, Spawn{Secret: []byte("x")}, "refuse")
+	must(t, err)
+	var refused *RefusedError
+	if err := d.Ready(t.Context()); !errors.As(err, &refused) || refused.Message != "run_taken: another worker has it" {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestDetachWorkerThatEndsBeforeItAnswers(t *testing.T) {
+	for mode, status := range map[string]string{"crash": "exit status 5", "late": "exit status 0"} {
+		t.Run(mode, func(t *testing.T) {
+			d, err := detach(t, Spawn{Secret: []byte("unread")}, mode)
+			must(t, err)
+			var died *DiedError
+			if err := d.Ready(t.Context()); !errors.As(err, &died) || died.Status != status {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestDetachWorkerThatDoesNotAnswer(t *testing.T) {
+	d, err := detach(t, Spawn{Wait: 50 * time.Millisecond}, "mute")
+	must(t, err)
+	if err := d.Ready(t.Context()); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("%v", err)
+	}
+	if !living(d.Process()) {
+		t.Error("a slow worker was killed")
+	}
+}
+
+func TestDetachReadyEndsWithItsContext(t *testing.T) {
+	d, err := detach(t, Spawn{}, "mute")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := d.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDetachAnswerThatIsNone(t *testing.T) {
+	d, err := detach(t, Spawn{}, "noise")
+	must(t, err)
+	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), `'?'`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDetachImpossible(t *testing.T) {
+	before := descriptors(t)
+	for name, s := range map[string]Spawn{
+		"no program":    {Exe: "/nowhere/symphony", Argv: []string{"symphony"}},
+		"no directory":  {Exe: "/bin/true", Argv: []string{"true"}, Dir: "/nowhere"},
+		"no arguments":  {Exe: "/bin/true"},
+		"a long secret": {Exe: "/bin/true", Argv: []string{"true"}, Secret: make([]byte, maxSecret+1)},
+	} {
+		s.Wait = bound
+		if _, err := Detach(s); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func TestLongSecret(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
+	must(t, err)
+	defer log.Close()
+	secret := strings.Repeat("s", maxSecret)
+	d, err := detach(t, Spawn{Log: log, Secret: []byte(secret)}, "take")
+	must(t, err)
+	must(t, d.Ready(t.Context()))
+	var got workerReport
+	f, err := os.Open(log.Name())
+	must(t, err)
+	defer f.Close()
+	must(t, json.NewDecoder(f).Decode(&got))
+	if got.Secret != secret {
+		t.Errorf("%d bytes came", len(got.Secret))
+	}
+}
+
+func TestReadySocketWithoutAPass(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	must(t, err)
+	defer f.Close()
+	if _, err := readyAt(int(f.Fd())); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := readyAt(9999); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestAnswerNobodyWaitsFor(t *testing.T) {
+	ours, theirs, err := socketPair()
+	must(t, err)
+	must(t, hand(ours, nil))
+	fd, err := syscall.Dup(int(theirs.Fd()))
+	must(t, err)
+	must(t, theirs.Close())
+	r, err := readyAt(fd)
+	must(t, err)
+	if len(r.Secret()) != 0 {
+		t.Errorf("a secret: %q", r.Secret())
+	}
+	must(t, ours.Close())
+	if err := r.Taken(); err == nil {
+		t.Error("no error, though the pass is gone")
+	}
+}

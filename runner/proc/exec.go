@@ -1,0 +1,235 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// closeWait is how long Close waits for a killed child.
+const closeWait = 5 * time.Second
+
+// Exec is an agent or a hook to start (design 7 and 9).
+type Exec struct {
+	// Argv is the command; a name without a slash is looked up in PATH.
+	Argv []string
+	// Env is all of its environment; nil is an empty one.
+	Env []string
+	// Dir is its working directory.
+	Dir string
+	// Stdin, Stdout and Stderr are what it gets. A nil Stdin is /dev/null, or a pipe with PipeStdin; a nil Stdout or
+	// Stderr is a pipe that the caller reads. The caller keeps its own files.
+	Stdin, Stdout, Stderr *os.File
+	PipeStdin             bool
+	// Lease is inherited as descriptor 3, so that the lock on it is held as long as the child lives; may be nil.
+	Lease *os.File
+}
+
+// Child is a started process, the leader of a process group of its own. Close must be called.
+type Child struct {
+	// Stdin is the writing end, Stdout and Stderr the reading ends of the pipes; nil where Exec asked for none.
+	// They support deadlines. Close closes them.
+	Stdin, Stdout, Stderr *os.File
+
+	watch *exitWatch
+	p     *os.Process
+
+	mu     sync.Mutex
+	reaped bool
+	state  *os.ProcessState
+	err    error
+}
+
+// Start starts the command in a process group of its own. It inherits its three streams and the lease, nothing
+// else. A command that is not there is exec.ErrNotFound or fs.ErrNotExist.
+func (x Exec) Start() (*Child, error) {
+	c, err := x.start()
+	if err != nil {
+		name := "command"
+		if len(x.Argv) > 0 {
+			name = x.Argv[0]
+		}
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func (x Exec) start() (*Child, error) {
+	if len(x.Argv) == 0 {
+		return nil, errors.New("no command")
+	}
+	exe := x.Argv[0]
+	if !strings.Contains(exe, "/") {
+		found, err := exec.LookPath(exe)
+		if err != nil {
+			return nil, err
+		}
+		exe = found
+	}
+	var p plumbing
+	c, files, err := p.lay(x)
+	defer p.closeTheirs()
+	if err == nil {
+		c.p, c.watch, err = launch(exe, x.Argv, &os.ProcAttr{
+			Dir:   x.Dir,
+			Env:   notNil(x.Env),
+			Files: files,
+			Sys:   &syscall.SysProcAttr{Setpgid: true},
+		})
+	}
+	if err != nil {
+		p.closeOurs()
+		return nil, err
+	}
+	return c, nil
+}
+
+// plumbing holds the pipes of a child: the ends that it gets, and ours.
+type plumbing struct{ theirs, ours []*os.File }
+
+func (p *plumbing) closeTheirs() { closeAll(p.theirs) }
+func (p *plumbing) closeOurs()   { closeAll(p.ours) }
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// lay makes the pipes that x asks for and returns the child's files in their order.
+func (p *plumbing) lay(x Exec) (c *Child, files []*os.File, err error) {
+	c = &Child{}
+	stdin, stdout, stderr := x.Stdin, x.Stdout, x.Stderr
+	switch {
+	case x.PipeStdin && stdin != nil:
+		return nil, nil, errors.New("stdin can't be a file and a pipe at once")
+	case x.PipeStdin:
+		if stdin, c.Stdin, err = os.Pipe(); err != nil {
+			return nil, nil, err
+		}
+		p.add(stdin, c.Stdin)
+	case stdin == nil:
+		if stdin, err = os.Open(os.DevNull); err != nil {
+			return nil, nil, err
+		}
+		p.theirs = append(p.theirs, stdin)
+	}
+	if stdout == nil {
+		if c.Stdout, stdout, err = os.Pipe(); err != nil {
+			return nil, nil, err
+		}
+		p.add(stdout, c.Stdout)
+	}
+	if stderr == nil {
+		if c.Stderr, stderr, err = os.Pipe(); err != nil {
+			return nil, nil, err
+		}
+		p.add(stderr, c.Stderr)
+	}
+	files = []*os.File{stdin, stdout, stderr}
+	if x.Lease != nil {
+		files = append(files, x.Lease)
+	}
+	return c, files, nil
+}
+
+func (p *plumbing) add(theirs, ours *os.File) {
+	p.theirs, p.ours = append(p.theirs, theirs), append(p.ours, ours)
+}
+
+// Process is the child, for the procs file and Owner.Roots.
+func (c *Child) Process() reconcile.Process { return c.watch.process }
+
+// Done is closed when the child itself has ended, whoever still holds its pipes.
+func (c *Child) Done() <-chan struct{} { return c.watch.done }
+
+// Wait returns when the child itself has ended, even if others still hold its pipes, or when ctx has: the error
+// is then that of ctx. The child is not reaped before Close, so its group can still be signalled.
+func (c *Child) Wait(ctx context.Context) error {
+	select {
+	case <-c.watch.done:
+		return c.watch.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Signal sends sig to the child alone; os.ErrProcessDone if it has ended.
+func (c *Child) Signal(sig unix.Signal) error {
+	if c.ended() {
+		return os.ErrProcessDone
+	}
+	return c.p.Signal(sig)
+}
+
+func (c *Child) ended() bool {
+	select {
+	case <-c.watch.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// KillGroup sends sig to the child's process group, also after the child itself has ended; os.ErrProcessDone if
+// nobody is left in it, or after Close. (Until then the number of the group can't have become another's, because the
+// child is not reaped.) A group that has only the child's zombie left takes the signal without an error.
+func (c *Child) KillGroup(sig unix.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped || !c.watch.pinned && c.ended() {
+		return os.ErrProcessDone
+	}
+	err := unix.Kill(-c.watch.process.PID, sig)
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	if err != nil {
+		return fmt.Errorf("signal %v to group %d: %w", sig, c.watch.process.PID, err)
+	}
+	return nil
+}
+
+// Close kills the group if the child still runs, reaps the child, closes our ends of the pipes and returns how it
+// ended. Members of the group that outlived the child are not touched: see KillGroup. A child that SIGKILL does
+// not end within 5 s is an error, and stays unreaped.
+func (c *Child) Close() (*os.ProcessState, error) {
+	defer closeAll(c.pipes())
+	if !c.ended() {
+		if err := c.KillGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := c.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("process %d (%s) does not end: %w", c.watch.process.PID, c.watch.process.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
+		c.state, c.err = c.watch.reap()
+		c.reaped = true
+	}
+	return c.state, c.err
+}
+
+func (c *Child) pipes() []*os.File {
+	var open []*os.File
+	for _, f := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
+		if f != nil {
+			open = append(open, f)
+		}
+	}
+	return open
+}

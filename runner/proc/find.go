@@ -1,0 +1,231 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The environment variables by which a process is known to belong to a run (design 8).
+const (
+	RunMark    = "SYMPHONY_RUN_ID" // forced into agents, hooks and agents' commands
+	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
+)
+
+// entry is one process as the system lists it.
+type entry struct {
+	pid, ppid int
+	start     uint64
+	name      string
+	kernel    bool // a thread of the kernel
+	dead      bool // a zombie, or about to be gone
+}
+
+func (e entry) process() reconcile.Process {
+	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
+}
+
+// Owner says what makes a process belong to a run (design 8). Any one of the four suffices.
+type Owner struct {
+	// RunID is the value of RunMark, ThreadIDs those of ThreadMark; empty ones match nothing.
+	RunID     string
+	ThreadIDs []string
+	// Recorded processes belong themselves. Name the worker here to end it too.
+	Recorded []reconcile.Process
+	// Roots do not belong, but all that descends from them does: for a worker, itself.
+	Roots []reconcile.Process
+	// Boot is the BootID that Recorded and Roots were written in; with another one they are nobody. It must be
+	// set where they are.
+	Boot string
+	// Exclude are pids that do not belong, nor does what descends from them unless it has a reason of its own.
+	Exclude map[int]bool
+}
+
+// Find lists, by pid, the processes alive that belong to the run: those with its mark or thread in their environment
+// (of this user only), those recorded with the same start time, and all that descends from them or from the roots.
+// This process and its own ancestors are never among them, kernel threads and zombies neither.
+//
+// An error means that the list may lack some.
+func Find(o Owner) ([]reconcile.Process, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	marks := o.marks()
+	boot, err := BootID()
+	if err != nil {
+		return nil, err
+	}
+	if o.Boot != boot {
+		o.Recorded, o.Roots = nil, nil
+	}
+	if len(marks)+len(o.Recorded)+len(o.Roots) == 0 {
+		return nil, nil
+	}
+	t, err := scan()
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	f := newFamily(t.entries, o)
+	err = f.claimMarked(marks, t.carrying)
+	return f.list(), err
+}
+
+// Descendants lists, by pid, the processes alive below pid, which is not among them. With the worker being a
+// subreaper these are all that it started, but for those that left by a service manager.
+func Descendants(pid int) ([]reconcile.Process, error) {
+	t, err := scan()
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	f := newFamily(t.entries, Owner{})
+	if i, ok := f.byPID[pid]; ok {
+		f.spread(i)
+	}
+	return f.list(), nil
+}
+
+// check refuses pids of which nobody knows when they were true.
+func (o Owner) check() error {
+	if o.Boot == "" && len(o.Recorded)+len(o.Roots) > 0 {
+		return errors.New("find processes: recorded pids without the boot they were recorded in")
+	}
+	return nil
+}
+
+// marks are the environment entries to look for, between the zero bytes that part them.
+func (o Owner) marks() [][]byte {
+	var m [][]byte
+	if o.RunID != "" {
+		m = append(m, []byte("\x00"+RunMark+"="+o.RunID+"\x00"))
+	}
+	for _, id := range o.ThreadIDs {
+		if id != "" {
+			m = append(m, []byte("\x00"+ThreadMark+"="+id+"\x00"))
+		}
+	}
+	return m
+}
+
+// family works out who belongs, on one look at the process table.
+type family struct {
+	entries  []entry
+	byPID    map[int]int   // pid to index
+	children map[int][]int // pid to indexes
+	owned    []bool
+	spared   map[int]bool // never listed: ourselves, our ancestors, the excluded
+	cut      map[int]bool // descent ends here: the excluded
+}
+
+func newFamily(entries []entry, o Owner) *family {
+	f := &family{
+		entries:  entries,
+		byPID:    make(map[int]int, len(entries)),
+		children: make(map[int][]int, len(entries)),
+		owned:    make([]bool, len(entries)),
+		spared:   map[int]bool{1: true},
+		cut:      o.Exclude,
+	}
+	for i, e := range entries {
+		f.byPID[e.pid] = i
+		f.children[e.ppid] = append(f.children[e.ppid], i)
+	}
+	for pid := range o.Exclude {
+		f.spared[pid] = o.Exclude[pid]
+	}
+	f.spareAncestors(os.Getpid())
+	for _, r := range o.Recorded {
+		if i, ok := f.index(r); ok {
+			f.claim(i)
+		}
+	}
+	for _, r := range o.Roots {
+		if i, ok := f.index(r); ok {
+			f.spread(i)
+		}
+	}
+	return f
+}
+
+func (f *family) index(p reconcile.Process) (int, bool) {
+	i, ok := f.byPID[p.PID]
+	return i, ok && f.entries[i].start == p.Start
+}
+
+func (f *family) spareAncestors(pid int) {
+	for range f.entries { // a parent chain can't be longer, even if pids changed hands while they were read
+		f.spared[pid] = true
+		i, ok := f.byPID[pid]
+		if !ok {
+			return
+		}
+		pid = f.entries[i].ppid
+	}
+}
+
+// claim takes a process and all below it.
+func (f *family) claim(i int) {
+	if f.owned[i] {
+		return
+	}
+	f.owned[i] = true
+	f.spread(i)
+}
+
+// spread takes all below a process. A child older than its parent is none: the pid changed hands while the table
+// was read.
+func (f *family) spread(i int) {
+	parent := f.entries[i]
+	if f.cut[parent.pid] {
+		return
+	}
+	for _, c := range f.children[parent.pid] {
+		if f.entries[c].start >= parent.start && !f.cut[f.entries[c].pid] {
+			f.claim(c)
+		}
+	}
+}
+
+// claimMarked claims those that carry a mark. It asks only for those that don't belong for another reason already.
+func (f *family) claimMarked(marks [][]byte, carrying func(pids []int, marks [][]byte) ([]bool, error)) error {
+	if len(marks) == 0 {
+		return nil
+	}
+	var open, pids []int
+	for i, e := range f.entries {
+		if !f.owned[i] && e.pid != 1 {
+			open, pids = append(open, i), append(pids, e.pid)
+		}
+	}
+	carry, err := carrying(pids, marks)
+	for n, i := range open {
+		if carry[n] {
+			f.claim(i)
+		}
+	}
+	return err
+}
+
+// carries reports whether one of the marks is an entry of env.
+func carries(env []byte, marks [][]byte) bool {
+	return slices.ContainsFunc(marks, func(m []byte) bool {
+		// The first entry has no zero byte before it, and the last may lack the one after it.
+		return bytes.HasPrefix(env, m[1:]) || bytes.Contains(env, m) || bytes.HasSuffix(env, m[:len(m)-1]) ||
+			bytes.Equal(env, m[1:len(m)-1])
+	})
+}
+
+func (f *family) list() []reconcile.Process {
+	var procs []reconcile.Process
+	for i, e := range f.entries {
+		if f.owned[i] && !f.spared[e.pid] {
+			procs = append(procs, e.process())
+		}
+	}
+	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
+	return procs
+}

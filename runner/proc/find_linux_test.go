@@ -1,0 +1,307 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func init() {
+	helpers["find"] = findHelper
+	helpers["leaderless"] = leaderless
+	helpers["hidden"] = hidden
+}
+
+// findHelper says what it finds of the run that it is marked with itself.
+func findHelper([]string) int {
+	procs, err := Find(Owner{RunID: os.Getenv(RunMark)})
+	say("found", len(procs), err)
+	for _, p := range procs {
+		say("process", p.PID)
+	}
+	return 0
+}
+
+// leaderless ends its first thread and goes on with the others.
+func leaderless([]string) int {
+	runtime.LockOSThread() // main still runs on the first thread
+	if unix.Gettid() != os.Getpid() {
+		say("error: not on the first thread")
+		return 1
+	}
+	sayUp()
+	go func() {
+		eof := make([]byte, 1)
+		_, _ = os.Stdin.Read(eof)
+		os.Exit(0)
+	}()
+	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	return 1
+}
+
+// hidden is not dumpable.
+func hidden([]string) int {
+	if err := NonDumpable(); err != nil {
+		say("error", err)
+		return 1
+	}
+	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); n != 0 || err != nil {
+		say("error: dumpable", n, err)
+		return 1
+	}
+	return idle(nil)
+}
+
+func find(t *testing.T, o Owner) map[int]bool {
+	t.Helper()
+	procs, err := Find(o)
+	must(t, err)
+	return pids(procs)
+}
+
+func TestFindOrphanInItsOwnSessionByMark(t *testing.T) {
+	for _, name := range []string{RunMark, ThreadMark} {
+		id := mark(t)
+		h := start(t, []string{name + "=" + id}, "spawn", "setsid,exit", "idle")
+		parent, child := h.up(), h.up()
+		must(t, h.cmd.Wait())
+		o := Owner{RunID: id}
+		if name == ThreadMark {
+			o = Owner{RunID: "another", ThreadIDs: []string{"x", id}}
+		}
+		got := find(t, o)
+		if len(got) != 1 || !got[child.PID] {
+			t.Errorf("%s: found %v, want %d (its parent %d is gone)", name, got, child.PID, parent.PID)
+		}
+		if got := find(t, Owner{RunID: id + "x", ThreadIDs: []string{id[1:]}}); len(got) != 0 {
+			t.Errorf("%s: another run has %v", name, got)
+		}
+	}
+}
+
+func TestFindOrphanWithoutEnvironmentByRecord(t *testing.T) {
+	h := start(t, nil, "spawn", "setsid,clear,exit", "idle")
+	h.up()
+	child := h.up()
+	must(t, h.cmd.Wait())
+	recorded := []reconcile.Process{child}
+	if got := find(t, Owner{RunID: mark(t), Recorded: recorded, Boot: boot(t)}); len(got) != 1 || !got[child.PID] {
+		t.Errorf("found %v, want %d", got, child.PID)
+	}
+	if got := find(t, Owner{Recorded: recorded, Boot: "another boot"}); len(got) != 0 {
+		t.Errorf("recorded before a reboot: %v", got)
+	}
+	recorded[0].Start++
+	if got := find(t, Owner{Recorded: recorded, Boot: boot(t)}); len(got) != 0 {
+		t.Errorf("another start time: %v", got)
+	}
+}
+
+func TestFindByDescent(t *testing.T) {
+	h := start(t, nil, "spawn", "setsid,clear", "idle")
+	parent, child := h.up(), h.up()
+	if got := find(t, Owner{Recorded: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 2 || !got[child.PID] {
+		t.Errorf("below a recorded one: %v, want %d and %d", got, parent.PID, child.PID)
+	}
+	if got := find(t, Owner{Roots: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 1 || !got[child.PID] {
+		t.Errorf("below a root: %v, want %d", got, child.PID)
+	}
+	self, err := Self()
+	must(t, err)
+	me := []reconcile.Process{{PID: self.PID, Start: self.Start}}
+	got := find(t, Owner{Roots: me, Recorded: me, Boot: self.Boot})
+	if !got[parent.PID] || !got[child.PID] || got[os.Getpid()] {
+		t.Errorf("below ourselves: %v", got)
+	}
+	got = find(t, Owner{Roots: me, Boot: self.Boot, Exclude: map[int]bool{parent.PID: true}})
+	if got[parent.PID] || got[child.PID] {
+		t.Errorf("excluded, and still among %v", got)
+	}
+	below, err := Descendants(parent.PID)
+	must(t, err)
+	if len(below) != 1 || below[0].PID != child.PID || below[0].Start != child.Start || below[0].Name == "" {
+		t.Errorf("descendants: %+v, want %+v", below, child)
+	}
+}
+
+func TestFindSparesItselfAndItsAncestors(t *testing.T) {
+	id := mark(t)
+	env := []string{RunMark + "=" + id}
+	other := start(t, env, "idle").up()
+	h := start(t, env, "spawn", "setsid", "find")
+	h.up()
+	if got := h.line("found"); got != "1 <nil>" {
+		t.Fatalf("found %s, want the other one alone", got)
+	}
+	var pid int
+	if pid = atoi(t, h.line("process")); pid != other.PID {
+		t.Errorf("found %d, want %d", pid, other.PID)
+	}
+}
+
+func TestZombieIsDead(t *testing.T) {
+	id := mark(t)
+	cmd := exec.Command("true")
+	cmd.Env = []string{RunMark + "=" + id}
+	must(t, cmd.Start())
+	e, err := statOf(cmd.Process.Pid)
+	must(t, err)
+	p := e.process()
+	eventually(t, "the child to end", func() bool {
+		e, err := statOf(p.PID)
+		must(t, err) // it can't vanish: nobody has reaped it
+		return e.dead
+	})
+	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("start time: %v", err)
+	}
+	if SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
+		t.Error("a zombie is the same process")
+	}
+	if err := Signal(p, unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("signal: %v", err)
+	}
+	if got := find(t, Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}); len(got) != 0 {
+		t.Errorf("found %v", got)
+	}
+	must(t, cmd.Wait())
+	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("start time after it was reaped: %v", err)
+	}
+}
+
+func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
+	h := start(t, nil, "leaderless")
+	p := h.up()
+	eventually(t, "the first thread to end", func() bool {
+		b, err := os.ReadFile("/proc/" + itoa(p.PID) + "/stat")
+		must(t, err)
+		return stateOf(string(b)) == 'Z'
+	})
+	if !living(p) || !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
+		t.Error("it counts as dead, while its other threads run")
+	}
+	if got := find(t, Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}); !got[p.PID] {
+		t.Error("it is not found")
+	}
+	must(t, Signal(p, unix.SIGKILL))
+	_ = h.cmd.Wait()
+	if living(p) {
+		t.Error("it survived")
+	}
+}
+
+func TestSignalNeverReachesAnother(t *testing.T) {
+	h := start(t, []string{"IDLE_EOF=1"}, "idle")
+	p := h.up()
+	for name, q := range map[string]reconcile.Process{
+		"another start":  {PID: p.PID, Start: p.Start + 1},
+		"no start":       {PID: p.PID},
+		"init":           {PID: 1, Start: 1},
+		"nobody":         {PID: 0, Start: 1},
+		"a group":        {PID: -p.PID, Start: p.Start},
+		"ourselves":      {PID: os.Getpid(), Start: ownStart(t)},
+		"beyond the end": {PID: 1 << 30, Start: 5},
+	} {
+		if err := Signal(q, unix.SIGKILL); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	left, err := KillTree(t.Context(), Owner{Recorded: []reconcile.Process{{PID: p.PID, Start: p.Start + 1}}, Boot: boot(t)}, time.Second)
+	if len(left) != 0 || err != nil {
+		t.Errorf("kill: %v, %v", left, err)
+	}
+	h.stdin.Close() // it ends by itself, which it could not if any of these had hit it
+	if err := h.cmd.Wait(); err != nil {
+		t.Errorf("the stranger was hit: %v", err)
+	}
+}
+
+func TestSelfAndSame(t *testing.T) {
+	self, err := Self()
+	must(t, err)
+	if self.PID != os.Getpid() || self.Start == 0 || self.Boot == "" || !SameProcess(self) {
+		t.Errorf("self is %+v", self)
+	}
+	for _, h := range []reconcile.Handle{
+		{Boot: "x", PID: self.PID, Start: self.Start},
+		{Boot: self.Boot, PID: self.PID, Start: self.Start + 1},
+		{Boot: self.Boot, PID: self.PID},
+		{Boot: self.Boot, PID: 0, Start: self.Start},
+		{},
+	} {
+		if SameProcess(h) {
+			t.Errorf("%+v is the same", h)
+		}
+	}
+	if a, b := Monotonic(), Monotonic(); a <= 0 || b < a {
+		t.Errorf("the clock said %v, then %v", a, b)
+	}
+}
+
+func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
+	id := mark(t)
+	h := start(t, []string{RunMark + "=" + id}, "hidden")
+	p := h.up()
+	if got := find(t, Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}); !got[p.PID] {
+		t.Error("not found by its record")
+	}
+	found := find(t, Owner{RunID: id})[p.PID]
+	if root := os.Geteuid() == 0; found != root {
+		t.Errorf("found by its mark: %v (as root: %v)", found, root)
+	}
+	if _, err := os.ReadFile("/proc/" + itoa(p.PID) + "/environ"); os.Geteuid() != 0 && !errors.Is(err, os.ErrPermission) {
+		t.Errorf("its environment can be read: %v", err)
+	}
+	must(t, Signal(p, unix.SIGTERM))
+	_ = h.cmd.Wait()
+}
+
+func BenchmarkFind(b *testing.B) {
+	id := "bench-run"
+	var procs []*exec.Cmd
+	for range 420 {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		procs = append(procs, cmd)
+	}
+	b.Cleanup(func() {
+		for _, p := range procs {
+			_ = p.Process.Kill()
+			_ = p.Wait()
+		}
+	})
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Find(Owner{RunID: id}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
+		b.Fatal(err)
+	}
+	// What other processes do to the clock does not show in this.
+	spent := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(spent)/float64(b.N), "cpu-ns/op")
+}
+
+func BenchmarkDescendants(b *testing.B) {
+	for b.Loop() {
+		if _, err := Descendants(os.Getpid()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	killRounds = 16              // rounds of SIGKILL while new processes keep appearing
+	killWait   = 2 * time.Second // for those of one round to be gone
+)
+
+// KillTree ends everything that Find finds: SIGTERM to each (and SIGCONT, which a stopped one needs to notice),
+// up to grace for them to end, then SIGKILL and another look, until nothing is found, a round has changed nothing,
+// or ctx ends. Grace takes at most half of the time that ctx leaves, so that the rest is enough for SIGKILL.
+//
+// It returns what is left, which is nothing unless a process can't be killed (another user's, one that waits for
+// its disk), or ctx ended, which is the error then.
+func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
+	q, err := newQuarry(o)
+	if err != nil {
+		return nil, err
+	}
+	left, err = q.find()
+	if err != nil || len(left) == 0 {
+		return left, err
+	}
+	if end, ok := ctx.Deadline(); ok {
+		grace = min(grace, time.Until(end)/2)
+	}
+	if err := strike(ctx, left, grace, unix.SIGTERM, unix.SIGCONT); err != nil {
+		return left, err
+	}
+	var last []reconcile.Process
+	for range killRounds {
+		left, err = q.find()
+		if err != nil || len(left) == 0 {
+			return left, err
+		}
+		if ctx.Err() != nil {
+			return left, fmt.Errorf("end processes: %w", context.Cause(ctx))
+		}
+		if slices.Equal(left, last) {
+			return left, nil
+		}
+		last = left
+		if err := strike(ctx, left, killWait, unix.SIGKILL); err != nil {
+			return left, err
+		}
+	}
+	return q.find()
+}
+
+// quarry is an owner that remembers whom it has found: one that was known by its parent alone, and cleared its
+// environment, would be nobody's once the parent has been ended.
+type quarry struct {
+	o    Owner
+	seen map[procKey]bool
+}
+
+func newQuarry(o Owner) (*quarry, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	boot, err := BootID()
+	if err != nil {
+		return nil, err
+	}
+	if o.Boot != boot {
+		o.Recorded, o.Roots, o.Boot = nil, nil, boot
+	}
+	o.Recorded = slices.Clone(o.Recorded)
+	return &quarry{o: o, seen: map[procKey]bool{}}, nil
+}
+
+func (q *quarry) find() ([]reconcile.Process, error) {
+	found, err := Find(q.o)
+	for _, p := range found {
+		if k := (procKey{p.PID, p.Start}); !q.seen[k] {
+			q.seen[k] = true
+			q.o.Recorded = append(q.o.Recorded, p)
+		}
+	}
+	return found, err
+}
+
+// strike sends the signals to each process and waits until all have ended, at most for the time given and no
+// longer than ctx. One that may not be signalled is not waited for: it is found again as left.
+func strike(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
+	var w vigil
+	defer w.close()
+	var errs []error
+	for _, p := range procs {
+		err := w.signal(p, sigs...)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, fs.ErrPermission) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("end processes: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return w.wait(ctx)
+}

@@ -1,0 +1,205 @@
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// helperArg makes the test binary a helper process. It is an argument and no variable, so that a helper may run with
+// an empty environment.
+const helperArg = "proc-helper"
+
+// bound is longer than anything here takes on a busy machine.
+const bound = 20 * time.Second
+
+// helpers are the programs that this binary can be, by name.
+var helpers = map[string]func(args []string) int{
+	"idle":  idle,
+	"spawn": spawn,
+	"hold":  hold,
+	"dead":  lockDeadHelper,
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != helperArg {
+		os.Exit(m.Run())
+	}
+	time.AfterFunc(3*bound, func() { os.Exit(99) }) // whatever the test forgets
+	run, ok := helpers[os.Args[2]]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no helper", os.Args[2])
+		os.Exit(98)
+	}
+	os.Exit(run(os.Args[3:]))
+}
+
+// say tells the test who this is and that it has come so far.
+func say(words ...any) { fmt.Println(words...) }
+
+func sayUp() {
+	h, err := Self()
+	if err != nil {
+		say("error", err)
+		os.Exit(97)
+	}
+	say("up", h.PID, h.Start)
+}
+
+// idle says that it is there and stays. Its stdin may be closed to end it, if it has one.
+func idle(args []string) int {
+	setUp(args)
+	sayUp()
+	b := make([]byte, 1)
+	if n, err := os.Stdin.Read(b); n == 0 && err != nil && os.Getenv("IDLE_EOF") == "1" {
+		return 0
+	}
+	select {}
+}
+
+// spawn starts another helper as its child and stays, or ends. Its first argument lists flags:
+// setsid, clear (an empty environment), exit.
+func spawn(args []string) int {
+	flags := args[0]
+	cmd := exec.Command(os.Args[0], append([]string{helperArg}, args[1:]...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if strings.Contains(flags, "clear") {
+		cmd.Env = []string{}
+	}
+	if strings.Contains(flags, "setsid") {
+		cmd.SysProcAttr = newSession()
+	}
+	sayUp()
+	if err := cmd.Start(); err != nil {
+		say("error", err)
+		return 96
+	}
+	if strings.Contains(flags, "exit") {
+		return 0
+	}
+	select {}
+}
+
+// helper is a running helper and what it and its children say.
+type helper struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	stdin *os.File
+}
+
+// start runs a helper with env added to a bare environment.
+func start(t *testing.T, env []string, args ...string) *helper {
+	t.Helper()
+	h := &helper{t: t, cmd: exec.Command(os.Args[0], append([]string{helperArg}, args...)...)}
+	h.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	h.cmd.Stderr = os.Stderr
+	inR, inW, err := os.Pipe()
+	must(t, err)
+	outR, outW, err := os.Pipe()
+	must(t, err)
+	h.cmd.Stdin, h.cmd.Stdout, h.stdin = inR, outW, inW
+	h.lines = bufio.NewScanner(outR)
+	must(t, outR.SetReadDeadline(time.Now().Add(bound)))
+	must(t, h.cmd.Start())
+	inR.Close()
+	outW.Close()
+	t.Cleanup(func() {
+		inW.Close()
+		_ = h.cmd.Process.Kill()
+		_ = h.cmd.Wait()
+		outR.Close()
+	})
+	return h
+}
+
+// line reads the next line that begins with word, and returns the rest.
+func (h *helper) line(word string) string {
+	h.t.Helper()
+	if !h.lines.Scan() {
+		h.t.Fatalf("helper ended without saying %q (%v)", word, h.lines.Err())
+	}
+	rest, ok := strings.CutPrefix(h.lines.Text(), word)
+	if !ok {
+		h.t.Fatalf("helper said %q, not %q", h.lines.Text(), word)
+	}
+	return strings.TrimSpace(rest)
+}
+
+// up reads who came up next, and makes sure that it does not outlive the test.
+func (h *helper) up() reconcile.Process {
+	h.t.Helper()
+	var p reconcile.Process
+	if _, err := fmt.Sscan(h.line("up"), &p.PID, &p.Start); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = Signal(p, sigKill) })
+	return p
+}
+
+// mark makes a run id that no other test has.
+func mark(t *testing.T) string {
+	return fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func boot(t *testing.T) string {
+	t.Helper()
+	b, err := BootID()
+	must(t, err)
+	return b
+}
+
+func pids(procs []reconcile.Process) map[int]bool {
+	set := map[int]bool{}
+	for _, p := range procs {
+		set[p.PID] = true
+	}
+	return set
+}
+
+func living(p reconcile.Process) bool {
+	start, err := StartTime(p.PID)
+	return err == nil && start == p.Start
+}
+
+// eventually waits for something that can't be waited for otherwise.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !f(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("in vain waited: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	must(t, err)
+	return n
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func ownStart(t *testing.T) uint64 {
+	t.Helper()
+	start, err := StartTime(os.Getpid())
+	must(t, err)
+	return start
+}

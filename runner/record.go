@@ -1,0 +1,127 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// heartbeat is how often a worker says that it lives.
+const heartbeat = 5 * time.Second
+
+// record is the worker's copy of its run's row. Events change it as they come; it is written at every
+// heartbeat, and at once where somebody watching should see the change.
+type record struct {
+	journal Journal
+	alive   *proc.Alive
+	procs   func() // records the run's processes
+	now     func() time.Time
+	log     *slog.Logger
+	// stopped is told the reason when a pass wants the run to end, lost when the row is no longer ours.
+	stopped func(reason string)
+	lost    func(err error)
+
+	write sync.Mutex // one writer of the row at a time, in order
+	mu    sync.Mutex
+	run   reconcile.Run
+	// base is what a resumed thread had used before this run.
+	base map[string]reconcile.Tokens
+}
+
+// change alters the copy; the next heartbeat writes it.
+func (r *record) change(f func(*reconcile.Run)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.run)
+}
+
+// get is the run as last known.
+func (r *record) get() reconcile.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.run
+}
+
+// phase moves the run on and writes it at once.
+func (r *record) phase(ctx context.Context, p reconcile.Phase) {
+	r.change(func(run *reconcile.Run) { run.Phase = p })
+	r.log.LogAttrs(ctx, slog.LevelInfo, "phase", slog.String("phase", string(p)))
+	r.flush(ctx)
+}
+
+// flush writes the row. A database that can't be written stops no work: the next heartbeat tries again,
+// and the outcome has its own, longer trial.
+func (r *record) flush(ctx context.Context) {
+	r.write.Lock()
+	defer r.write.Unlock()
+	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), r.now(), r.get())
+	switch {
+	case errors.Is(err, reconcile.ErrConflict):
+		r.lost(err)
+	case err != nil:
+		r.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat not stored", slog.String("error", err.Error()))
+	case reason != "":
+		r.stopped(reason)
+	}
+}
+
+// beat runs until ctx ends. The counter in the alive file goes on even where the database does not take it.
+func (r *record) beat(ctx context.Context) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
+		if err := r.alive.Beat(r.get().Beats, proc.Monotonic()); err != nil {
+			r.log.LogAttrs(ctx, slog.LevelWarn, "alive file not written", slog.String("error", err.Error()))
+		}
+		r.procs()
+		r.flush(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// usage turns the totals of codex's threads, which go on over resumes, into what this run has used.
+func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
+	run := r.get()
+	var sum reconcile.Tokens
+	for id, u := range byThread {
+		t := reconcile.Tokens{Input: u.Input, Output: u.Output, Total: u.Total}
+		base := r.threadBase(ctx, id)
+		sum.Input += max(t.Input-base.Input, 0)
+		sum.Output += max(t.Output-base.Output, 0)
+		sum.Total += max(t.Total-base.Total, 0)
+		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
+			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
+		}
+	}
+	r.change(func(run *reconcile.Run) { run.Tokens = sum })
+}
+
+// threadBase reads once what a thread had used when this run first met it.
+func (r *record) threadBase(ctx context.Context, id string) reconcile.Tokens {
+	r.mu.Lock()
+	base, known := r.base[id]
+	r.mu.Unlock()
+	if known {
+		return base
+	}
+	base, _, err := r.journal.Thread(context.WithoutCancel(ctx), id)
+	if err != nil {
+		r.log.LogAttrs(ctx, slog.LevelWarn, "thread not read", slog.String("thread_id", id), slog.String("error", err.Error()))
+		return base
+	}
+	r.mu.Lock()
+	r.base[id] = base
+	r.mu.Unlock()
+	return base
+}

@@ -1,0 +1,253 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// repository is where git keeps the data of a work tree. All paths are absolute and free of links.
+type repository struct {
+	gitDir string // HEAD and index
+	// common holds objects and refs: gitDir itself, but for a linked worktree the main repository's.
+	common string
+	linked bool
+	inTree bool // gitDir is <work tree>/.git, a real directory
+}
+
+// maxGitFile bounds what is read of git's small files, in bytes. packed-refs is the largest of them.
+const maxGitFile = 32 << 20
+
+// openRepository reads what <tree>/.git says; ok is false where there is no repository or it makes no sense.
+// None of it is trusted: it may point anywhere.
+func openRepository(tree string) (repo repository, ok bool, err error) {
+	dotGit := filepath.Join(tree, ".git")
+	info, err := os.Lstat(dotGit)
+	if absent(err) {
+		return repository{}, false, nil
+	}
+	if err != nil {
+		return repository{}, false, failed(err, "read the repository of %s", tree)
+	}
+	gitDir := dotGit
+	if info.Mode().IsRegular() {
+		if gitDir, ok, err = pointer(dotGit, "gitdir:"); !ok || err != nil {
+			return repository{}, false, err
+		}
+	}
+	if repo.gitDir, ok, err = resolveDir(gitDir); !ok || err != nil {
+		return repository{}, false, err
+	}
+	repo.inTree = info.IsDir()
+	common, ok, err := pointer(filepath.Join(repo.gitDir, "commondir"), "")
+	if err != nil {
+		return repository{}, false, err
+	}
+	if !ok {
+		repo.common = repo.gitDir
+		return repo, true, nil
+	}
+	repo.common, repo.linked, err = resolveDir(common)
+	return repo, repo.linked, err
+}
+
+// pointer reads a file of one line that names a path, relative to the file's directory if it is not absolute.
+func pointer(file, prefix string) (path string, ok bool, err error) {
+	b, err := readRegular(file, 1<<16)
+	if absent(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, failed(err, "read the repository's %s", file)
+	}
+	path, ok = strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
+	path = strings.TrimSpace(path)
+	if !ok || path == "" || strings.ContainsAny(path, "\n\x00") {
+		return "", false, nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	return path, true, nil
+}
+
+// resolveDir resolves all links of an existing directory; ok is false where there is none.
+func resolveDir(path string) (real string, ok bool, err error) {
+	real, err = filepath.EvalSymlinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(real)
+	}
+	if absent(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, failed(err, "resolve %s", path)
+	}
+	return real, info.IsDir(), nil
+}
+
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// GitWritable gives exactly the directories that `git commit` in dir needs to write (design section 9):
+// <dir>/.git of an ordinary clone; of a linked worktree its own git directory and those of the main
+// repository's objects, refs (reftable) and logs that exist; nothing without a repository in dir itself. It
+// reads files and runs nothing. (A bare main repository has no logs until somebody makes them; until then
+// git refuses to commit in its worktrees where it may not make them itself.)
+//
+// The agent can have written what is read here, to be given more the next time. So a directory outside dir
+// is named only where it is proven to be part of a repository that itself names dir as its worktree: it lies
+// in <main>/worktrees and points back. A git directory elsewhere (a link, --separate-git-dir, a submodule)
+// is given only where it resolves to a place inside dir; for others there is agent.writable_roots.
+func GitWritable(dir string) ([]string, error) {
+	tree, ok, err := resolveDir(dir)
+	if err != nil || !ok {
+		return nil, err
+	}
+	repo, ok, err := openRepository(tree)
+	switch {
+	case err != nil || !ok:
+		return nil, err
+	case repo.inTree && !repo.linked:
+		return []string{repo.gitDir}, nil
+	case !repo.linked:
+		if within(tree, repo.gitDir) {
+			return []string{repo.gitDir}, nil
+		}
+		return nil, nil
+	}
+	back, ok, err := repo.pointsBack(tree)
+	if err != nil || !ok || !back {
+		return nil, err
+	}
+	list := []string{repo.gitDir}
+	for _, name := range []string{"objects", "refs", "logs", "reftable"} {
+		path := filepath.Join(repo.common, name)
+		// A link here would open what it leads to.
+		if info, err := os.Lstat(path); err == nil && info.IsDir() {
+			list = append(list, path)
+		} else if err != nil && !absent(err) {
+			return nil, failed(err, "read the repository's %s", path)
+		}
+	}
+	return list, nil
+}
+
+// pointsBack reports whether a linked worktree is registered in its main repository as the one at tree.
+func (repo repository) pointsBack(tree string) (back, ok bool, err error) {
+	if filepath.Dir(repo.gitDir) != filepath.Join(repo.common, "worktrees") {
+		return false, true, nil
+	}
+	named, ok, err := pointer(filepath.Join(repo.gitDir, "gitdir"), "")
+	if !ok || err != nil {
+		return false, ok, err
+	}
+	// Resolved but for its last part: that must be our .git, not a link to it.
+	owner, ok, err := resolveDir(filepath.Dir(named))
+	return owner == tree && filepath.Base(named) == ".git", ok, err
+}
+
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != "." && filepath.IsLocal(rel)
+}
+
+// RepoRoot is the root of the main repository that dir lies in, under which codex looks its trust up: that of
+// the nearest directory upwards with a .git, or of the repository that it is a linked worktree of. Without a
+// repository it is dir itself. All links are resolved.
+func RepoRoot(dir string) (string, error) {
+	real, ok, err := resolveDir(dir)
+	if err == nil && !ok {
+		err = failed(fs.ErrNotExist, "find the repository of %s", dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	for at := real; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(filepath.Join(at, ".git"))
+		switch {
+		case err == nil:
+			return mainRoot(at, info)
+		case !absent(err):
+			return "", failed(err, "find the repository of %s", dir)
+		case at == filepath.Dir(at):
+			return real, nil
+		}
+	}
+}
+
+func mainRoot(at string, dotGit fs.FileInfo) (string, error) {
+	if !dotGit.Mode().IsRegular() {
+		return at, nil
+	}
+	gitDir, ok, err := pointer(filepath.Join(at, ".git"), "gitdir:")
+	if err == nil && ok {
+		gitDir, ok, err = resolveDir(gitDir)
+	}
+	if err != nil {
+		return "", err
+	}
+	if worktrees := filepath.Dir(gitDir); ok && filepath.Base(worktrees) == "worktrees" {
+		return filepath.Dir(filepath.Dir(worktrees)), nil
+	}
+	return at, nil
+}
+
+// head reads HEAD: its content, and the commit that it leads to, empty for a branch without one.
+func (repo repository) head() (content, commit string, err error) {
+	b, err := readRegular(filepath.Join(repo.gitDir, "HEAD"), maxGitFile)
+	if err != nil {
+		return "", "", err
+	}
+	content = strings.TrimSpace(string(b))
+	commit = content
+	for range 5 { // as deep as git follows symbolic references
+		ref, symbolic := strings.CutPrefix(commit, "ref:")
+		if !symbolic {
+			break
+		}
+		if commit, err = repo.ref(strings.TrimSpace(ref)); err != nil {
+			return "", "", err
+		}
+	}
+	if commit != "" && !objectID(commit) {
+		return "", "", fmt.Errorf("HEAD leads to %.60q", commit)
+	}
+	return content, commit, nil
+}
+
+// ref reads a reference from its own file or packed-refs; empty where it does not exist.
+func (repo repository) ref(name string) (string, error) {
+	if !strings.HasPrefix(name, "refs/") || !filepath.IsLocal(name) {
+		return "", fmt.Errorf("no reference: %.60q", name)
+	}
+	for _, dir := range []string{repo.gitDir, repo.common} {
+		b, err := readRegular(filepath.Join(dir, name), maxGitFile)
+		if err == nil {
+			return strings.TrimSpace(string(b)), nil
+		}
+		if !absent(err) && !errors.Is(err, syscall.EISDIR) {
+			return "", err
+		}
+	}
+	b, err := readRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
+	if err != nil && !absent(err) {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if id, ref, ok := strings.Cut(strings.TrimSpace(line), " "); ok && ref == name {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+func objectID(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}

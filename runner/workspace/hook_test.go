@@ -1,0 +1,210 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startShell starts a script whose stdin stays open until the test ends, and returns when it has said "up".
+func startShell(t *testing.T, c Command) Process {
+	t.Helper()
+	out, in, err := os.Pipe()
+	check(t, err)
+	defer out.Close()
+	keep, open, err := os.Pipe()
+	check(t, err)
+	t.Cleanup(func() { _ = keep.Close(); _ = open.Close() })
+	// The script reads from descriptor 3 + len(ExtraFiles): stdin is /dev/null.
+	c.Script = fmt.Sprintf("exec <&%d; %s", 3+len(c.ExtraFiles), c.Script)
+	c.ExtraFiles = append(c.ExtraFiles, keep)
+	c.Stdout, c.Stderr, c.Dir = in, in, t.TempDir()
+	p, err := StartLocal(t.Context(), c)
+	check(t, err)
+	check(t, in.Close())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if line != "up\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return p
+}
+
+func runHook(t *testing.T, w *Workspace, script string, timeout time.Duration) (string, error) {
+	t.Helper()
+	var log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
+	err := RunHook(ctx, Hook{Name: BeforeRun, Script: script, Timeout: timeout}, StartLocal, env, w, &log)
+	return log.String(), err
+}
+
+func TestHookRunsInTheWorkspace(t *testing.T) {
+	t.Setenv("LINEAR_API_KEY", "lin_secret")
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	log, err := runHook(t, w, `
+		echo "$GREETING from $(pwd -P)"; echo to stderr >&2
+		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
+		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`, 0)
+	check(t, err)
+	for _, want := range []string{"hello from " + w.Path + "\n", "to stderr\n", "key:none\n", "lease\n", "succeeded"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %q in\n%s", want, log)
+		}
+	}
+	if !there(t, filepath.Join(w.TmpDir, "t")) || !there(t, filepath.Join(w.CacheDir, "c")) {
+		t.Error("tmp or cache is not where it should be")
+	}
+}
+
+func TestEmptyHookIsNone(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	start := func(context.Context, Command) (Process, error) { return nil, errors.New("started") }
+	check(t, RunHook(t.Context(), Hook{Name: AfterRun, Script: " \n"}, start, nil, w, &bytes.Buffer{}))
+	err := RunHook(t.Context(), Hook{Name: AfterRun, Script: "true"}, start, nil, w, &bytes.Buffer{})
+	wantCode(t, err, CodeHookFailed)
+}
+
+func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	for script, want := range map[string]string{
+		"echo first; echo the reason >&2; echo; exit 3": "before_run: exit status 3: the reason",
+		"exit 4":                         "before_run: exit status 4",
+		"kill -9 $$":                     "before_run: signal: killed",
+		"printf 'bad \\377 end'; exit 1": "before_run: exit status 1: bad \uFFFD end",
+		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run: exit status 1: " + strings.Repeat("x", 200) + "…",
+	} {
+		log, err := runHook(t, w, script, 0)
+		wantCode(t, err, CodeHookFailed)
+		if got := strings.TrimPrefix(err.Error(), CodeHookFailed+": "); got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say so:\n%s", log)
+		}
+	}
+}
+
+func TestHookTimeoutKillsTheGroup(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	began := time.Now()
+	log, err := runHook(t, w, "trap '' TERM; sleep 1000 & echo $! >child; echo started; wait; sleep 1000", 300*time.Millisecond)
+	wantCode(t, err, CodeHookTimeout)
+	if time.Since(began) > bound/2 || !strings.Contains(log, "started\n") {
+		t.Errorf("after %v:\n%s", time.Since(began), log)
+	}
+	waitGone(t, filepath.Join(w.Path, "child"))
+}
+
+func TestHookEndsWithItsContext(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- RunHook(ctx, Hook{Name: BeforeRun, Script: "sleep 1000 & echo $! >c; mv c child; wait"},
+			StartLocal, []string{"PATH=" + os.Getenv("PATH")}, w, &bytes.Buffer{})
+	}()
+	eventually(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
+	cancel()
+	err := <-ended
+	if !errors.Is(err, context.Canceled) || IsCode(err, CodeHookFailed) {
+		t.Fatal(err)
+	}
+	waitGone(t, filepath.Join(w.Path, "child"))
+}
+
+// waitGone waits for the end of the process whose pid is in the file.
+func waitGone(t *testing.T, file string) {
+	t.Helper()
+	pid := readPID(t, file)
+	eventually(t, "the end of a child", func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) ||
+			err == nil && strings.Contains(string(b), ") Z ") // not reaped by this machine's init yet
+	})
+}
+
+func readPID(t *testing.T, file string) int {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	check(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	check(t, err)
+	return pid
+}
+
+// A child in the background keeps stdout open and goes on writing: the hook is over all the same, and the
+// child is neither stalled nor killed by a closed pipe.
+func TestHookIsOverWhenItsShellExits(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	log, err := runHook(t, w, `
+		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise noise noise; done; touch over; } &
+		echo $! >child; echo last words`, 0)
+	check(t, err)
+	if !strings.Contains(log, "last words\n") && !strings.Contains(log, "left out") {
+		t.Errorf("output lost:\n%.500s", log)
+	}
+	pid := readPID(t, filepath.Join(w.Path, "child"))
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	check(t, syscall.Kill(pid, 0))
+	write(t, filepath.Join(w.Path, "stop"), "")
+	eventually(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
+}
+
+func TestHookOutputWrittenJustBeforeTheEndIsKept(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	for range 20 {
+		log, err := runHook(t, w, "sleep 1000 & echo $! >child; head -c 60000 /dev/zero | tr '\\0' x; echo end", 0)
+		check(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
+		check(t, err)
+		if !strings.Contains(log, strings.Repeat("x", 60000)+"end\n") {
+			t.Fatalf("only %d bytes", len(log))
+		}
+	}
+}
+
+func TestHookOutputIsBounded(t *testing.T) {
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	log, err := runHook(t, w, "yes flood | head -c 50000000; echo the end; exit 7", 0)
+	wantCode(t, err, CodeHookFailed)
+	if len(log) > hookOutput+500 || !strings.Contains(log, "the end\n--- before_run: ") {
+		t.Errorf("%d bytes, ending %q", len(log), log[max(0, len(log)-200):])
+	}
+	if want := fmt.Sprintf("--- the first %d bytes of output are left out\n", 50000000+8-hookOutput); !strings.Contains(log, want) {
+		t.Errorf("no note %q: %.200s", want, log)
+	}
+	_, err = runHook(t, w, "yes flood", 300*time.Millisecond)
+	wantCode(t, err, CodeHookTimeout)
+}
+
+func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
+	outside := t.TempDir()
+	w := acquire(t, newRoot(t), owner("A", "r1"))
+	check(t, os.Remove(w.Path))
+	check(t, os.Symlink(outside, w.Path))
+	_, err := runHook(t, w, "touch here", 0)
+	wantCode(t, err, CodeInvalidCwd)
+	if there(t, filepath.Join(outside, "here")) {
+		t.Fatal("it ran")
+	}
+}
+
+func TestKillAfterWaitSignalsNobody(t *testing.T) {
+	p := startShell(t, Command{Script: "echo up"})
+	check(t, p.Wait())
+	local := p.(*localProcess)
+	if !local.reaped {
+		t.Fatal("a late KillGroup would signal whoever has the pid now")
+	}
+	p.KillGroup()
+}

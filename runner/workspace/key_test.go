@@ -1,0 +1,102 @@
+package workspace
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestKey(t *testing.T) {
+	long := strings.Repeat("a", 120)
+	for _, c := range []struct{ identifier, want string }{
+		{"ABC-123", "ABC-123"},
+		{"a.b_c-D", "a.b_c-D"},
+		{long, long},
+		{"ABC 1", "ABC_1-"},
+		{"ABC/1", "ABC_1-"},
+		{"../../etc", ".._.._etc-"},
+		{"/etc/passwd", "_etc_passwd-"},
+		{".", ".-"},
+		{"..", "..-"},
+		{".git", ".git-"},
+		{".symphony", ".symphony-"},
+		{"", "-"},
+		{"ÄBC-1", "_BC-1-"},
+		{"日本", "__-"},
+		{"a\x00b\n", "a_b_-"},
+		{"\xff\xfe", "__-"},
+		{long + "a", long[:103] + "-"},
+		{strings.Repeat("é", 119), strings.Repeat("_", 103) + "-"},
+		{"ABC-1-0123456789abcdef", "ABC-1-0123456789abcdef-"},
+	} {
+		got := Key(c.identifier)
+		if hash, ok := strings.CutPrefix(got, c.want); !ok ||
+			strings.HasSuffix(c.want, "-") != (len(hash) == 16) || got != c.want && len(hash) != 16 {
+			t.Errorf("Key(%q) = %q, want %q", c.identifier, got, c.want)
+		}
+	}
+	// The suffix is part of the format: keys must be found again by later versions.
+	if got := Key("ABC/1"); got != "ABC_1-40196a1712fb54ce" {
+		t.Error(got)
+	}
+}
+
+func TestKeysAreContainedAndDistinct(t *testing.T) {
+	r := newRoot(t)
+	// Few characters and short names, so that two identifiers often sanitize alike.
+	text := rapid.OneOf(rapid.StringOfN(rapid.RuneFrom([]rune("aA-_/. é")), 0, 4, -1), rapid.String(),
+		rapid.StringMatching(`[a-z./]{0,130}(-[0-9a-f]{16})?`))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := text.Draw(t, "a"), text.Draw(t, "b")
+		switch rapid.IntRange(0, 3).Draw(t, "relation") {
+		case 0:
+			b = Key(a) // an issue that is named like the directory of another
+		case 1:
+			b = sanitize(a)
+		}
+		for _, identifier := range []string{a, b} {
+			key := Key(identifier)
+			if len(key) == 0 || len(key) > 120 || sanitize(key) != key {
+				t.Fatalf("Key(%q) = %q: outside the alphabet or too long", identifier, key)
+			}
+			if _, err := r.path(key); err != nil {
+				t.Fatalf("Key(%q) = %q: %v", identifier, key, err)
+			}
+		}
+		if a != b && Key(a) == Key(b) {
+			t.Fatalf("%q and %q share the key %q", a, b, Key(a))
+		}
+	})
+}
+
+func TestKeyForTellsCaseApart(t *testing.T) {
+	r := newRoot(t)
+	key := func(identifier string) string {
+		t.Helper()
+		k, err := r.KeyFor(identifier)
+		check(t, err)
+		return k
+	}
+	if got := key("abc-1"); got != "abc-1" {
+		t.Fatal(got)
+	}
+	upper := ready(t, r, owner("ABC-1", "r1"))
+	lower := ready(t, r, owner("abc-1", "r2"))
+	if upper.Key != "ABC-1" || lower.Key != hashedKey("abc-1") || strings.EqualFold(lower.Key, upper.Key) {
+		t.Fatalf("%q and %q", upper.Key, lower.Key)
+	}
+	if key("ABC-1") != upper.Key || key("abc-1") != lower.Key {
+		t.Fatal("a key changed")
+	}
+	// Each keeps its directory when the other one goes.
+	_, err := r.Remove(t.Context(), owner("ABC-1", "r3"), 0, r.now(), nil)
+	check(t, err)
+	if got := key("abc-1"); got != lower.Key {
+		t.Fatalf("the workspace moved to %q", got)
+	}
+	again := acquire(t, r, owner("abc-1", "r4"))
+	if again.Path != lower.Path || again.CreatedNow {
+		t.Fatalf("%+v", again)
+	}
+}

@@ -1,0 +1,191 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const bound = 20 * time.Second // for anything that a test waits for
+
+// roleVar makes the test binary play another process.
+const roleVar = "SYMPHONY_WORKSPACE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVar) {
+	case "":
+		os.Exit(m.Run())
+	case "holder":
+		os.Exit(hold(os.Args[1], os.Args[2]))
+	default:
+		os.Exit(64)
+	}
+}
+
+// hold acquires a workspace as another worker would, writes a file into it, says so, and waits to be killed
+// or for its stdin to end.
+func hold(root, run string) int {
+	r, err := OpenRoot(root)
+	if err == nil {
+		var w *Workspace
+		if w, err = r.Acquire(context.Background(), owner("ABC-1", run)); err == nil {
+			err = os.WriteFile(filepath.Join(w.Path, "half"), nil, 0o600)
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+// startHolder returns when the other process holds the workspace of ABC-1, with what kills it.
+func startHolder(t *testing.T, root, run string) (kill func()) {
+	t.Helper()
+	exe, err := os.Executable()
+	check(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	cmd := exec.CommandContext(ctx, exe, root, run)
+	cmd.Env = append(os.Environ(), roleVar+"=holder")
+	stdin, err := cmd.StdinPipe()
+	check(t, err)
+	stdout, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	killed := false
+	kill = func() {
+		if !killed {
+			killed = true
+			check(t, cmd.Process.Kill())
+			_ = cmd.Wait() // killed, and says so
+			_ = stdin.Close()
+			cancel()
+		}
+	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || line != "held\n" {
+		t.Fatalf("holder said %q, %v", line, err)
+	}
+	return kill
+}
+
+// unprivileged reports whether this process may go on with a test that root can't fail. As root it runs the
+// test in a copy of the program as another user, with a temporary directory there, and returns false.
+func unprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "symphony-nobody-")
+	check(t, err)
+	t.Cleanup(func() { check(t, removeTree(context.Background(), dir)) })
+	exe, err := os.Executable()
+	check(t, err)
+	program, err := os.ReadFile(exe)
+	check(t, err)
+	copied := filepath.Join(dir, "workspace.test")
+	check(t, os.WriteFile(copied, program, 0o755))
+	check(t, os.Chmod(dir, 0o755))
+	temp := filepath.Join(dir, "tmp")
+	check(t, os.Mkdir(temp, 0o700))
+	check(t, os.Chown(temp, nobody, nobody))
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = temp
+	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("as another user: %v\n%s", err, out)
+	}
+	return false
+}
+
+func owner(identifier, run string) Owner {
+	return Owner{
+		IssueID: "id of " + identifier, Identifier: identifier, Project: "https://tracker.example shop",
+		StateDir: "/state/one", RunID: run,
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	if !IsCode(err, code) {
+		t.Fatalf("error %v, want code %s", err, code)
+	}
+}
+
+func newRoot(t *testing.T) *Root {
+	t.Helper()
+	r, err := OpenRoot(filepath.Join(t.TempDir(), "root"))
+	check(t, err)
+	r.leaseWait = 100 * time.Millisecond
+	return r
+}
+
+func acquire(t *testing.T, r *Root, o Owner) *Workspace {
+	t.Helper()
+	w, err := r.Acquire(t.Context(), o)
+	check(t, err)
+	t.Cleanup(func() { check(t, w.Release()) })
+	return w
+}
+
+// ready makes a workspace with a file in it, and lets it go.
+func ready(t *testing.T, r *Root, o Owner) *Workspace {
+	t.Helper()
+	w := acquire(t, r, o)
+	check(t, w.Ready())
+	write(t, filepath.Join(w.Path, "work"), "done")
+	check(t, w.Release())
+	return w
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	check(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func there(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// eventually waits for something that another process does.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(bound)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
+}

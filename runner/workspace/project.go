@@ -1,0 +1,123 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// projectClaim says which state directory works on a tracker's project under this root.
+type projectClaim struct {
+	Project  string `json:"project"`
+	StateDir string `json:"state_dir"`
+}
+
+// ClaimProject records that the state directory works on a project (endpoint and slug) under this root, or
+// fails with project_conflict where another one does that still exists and has a state.db: the two would
+// start workers for the same issues (design section 8). A repeated claim only reads.
+func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
+	path := r.project(endpointAndSlug)
+	if c, ok, err := readClaim(path); err != nil {
+		return err
+	} else if ok && c == (projectClaim{endpointAndSlug, stateDir}) {
+		return nil
+	}
+	if err := ownDir(filepath.Dir(path)); err != nil {
+		return failed(err, "make %s", filepath.Dir(path))
+	}
+	lock, err := lockFile(context.Background(), path+".lock", r.leaseWait)
+	if errors.Is(err, errHeld) {
+		return &Error{
+			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is doing it",
+			Hint: "the next pass tries again", Err: err,
+		}
+	}
+	if err != nil {
+		return failed(err, "claim the project %s", endpointAndSlug)
+	}
+	err = claimLocked(path, projectClaim{endpointAndSlug, stateDir})
+	return errors.Join(err, lock.Close())
+}
+
+func (r *Root) project(endpointAndSlug string) string {
+	sum := sha256.Sum256([]byte(endpointAndSlug))
+	return filepath.Join(r.meta(), "projects", hex.EncodeToString(sum[:8])+".json")
+}
+
+func claimLocked(path string, want projectClaim) error {
+	have, ok, err := readClaim(path)
+	if err != nil {
+		return err
+	}
+	if ok && !sameDir(have.StateDir, want.StateDir) {
+		switch alive, err := hasState(have.StateDir); {
+		case err != nil:
+			return conflict(path, have, err)
+		case alive:
+			return conflict(path, have, nil)
+		}
+	}
+	b, err := json.Marshal(want)
+	if err == nil {
+		err = writeDurably(path, append(b, '\n'))
+	}
+	if err != nil {
+		return failed(err, "claim the project %s", want.Project)
+	}
+	return nil
+}
+
+func readClaim(path string) (c projectClaim, ok bool, err error) {
+	b, err := readRegular(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil {
+		return c, false, &Error{
+			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
+			Hint: "remove the file where only one state directory works on the project", Err: err,
+		}
+	}
+	return c, true, nil
+}
+
+func conflict(path string, have projectClaim, err error) error {
+	return &Error{
+		Code:    CodeProjectConflict,
+		Message: fmt.Sprintf("the project %s is worked on from the state directory %s already", have.Project, have.StateDir),
+		Hint: "use that state directory, give this workflow a workspace.root of its own, or remove " + path +
+			" if the other one is no longer used",
+		Err: err,
+	}
+}
+
+func sameDir(a, b string) bool {
+	if a == b {
+		return true
+	}
+	ia, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	ib, err := os.Stat(b)
+	return err == nil && os.SameFile(ia, ib)
+}
+
+// hasState reports whether a state directory is in use. An error means that nobody can tell.
+func hasState(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, "state.db"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil, err
+}

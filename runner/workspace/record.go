@@ -1,0 +1,186 @@
+package workspace
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// State says how far a workspace has come.
+type State string
+
+// The states of a workspace.
+const (
+	Creating State = "creating" // being made: what is there is thrown away after a crash
+	Prepared State = "ready"    // after_create has succeeded, or there was none
+	Removing State = "removing" // on its way into the trash
+)
+
+// RunRef names a run across state directories.
+type RunRef struct {
+	RunID    string `json:"run_id"`
+	StateDir string `json:"state_dir"`
+}
+
+// Record is what is known of a workspace (design section 7). It is written only by who holds the lease.
+type Record struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"identifier"`
+	Key        string `json:"key"`
+	// Project is the tracker's endpoint and project, as the Owner gave it.
+	Project string `json:"project"`
+	// StateDir and RunID are those of the last run that held the workspace.
+	StateDir string `json:"state_dir"`
+	RunID    string `json:"run_id"`
+	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
+	ID    string `json:"id"`
+	State State  `json:"state"`
+	// Previous are earlier holders whose processes nobody is known to have reaped, oldest first.
+	Previous []RunRef `json:"previous,omitempty"`
+	Path     string   `json:"path"`
+}
+
+// maxPrevious bounds Record.Previous: more crashes in a row than that are held by the planner long before.
+const maxPrevious = 8
+
+// maxRecord bounds what is read of a record, in bytes.
+const maxRecord = 1 << 20
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: it ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// readRecord gives the record of a key; ok is false where there is none.
+func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
+	b, err := readRegular(r.record(key), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &rec)
+	}
+	if err == nil {
+		err = rec.check()
+	}
+	if err != nil {
+		return Record{}, false, &Error{
+			Code:    CodeFailed,
+			Message: fmt.Sprintf("read the record %s: %v", r.record(key), err),
+			Hint:    "if that workspace holds nothing of value, move it and its record away; a new one is made",
+			Err:     err,
+		}
+	}
+	return rec, true, nil
+}
+
+func (rec Record) check() error {
+	switch rec.State {
+	case Creating, Prepared, Removing:
+	default:
+		return fmt.Errorf("unknown state %q", rec.State)
+	}
+	if rec.IssueID == "" || rec.Identifier == "" || rec.ID == "" {
+		return errors.New("no issue or no id in it")
+	}
+	return nil
+}
+
+// writeRecord replaces the record of rec.Key, durably: it is on the disk before it has an effect. Only the
+// holder of the lease calls it, so that one temporary name is enough.
+func (r *Root) writeRecord(rec Record) error {
+	b, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return failed(err, "encode the record of %s", rec.Key)
+	}
+	if err := writeDurably(r.record(rec.Key), append(b, '\n')); err != nil {
+		return failed(err, "write the record of %s", rec.Key)
+	}
+	return nil
+}
+
+func (r *Root) removeRecord(key string) error {
+	err := os.Remove(r.record(key))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failed(err, "remove the record of %s", key)
+	}
+	if err := syncDir(r.meta()); err != nil {
+		return failed(err, "remove the record of %s", key)
+	}
+	return nil
+}
+
+// List gives the records of all workspaces by key. Those that can't be read are left out, and are what err
+// joins: the records are good even where err is not nil.
+func (r *Root) List() ([]Record, error) {
+	entries, err := os.ReadDir(r.meta())
+	if err != nil {
+		return nil, failed(err, "read the records of %s", r.Path)
+	}
+	var (
+		recs []Record
+		errs []error
+	)
+	for _, e := range entries {
+		key, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		rec, ok, err := r.readRecord(key)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case ok && rec.Key != key:
+			errs = append(errs, failed(fmt.Errorf("it names the key %q", rec.Key), "read the record %s", r.record(key)))
+		case ok:
+			recs = append(recs, rec)
+		}
+	}
+	return recs, errors.Join(errs...)
+}
+
+// writeDurably replaces a file by one with this content, mode 0600, and syncs both file and directory.
+func writeDurably(path string, content []byte) error {
+	temp := path + ".new"
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// readRegular reads a small regular file. A pipe or device in its place must not make us wait.
+func readRegular(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}

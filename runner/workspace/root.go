@@ -1,0 +1,149 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Root is a workspace root (specification 9.1): a directory of ours that nobody else can write, every
+// workspace directly below it.
+type Root struct {
+	// Path is absolute and free of symbolic links.
+	Path string
+
+	now       func() time.Time // names trash that no caller dates
+	leaseWait time.Duration    // how long to try for a lease or a lock before somebody is busy
+}
+
+// metaDir holds all that is ours in a root. No key is equal to it: keys with a leading dot get a suffix.
+const metaDir = ".symphony"
+
+// OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the
+// account. Its errors are workspace_root_unusable or disk_full.
+func OpenRoot(path string) (*Root, error) {
+	if !filepath.IsAbs(path) {
+		return nil, unusable(path, "not an absolute path", "give workspace.root as an absolute path", nil)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, rootFailed(path, err)
+	}
+	r, err := resolveRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownDir(r.meta()); err != nil {
+		return nil, rootFailed(r.meta(), err)
+	}
+	return r, nil
+}
+
+// FindRoot opens the root at path to look at it and creates nothing. ok is false where there is no root, or
+// no workspace was ever made in it.
+func FindRoot(path string) (root *Root, ok bool, err error) {
+	if !filepath.IsAbs(path) {
+		return nil, false, unusable(path, "not an absolute path", "give workspace.root as an absolute path", nil)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	r, err := resolveRoot(path)
+	if err != nil {
+		return nil, false, err
+	}
+	err = checkOwnDir(r.meta())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, rootFailed(r.meta(), err)
+	}
+	return r, true, nil
+}
+
+// resolveRoot resolves an existing root and checks whose it is.
+func resolveRoot(path string) (*Root, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, rootFailed(path, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return nil, rootFailed(real, err)
+	}
+	switch {
+	case !info.IsDir():
+		return nil, unusable(real, "not a directory", "set workspace.root to a directory", nil)
+	case real == "/":
+		return nil, unusable(real, "the whole file system", "set workspace.root to a directory of its own", nil)
+	case !ours(info):
+		return nil, unusable(real, "owned by another user",
+			fmt.Sprintf("set workspace.root to a directory that uid %d owns", os.Geteuid()), nil)
+	case info.Mode().Perm()&0o022 != 0:
+		return nil, unusable(real, fmt.Sprintf("others can write to it (mode %04o)", info.Mode().Perm()),
+			"chmod go-w "+real, nil)
+	}
+	return &Root{Path: real, now: time.Now, leaseWait: 2 * time.Second}, nil
+}
+
+func rootFailed(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return failed(err, "open workspace root %s", path)
+	}
+	return unusable(path, err.Error(), "set workspace.root to a directory that this account can create and write", err)
+}
+
+func (r *Root) meta() string             { return filepath.Join(r.Path, metaDir) }
+func (r *Root) work(key string) string   { return filepath.Join(r.meta(), "work", key) }
+func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash") }
+func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
+func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
+
+// path gives the workspace of a key: always a direct child of the root (specification 9.5, invariant 2).
+func (r *Root) path(key string) (string, error) {
+	path := filepath.Join(r.Path, key)
+	if filepath.Dir(path) != r.Path || path == r.Path || filepath.Base(path) != key || key == metaDir {
+		return "", invalidCwd(path, "not inside the workspace root "+r.Path)
+	}
+	return path, nil
+}
+
+// ownDir makes a directory for us alone where there is none. What else stands there is an error.
+func ownDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return checkOwnDir(path)
+}
+
+// checkOwnDir follows no link: a link here would lead what we write out of the root.
+func checkOwnDir(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
+	case !ours(info) || info.Mode().Perm()&0o022 != 0:
+		return &fs.PathError{Op: "use", Path: path, Err: errors.New("others own it or can write to it")}
+	}
+	return nil
+}
+
+func ours(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// syncDir makes what was created, renamed or removed in a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

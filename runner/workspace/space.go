@@ -1,0 +1,25 @@
+package workspace
+
+import (
+	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// FreeBytes is what an unprivileged user may still write on the volume of path. For a path that does not
+// exist yet it is that of the nearest directory above.
+func FreeBytes(path string) (int64, error) {
+	var st unix.Statfs_t
+	for {
+		err := retry(func() error { return unix.Statfs(path, &st) })
+		if err == nil {
+			return int64(st.Bavail) * int64(st.Bsize), nil
+		}
+		up := filepath.Dir(path)
+		if !errors.Is(err, unix.ENOENT) || up == path {
+			return 0, failed(err, "ask for the free space of %s", path)
+		}
+		path = up
+	}
+}

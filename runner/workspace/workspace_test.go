@@ -1,0 +1,350 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAcquireMakesThenReuses(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("ABC-1", "r1"))
+	if !w.CreatedNow || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.Previous) != 0 || len(w.ID) != 32 {
+		t.Fatalf("%+v", w)
+	}
+	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
+		info, err := os.Lstat(dir)
+		check(t, err)
+		if !info.IsDir() || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v", dir, info.Mode())
+		}
+	}
+	if rec, _, err := r.readRecord("ABC-1"); err != nil || rec.State != Creating || rec.RunID != "r1" {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+	check(t, w.Ready())
+	check(t, w.Verify())
+	write(t, filepath.Join(w.Path, "work"), "done")
+	check(t, w.Release())
+	check(t, w.Release())
+
+	o := owner("ABC-1", "r2")
+	o.StateDir = "/state/two"
+	again := acquire(t, r, o)
+	if again.CreatedNow || again.ID != w.ID || !there(t, filepath.Join(again.Path, "work")) {
+		t.Fatalf("%+v", again)
+	}
+	if want := []RunRef{{"r1", "/state/one"}}; !slices.Equal(again.Previous, want) {
+		t.Fatalf("previous %v", again.Previous)
+	}
+	rec, _, err := r.readRecord("ABC-1")
+	check(t, err)
+	if rec.State != Prepared || rec.RunID != "r2" || rec.StateDir != "/state/two" {
+		t.Fatalf("%+v", rec)
+	}
+}
+
+// A holder that died before it had reaped what came before it must not hide that from the next one.
+func TestPreviousIsKeptUntilReady(t *testing.T) {
+	r := newRoot(t)
+	ready(t, r, owner("A", "r0"))
+	for _, run := range []string{"r1", "r2", "r2"} {
+		check(t, acquire(t, r, owner("A", run)).Release())
+	}
+	w := acquire(t, r, owner("A", "r3"))
+	if want := []RunRef{{"r0", "/state/one"}, {"r1", "/state/one"}, {"r2", "/state/one"}}; !slices.Equal(w.Previous, want) {
+		t.Fatalf("previous %v", w.Previous)
+	}
+	check(t, w.Ready())
+	check(t, w.Release())
+	w = acquire(t, r, owner("A", "r4"))
+	if want := []RunRef{{"r3", "/state/one"}}; !slices.Equal(w.Previous, want) {
+		t.Fatalf("previous %v", w.Previous)
+	}
+	check(t, w.Release())
+	for i := range 20 {
+		w = acquire(t, r, owner("A", "again"+string(rune('a'+i))))
+		check(t, w.Release())
+	}
+	if len(w.Previous) != maxPrevious || w.Previous[maxPrevious-1].RunID != "agains" {
+		t.Fatalf("previous %v", w.Previous)
+	}
+}
+
+func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
+	r := newRoot(t)
+	w := ready(t, r, owner("A", "r1"))
+	before, err := os.ReadFile(r.record("A"))
+	check(t, err)
+	for name, change := range map[string]func(*Owner){
+		"issue":   func(o *Owner) { o.IssueID = "other" },
+		"project": func(o *Owner) { o.Project = "https://tracker.example other" },
+	} {
+		o := owner("A", "r2")
+		change(&o)
+		_, err := r.Acquire(t.Context(), o)
+		wantCode(t, err, CodeForeign)
+		called := false
+		_, err = r.Remove(t.Context(), o, 0, r.now(), func(*Workspace) error { called = true; return nil })
+		wantCode(t, err, CodeForeign)
+		after, err := os.ReadFile(r.record("A"))
+		check(t, err)
+		if string(before) != string(after) || !there(t, filepath.Join(w.Path, "work")) || called {
+			t.Fatalf("another %s's workspace was touched", name)
+		}
+	}
+	if held, err := r.Held("A"); held || err != nil {
+		t.Fatalf("lease kept: %v, %v", held, err)
+	}
+}
+
+func TestAcquireNeedsAnOwner(t *testing.T) {
+	r := newRoot(t)
+	for _, change := range []func(*Owner){
+		func(o *Owner) { o.IssueID = "" }, func(o *Owner) { o.Identifier = "" }, func(o *Owner) { o.Project = "" },
+		func(o *Owner) { o.StateDir = "" }, func(o *Owner) { o.RunID = "" },
+	} {
+		o := owner("A", "r1")
+		change(&o)
+		_, err := r.Acquire(t.Context(), o)
+		wantCode(t, err, CodeInvalidCwd)
+	}
+}
+
+func TestDirectoryWithoutRecordIsTakenOver(t *testing.T) {
+	r := newRoot(t)
+	write(t, filepath.Join(r.Path, "A", "old"), "kept")
+	w := acquire(t, r, owner("A", "r1"))
+	if w.CreatedNow || len(w.ID) != 32 || !there(t, filepath.Join(w.Path, "old")) {
+		t.Fatalf("%+v", w)
+	}
+	if rec, ok, err := r.readRecord("A"); err != nil || !ok || rec.State != Prepared {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+}
+
+func TestDirectoryThatIsGoneIsMadeAnew(t *testing.T) {
+	r := newRoot(t)
+	old := ready(t, r, owner("A", "r1"))
+	check(t, os.RemoveAll(old.Path))
+	w := acquire(t, r, owner("A", "r2"))
+	if !w.CreatedNow || w.ID == old.ID || len(w.Previous) != 1 {
+		t.Fatalf("%+v", w)
+	}
+}
+
+func TestMovedRootGetsNewIDs(t *testing.T) {
+	r := newRoot(t)
+	old := ready(t, r, owner("A", "r1"))
+	check(t, os.Rename(r.Path, r.Path+"2"))
+	r, err := OpenRoot(r.Path + "2")
+	check(t, err)
+	w := acquire(t, r, owner("A", "r2"))
+	if w.CreatedNow || w.ID == old.ID || !there(t, filepath.Join(w.Path, "work")) {
+		t.Fatalf("%+v", w)
+	}
+}
+
+// Every point at which a run can be cut off, as it stands on the disk afterwards.
+func TestAcquireAfterACrash(t *testing.T) {
+	for name, c := range map[string]struct {
+		state     State
+		dir, work bool
+		trash     int
+	}{
+		"recorded, no directory":     {Creating, false, false, 0},
+		"directory made":             {Creating, true, false, 0},
+		"half an after_create":       {Creating, true, true, 0},
+		"removal recorded":           {Removing, true, true, 1},
+		"directory in the trash":     {Removing, false, true, 0},
+		"only the record left to go": {Removing, false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			rec := recordOf(r, owner("A", "r1"), c.state)
+			check(t, r.writeRecord(rec))
+			write(t, r.record("A")+".new", `{"torn`)
+			if c.dir {
+				write(t, filepath.Join(r.Path, "A", "sub", "half"), "x")
+				check(t, os.Chmod(filepath.Join(r.Path, "A", "sub"), 0o500))
+			}
+			if c.work {
+				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
+			}
+			w := acquire(t, r, owner("A", "r2"))
+			if !w.CreatedNow || w.ID == rec.ID || !slices.Equal(w.Previous, []RunRef{{"r1", "/state/one"}}) {
+				t.Fatalf("%+v", w)
+			}
+			for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
+				entries, err := os.ReadDir(dir)
+				check(t, err)
+				if len(entries) > 0 {
+					t.Errorf("%s is not empty: %v", dir, entries)
+				}
+			}
+			check(t, w.Ready())
+			list, err := r.listTrash()
+			check(t, err)
+			if len(list) != c.trash {
+				t.Errorf("in the trash: %v", list)
+			}
+		})
+	}
+}
+
+func TestDiscard(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	write(t, filepath.Join(w.Path, "ro", "half"), "x")
+	write(t, filepath.Join(w.TmpDir, "t"), "x")
+	check(t, os.Chmod(filepath.Join(w.Path, "ro"), 0o500))
+	check(t, w.Discard())
+	for _, path := range []string{w.Path, r.record("A"), r.work("A")} {
+		if there(t, path) {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	if held, err := r.Held("A"); !held || err != nil {
+		t.Errorf("the lease is gone: %v, %v", held, err)
+	}
+	check(t, w.Release())
+	kept := ready(t, r, owner("A", "r2"))
+	again := acquire(t, r, owner("A", "r3"))
+	wantCode(t, again.Discard(), CodeFailed)
+	if !there(t, filepath.Join(kept.Path, "work")) {
+		t.Fatal("an earlier run's work is gone")
+	}
+}
+
+func TestVerify(t *testing.T) {
+	outside := t.TempDir()
+	for name, change := range map[string]func(path string) error{
+		"gone":     os.Remove,
+		"replaced": func(p string) error { return errors.Join(os.Rename(p, p+"-old"), os.Mkdir(p, 0o700)) },
+		"a link":   func(p string) error { return errors.Join(os.Rename(p, p+"-old"), os.Symlink(p+"-old", p)) },
+		"link out": func(p string) error { return errors.Join(os.Remove(p), os.Symlink(outside, p)) },
+		"a file":   func(p string) error { return errors.Join(os.Remove(p), os.WriteFile(p, nil, 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := acquire(t, newRoot(t), owner("A", "r1"))
+			check(t, w.Verify())
+			check(t, change(w.Path))
+			wantCode(t, w.Verify(), CodeInvalidCwd)
+		})
+	}
+	t.Run("root became a link", func(t *testing.T) {
+		w := acquire(t, newRoot(t), owner("A", "r1"))
+		check(t, os.Rename(w.Root, w.Root+"-real"))
+		check(t, os.Symlink(w.Root+"-real", w.Root))
+		wantCode(t, w.Verify(), CodeInvalidCwd)
+	})
+	t.Run("replaced by after_create", func(t *testing.T) {
+		w := acquire(t, newRoot(t), owner("A", "r1"))
+		check(t, os.Rename(w.Path, w.Path+"-old"))
+		check(t, os.Mkdir(w.Path, 0o700))
+		check(t, w.Ready())
+		check(t, w.Verify())
+	})
+}
+
+func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
+	r := newRoot(t)
+	write(t, filepath.Join(r.Path, "A", "work"), "x")
+	write(t, r.record("A"), "{")
+	_, err := r.Acquire(t.Context(), owner("A", "r1"))
+	wantCode(t, err, CodeFailed)
+	_, err = r.Remove(t.Context(), owner("A", "r1"), 0, r.now(), nil)
+	wantCode(t, err, CodeFailed)
+	if !there(t, filepath.Join(r.Path, "A", "work")) {
+		t.Fatal("it was touched")
+	}
+}
+
+func TestLeaseExcludesOtherProcesses(t *testing.T) {
+	r := newRoot(t)
+	kill := startHolder(t, r.Path, "run-1")
+	o := owner("ABC-1", "run-2")
+	o.StateDir = "/state/two"
+	_, err := r.Acquire(t.Context(), o)
+	wantCode(t, err, CodeBusy)
+	if !strings.Contains(err.Error(), "run-1 of /state/one") {
+		t.Errorf("the holder is not named: %v", err)
+	}
+	_, err = r.Remove(t.Context(), o, 0, r.now(), nil)
+	wantCode(t, err, CodeBusy)
+	if held, err := r.Held("ABC-1"); !held || err != nil {
+		t.Fatalf("%v, %v", held, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	r.leaseWait = bound
+	if _, err = r.Acquire(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("not the context's: %v", err)
+	}
+	// Another issue's is free.
+	acquire(t, r, owner("ABC-2", "run-3"))
+	kill()
+	// It was killed while it made the workspace: what it left is thrown away.
+	w := acquire(t, r, o)
+	if !w.CreatedNow || there(t, filepath.Join(w.Path, "half")) ||
+		!slices.Equal(w.Previous, []RunRef{{"run-1", "/state/one"}}) {
+		t.Fatalf("%+v", w)
+	}
+}
+
+func TestAcquireWaitsForTheLease(t *testing.T) {
+	r := newRoot(t)
+	kill := startHolder(t, r.Path, "run-1")
+	r.leaseWait = bound
+	got := make(chan error, 1)
+	go func() {
+		w, err := r.Acquire(context.Background(), owner("ABC-1", "run-2"))
+		if err == nil {
+			err = w.Release()
+		}
+		got <- err
+	}()
+	kill()
+	select {
+	case err := <-got:
+		check(t, err)
+	case <-time.After(bound):
+		t.Fatal("still waiting")
+	}
+}
+
+// A child that inherited the lease keeps the workspace after its holder has let go.
+func TestLeaseIsInherited(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	p := startShell(t, Command{Script: "echo up; read line", ExtraFiles: []*os.File{w.Lease()}})
+	check(t, w.Release())
+	_, err := r.Acquire(t.Context(), owner("A", "r2"))
+	wantCode(t, err, CodeBusy)
+	p.KillGroup()
+	_ = p.Wait() // killed
+	acquire(t, r, owner("A", "r2"))
+}
+
+func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	check(t, os.Remove(r.lock("A")))
+	write(t, r.lock("A"), "")
+	// Ours is on a file without a name now; a new one decides.
+	again := acquire(t, r, owner("A", "r2"))
+	if again.CreatedNow != w.CreatedNow {
+		t.Fatal("a half-made workspace was taken for a whole one")
+	}
+	if held, err := r.Held("none"); held || err != nil || there(t, r.lock("none")) {
+		t.Fatalf("%v, %v", held, err)
+	}
+	check(t, os.Symlink(t.TempDir(), r.lock("B")))
+	_, err := r.Acquire(t.Context(), owner("B", "r1"))
+	wantCode(t, err, CodeFailed)
+}

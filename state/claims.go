@@ -1,0 +1,95 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const claimColumns = `issue_id, identifier, status, version, run_id, attempt, kind, due_at, error_code,
+	error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next, failures, idle_runs, runs,
+	interruptions, issue, project, workspace_root, claimed_at, updated_at`
+
+func scanClaim(row scanner) (reconcile.Claim, error) {
+	var c reconcile.Claim
+	err := row.Scan(&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind,
+		stampOf{&c.DueAt}, &c.ErrorCode, &c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf{&c.HeldAt},
+		stampOf{&c.HoldCommentAt}, &c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs, &c.Interruptions,
+		jsonOf{&c.Issue}, &c.Project, &c.WorkspaceRoot, stampOf{&c.ClaimedAt}, stampOf{&c.UpdatedAt})
+	return c, err
+}
+
+// Claims returns all claims, by issue id.
+func (db *DB) Claims(ctx context.Context) ([]reconcile.Claim, error) {
+	var claims []reconcile.Claim
+	err := db.view(ctx, "read the claims", func(tx *sql.Tx) (err error) {
+		claims, err = readClaims(ctx, tx)
+		return err
+	})
+	return claims, err
+}
+
+func readClaims(ctx context.Context, tx *sql.Tx) ([]reconcile.Claim, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)
+	return collect(rows, err, scanClaim)
+}
+
+// ClaimByIssue returns the claim of an issue, by the issue's id; false where it is unclaimed.
+func (db *DB) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
+	c, err := scanClaim(db.sql.QueryRowContext(ctx,
+		`SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return reconcile.Claim{}, false, nil
+	}
+	if err != nil {
+		return reconcile.Claim{}, false, fault(db.dir, "read the claim", err)
+	}
+	return c, true, nil
+}
+
+// saveClaim inserts a claim of version 0, and otherwise replaces the version that the pass read by the next.
+func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim) error {
+	issue, err := toJSON(c.Issue)
+	if err != nil {
+		return err
+	}
+	if c.ClaimedAt.IsZero() {
+		c.ClaimedAt = now
+	}
+	values := []any{c.Identifier, string(c.Status), c.RunID, c.Attempt, string(c.Kind), stamp(c.DueAt),
+		c.ErrorCode, c.ErrorMessage, c.HoldReason, c.HoldMessage, stamp(c.HeldAt), stamp(c.HoldCommentAt),
+		c.HoldNext, c.Failures, c.IdleRuns, c.Runs, c.Interruptions, issue, c.Project, c.WorkspaceRoot,
+		stamp(c.ClaimedAt), stamp(now), c.IssueID}
+	if c.Version == 0 {
+		found, err := affected(tx.ExecContext(ctx, `INSERT INTO claims (identifier, status, run_id, attempt, kind,
+			due_at, error_code, error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next,
+			failures, idle_runs, runs, interruptions, issue, project, workspace_root, claimed_at, updated_at,
+			issue_id, version)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+			ON CONFLICT (issue_id) DO NOTHING`, values...))
+		return claimConflict(c, found, err)
+	}
+	found, err := affected(tx.ExecContext(ctx, `UPDATE claims SET identifier = ?, status = ?, run_id = ?,
+		attempt = ?, kind = ?, due_at = ?, error_code = ?, error_message = ?, hold_reason = ?, hold_message = ?,
+		held_at = ?, hold_comment_at = ?, hold_next = ?, failures = ?, idle_runs = ?, runs = ?,
+		interruptions = ?, issue = ?, project = ?, workspace_root = ?, claimed_at = ?, updated_at = ?,
+		version = version + 1 WHERE issue_id = ? AND version = ?`, append(values, c.Version)...))
+	return claimConflict(c, found, err)
+}
+
+func deleteClaim(ctx context.Context, tx *sql.Tx, c reconcile.Claim) error {
+	found, err := affected(tx.ExecContext(ctx,
+		`DELETE FROM claims WHERE issue_id = ? AND version = ?`, c.IssueID, c.Version))
+	return claimConflict(c, found, err)
+}
+
+func claimConflict(c reconcile.Claim, found bool, err error) error {
+	if err == nil && !found {
+		return fmt.Errorf("claim of %s, version %d: %w", c.Identifier, c.Version, reconcile.ErrConflict)
+	}
+	return err
+}

@@ -1,0 +1,581 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func init() {
+	helpers["birth"] = func(args []string) error { return createLocked(args[0]) }
+	helpers["open"] = func(args []string) error { return openWhenThere(args[0]) }
+	helpers["read-as-nobody"] = func(args []string) error {
+		if os.Geteuid() == 0 {
+			if err := unix.Setgid(65534); err != nil {
+				return err
+			}
+			if err := unix.Setuid(65534); err != nil {
+				return err
+			}
+		}
+		return readIt(args[0])
+	}
+}
+
+func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	dir := newDir(t)
+	db := createIn(t, dir)
+	insertedRun(t, db, 1)
+	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		check(t, err)
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("mode of %q is %o, want %o", name, got, want)
+		}
+	}
+	var mode, schema string
+	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
+	check(t, db.sql.QueryRow(`SELECT value FROM meta WHERE key = 'schema'`).Scan(&schema))
+	if mode != "wal" || schema != strconv.Itoa(schemaVersion) {
+		t.Errorf("journal mode %s, schema %s", mode, schema)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, newbornName+"*"))
+	check(t, err)
+	if len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestEveryMigrationIsNumbered(t *testing.T) {
+	files, err := migrations.ReadDir("migration")
+	check(t, err)
+	if len(files) != schemaVersion {
+		t.Fatalf("%d migrations, schema version %d", len(files), schemaVersion)
+	}
+	for v := 1; v <= schemaVersion; v++ {
+		text, err := script(migrations, v)
+		check(t, err)
+		if text == "" {
+			t.Errorf("migration %d is empty", v)
+		}
+	}
+}
+
+func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	want := claim(t, db, 1)
+	files := fstest.MapFS{
+		"migration/0002_more.sql":   {Data: []byte(`ALTER TABLE claims ADD COLUMN more TEXT`)},
+		"migration/0003_broken.sql": {Data: []byte(`CREATE TABLE three (x INTEGER) STRICT; CREATE TABLE claims (x INTEGER)`)},
+	}
+	check(t, migrate(ctx, db.sql, files, 1, 2, epoch))
+	if err := migrate(ctx, db.sql, files, 2, 3, epoch); err == nil {
+		t.Fatal("a broken migration was applied")
+	}
+	if err := migrate(ctx, db.sql, files, 3, 4, epoch); err == nil {
+		t.Fatal("a migration that is not there was applied")
+	}
+	var version, tables int
+	var schema string
+	check(t, db.sql.QueryRow(`SELECT (SELECT user_version FROM pragma_user_version),
+		(SELECT value FROM meta WHERE key = 'schema'),
+		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
+	if version != 2 || schema != "2" || tables != 0 {
+		t.Errorf("version %d, schema %s, %d tables of the broken one", version, schema, tables)
+	}
+	older := createIn(t, dir) // this program, which knows one migration
+	got, _, err := older.ClaimByIssue(ctx, want.IssueID)
+	check(t, err)
+	if got.Version != want.Version || !older.schemaBelow(3) || older.schemaBelow(2) {
+		t.Errorf("version %d of the claim, schema %d", got.Version, older.schema)
+	}
+}
+
+func TestPathsNeedNoCare(t *testing.T) {
+	for _, name := range []string{"a b", "q?mode=memory", "h#ash", "per%20cent", "ünï;&'\""} {
+		dir := filepath.Join(t.TempDir(), name)
+		db := createIn(t, dir)
+		claim(t, db, 1)
+		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		claims, err := openIn(t, dir).Claims(context.Background())
+		check(t, err)
+		if len(claims) != 1 {
+			t.Errorf("%q: %d claims after reopening", name, len(claims))
+		}
+	}
+}
+
+func TestOpenNeverCreates(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	for _, open := range []func(context.Context, string) (*DB, error){Open, OpenReadOnly} {
+		if _, err := open(ctx, dir); !errors.Is(err, ErrNoState) {
+			t.Errorf("error is %v, want ErrNoState", err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the directory was made: %v", err)
+		}
+	}
+	check(t, os.Mkdir(dir, 0o700))
+	if _, err := Open(ctx, dir); !errors.Is(err, ErrNoState) {
+		t.Errorf("error is %v, want ErrNoState", err)
+	}
+	if empty, err := isEmpty(dir); err != nil || !empty {
+		t.Errorf("something was made: %v", err)
+	}
+}
+
+// Nothing that remains of an earlier database may be forgotten in silence.
+func TestLostDatabaseIsNotReplaced(t *testing.T) {
+	ctx := context.Background()
+	for name, leave := range map[string]func(dir string) error{
+		"a run": func(dir string) error { return os.MkdirAll(filepath.Join(dir, "runs", "r1"), 0o700) },
+		"a wal": func(dir string) error { return os.WriteFile(filepath.Join(dir, "state.db-wal"), []byte("x"), 0o600) },
+	} {
+		dir := newDir(t)
+		check(t, os.Mkdir(dir, 0o700))
+		check(t, leave(dir))
+		_, err := Create(ctx, dir, epoch)
+		wantCode(t, err, "state_missing")
+		_, err = Open(ctx, dir)
+		wantCode(t, err, "state_missing")
+		_, err = OpenReadOnly(ctx, dir)
+		wantCode(t, err, "state_missing")
+		if _, err := os.Stat(filepath.Join(dir, databaseName)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a database was made", name)
+		}
+	}
+	dir := newDir(t)
+	check(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))
+	createIn(t, dir) // an empty runs folder is no loss
+}
+
+func TestDamageIsToldAndLeft(t *testing.T) {
+	ctx := context.Background()
+	sound := newDir(t)
+	db, err := Create(ctx, sound, epoch)
+	check(t, err)
+	for i := range 50 {
+		claim(t, db, i)
+	}
+	check(t, db.Close())
+	whole, err := os.ReadFile(filepath.Join(sound, databaseName))
+	check(t, err)
+	for name, content := range map[string][]byte{
+		"empty":         {},
+		"short garbage": []byte("not a database"),
+		"garbage":       []byte(strings.Repeat("garbage ", 4096)),
+		"truncated":     whole[:len(whole)/2],
+		"bare header":   whole[:100],
+		"scrambled":     append(append([]byte{}, whole[:100]...), []byte(strings.Repeat("x", len(whole)-100))...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDir(t)
+			check(t, os.Mkdir(dir, 0o700))
+			path := filepath.Join(dir, databaseName)
+			check(t, os.WriteFile(path, content, 0o600))
+			for _, open := range []func() (*DB, error){
+				func() (*DB, error) { return Create(ctx, dir, epoch) },
+				func() (*DB, error) { return Open(ctx, dir) },
+				func() (*DB, error) { return OpenReadOnly(ctx, dir) },
+			} {
+				wantCode(t, openAndRead(open), "state_corrupt")
+			}
+			after, err := os.ReadFile(path)
+			check(t, err)
+			if string(after) != string(content) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+func openAndRead(open func() (*DB, error)) error {
+	db, err := open()
+	if err != nil {
+		return err
+	}
+	_, err = db.Recorded(context.Background())
+	return errors.Join(err, db.Close())
+}
+
+func TestForeignDatabaseIsNotOurs(t *testing.T) {
+	dir := newDir(t)
+	check(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, databaseName)
+	check(t, os.WriteFile(path, nil, 0o600))
+	handle, err := handleOf(path, "rw", "")
+	check(t, err)
+	_, err = handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`)
+	check(t, err)
+	check(t, handle.Close())
+	_, err = Create(context.Background(), dir, epoch)
+	wantCode(t, err, "state_corrupt")
+}
+
+func TestUnfinishedBirthIsBegunAnew(t *testing.T) {
+	dir := newDir(t)
+	check(t, os.Mkdir(dir, 0o700))
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		check(t, os.WriteFile(filepath.Join(dir, newbornName+suffix), []byte("half"), 0o600))
+	}
+	db := createIn(t, dir)
+	claim(t, db, 1)
+	left, err := filepath.Glob(filepath.Join(dir, newbornName+"*"))
+	check(t, err)
+	if len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	set := func(key string, n int) {
+		t.Helper()
+		_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = ?`, strconv.Itoa(n), key)
+		check(t, err)
+	}
+	_, err := db.sql.Exec(`PRAGMA user_version = ` + strconv.Itoa(schemaVersion+1))
+	check(t, err)
+	set("schema", schemaVersion+1)
+	for _, open := range []func() (*DB, error){
+		func() (*DB, error) { return Create(ctx, dir, epoch) },
+		func() (*DB, error) { return Open(ctx, dir) },
+	} {
+		newer, err := open()
+		check(t, err)
+		rec, err := newer.Recorded(ctx)
+		check(t, err)
+		check(t, newer.Close())
+		if !rec.ReadOnly {
+			t.Error("an older program may dispatch")
+		}
+	}
+	set("oldest_writer", schemaVersion+1)
+	_, err = Create(ctx, dir, epoch)
+	wantCode(t, err, "state_newer")
+	_, err = OpenReadOnly(ctx, dir)
+	wantCode(t, err, "state_newer")
+	_, err = db.Recorded(ctx) // open since before the change
+	wantCode(t, err, "state_newer")
+}
+
+func TestDirectoryMustBeOursAndClosed(t *testing.T) {
+	ctx := context.Background()
+	open := newDir(t)
+	check(t, os.Mkdir(open, 0o755))
+	check(t, os.WriteFile(filepath.Join(open, "note"), nil, 0o600))
+	_, err := Create(ctx, open, epoch)
+	wantCode(t, err, "state_dir")
+	if info, err := os.Stat(open); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("a directory in use was changed: %v %v", info.Mode(), err)
+	}
+
+	empty := newDir(t)
+	check(t, os.Mkdir(empty, 0o755))
+	createIn(t, empty)
+	if info, err := os.Stat(empty); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("an empty directory stays open: %v %v", info.Mode(), err)
+	}
+
+	file := newDir(t)
+	check(t, os.WriteFile(file, nil, 0o600))
+	_, err = Create(ctx, file, epoch)
+	wantCode(t, err, "state_dir")
+
+	if os.Geteuid() == 0 {
+		theirs := newDir(t)
+		check(t, os.Mkdir(theirs, 0o700))
+		check(t, os.Chown(theirs, 65534, 65534))
+		_, err = Create(ctx, theirs, epoch)
+		wantCode(t, err, "state_dir")
+	}
+}
+
+func TestUnsupportedFilesystems(t *testing.T) {
+	for kind, refused := range map[int64]bool{
+		0x6969: true, 0x517B: true, 0xFF534D42: true, 0xFE534D42: true, 0x01021997: true, -0xACB2BE: true,
+		0xEF53: false, 0x01021994: false, 0x58465342: false, 0x9123683E: false,
+	} {
+		err := refuseFilesystem("/dir", kind)
+		if !refused {
+			check(t, err)
+			continue
+		}
+		wantCode(t, err, "state_unsupported_filesystem")
+	}
+}
+
+func TestDefaultDir(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	check(t, err)
+	folder := filepath.Join(root, "my repo")
+	check(t, os.Mkdir(folder, 0o755))
+	path := filepath.Join(folder, "WORKFLOW.md")
+	check(t, os.WriteFile(path, nil, 0o600))
+	link := filepath.Join(root, "link.md")
+	check(t, os.Symlink(path, link))
+
+	dir := DefaultDir("/xdg", "/home/me", path)
+	if !strings.HasPrefix(dir, "/xdg/symphony/my_repo-") || len(filepath.Base(dir)) != len("my_repo-")+hashDigits {
+		t.Errorf("directory is %s", dir)
+	}
+	if got := DefaultDir("/xdg", "/home/me", link); got != dir {
+		t.Errorf("through a symlink: %s, not %s", got, dir)
+	}
+	if got := DefaultDir("/xdg", "/home/me", filepath.Join(folder, "OTHER.md")); got == dir {
+		t.Error("two workflows of one folder share a directory")
+	}
+	check(t, os.Remove(path))
+	if got := DefaultDir("/xdg", "/home/me", path); got != dir {
+		t.Errorf("without the file: %s, not %s", got, dir)
+	}
+	for _, xdg := range []string{"", "relative"} {
+		if got := DefaultDir(xdg, "/home/me", path); filepath.Dir(got) != "/home/me/.local/state/symphony" {
+			t.Errorf("with XDG %q: %s", xdg, got)
+		}
+	}
+	for folder, want := range map[string]string{"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
+		strings.Repeat("x", 100): strings.Repeat("x", longestTag)} {
+		if got := tag(folder); got != want {
+			t.Errorf("tag of %q is %q, want %q", folder, got, want)
+		}
+	}
+}
+
+func createLocked(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, time.Second)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			continue
+		}
+		db, err := Create(ctx, dir, epoch)
+		if err != nil {
+			return errors.Join(err, release())
+		}
+		_, err = db.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
+		return errors.Join(err, db.Close(), release())
+	}
+}
+
+func openWhenThere(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		db, err := Open(ctx, dir)
+		if errors.Is(err, ErrNoState) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+		return errors.Join(err, db.Close())
+	}
+}
+
+func TestRacingBirths(t *testing.T) {
+	const each = 10
+	dir := newDir(t)
+	var all sync.WaitGroup
+	errs := make(chan error, 2*each)
+	for range each {
+		all.Go(func() { errs <- createLocked(dir) })
+		all.Go(func() { errs <- openWhenThere(dir) })
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		check(t, err)
+	}
+	wantCounts(t, dir, each, each)
+}
+
+func TestRacingBirthsOfProcesses(t *testing.T) {
+	const each = 10
+	dir := newDir(t)
+	var cmds []*exec.Cmd
+	for range each {
+		cmds = append(cmds, helper(t, "birth", dir), helper(t, "open", dir))
+	}
+	for _, cmd := range cmds {
+		check(t, cmd.Start())
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	wantCounts(t, dir, each, each)
+}
+
+func wantCounts(t *testing.T, dir string, passes, commands int) {
+	t.Helper()
+	db := openIn(t, dir)
+	var p, c int
+	check(t, db.sql.QueryRow(`SELECT (SELECT count(*) FROM passes), (SELECT count(*) FROM commands)`).Scan(&p, &c))
+	if p != passes || c != commands {
+		t.Errorf("%d passes and %d commands, want %d and %d: two databases were made", p, c, passes, commands)
+	}
+}
+
+func readIt(dir string) error {
+	db, err := OpenReadOnly(context.Background(), dir)
+	if err != nil {
+		return err
+	}
+	rec, err := db.Recorded(context.Background())
+	if err == nil && len(rec.Claims) != 1 {
+		err = fmt.Errorf("%d claims", len(rec.Claims))
+	}
+	return errors.Join(err, db.Close())
+}
+
+func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	c := claim(t, db, 1)
+	check(t, readIt(dir))
+	tx, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
+	check(t, err)
+	check(t, saveClaim(ctx, tx, epoch, c))
+	check(t, readIt(dir))
+	check(t, tx.Commit())
+	check(t, db.Close())
+	if _, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the last one to close left its WAL: %v", err)
+	}
+	check(t, readIt(dir))
+
+	ro, err := OpenReadOnly(ctx, dir)
+	check(t, err)
+	defer ro.Close()
+	_, err = ro.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	wantCode(t, err, "state_readonly")
+	rw := openIn(t, dir) // the reader does not hinder the next writer
+	claim(t, rw, 2)
+	rec, err := ro.Recorded(ctx)
+	check(t, err)
+	if len(rec.Claims) != 2 {
+		t.Errorf("the reader sees %d claims", len(rec.Claims))
+	}
+}
+
+func TestReadOnlyDirectory(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	claim(t, db, 1)
+	check(t, db.Close())
+	if os.Geteuid() == 0 { // root is stopped by no mode: another user reads
+		for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
+			check(t, os.Chmod(at, 0o755))
+		}
+		check(t, os.Chmod(filepath.Join(dir, databaseName), 0o644))
+	}
+	check(t, os.Chmod(dir, 0o555))
+	t.Cleanup(func() { check(t, os.Chmod(dir, 0o700)) })
+	check(t, helper(t, "read-as-nobody", dir).Run())
+}
+
+func TestBackupWithoutWALIsTakenUp(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	claim(t, db, 1)
+	backup := filepath.Join(t.TempDir(), "backup")
+	_, err = db.sql.Exec(`VACUUM INTO ?`, backup)
+	check(t, err)
+	check(t, db.Close())
+	check(t, os.Rename(backup, filepath.Join(dir, databaseName)))
+	db = createIn(t, dir)
+	var mode string
+	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
+	if mode != "wal" {
+		t.Errorf("journal mode is %s", mode)
+	}
+	if _, ok, err := db.ClaimByIssue(ctx, issueOf(1).ID); err != nil || !ok {
+		t.Errorf("claim: %v %v", ok, err)
+	}
+}
+
+func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	secret := reconcile.Claim{IssueID: "s3cret", Identifier: "ABC-9", Status: reconcile.Waiting}
+
+	other := openIn(t, dir)
+	tx, err := other.sql.BeginTx(ctx, nil)
+	check(t, err)
+	_, err = db.sql.Exec(`PRAGMA busy_timeout = 20`)
+	check(t, err)
+	wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "state_busy")
+	check(t, tx.Rollback())
+
+	var pages int
+	check(t, db.sql.QueryRow(`PRAGMA page_count`).Scan(&pages))
+	check(t, db.sql.QueryRow(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)).Scan(new(int)))
+	big := strings.Repeat("s3cret", 10_000)
+	secret.Issue.Description = &big
+	wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
+	check(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
+
+	_, err = db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`)
+	check(t, err)
+	_, err = db.Recorded(ctx)
+	if e := wantCode(t, err, "state_corrupt"); strings.Contains(e.Error(), "s3cret") {
+		t.Errorf("the error tells what was stored: %v", e)
+	}
+
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := db.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want canceled", err)
+	}
+	_, err = db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
+	if e := wantCodeOnly(t, fault(dir, "insert", err), "state_error"); strings.Contains(e.Error(), "s3cret") {
+		t.Errorf("the error tells what was stored: %v", e)
+	}
+}
+
+func wantCodeOnly(t testing.TB, err error, code string) *reconcile.Error {
+	t.Helper()
+	var e *reconcile.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error is %v, want code %s", err, code)
+	}
+	return e
+}

@@ -1,0 +1,208 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	databaseName = "state.db"
+	newbornName  = "state.db.new"
+	runsName     = "runs"
+
+	dirMode  = 0o700
+	fileMode = 0o600
+
+	hashDigits = 12
+	longestTag = 64
+)
+
+// DefaultDir is the state directory of a workflow where none is named:
+// $XDG_STATE_HOME/symphony/<folder of the workflow>-<hash of its resolved path> (design 3). A relative or empty
+// xdgStateHome is ignored and home/.local/state taken. The path is resolved as far as it exists.
+func DefaultDir(xdgStateHome, home, workflowPath string) string {
+	base := xdgStateHome
+	if !filepath.IsAbs(base) {
+		base = filepath.Join(home, ".local", "state")
+	}
+	path := resolve(workflowPath)
+	sum := sha256.Sum256([]byte(path))
+	name := tag(filepath.Base(filepath.Dir(path))) + "-" + hex.EncodeToString(sum[:])[:hashDigits]
+	return filepath.Join(base, "symphony", name)
+}
+
+// resolve follows symlinks; of a file that is gone it resolves the folder, so that the answer stays the same.
+func resolve(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path))
+	}
+	return filepath.Clean(path)
+}
+
+// tag makes a folder's name fit for a directory name of ours; the hash keeps names apart.
+func tag(folder string) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, folder)
+	safe = strings.TrimLeft(safe, ".-")
+	if safe == "" || folder == string(filepath.Separator) {
+		return "root"
+	}
+	return safe[:min(len(safe), longestTag)]
+}
+
+// ensureDir makes the state directory, 0700, or checks the one that is there: ours, closed to others, on a
+// filesystem whose locks work. It never opens up or changes a directory that holds something.
+func ensureDir(dir string) error {
+	if err := checkFilesystem(dir); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeDir(dir)
+	}
+	if err != nil {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	return checkDir(dir, info)
+}
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return diskFull(dir, "make the state directory", err)
+		}
+		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself, mode 0700", err)
+	}
+	// The name of the directory must survive a power failure as well as what will be in it.
+	if err := syncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	return checkDir(dir, info)
+}
+
+func checkDir(dir string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return dirError(dir, "is not a directory", "name another with --state-dir", nil)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return dirError(dir, fmt.Sprintf("belongs to user %d", st.Uid),
+			"run symphony as that user, or name another directory with --state-dir", nil)
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	empty, err := isEmpty(dir)
+	if err != nil {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	if !empty {
+		return dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
+			"make sure that it is symphony's own, then: chmod 700 "+dir, nil)
+	}
+	if err := os.Chmod(dir, dirMode); err != nil {
+		return dirError(dir, "is open to other users and cannot be closed", "chmod 700 "+dir, err)
+	}
+	return nil
+}
+
+func dirError(dir, what, hint string, err error) error {
+	return &reconcile.Error{Code: "state_dir", Message: fmt.Sprintf("state directory %s %s", dir, what),
+		Hint: hint, Err: err}
+}
+
+// checkFilesystem looks at the nearest directory that exists, so that nothing is made where it is refused.
+func checkFilesystem(dir string) error {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		var st unix.Statfs_t
+		err := unix.Statfs(at, &st)
+		switch {
+		case err == nil:
+			return refuseFilesystem(dir, int64(st.Type))
+		case !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at):
+			return dirError(dir, "cannot be looked at", "check its path and permissions", err)
+		}
+	}
+}
+
+func refuseFilesystem(dir string, kind int64) error {
+	const cifs, smb2 = 0xFF534D42, 0xFE534D42
+	var name string
+	// Some architectures sign-extend the type.
+	switch kind & 0xFFFFFFFF {
+	case unix.NFS_SUPER_MAGIC:
+		name = "NFS"
+	case unix.SMB_SUPER_MAGIC, cifs, smb2:
+		name = "CIFS"
+	case unix.V9FS_MAGIC:
+		name = "9p"
+	default:
+		return nil
+	}
+	return &reconcile.Error{Code: "state_unsupported_filesystem",
+		Message: fmt.Sprintf("state directory %s is on %s, where file locks and WAL cannot be relied on", dir, name),
+		Hint:    "name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR"}
+}
+
+// isEmpty reports whether a directory holds nothing; one that is not there holds nothing.
+func isEmpty(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look into %s: %w", dir, err)
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look into %s: %w", dir, err)
+	}
+	return false, nil
+}
+
+func syncDir(dir string) error { return syncFile(dir) }
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+// Package state keeps symphony's claims, runs and totals in a SQLite database, and the lock that makes passes
+// follow one another (design 3).
+//
+// Who may write what, and when, is decided by the WHERE clause of each statement, not by the caller's good
+// manners: a statement that finds its row changed writes nothing and gives reconcile.ErrConflict.
+//
+//	claims                      a pass, under the lock        WHERE version = ?
+//	runs: phase, counters       its worker                    WHERE outcome IS NULL, once it has taken the run
+//	runs: stop_reason, hb_seen  a pass                        WHERE outcome IS NULL
+//	runs: outcome               its worker, or a pass that    once: WHERE outcome IS NULL (AND phase = ? for a pass)
+//	                            holds the run's alive file
+//	runs: settled               a pass, with claim and totals once: WHERE settled = 0 AND outcome IS NOT NULL
+//	commands                    inserted by operators, consumed by a pass with the change of the claim
+//	threads                     the worker of a run without outcome
+//	passes, skips, meta         a pass
+//
+// # Decisions
+//
+// One connection per process. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own
+// transaction. The switch costs about 10 µs, and a second handle for heartbeats would cost 0.5 ms at open. A power
+// failure may therefore lose the last heartbeats, and with them everything written after the last FULL commit in
+// the same order: never a later write without an earlier one.
+//
+// Every write transaction begins IMMEDIATE and waits at most five seconds for its turn: a transaction that reads
+// first and then finds another writer fails at once, whatever the timeout. Readings begin DEFERRED
+// and wait for nobody.
+//
+// The switch of a new file to WAL is not covered by the busy timeout. So the database is born under another name,
+// by a pass that holds the lock, and is renamed when it is complete; nobody else ever creates one.
+//
+// Statements are not prepared ahead: parsing one costs 10 to 30 µs, and no process runs one often enough.
+package state

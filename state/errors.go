@@ -1,0 +1,116 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// ErrNoState: no pass has run yet, so there is nothing to read. Open and OpenReadOnly wrap it.
+var ErrNoState = errors.New("no pass has run here yet")
+
+// ErrNotFound: the database has no such row.
+var ErrNotFound = errors.New("not found")
+
+// fault turns an error of the database into one that a person can act on. Only what was being done and where is
+// told, never the driver's words: those may quote what was stored. The cause stays in the chain.
+func fault(dir, doing string, err error) error {
+	var known *reconcile.Error
+	var sq *sqlite.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known), errors.Is(err, reconcile.ErrConflict), errors.Is(err, ErrNotFound),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w", doing, err)
+	case errors.Is(err, errStored), strings.HasPrefix(err.Error(), "sql: Scan error"):
+		// database/sql has no type for the latter, and it quotes the value.
+		return corrupt(dir, doing, err)
+	case !errors.As(err, &sq):
+		return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s in %s: %v", doing, dir, err), Err: err}
+	}
+	path := filepath.Join(dir, databaseName)
+	switch sq.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return diskFull(dir, doing, err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return &reconcile.Error{Code: "state_busy",
+			Message: fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
+			Hint:    "see who has it open: fuser -v " + path, Err: err}
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return corrupt(dir, doing, err)
+	case sqlite3.SQLITE_READONLY:
+		return readonly(dir, doing, err)
+	case sqlite3.SQLITE_IOERR:
+		return ioFault(dir, doing, sq)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return unopened(dir, doing, err)
+	}
+	return &reconcile.Error{Code: "state_error",
+		Message: fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), Err: err}
+}
+
+func diskFull(dir, doing string, err error) error {
+	return &reconcile.Error{Code: "disk_full", Message: fmt.Sprintf("%s: no space left for %s", doing, dir),
+		Hint: "free space on that volume; nothing is lost, the next pass goes on from here", Err: err}
+}
+
+func corrupt(dir, doing string, err error) error {
+	path := filepath.Join(dir, databaseName)
+	return &reconcile.Error{Code: "state_corrupt", Message: fmt.Sprintf("%s: %s is damaged", doing, path),
+		Hint: "put a backup of state.db in its place, or end the workers and move " + dir + " aside to begin anew",
+		Err:  err}
+}
+
+func readonly(dir, doing string, err error) error {
+	return &reconcile.Error{Code: "state_readonly",
+		Message: fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
+		Hint:    "make the directory (0700) and its files (0600) writable, or mount the volume for writing", Err: err}
+}
+
+// ioFault tells a full disk from a failing one: where the shared memory of the WAL can't grow, SQLite reports an
+// I/O error.
+func ioFault(dir, doing string, sq *sqlite.Error) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0) {
+		return diskFull(dir, doing, sq)
+	}
+	return &reconcile.Error{Code: "state_io",
+		Message: fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), filepath.Join(dir, databaseName)),
+		Hint:    "look at the system's log for errors of that disk", Err: sq}
+}
+
+func unopened(dir, doing string, err error) error {
+	path := filepath.Join(dir, databaseName)
+	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
+		return missing(dir, doing)
+	}
+	if unix.Access(dir, unix.W_OK) != nil {
+		return readonly(dir, doing, err)
+	}
+	return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s: %s cannot be opened", doing, path),
+		Hint: "check the permissions of " + path + " and of the files beside it", Err: err}
+}
+
+func missing(dir, doing string) error {
+	return &reconcile.Error{Code: "state_missing",
+		Message: fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
+		Hint:    "put state.db back from a backup, or end the workers and move " + dir + " aside to begin anew"}
+}
+
+// unique reports whether err is a row that exists already.
+func unique(err error) bool {
+	var sq *sqlite.Error
+	return errors.As(err, &sq) &&
+		(sq.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sq.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}

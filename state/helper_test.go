@@ -1,0 +1,168 @@
+package state
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// epoch is the time of most tests.
+var epoch = time.Date(2026, 11, 20, 8, 0, 0, 123_000_000, time.UTC)
+
+// helperVariable turns the test binary into one of the processes that a test needs beside its own.
+const helperVariable = "SYMPHONY_STATE_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(helperVariable)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	if err := helpers[name](os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+}
+
+// helper prepares a process of this binary that runs helpers[name] and dies with the test.
+func helper(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	exe, err := os.Executable()
+	check(t, err)
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), helperVariable+"="+name)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// startHelper starts one and gives its lines and what lets it go on.
+func startHelper(t testing.TB, name string, args ...string) (cmd *exec.Cmd, lines *bufio.Scanner, goOn func()) {
+	t.Helper()
+	cmd = helper(t, name, args...)
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	return cmd, bufio.NewScanner(out), func() { check(t, in.Close()) }
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newDir(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "state")
+}
+
+func newDB(t testing.TB) *DB {
+	t.Helper()
+	return createIn(t, newDir(t))
+}
+
+func createIn(t testing.TB, dir string) *DB {
+	t.Helper()
+	db, err := Create(context.Background(), dir, epoch)
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return db
+}
+
+func openIn(t testing.TB, dir string) *DB {
+	t.Helper()
+	db, err := Open(context.Background(), dir)
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return db
+}
+
+func wantConflict(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, reconcile.ErrConflict) {
+		t.Fatalf("error is %v, want a conflict", err)
+	}
+}
+
+func wantCode(t testing.TB, err error, code string) *reconcile.Error {
+	t.Helper()
+	var e *reconcile.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error is %v, want code %s", err, code)
+	}
+	if e.Hint == "" {
+		t.Errorf("%s has no hint", code)
+	}
+	return e
+}
+
+func issueOf(i int) reconcile.Issue {
+	text := "What is to be done, at some length, with \"quotes\" and a line\nor two."
+	return reconcile.Issue{ID: fmt.Sprintf("id-%04d", i), Identifier: fmt.Sprintf("ABC-%d", i), Title: "Title",
+		Description: &text, State: "Todo", Labels: []string{"bug"}, BlockedBy: []reconcile.BlockerRef{},
+		CreatedAt: &epoch}
+}
+
+func runID(i int) string { return fmt.Sprintf("run-%06d", i) }
+
+// claim stores a new claim of issue i and returns it as stored.
+func claim(t testing.TB, db *DB, i int) reconcile.Claim {
+	t.Helper()
+	issue := issueOf(i)
+	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Issue: issue}
+	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
+	stored, ok, err := db.ClaimByIssue(context.Background(), issue.ID)
+	check(t, err)
+	if !ok {
+		t.Fatal("the claim was not stored")
+	}
+	return stored
+}
+
+// newRun is a run of issue i, not stored.
+func newRun(i int) reconcile.Run {
+	issue := issueOf(i)
+	return reconcile.Run{ID: runID(i), Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier,
+		Issue: issue, Fingerprint: issue.Fingerprint(), StartedAt: epoch}
+}
+
+// insertedRun stores a run of issue i without a claim.
+func insertedRun(t testing.TB, db *DB, i int) reconcile.Run {
+	t.Helper()
+	r := newRun(i)
+	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Insert: &r}))
+	return mustRun(t, db, r.ID)
+}
+
+var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
+
+// startedRun is one that a worker has taken.
+func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
+	t.Helper()
+	r := insertedRun(t, db, i)
+	taken, err := db.TakeRun(context.Background(), r.ID, worker, epoch)
+	check(t, err)
+	return taken
+}
+
+func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
+	t.Helper()
+	r, err := db.Run(context.Background(), id)
+	check(t, err)
+	return r
+}
+
+// helpers are the programs that tests start as processes of their own.
+var helpers = map[string]func(args []string) error{}

@@ -1,0 +1,200 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const day = 24 * time.Hour
+
+// pastRuns stores n settled runs of issue i, one an hour from the given time on.
+func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
+	t.Helper()
+	var ids []string
+	issue, err := toJSON(issueOf(i))
+	check(t, err)
+	check(t, db.update(context.Background(), "fill", normal, func(tx *sql.Tx) error {
+		for k := range n {
+			at := from.Add(time.Duration(k) * time.Hour)
+			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
+			_, err := tx.Exec(`INSERT INTO runs (id, kind, issue_id, identifier, phase, outcome, settled, issue,
+				started_at, ended_at) VALUES (?, 'agent', ?, ?, 'finishing', 'succeeded', 1, ?, ?, ?)`,
+				ids[k], issueOf(i).ID, issueOf(i).Identifier, issue, stamp(at), stamp(at))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return ids
+}
+
+// passAt records a pass of an undisturbed clock.
+func passAt(t *testing.T, db *DB, at time.Time) {
+	t.Helper()
+	_, err := db.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
+	check(t, err)
+}
+
+func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
+	t.Helper()
+	ids, err := db.Prune(context.Background(), now, limit)
+	check(t, err)
+	return ids
+}
+
+func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	now := epoch.Add(100 * day)
+	old := pastRuns(t, db, 1, 25, epoch)
+	pastRuns(t, db, 2, 20, epoch)                  // old, but the last twenty
+	pastRuns(t, db, 3, 50, now.Add(-29*day))       // many, but recent
+	mixed := pastRuns(t, db, 4, 3, epoch)          // old ones of an issue ...
+	pastRuns(t, db, 4, 19, now.Add(-day))          // ... of which nineteen recent ones follow
+	unsettled := pastRuns(t, db, 5, 1, epoch)[0]   // old and beyond twenty, but nobody has settled it
+	pastRuns(t, db, 5, 20, epoch.Add(2*time.Hour)) //
+	_, err := db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled)
+	check(t, err)
+	_, err = db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`)
+	check(t, err)
+	passAt(t, db, now)
+
+	want := append(append([]string{}, old[:5]...), mixed[:2]...)
+	got := prune(t, db, now, 100)
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Error(diff)
+	}
+	left, err := db.RunsOfIssue(ctx, issueOf(1).ID, 100)
+	check(t, err)
+	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
+		t.Errorf("%d runs are left", len(left))
+	}
+	wantTotals(t, db, Totals{Tokens: reconcile.Tokens{Total: 77}})
+}
+
+func sorted(ids []string) map[string]bool {
+	set := map[string]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
+func TestPruneIsBoundedAndGoesOn(t *testing.T) {
+	db := newDB(t)
+	now := epoch.Add(100 * day)
+	passAt(t, db, now)
+	old := pastRuns(t, db, 1, 45, epoch)
+	if got := prune(t, db, now, 0); len(got) != 0 {
+		t.Errorf("%d runs with a limit of 0", len(got))
+	}
+	var got []string
+	for _, want := range []int{10, 10, 5, 0} {
+		ids := prune(t, db, now, 10)
+		if len(ids) != want {
+			t.Errorf("%d runs, want %d", len(ids), want)
+		}
+		got = append(got, ids...)
+	}
+	if diff := cmp.Diff(sorted(old[:25]), sorted(got)); diff != "" {
+		t.Error(diff)
+	}
+	pastRuns(t, db, 2, 21, epoch)
+	soon := now.Add(10 * time.Minute)
+	if got := prune(t, db, soon, 10); len(got) != 0 {
+		t.Error("it looked again within the hour")
+	}
+	if got := prune(t, db, now.Add(time.Hour), 10); len(got) != 1 {
+		t.Error("it did not look again after an hour")
+	}
+}
+
+func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
+	ctx := context.Background()
+	now := epoch.Add(100 * day)
+	for name, c := range map[string]struct {
+		passes []Pass
+		prunes bool
+	}{
+		"no pass":          {nil, false},
+		"first pass":       {[]Pass{{StartedAt: now, BootID: "a"}}, true},
+		"steady":           {[]Pass{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: 3 * day}}, true},
+		"jumped ahead":     {[]Pass{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
+		"jumped back":      {[]Pass{{StartedAt: now.Add(3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
+		"a little":         {[]Pass{{StartedAt: now.Add(-time.Hour), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, true},
+		"rebooted":         {[]Pass{{StartedAt: now.Add(-time.Hour), BootID: "a", Mono: day}, {StartedAt: now, BootID: "b"}}, true},
+		"rebooted, jumped": {[]Pass{{StartedAt: now.Add(-9 * day), BootID: "a"}, {StartedAt: now, BootID: "b"}}, false},
+		"not saved yet":    {[]Pass{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t)
+			pastRuns(t, db, 1, 21, epoch)
+			for _, p := range c.passes {
+				p.Trigger = "cron"
+				_, err := db.SavePass(ctx, p)
+				check(t, err)
+			}
+			if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
+				t.Errorf("pruned %v", got)
+			}
+		})
+	}
+}
+
+func TestPrunePassesAndThreads(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	now := epoch.Add(100 * day)
+	for i := range 10 {
+		passAt(t, db, epoch.Add(time.Duration(i)*time.Minute))
+	}
+	for i := range 30 {
+		_, err := db.SavePass(ctx, Pass{Trigger: "worker", StartedAt: now.Add(time.Duration(i-30) * time.Minute),
+			BootID: "boot", Mono: now.Sub(epoch) + time.Duration(i-30)*time.Minute})
+		check(t, err)
+	}
+	kept := pastRuns(t, db, 1, 1, epoch)[0]
+	for thread, run := range map[string]string{"gone": "pruned before", "kept": kept} {
+		_, err := db.sql.Exec(`INSERT INTO threads (thread_id, issue_id, run_id, input, output, total, updated_at)
+			VALUES (?, 'i', ?, 1, 1, 2, ?)`, thread, run, stamp(epoch))
+		check(t, err)
+	}
+	prune(t, db, now, 100)
+	scheduled, err := db.ScheduleGaps(ctx)
+	check(t, err)
+	all, err := db.RecentPasses(ctx, 100)
+	check(t, err)
+	if len(scheduled) != 6 || len(all) != 36 {
+		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
+	}
+	for thread, want := range map[string]bool{"gone": false, "kept": true} {
+		if _, known, err := db.Thread(ctx, thread); err != nil || known != want {
+			t.Errorf("thread %s is known: %v %v", thread, known, err)
+		}
+	}
+}
+
+func TestPassesAreBoundedInNumber(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	now := epoch.Add(day)
+	_, err := db.sql.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped)
+		SELECT 'cron', ?, 0, 0, 0 FROM n`, mostPasses+30, stamp(now))
+	check(t, err)
+	prune(t, db, now, 20)
+	prune(t, db, now, 20)
+	all, err := db.RecentPasses(ctx, 2*mostPasses)
+	check(t, err)
+	if len(all) != mostPasses {
+		t.Errorf("%d passes are left", len(all))
+	}
+}

@@ -1,0 +1,177 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func TestFindIssue(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	claim(t, db, 1)
+	insertedRun(t, db, 2)
+	moved := newRun(3) // run under an identifier that the issue no longer has
+	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
+	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{
+		{IssueID: "id-skip", Identifier: "ABC-4", Reason: reconcile.SkipNoSlot},
+		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}))
+	for ref, want := range map[string][2]string{
+		"ABC-1": {"id-0001", "ABC-1"}, "abc-1": {"id-0001", "ABC-1"}, "id-0001": {"id-0001", "ABC-1"},
+		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
+		"abc-4": {"id-skip", "ABC-4"}, "id-skip": {"id-skip", "ABC-4"},
+		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
+	} {
+		id, identifier, ok, err := db.FindIssue(ctx, ref)
+		check(t, err)
+		if got := [2]string{id, identifier}; got != want || ok != (want != [2]string{}) {
+			t.Errorf("%q is %v %v, want %v", ref, got, ok, want)
+		}
+	}
+}
+
+func TestRunsNewestFirst(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	for i := range 6 {
+		r := newRun(i % 2)
+		r.ID = runID(i)
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+		check(t, db.EndDead(ctx, epoch, mustRun(t, db, r.ID), reconcile.Lost, "", ""))
+	}
+	ids := func(runs []reconcile.Run, err error) (ids []string) {
+		t.Helper()
+		check(t, err)
+		for _, r := range runs {
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	if diff := cmp.Diff([]string{runID(5), runID(4), runID(3)}, ids(db.RecentRuns(ctx, 3))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{runID(4), runID(2)}, ids(db.RunsOfIssue(ctx, issueOf(0).ID, 2))); diff != "" {
+		t.Error(diff)
+	}
+	if got := ids(db.RunsOfIssue(ctx, "other", 2)); len(got) != 0 {
+		t.Errorf("another issue has the runs %v", got)
+	}
+}
+
+func TestLatestRateLimits(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	if limits, err := db.RateLimits(ctx); limits != nil || err != nil {
+		t.Errorf("rate limits of nobody: %s %v", limits, err)
+	}
+	a, b := startedRun(t, db, 1), startedRun(t, db, 2)
+	write := func(r *reconcile.Run, limits string, at time.Time) {
+		t.Helper()
+		r.RateLimits = []byte(limits)
+		_, err := db.UpdateRun(ctx, at, *r)
+		check(t, err)
+	}
+	write(&a, `{"n":1}`, epoch.Add(time.Second))
+	write(&b, `{"n":2}`, epoch.Add(2*time.Second))
+	write(&a, `{"n":1}`, epoch.Add(3*time.Second)) // a heartbeat with nothing new
+	limits, err := db.RateLimits(ctx)
+	check(t, err)
+	if string(limits) != `{"n":2}` {
+		t.Errorf("latest is %s", limits)
+	}
+}
+
+func TestPasses(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	if _, ok, err := db.LastPass(ctx); ok || err != nil {
+		t.Errorf("a pass before the first: %v", err)
+	}
+	var all []Pass
+	for i := range 20 {
+		p := Pass{Trigger: []string{"cron", "worker", "timer", "loop", "manual"}[i%5],
+			StartedAt: epoch.Add(time.Duration(i) * time.Minute), Duration: 1500 * time.Millisecond, Actions: i,
+			Skipped: 2, Errors: []PassError{{Code: "tracker_status", Message: fmt.Sprint("HTTP ", 500+i)}},
+			BootID: "boot", Mono: time.Duration(i) * time.Minute}
+		id, err := db.SavePass(ctx, p)
+		check(t, err)
+		p.ID = id
+		all = append([]Pass{p}, all...)
+	}
+	last, ok, err := db.LastPass(ctx)
+	check(t, err)
+	if diff := cmp.Diff(all[0], last); !ok || diff != "" {
+		t.Error(diff)
+	}
+	recent, err := db.RecentPasses(ctx, 3)
+	check(t, err)
+	if diff := cmp.Diff(all[:3], recent); diff != "" {
+		t.Error(diff)
+	}
+	var want []Pass
+	for _, p := range all {
+		if scheduled := p.Trigger == "cron" || p.Trigger == "timer" || p.Trigger == "loop"; scheduled && len(want) < 6 {
+			want = append(want, p)
+		}
+	}
+	got, err := db.ScheduleGaps(ctx)
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMeta(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	if _, ok, err := db.Meta(ctx, "last_good_workflow"); ok || err != nil {
+		t.Errorf("a value before the first: %v", err)
+	}
+	for _, value := range []string{"one", "", "two"} {
+		check(t, db.SetMeta(ctx, "last_good_workflow", value))
+		if got, ok, err := db.Meta(ctx, "last_good_workflow"); err != nil || !ok || got != value {
+			t.Errorf("%q is %q %v %v", value, got, ok, err)
+		}
+	}
+	before := changes(t, db)
+	check(t, db.SetMeta(ctx, "last_good_workflow", "two"))
+	if changes(t, db) != before {
+		t.Error("the same value was written again")
+	}
+	for _, key := range []string{"schema", "oldest_writer", "totals_input", "paused", "blocked_agent"} {
+		if err := db.SetMeta(ctx, key, "9"); err == nil {
+			t.Errorf("%s was overwritten", key)
+		}
+	}
+}
+
+// A pass with nothing to do writes its own record and nothing else.
+func TestIdlePassWritesOnce(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
+	pass := func(now time.Time) {
+		t.Helper()
+		_, err := db.Recorded(ctx)
+		check(t, err)
+		check(t, db.Commit(ctx, now, reconcile.Change{}))
+		check(t, db.SaveSkips(ctx, now, skips))
+		check(t, db.SetMeta(ctx, "last_good_workflow", "text"))
+		_, err = db.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
+		check(t, err)
+		_, err = db.Prune(ctx, now, 100)
+		check(t, err)
+	}
+	pass(epoch)
+	before := changes(t, db)
+	pass(epoch.Add(time.Minute))
+	if n := changes(t, db) - before; n != 1 {
+		t.Errorf("%d rows were written", n)
+	}
+}

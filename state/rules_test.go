@@ -1,0 +1,364 @@
+package state
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The table "who writes what under which condition" of design 3, row by row.
+
+func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	c := claim(t, db, 1)
+	if c.Version != 1 {
+		t.Fatalf("version %d after the insert", c.Version)
+	}
+	again := c
+	again.Version = 0
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &again}))
+
+	mine, theirs := c, c
+	mine.Attempt, theirs.Attempt = 1, 2
+	later := epoch.Add(time.Minute)
+	check(t, db.Commit(ctx, later, reconcile.Change{Claim: &mine}))
+	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &theirs}))
+	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &theirs, Delete: true}))
+	want := mine
+	want.Version, want.UpdatedAt = 2, later
+	got, _, err := db.ClaimByIssue(ctx, c.IssueID)
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	check(t, db.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
+	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
+	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &got}))
+	if _, ok, err := db.ClaimByIssue(ctx, c.IssueID); ok || err != nil {
+		t.Errorf("the claim is still there: %v", err)
+	}
+}
+
+func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
+	ctx := context.Background()
+	for name, end := range map[string]func(*DB, reconcile.Run) error{
+		"by itself": func(db *DB, r reconcile.Run) error {
+			r.Outcome = reconcile.Succeeded
+			return db.Finish(ctx, epoch, r)
+		},
+		"by a pass": func(db *DB, r reconcile.Run) error {
+			return db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", "gone")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t)
+			r := startedRun(t, db, 1)
+			r.Phase, r.Beats = reconcile.StreamingTurn, 7
+			_, err := db.UpdateRun(ctx, epoch, r)
+			check(t, err)
+			check(t, end(db, r))
+			ended := mustRun(t, db, r.ID)
+
+			r.Beats = 8
+			_, err = db.UpdateRun(ctx, epoch, r)
+			wantConflict(t, err)
+			wantConflict(t, db.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
+			if diff := cmp.Diff(ended, mustRun(t, db, r.ID)); diff != "" {
+				t.Error(diff)
+			}
+			if _, known, err := db.Thread(ctx, "thread"); known || err != nil {
+				t.Errorf("the thread was saved: %v", err)
+			}
+		})
+	}
+}
+
+func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := insertedRun(t, db, 1)
+	r.Phase = reconcile.StreamingTurn
+	_, err := db.UpdateRun(ctx, epoch, r)
+	wantConflict(t, err)
+	r.Outcome = reconcile.Succeeded
+	wantConflict(t, db.Finish(ctx, epoch, r))
+	if got := mustRun(t, db, r.ID); got.Phase != reconcile.Starting || got.Outcome != "" {
+		t.Errorf("the run is in %s, outcome %q", got.Phase, got.Outcome)
+	}
+	taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
+	check(t, err)
+	taken.Phase = reconcile.Starting
+	if _, err := db.UpdateRun(ctx, epoch, taken); err == nil {
+		t.Error("a worker moved its run back to starting")
+	}
+}
+
+func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := startedRun(t, db, 1)
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopTerminal))
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopOperator)) // the first reason stays
+	stop, err := db.UpdateRun(ctx, epoch, r)
+	check(t, err)
+	if stop != reconcile.StopTerminal {
+		t.Errorf("stop reason is %q", stop)
+	}
+
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, 1000, "boot"))
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, 2000, "boot")) // the same beat: first seen at 1000
+	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 3, Mono: 1000, Boot: "boot"}})
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, 50, "next boot"))
+	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 3, Mono: 50, Boot: "next boot"}})
+	check(t, db.SawHeartbeat(ctx, r.ID, 4, 90, "next boot"))
+	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 4, Mono: 90, Boot: "next boot"}})
+
+	r.Outcome = reconcile.Canceled
+	check(t, db.Finish(ctx, epoch, r))
+	check(t, db.SawHeartbeat(ctx, r.ID, 5, 100, "boot"))
+	wantSeen(t, db, map[string]Seen{})
+	other := startedRun(t, db, 2)
+	other.Outcome = reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch, other))
+	check(t, db.RequestStop(ctx, other.ID, reconcile.StopTerminal))
+	if got := mustRun(t, db, other.ID).StopReason; got != "" {
+		t.Errorf("an ended run was asked to stop: %s", got)
+	}
+	var n int
+	check(t, db.sql.QueryRow(`SELECT count(*) FROM runs WHERE hb_seen = 5`).Scan(&n))
+	if n != 0 {
+		t.Error("the heartbeat of an ended run was recorded")
+	}
+}
+
+func wantSeen(t *testing.T, db *DB, want map[string]Seen) {
+	t.Helper()
+	got, err := db.SeenHeartbeats(context.Background())
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOutcomeIsRecordedOnce(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := startedRun(t, db, 1)
+	stale := r
+	stale.Phase = reconcile.Starting // what a pass read before the worker took the run
+	wantConflict(t, db.EndDead(ctx, epoch, stale, reconcile.Lost, "worker_lost", ""))
+
+	done := r
+	done.Phase, done.Outcome = reconcile.Finishing, reconcile.Succeeded
+	var wins int
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			var err error
+			if i%2 == 0 {
+				err = db.Finish(ctx, epoch, done)
+			} else {
+				err = db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", "")
+			}
+			if err == nil {
+				lock.Lock()
+				defer lock.Unlock()
+				wins++
+			}
+		})
+	}
+	all.Wait()
+	if wins != 1 {
+		t.Fatalf("%d outcomes were recorded", wins)
+	}
+	ended := mustRun(t, db, r.ID)
+	wantConflict(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "worker_lost", ""))
+	if ended.Outcome == "" || !ended.EndedAt.Equal(epoch) {
+		t.Errorf("outcome %q at %v", ended.Outcome, ended.EndedAt)
+	}
+	if err := db.Finish(ctx, epoch, r); err == nil {
+		t.Error("a run was finished without an outcome")
+	}
+	if err := db.EndDead(ctx, epoch, ended, "", "", ""); err == nil {
+		t.Error("a run was ended without an outcome")
+	}
+}
+
+func TestSettledOnceWithClaimAndTotals(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	c := claim(t, db, 1)
+	r := startedRun(t, db, 1)
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
+	r.Outcome, r.Tokens = reconcile.Succeeded, reconcile.Tokens{Input: 10, Output: 5, Total: 15}
+	check(t, db.Finish(ctx, epoch.Add(90*time.Second), r))
+
+	stale := c
+	stale.Version = 9
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Settle: r.ID}))
+	wantTotals(t, db, Totals{}) // the refused claim took the totals back
+	if mustRun(t, db, r.ID).Settled {
+		t.Fatal("the run was settled without its claim")
+	}
+
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
+	want := Totals{Tokens: r.Tokens, Runtime: 90 * time.Second}
+	wantTotals(t, db, want)
+	c.Version++
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
+	wantTotals(t, db, want)
+	issue, err := db.IssueTotals(ctx, r.IssueID)
+	check(t, err)
+	if issue != want {
+		t.Errorf("the issue's totals are %v", issue)
+	}
+	if none, err := db.IssueTotals(ctx, "other"); err != nil || none != (Totals{}) {
+		t.Errorf("another issue's totals: %v %v", none, err)
+	}
+}
+
+func wantTotals(t testing.TB, db *DB, want Totals) {
+	t.Helper()
+	got, err := db.Totals(context.Background())
+	check(t, err)
+	if got != want {
+		t.Errorf("totals are %+v, want %+v", got, want)
+	}
+}
+
+func TestCommandsAreConsumedWithTheChange(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	c := claim(t, db, 1)
+	want := []reconcile.Command{
+		{Verb: reconcile.VerbHold, IssueID: c.IssueID, Identifier: c.Identifier, CreatedAt: epoch},
+		{Verb: reconcile.VerbPause, CreatedAt: epoch.Add(time.Second)},
+	}
+	for i := range want {
+		id, err := db.AddCommand(ctx, want[i])
+		check(t, err)
+		want[i].ID = id
+	}
+	rec, err := db.Recorded(ctx)
+	check(t, err)
+	if diff := cmp.Diff(want, rec.Commands); diff != "" {
+		t.Error(diff)
+	}
+
+	stale := c
+	stale.Version = 9
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Commands: []int64{want[0].ID}}))
+	wantDone(t, db, want[0].ID, false)
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
+	wantDone(t, db, want[0].ID, true)
+	wantDone(t, db, want[1].ID, false)
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
+	wantDone(t, db, want[1].ID, true)
+	next, err := db.AddCommand(ctx, want[0])
+	check(t, err)
+	if next <= want[1].ID {
+		t.Errorf("id %d was given again", next)
+	}
+	if _, err := db.AddCommand(ctx, reconcile.Command{}); err == nil {
+		t.Error("a command without a verb was kept")
+	}
+}
+
+func wantDone(t *testing.T, db *DB, id int64, want bool) {
+	t.Helper()
+	done, err := db.CommandDone(context.Background(), id)
+	check(t, err)
+	if done != want {
+		t.Errorf("command %d is done: %v, want %v", id, done, want)
+	}
+}
+
+func TestThreadsKeepTheHighest(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	first := startedRun(t, db, 1)
+	save := func(r reconcile.Run, thread string, n int64) {
+		t.Helper()
+		tokens := reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n}
+		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens, epoch))
+	}
+	own := func(r reconcile.Run, want int64) {
+		t.Helper()
+		if got := mustRun(t, db, r.ID).Tokens; got != (reconcile.Tokens{Input: want, Output: 2 * want, Total: 3 * want}) {
+			t.Errorf("%s used %v, want %d", r.ID, got, want)
+		}
+	}
+	save(first, "main", 10)
+	save(first, "main", 7) // a late, lower report
+	save(first, "sub", 1)
+	own(first, 11)
+	first.Tokens = reconcile.Tokens{Input: 11, Output: 22, Total: 33}
+	first.Outcome = reconcile.Failed
+	check(t, db.Finish(ctx, epoch, first))
+
+	second := insertedRun(t, db, 1001)
+	second, err := db.TakeRun(ctx, second.ID, worker, epoch)
+	check(t, err)
+	save(second, "main", 10) // resumed: what was used before is not this run's
+	own(second, 0)
+	save(second, "main", 16)
+	own(second, 6)
+	own(first, 11)
+	total, known, err := db.Thread(ctx, "main")
+	check(t, err)
+	if !known || total.Input != 16 {
+		t.Errorf("thread: %v %v", known, total)
+	}
+	second.Tokens = reconcile.Tokens{Input: 2, Output: 4, Total: 6} // a report that lags behind
+	_, err = db.UpdateRun(ctx, epoch, second)
+	check(t, err)
+	own(second, 6)
+}
+
+func TestSkipsAreReplaced(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
+	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
+	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)
+	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
+	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
+
+	before := changes(t, db)
+	check(t, db.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	if changes(t, db) != before {
+		t.Error("the same skips were written again")
+	}
+	a.Reason, b.Message = reconcile.SkipPaused, "ABC-7"
+	check(t, db.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	wantSkips(t, db, StoredSkip{a, later}, StoredSkip{b, epoch})
+	check(t, db.SaveSkips(ctx, last, []reconcile.Skip{a}))
+	wantSkips(t, db, StoredSkip{a, later})
+	check(t, db.SaveSkips(ctx, last, nil))
+	wantSkips(t, db)
+}
+
+func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
+	t.Helper()
+	got, err := db.Skips(context.Background())
+	check(t, err)
+	if diff := cmp.Diff(append([]StoredSkip{}, want...), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// changes counts the rows that the connection has ever written.
+func changes(t testing.TB, db *DB) (n int) {
+	t.Helper()
+	check(t, db.sql.QueryRow(`SELECT total_changes()`).Scan(&n))
+	return n
+}

@@ -1,0 +1,300 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func TestEverythingComesBackAsItWasStored(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+	issue := issueOf(1)
+	priority, name := 2, "ABC-0"
+	issue.Priority, issue.UpdatedAt, issue.LastCommentAt = &priority, &epoch, &epoch
+	issue.BlockedBy = []reconcile.BlockerRef{{Identifier: &name}}
+	issue.Assignee = &reconcile.Assignee{ID: "u", Email: "u@example.org", IsMe: true}
+	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Held, RunID: runID(1),
+		Attempt: 3, Kind: reconcile.Backoff, DueAt: at(1), ErrorCode: "code", ErrorMessage: "message",
+		HoldReason: "max_failures", HoldMessage: "hold", HeldAt: at(2), HoldCommentAt: at(3), HoldNext: true,
+		Failures: 4, IdleRuns: 5, Runs: 6, Interruptions: 7, Issue: issue, Project: "project",
+		WorkspaceRoot: "/root", ClaimedAt: at(4)}
+	r := newRun(1)
+	r.Issue, r.Attempt, r.Host, r.WorkspaceRoot, r.WorkspacePath = issue, 3, "host", "/root", "/root/ABC-1"
+	paused := true
+	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
+	check(t, db.Commit(ctx, at(7), reconcile.Change{Claim: &c, Insert: &r, AgentBlock: &block,
+		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Paused: &paused}))
+	check(t, db.SaveSweep(ctx, at(8)))
+
+	c.Version, c.UpdatedAt = 1, at(7)
+	r.Phase = reconcile.Starting
+	want := reconcile.Recorded{Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
+		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
+		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Tokens: map[string]int64{issue.ID: 0},
+		LastSweep: at(8)}
+	wantRecorded(t, db, want)
+
+	r, err := db.TakeRun(ctx, r.ID, worker, at(9))
+	check(t, err)
+	r.Phase, r.WorkspaceID, r.ThreadID, r.TurnID = reconcile.StreamingTurn, "ws", "thread", "turn"
+	r.Turns, r.TurnsDone, r.Progress, r.Tokens = 2, 1, true, reconcile.Tokens{Input: 1, Output: 2, Total: 3}
+	r.RateLimits, r.LastEvent, r.LastMessage, r.LastEventAt = []byte(`{"a":1}`), "event", "text", at(10)
+	r.Beats, r.HeartbeatAt = 8, at(11)
+	_, err = db.UpdateRun(ctx, at(11), r)
+	check(t, err)
+	want.Runs[0], want.Tokens[issue.ID] = r, 3
+	running := false
+	check(t, db.Commit(ctx, at(12), reconcile.Change{AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{},
+		Paused: &running}))
+	want.AgentBlock, want.TrackerBlock, want.Paused = nil, nil, false
+	wantRecorded(t, db, want)
+
+	r.Outcome, r.ErrorCode, r.ErrorText = reconcile.Failed, "turn_failed", "why"
+	r.EndedAt, r.HeartbeatAt = at(13), at(13)
+	check(t, db.Finish(ctx, at(13), r))
+	want.Runs[0] = r
+	wantRecorded(t, db, want)
+	check(t, db.Commit(ctx, at(14), reconcile.Change{Settle: r.ID}))
+	want.Runs = []reconcile.Run{} // and its tokens still count for the issue
+	wantRecorded(t, db, want)
+	if limits, err := db.RateLimits(ctx); err != nil || string(limits) != `{"a":1}` {
+		t.Errorf("rate limits %s: %v", limits, err)
+	}
+}
+
+func wantRecorded(t *testing.T, db *DB, want reconcile.Recorded) {
+	t.Helper()
+	got, err := db.Recorded(context.Background())
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestChangeIsAllOrNothing(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := startedRun(t, db, 1)
+	id, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
+	check(t, err)
+	paused := true
+	fresh := claim(t, db, 2)
+	fresh.Attempt = 5
+	second := newRun(1) // issue 1 has a live run
+	second.ID = "run-other"
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &fresh, Insert: &second, Commands: []int64{id},
+		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"}}))
+	rec, err := db.Recorded(ctx)
+	check(t, err)
+	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
+		t.Errorf("half of a refused change was kept: %+v", rec)
+	}
+	same := newRun(3)
+	same.ID = r.ID
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &same}))
+
+	for name, wrong := range map[string]reconcile.Change{
+		"delete nothing":    {Delete: true},
+		"insert an end":     {Insert: &reconcile.Run{ID: "x", Outcome: reconcile.Lost}},
+		"insert without id": {Insert: &reconcile.Run{}},
+	} {
+		if err := db.Commit(ctx, epoch, wrong); err == nil || errors.Is(err, reconcile.ErrConflict) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	first := startedRun(t, db, 1)
+	second := newRun(1)
+	second.ID = "run-second"
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
+	cleanup := newRun(1)
+	cleanup.ID, cleanup.Kind = "run-cleanup", reconcile.CleanupRun
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
+	first.Outcome = reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch, first))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
+}
+
+func TestCleanupSettlesWithoutClaimAndTime(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := newRun(1)
+	r.Kind = reconcile.CleanupRun
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+	taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
+	check(t, err)
+	taken.Outcome = reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch.Add(time.Hour), taken))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
+	if !mustRun(t, db, r.ID).Settled {
+		t.Error("the cleanup is not settled")
+	}
+	wantTotals(t, db, Totals{})
+}
+
+func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := startedRun(t, db, 1)
+	_, err := db.UpdateRun(ctx, epoch.Add(time.Minute), r)
+	check(t, err)
+	monday := epoch.Add(60 * time.Hour)
+	check(t, db.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
+	check(t, db.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
+	wantTotals(t, db, Totals{Runtime: time.Minute})
+	ended := mustRun(t, db, r.ID)
+	if !ended.EndedAt.Equal(monday) || ended.ErrorCode != "worker_lost" || ended.ErrorText != "rebooted" {
+		t.Errorf("ended %v: %s %s", ended.EndedAt, ended.ErrorCode, ended.ErrorText)
+	}
+
+	back := startedRun(t, db, 2) // the clock was set back while it ran
+	back.Outcome = reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch.Add(-time.Hour), back))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: back.ID}))
+	wantTotals(t, db, Totals{Runtime: time.Minute})
+}
+
+func TestTakeRunIsWonOnce(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := insertedRun(t, db, 1)
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel))
+	other := openIn(t, db.Dir())
+	results := make(chan error, 20)
+	for i := range cap(results) {
+		handle := []*DB{db, other}[i%2]
+		go func() {
+			taken, err := handle.TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
+			if err == nil && (taken.Worker.PID != i+1 || taken.StopReason != reconcile.StopLabel) {
+				err = fmt.Errorf("taken as %+v", taken)
+			}
+			results <- err
+		}()
+	}
+	wins := 0
+	for range cap(results) {
+		if err := <-results; err == nil {
+			wins++
+		} else {
+			wantConflict(t, err)
+		}
+	}
+	if wins != 1 {
+		t.Errorf("%d workers took the run", wins)
+	}
+	_, err := db.TakeRun(ctx, "no such run", worker, epoch)
+	wantConflict(t, err)
+	if _, err := db.Run(ctx, "no such run"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error is %v, want ErrNotFound", err)
+	}
+	ended := insertedRun(t, db, 2)
+	check(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
+	_, err = db.TakeRun(ctx, ended.ID, worker, epoch)
+	wantConflict(t, err)
+}
+
+// A heartbeat alone must not wait for the disk; all that decisions depend on must.
+func TestDurabilityFollowsWhatChanged(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	r := startedRun(t, db, 1)
+	for name, step := range map[string]struct {
+		change func(*reconcile.Run)
+		want   durability
+	}{
+		"heartbeat": {func(r *reconcile.Run) { r.Beats++; r.Tokens.Total++; r.LastEvent = "e" }, normal},
+		"phase":     {func(r *reconcile.Run) { r.Phase = reconcile.Finishing }, full},
+		"thread":    {func(r *reconcile.Run) { r.ThreadID = "t" }, full},
+		"turn":      {func(r *reconcile.Run) { r.TurnsDone++ }, full},
+		"progress":  {func(r *reconcile.Run) { r.Progress = !r.Progress }, full},
+		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
+	} {
+		step.change(&r)
+		_, err := db.UpdateRun(ctx, epoch, r)
+		check(t, err)
+		if wantSynchronous(t, db) != step.want {
+			t.Errorf("%s was written with durability %d", name, db.level)
+		}
+	}
+	_, err := db.UpdateRun(ctx, epoch, r)
+	check(t, err)
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopAll))
+	if wantSynchronous(t, db) != full {
+		t.Error("a pass wrote after a heartbeat without waiting for the disk")
+	}
+}
+
+// wantSynchronous checks that the remembered level is the connection's.
+func wantSynchronous(t *testing.T, db *DB) durability {
+	t.Helper()
+	var level int
+	check(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
+	if want := map[durability]int{normal: 1, full: 2}[db.level]; level != want {
+		t.Fatalf("synchronous is %d, remembered %d", level, want)
+	}
+	return db.level
+}
+
+func TestLastThread(t *testing.T) {
+	ctx := context.Background()
+	type past struct {
+		thread  string
+		outcome reconcile.Outcome
+	}
+	for name, c := range map[string]struct {
+		runs   []past
+		thread string
+		failed int
+	}{
+		"none":                {nil, "", 0},
+		"no thread yet":       {[]past{{"", reconcile.Failed}}, "", 0},
+		"one failed":          {[]past{{"a", reconcile.Failed}}, "a", 1},
+		"all that fail":       {[]past{{"a", reconcile.Failed}, {"a", reconcile.TimedOut}, {"a", reconcile.Stalled}, {"a", reconcile.Lost}}, "a", 4},
+		"since a success":     {[]past{{"a", reconcile.Failed}, {"a", reconcile.Succeeded}, {"a", reconcile.Failed}}, "a", 1},
+		"ended from outside":  {[]past{{"a", reconcile.Failed}, {"a", reconcile.InterruptedRun}}, "a", 0},
+		"canceled":            {[]past{{"a", reconcile.Failed}, {"a", reconcile.Canceled}}, "a", 0},
+		"another thread":      {[]past{{"a", reconcile.Failed}, {"a", reconcile.Failed}, {"b", reconcile.Failed}}, "b", 1},
+		"another in between":  {[]past{{"a", reconcile.Failed}, {"b", reconcile.Failed}, {"a", reconcile.Failed}}, "a", 1},
+		"without one between": {[]past{{"a", reconcile.Failed}, {"", reconcile.Failed}, {"a", reconcile.Failed}}, "a", 2},
+		"one that goes on":    {[]past{{"a", reconcile.Failed}, {"a", ""}}, "a", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t)
+			for i, p := range c.runs {
+				r := newRun(1)
+				r.ID = runID(i)
+				check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+				r, err := db.TakeRun(ctx, r.ID, worker, epoch)
+				check(t, err)
+				r.ThreadID, r.WorkspaceID, r.Outcome = p.thread, "ws-"+p.thread, p.outcome
+				if p.outcome == "" {
+					_, err = db.UpdateRun(ctx, epoch, r)
+				} else {
+					err = db.Finish(ctx, epoch, r)
+				}
+				check(t, err)
+			}
+			thread, workspace, failed, err := db.LastThread(ctx, issueOf(1).ID)
+			check(t, err)
+			wantWS := ""
+			if c.thread != "" {
+				wantWS = "ws-" + c.thread
+			}
+			if thread != c.thread || failed != c.failed || workspace != wantWS {
+				t.Errorf("thread %q in %q failed %d times, want %q %d", thread, workspace, failed, c.thread, c.failed)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// SaveThread keeps the highest token totals of a codex thread, which are cumulative over all its runs, and raises
+// the run's own tokens in the same transaction by what the thread used since this run first met it. A crash
+// between two reports therefore neither loses nor doubles a token. Call it before UpdateRun reports the same
+// tokens. A run that has an outcome gives reconcile.ErrConflict: what came too late counts for the next run of
+// the thread.
+func (db *DB) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens,
+	now time.Time,
+) error {
+	doing := "save the thread of run " + runID
+	var known bool
+	err := db.sql.QueryRowContext(ctx, `SELECT 1 FROM threads WHERE thread_id = ? AND run_id = ?`,
+		threadID, runID).Scan(&known)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fault(db.dir, doing, err)
+	}
+	level := full
+	if known {
+		level = normal
+	}
+	return db.update(ctx, doing, level, func(tx *sql.Tx) error {
+		return saveThread(ctx, tx, runID, issueID, threadID, workspaceID, t, now)
+	})
+}
+
+func saveThread(ctx context.Context, tx *sql.Tx, runID, issueID, threadID, workspaceID string,
+	t reconcile.Tokens, now time.Time,
+) error {
+	found, err := affected(tx.ExecContext(ctx, `INSERT INTO threads AS old
+			(thread_id, issue_id, run_id, workspace_id, input, output, total, updated_at)
+		SELECT ?, ?, id, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
+		ON CONFLICT (thread_id) DO UPDATE SET
+			base_input = iif(run_id = excluded.run_id, base_input, input),
+			base_output = iif(run_id = excluded.run_id, base_output, output),
+			base_total = iif(run_id = excluded.run_id, base_total, total),
+			run_id = excluded.run_id, issue_id = excluded.issue_id, workspace_id = excluded.workspace_id,
+			input = max(input, excluded.input), output = max(output, excluded.output),
+			total = max(total, excluded.total), updated_at = excluded.updated_at`,
+		threadID, issueID, workspaceID, t.Input, t.Output, t.Total, stamp(now), runID))
+	if err := runConflict(runID, found, err); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE runs SET
+			tokens_input = max(tokens_input, own.input), tokens_output = max(tokens_output, own.output),
+			tokens_total = max(tokens_total, own.total)
+		FROM (SELECT sum(input - base_input) AS input, sum(output - base_output) AS output,
+			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
+		WHERE id = ?1`, runID)
+	return err
+}
+
+// Thread returns the highest totals that were seen of a codex thread; false where it is not known. A resumed
+// thread goes on counting from there.
+func (db *DB) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
+	var t reconcile.Tokens
+	err := db.sql.QueryRowContext(ctx, `SELECT input, output, total FROM threads WHERE thread_id = ?`, threadID).
+		Scan(&t.Input, &t.Output, &t.Total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, false, nil
+	}
+	return t, err == nil, fault(db.dir, "read the thread", err)
+}
+
+// LastThread returns the thread that the issue's newest run with one worked in, and the random id of the workspace
+// record it did so under; empty where there is none. failedInARow counts the latest ended runs with that thread up
+// to the last that succeeded or was ended from outside (succeeded, interrupted, canceled). Runs that got no thread
+// say nothing about it (design 9, Resume).
+func (db *DB) LastThread(ctx context.Context, issueID string) (threadID, workspaceID string, failedInARow int,
+	err error,
+) {
+	err = db.view(ctx, "read the last thread", func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT thread_id, workspace_id FROM runs
+			WHERE issue_id = ? AND thread_id <> '' ORDER BY id DESC LIMIT 1`, issueID).Scan(&threadID, &workspaceID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT count(*) FROM runs
+			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
+				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
+				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`,
+			issueID, threadID).Scan(&failedInARow)
+	})
+	return threadID, workspaceID, failedInARow, err
+}
