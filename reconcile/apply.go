@@ -57,13 +57,13 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 }
 
 // precedes reports whether the action was planned on the update: the versions of a claim say so, because
-// actions and updates of one issue may take turns.
+// actions and updates of one issue may take turns. (A claim that was let go and made anew counts from 0 again.)
 func precedes(u Change, action Action) bool {
 	if u.Claim == nil || action.Change == nil || action.Change.Claim == nil {
 		return false
 	}
 	next := action.Change.Claim
-	return u.Claim.IssueID == next.IssueID && u.Claim.Version < next.Version
+	return u.Claim.IssueID == next.IssueID && u.Claim.ClaimedAt.Equal(next.ClaimedAt) && u.Claim.Version < next.Version
 }
 
 // update stores, once, the updates that are due.
@@ -121,6 +121,7 @@ func (a *applier) one(ctx context.Context, action Action) {
 		a.stops = append(a.stops, last)
 	case ActDispatch, ActRemoveWorkspace:
 		a.starts = append(a.starts, last)
+	default: // done
 	}
 }
 

@@ -62,7 +62,8 @@ type Runners interface {
 	// Start starts the run's worker detached; it returns when the worker has taken the run or refused it,
 	// within 5 s. The run's row exists already.
 	Start(ctx context.Context, run Run) error
-	// Stop asks the run's worker to end, at most for the time that ctx leaves, and does not wait for it.
+	// Stop asks the run's worker to end and waits for that, at most for the time that ctx leaves. A worker
+	// that takes longer is no error.
 	Stop(ctx context.Context, run Run) error
 	// Reap ends what is left of a dead worker's tree, then, holding the run's alive file exclusively, calls
 	// record. It returns what could not be ended, in which case record was not called.

@@ -51,17 +51,20 @@ type Report struct {
 
 // Tick runs one pass: the local half, which needs nothing but this machine, is applied before the tracker
 // is asked, so that a tracker that hangs delays no settlement.
+//
+// A cancelled ctx cuts short the wait for the tracker and nothing else: what was begun is finished.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, Options: o}
-	if !t.observe(ctx) {
+	work := context.WithoutCancel(ctx)
+	if !t.observe(work) {
 		return t.report
 	}
 	if !o.DryRun {
-		t.half(ctx)
+		t.half(work)
 	}
 	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
 		t.snapshot.Tracker = tracked
-		t.half(ctx)
+		t.half(work)
 	}
 	t.count()
 	return t.report
@@ -155,18 +158,23 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	claims := compute(local).remaining()
 	ids := t.idsToAsk(claims)
 	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
-	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	bounded, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 
 	var wg sync.WaitGroup
 	var refreshErr, candidatesErr error
 	if len(ids) > 0 {
-		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(ctx, ids) })
+		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
 	}
 	if tracked.Fetched {
-		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(ctx, t.Policy.ActiveStates) })
+		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
 	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		// Somebody broke the pass off: that is no fault of the tracker's.
+		t.fail("canceled", context.Cause(ctx))
+		return nil
+	}
 	return t.answer(ctx, tracked, ids, refreshErr, candidatesErr)
 }
 

@@ -114,7 +114,7 @@ func (a *attempt) killAll(ctx context.Context, owner proc.Owner) error {
 }
 
 // hook runs one of the workflow's scripts in the workspace; an empty one is nothing to do.
-func (a *attempt) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) error {
+func (a *attempt) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) (err error) {
 	if strings.TrimSpace(script) == "" {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	if err != nil {
 		return err
 	}
-	defer out.close()
+	defer func() { err = errors.Join(err, out.close()) }()
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
 	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
@@ -241,7 +241,8 @@ func (a *attempt) killEverything(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("own process: %w", err)
 	}
-	owner.Roots, owner.Boot = []reconcile.Process{{PID: self.PID, Start: self.Start}}, self.Boot
+	owner.Roots = []reconcile.Process{{PID: self.PID, Start: self.Start}}
+	bornAfter(&owner, self)
 	return a.killAll(ctx, owner)
 }
 

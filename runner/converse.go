@@ -32,24 +32,30 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 		if err := a.turn(ctx, input, turn); err != nil {
 			return a.explain(ctx, err)
 		}
-		if ctx.Err() != nil {
-			return nil // the turn had completed before the stop came
-		}
-		err := a.refreshPatiently(ctx)
-		var moved errMovedOn
-		switch {
-		case errors.As(err, &moved):
-			a.Log.LogAttrs(ctx, slog.LevelInfo, "issue moved on", slog.String("reason", moved.reason))
-			return nil
-		case err != nil && ctx.Err() != nil:
-			return nil
-		case err != nil:
+		more, err := a.wantsMore(ctx, turn)
+		if !more || err != nil {
 			return err
-		case turn >= a.Config.MaxTurns:
-			return nil
 		}
 		input = a.continuation(turn + 1)
 	}
+}
+
+// wantsMore asks the tracker whether the issue wants another turn of this run. A stop that comes after a
+// turn has completed takes nothing from it: the run ends well.
+func (a *attempt) wantsMore(ctx context.Context, turn int) (bool, error) {
+	if ctx.Err() != nil {
+		return false, nil //nolint:nilerr // see above
+	}
+	err := a.refreshPatiently(ctx)
+	if ctx.Err() != nil {
+		return false, nil //nolint:nilerr // a stop, and the work of the turn is done
+	}
+	var moved errMovedOn
+	if errors.As(err, &moved) {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "issue moved on", slog.String("reason", moved.reason))
+		return false, nil // handed over: how a run ends well
+	}
+	return turn < a.Config.MaxTurns, err
 }
 
 // continuation is the text of a later turn on the same thread: what is there already is not said again

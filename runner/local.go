@@ -88,20 +88,42 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 	if err != nil {
 		return reconcile.Liveness{Unknown: true}
 	}
+	bornAfter(&owner, run.Worker)
 	left, err := proc.Find(owner)
 	return reconcile.Liveness{Left: left, Unknown: err != nil}
 }
 
-// Stop implements reconcile.Runners: SIGTERM, if the worker still is the process that took the run.
-func (l *Local) Stop(_ context.Context, run reconcile.Run) error {
+// stopStep is how often a pass looks whether a worker has ended.
+const stopStep = 20 * time.Millisecond
+
+// bornAfter spares the search the processes that are older than the run's worker. One that an earlier run
+// of the same thread left is found by whoever takes the workspace next.
+func bornAfter(o *proc.Owner, worker reconcile.Handle) {
+	if worker.Start != 0 && worker.PID != 0 && (o.Boot == "" || o.Boot == worker.Boot) {
+		o.Boot, o.Since = worker.Boot, worker.Start
+	}
+}
+
+// Stop implements reconcile.Runners: SIGTERM, if the worker still is the process that took the run, and
+// then its end is waited for as long as ctx allows. A worker that takes longer is the next pass's business.
+func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
 		return nil // it will read the stop reason, or it is dead
 	}
 	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fail("stopping run "+run.ID, err)
 	}
-	return fail("stopping run "+run.ID, err)
+	step := time.NewTicker(stopStep)
+	defer step.Stop()
+	for Alive(l.StateDir, run.ID) {
+		select {
+		case <-step.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
 
 // Reap implements reconcile.Runners.
@@ -118,6 +140,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func() error
 	if err != nil {
 		return nil, err
 	}
+	bornAfter(&owner, run.Worker)
 	bounded, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
 	left, err := proc.KillTree(bounded, owner, killGrace)

@@ -101,7 +101,9 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 		sum.Output += max(t.Output-base.Output, 0)
 		sum.Total += max(t.Total-base.Total, 0)
 		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
+			// Then the run may not have these tokens either: a resume would count them once more.
 			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
+			return
 		}
 	}
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })

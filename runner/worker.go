@@ -218,11 +218,15 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 		return reconcile.InterruptedRun, "tracker_unavailable", gone.Error()
 	}
 	code, message = a.codeOf(err)
-	switch code {
-	case string(codex.CodeTurnTimeout):
-		return reconcile.TimedOut, code, message
-	case string(codex.CodeStalled):
-		return reconcile.Stalled, code, message
+	var agents *codex.Error
+	if errors.As(err, &agents) {
+		switch agents.Code {
+		case codex.CodeTurnTimeout:
+			return reconcile.TimedOut, code, message
+		case codex.CodeStalled:
+			return reconcile.Stalled, code, message
+		default: // a failure like any other
+		}
 	}
 	return reconcile.Failed, code, message
 }
@@ -235,6 +239,8 @@ func (a *attempt) codeOf(err error) (code, message string) {
 	switch {
 	case errors.As(err, &ours):
 		return ours.Code, ours.Message
+	case errors.As(err, &agents) && agents.Code == codex.CodeStalled && agents.Cause != "":
+		return string(agents.Cause), agents.Message // it waited for something outside, and said for what
 	case errors.As(err, &agents):
 		return string(agents.Code), agents.Message
 	case errors.As(err, &spaces):

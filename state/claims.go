@@ -12,14 +12,14 @@ import (
 
 const claimColumns = `issue_id, identifier, status, version, run_id, attempt, kind, due_at, error_code,
 	error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next, failures, idle_runs, runs,
-	interruptions, issue, project, workspace_root, claimed_at, updated_at`
+	interruptions, token_base, issue, project, workspace_root, claimed_at, updated_at`
 
 func scanClaim(row scanner) (reconcile.Claim, error) {
 	var c reconcile.Claim
 	err := row.Scan(&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind,
 		stampOf{&c.DueAt}, &c.ErrorCode, &c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf{&c.HeldAt},
 		stampOf{&c.HoldCommentAt}, &c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs, &c.Interruptions,
-		jsonOf{&c.Issue}, &c.Project, &c.WorkspaceRoot, stampOf{&c.ClaimedAt}, stampOf{&c.UpdatedAt})
+		&c.TokenBase, jsonOf{&c.Issue}, &c.Project, &c.WorkspaceRoot, stampOf{&c.ClaimedAt}, stampOf{&c.UpdatedAt})
 	return c, err
 }
 
@@ -62,21 +62,21 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 	}
 	values := []any{c.Identifier, string(c.Status), c.RunID, c.Attempt, string(c.Kind), stamp(c.DueAt),
 		c.ErrorCode, c.ErrorMessage, c.HoldReason, c.HoldMessage, stamp(c.HeldAt), stamp(c.HoldCommentAt),
-		c.HoldNext, c.Failures, c.IdleRuns, c.Runs, c.Interruptions, issue, c.Project, c.WorkspaceRoot,
+		c.HoldNext, c.Failures, c.IdleRuns, c.Runs, c.Interruptions, c.TokenBase, issue, c.Project, c.WorkspaceRoot,
 		stamp(c.ClaimedAt), stamp(now), c.IssueID}
 	if c.Version == 0 {
 		found, err := affected(tx.ExecContext(ctx, `INSERT INTO claims (identifier, status, run_id, attempt, kind,
 			due_at, error_code, error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next,
-			failures, idle_runs, runs, interruptions, issue, project, workspace_root, claimed_at, updated_at,
-			issue_id, version)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+			failures, idle_runs, runs, interruptions, token_base, issue, project, workspace_root, claimed_at,
+			updated_at, issue_id, version)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
 			ON CONFLICT (issue_id) DO NOTHING`, values...))
 		return claimConflict(c, found, err)
 	}
 	found, err := affected(tx.ExecContext(ctx, `UPDATE claims SET identifier = ?, status = ?, run_id = ?,
 		attempt = ?, kind = ?, due_at = ?, error_code = ?, error_message = ?, hold_reason = ?, hold_message = ?,
 		held_at = ?, hold_comment_at = ?, hold_next = ?, failures = ?, idle_runs = ?, runs = ?,
-		interruptions = ?, issue = ?, project = ?, workspace_root = ?, claimed_at = ?, updated_at = ?,
+		interruptions = ?, token_base = ?, issue = ?, project = ?, workspace_root = ?, claimed_at = ?, updated_at = ?,
 		version = version + 1 WHERE issue_id = ? AND version = ?`, append(values, c.Version)...))
 	return claimConflict(c, found, err)
 }

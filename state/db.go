@@ -76,14 +76,14 @@ func Open(ctx context.Context, dir string) (*DB, error) {
 }
 
 // OpenReadOnly opens the database of dir for reading, while others write to it or not. In a directory that
-// can't be written it reads the file as it lies there.
+// can't be written, or on a full disk, it reads the file as it lies there.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != "state_readonly" {
+	if !errors.As(err, &e) || e.Code != "state_readonly" && e.Code != "disk_full" {
 		return db, err
 	}
-	// WAL needs its shared memory beside the file. Where nobody can make it, nobody writes either, and with no
+	// WAL needs its shared memory beside the file. Where that can't be made nobody writes either, and with no
 	// WAL left the file alone is all there is.
 	if wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal")); statErr == nil && wal.Size() > 0 {
 		return nil, err

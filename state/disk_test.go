@@ -63,6 +63,10 @@ func onFullDisk(at string) error {
 	if err != nil {
 		return fmt.Errorf("birth with space again: %w", err)
 	}
+	kept := reconcile.Claim{IssueID: "kept", Identifier: "ABC-0", Issue: issueOf(0)}
+	if err := db.Commit(ctx, epoch, reconcile.Change{Claim: &kept}); err != nil {
+		return err
+	}
 	if err := writeAndFill(ctx, db, ballast); err != nil {
 		return err
 	}
@@ -78,12 +82,28 @@ func onFullDisk(at string) error {
 	if err := db.Close(); err != nil {
 		return err
 	}
-	// Alone on a full disk: the shared memory of the WAL can't be made.
+	return aloneOnFullDisk(ctx, dir, ballast)
+}
+
+// aloneOnFullDisk: the shared memory of the WAL can't be made. Reading works all the same.
+func aloneOnFullDisk(ctx context.Context, dir, ballast string) error {
 	if err := fillUp(ballast); err != nil {
 		return err
 	}
-	if err := wantFull(readIt(dir)); err != nil {
+	db, err := OpenReadOnly(ctx, dir)
+	if err != nil {
 		return fmt.Errorf("read: %w", err)
+	}
+	if rec, err := db.Recorded(ctx); err != nil {
+		return fmt.Errorf("read: %w", err)
+	} else if len(rec.Claims) == 0 {
+		return errors.New("the claim is gone")
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if _, err := Open(ctx, dir); wantFull(err) != nil {
+		return fmt.Errorf("open for writing: %w", err)
 	}
 	return nil
 }

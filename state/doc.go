@@ -17,9 +17,9 @@
 // # Decisions
 //
 // One connection per process. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own
-// transaction. The switch costs about 10 µs, and a second handle for heartbeats would cost 0.5 ms at open. A power
-// failure may therefore lose the last heartbeats, and with them everything written after the last FULL commit in
-// the same order: never a later write without an earlier one.
+// transaction. The switch costs about 1 µs, where a second handle for heartbeats would cost 0.4 ms at open; a
+// heartbeat then takes 55 µs instead of 270 (ext4 on a quiet disk, and 1.5 ms on a busy one). A power failure may
+// lose the last heartbeats, never an earlier write while a later one stays: the WAL is read up to its first gap.
 //
 // Every write transaction begins IMMEDIATE and waits at most five seconds for its turn: a transaction that reads
 // first and then finds another writer fails at once, whatever the timeout. Readings begin DEFERRED
@@ -28,5 +28,10 @@
 // The switch of a new file to WAL is not covered by the busy timeout. So the database is born under another name,
 // by a pass that holds the lock, and is renamed when it is complete; nobody else ever creates one.
 //
-// Statements are not prepared ahead: parsing one costs 10 to 30 µs, and no process runs one often enough.
+// Statements are not prepared ahead: opening and reading an empty state takes 0.4 ms beside other processes, 1.4 ms
+// alone with the close, and 500 claims 4 ms, nearly all of it JSON. No process runs one statement often enough.
+//
+// The tokens of a run are kept in step with those of its threads by SaveThread, in one transaction, because codex
+// counts a thread's tokens over all of its runs: two records written one after the other would lose or double what
+// a crash between them cuts off.
 package state

@@ -95,7 +95,7 @@ func unopened(dir, doing string, err error) error {
 	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 		return missing(dir, doing)
 	}
-	if unix.Access(dir, unix.W_OK) != nil {
+	if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
 		return readonly(dir, doing, err)
 	}
 	return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s: %s cannot be opened", doing, path),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -67,6 +68,80 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	wantRecorded(t, db, want)
 	if limits, err := db.RateLimits(ctx); err != nil || string(limits) != `{"a":1}` {
 		t.Errorf("rate limits %s: %v", limits, err)
+	}
+}
+
+// A field that somebody adds to a domain type and forgets to store is found here.
+func TestEveryFieldIsStored(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	var c reconcile.Claim
+	var r reconcile.Run
+	for _, v := range []any{&c, &r} {
+		populate(t, reflect.ValueOf(v).Elem(), new(int))
+	}
+	c.Version, c.UpdatedAt = 0, epoch
+	fresh := r
+	fresh.Phase, fresh.Outcome, fresh.Settled = reconcile.Starting, "", false
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
+	_, err := db.TakeRun(ctx, r.ID, r.Worker, epoch)
+	check(t, err)
+	check(t, db.Finish(ctx, epoch, r))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
+
+	c.Version, r.HeartbeatAt, r.EndedAt = 1, epoch, epoch
+	stored, _, err := db.ClaimByIssue(ctx, c.IssueID)
+	check(t, err)
+	if diff := cmp.Diff(c, stored); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(r, mustRun(t, db, r.ID)); diff != "" {
+		t.Error(diff)
+	}
+	c.Version, c.Attempt, c.TokenBase = 1, 77, 88
+	for i := range reflect.TypeFor[reconcile.Claim]().NumField() { // and the same by an update
+		if f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() == reflect.String && i > 0 {
+			f.SetString(f.String() + "+")
+		}
+	}
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	c.Version = 2
+	stored, _, err = db.ClaimByIssue(ctx, c.IssueID)
+	check(t, err)
+	if diff := cmp.Diff(c, stored); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// populate gives every field a value of its own, none of them zero.
+func populate(t *testing.T, v reflect.Value, n *int) {
+	t.Helper()
+	*n++
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(epoch.Add(time.Duration(*n) * time.Minute)))
+	case v.Type() == reflect.TypeFor[[]byte]():
+		v.SetBytes(fmt.Appendf(nil, `{"n":%d}`, *n))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		populate(t, v.Elem(), n)
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		populate(t, v.Index(0), n)
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			populate(t, v.Field(i), n)
+		}
+	case v.Kind() == reflect.String:
+		v.SetString(fmt.Sprint("s", *n))
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(int64(*n))
+	case v.CanUint():
+		v.SetUint(uint64(*n))
+	default:
+		t.Fatalf("no value for a %s", v.Type())
 	}
 }
 

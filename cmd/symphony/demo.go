@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -237,7 +236,7 @@ func (d *playground) pass(ctx context.Context) (passResult, error) {
 	if err != nil {
 		return passResult{}, err
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // what goes wrong is in the result
+	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
 	r, err := p.pass(ctx, passOptions{trigger: triggerManual, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]

@@ -50,7 +50,7 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.stateDir, Hint: "one loop per project is enough"}
 	}
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }() // it ends with the process
 	log := o.logger(w)
 	interval := 30 * time.Second
 	for {
@@ -75,7 +75,7 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 
 // loopPass runs one pass; whatever goes wrong is said, and the loop goes on.
 func (p *project) loopPass(ctx context.Context, w *world, o tickOptions, log *slog.Logger) passResult {
-	r, err := p.pass(context.WithoutCancel(ctx), o.passOptions, log)
+	r, err := p.pass(ctx, o.passOptions, log)
 	if err != nil {
 		if said := p.quietly(ctx, o, err); said != nil {
 			w.finish(said)

@@ -108,7 +108,7 @@ func (p *project) command(ctx context.Context, cmd reconcile.Command, only strin
 	case err != nil:
 		return fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
 	case r.holder != nil:
-		e := lockedError(r.holder).(*reconcile.Error)
+		e := lockedError(r.holder)
 		e.Hint = "the command is kept: the next pass takes it up"
 		return e
 	}

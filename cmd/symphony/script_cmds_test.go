@@ -5,12 +5,14 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,104 +21,35 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite"
 
-	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // bound is how long a script waits for anything.
 const bound = 30 * time.Second
 
-// linearCmd steers the script's Linear:
-//
-//	linear add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [assignee=EMAIL] [FILE]
-//	linear move ABC-1 STATE | linear comment ABC-1 TEXT | linear remove ABC-1 | linear edit ABC-1 FILE
-//	linear is ABC-1 STATE          waits until it is so
-//	linear fail JSON | linear ok   failures on demand
-//	linear requests N              exactly N requests were made since the last clear
-//	linear clear                   forgets the requests
-//
-// In a description {move STATE} stands for the tool call that moves the issue.
-func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
-	s := ts.Value(linearKey{}).(*lineartest.Server)
-	if len(args) == 0 || neg {
-		ts.Fatalf("usage: linear VERB ...")
+// exitsCmd runs a command that must end with this code: exits 3 symphony tick. What it says must not hold the
+// tracker's key.
+func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG...")
 	}
-	switch verb, rest := args[0], args[1:]; verb {
-	case "add":
-		ts.Check(linearAdd(ts, s, rest))
-	case "move":
-		ts.Check(s.Move(rest[0], strings.Join(rest[1:], " ")))
-	case "comment":
-		_, err := s.Comment(rest[0], "kim@example.com", strings.Join(rest[1:], " "))
-		ts.Check(err)
-	case "remove":
-		ts.Check(s.Remove(rest[0]))
-	case "edit":
-		text := describe(ts, s, rest[0], rest[1])
-		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Description = &text }))
-	case "is":
-		want := strings.Join(rest[1:], " ")
-		waitFor(ts, fmt.Sprintf("%s in %s", rest[0], want), func() (bool, string) {
-			i, err := s.Issue(rest[0])
-			ts.Check(err)
-			return i.State == want, i.State
-		})
-	case "fail":
-		var f lineartest.Failure
-		ts.Check(json.Unmarshal([]byte(strings.Join(rest, " ")), &f))
-		ts.Check(s.Fail(f))
-	case "ok":
-		s.ClearFailures()
-	case "clear":
-		s.ClearLog()
-	case "requests":
-		if got := len(s.Log()); strconv.Itoa(got) != rest[0] {
-			ts.Fatalf("%d requests were made, not %s: %+v", got, rest[0], s.Log())
-		}
-	default:
-		ts.Fatalf("linear: unknown verb %q", verb)
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
 	}
-}
-
-func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) error {
-	i := lineartest.Issue{Identifier: args[0], Title: "Issue " + args[0], State: "Todo"}
-	for _, arg := range args[1:] {
-		key, value, named := strings.Cut(arg, "=")
-		switch {
-		case !named:
-			text := describe(ts, s, args[0], arg)
-			i.Description = &text
-		case key == "state":
-			i.State = value
-		case key == "title":
-			i.Title = value
-		case key == "priority":
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return err
-			}
-			i.Priority = n
-		case key == "blocked":
-			i.BlockedBy = strings.Split(value, ",")
-		case key == "labels":
-			i.Labels = strings.Split(value, ",")
-		case key == "assignee":
-			i.Assignee = value
-		default:
-			return fmt.Errorf("linear add: unknown %q", arg)
-		}
+	if code != want {
+		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), code, want)
 	}
-	_, err := s.AddIssue(i)
-	return err
-}
-
-// describe reads a description and puts the mutations in the places of {move STATE}.
-func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file string) string {
-	text := ts.ReadFile(file)
-	return regexp.MustCompile(`\{move ([^}]*)\}`).ReplaceAllStringFunc(text, func(m string) string {
-		id, err := s.StateID("ABC", m[len("{move "):len(m)-1])
-		ts.Check(err)
-		return fmt.Sprintf(`tool linear_graphql {"query":"mutation { issueUpdate(id: \"%s\", input: {stateId: \"%s\"}) { success } }"}`, identifier, id)
-	})
+	if secret := ts.Getenv("LINEAR_API_KEY"); secret != "" && strings.Contains(ts.ReadFile("stdout")+ts.ReadFile("stderr"), secret) {
+		ts.Fatalf("the output holds the tracker's key")
+	}
 }
 
 func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
@@ -133,17 +66,20 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 	}
 }
 
-// untilCmd repeats a command until its output matches: until PATTERN COMMAND ARG...
+// untilCmd repeats a command until its output matches, which stdout can then be asked about: until PATTERN
+// COMMAND ARG...
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || neg {
 		ts.Fatalf("usage: until PATTERN COMMAND ARG...")
 	}
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
+	var out string
 	waitFor(ts, strings.Join(args, " "), func() (bool, string) {
-		out := output(ts, args[1:]...)
+		out = output(ts, args[1:]...)
 		return pattern.MatchString(out), out
 	})
+	fmt.Fprint(ts.Stdout(), out)
 }
 
 // output runs a command in the script's directory and environment and gives all that it says.
@@ -174,8 +110,10 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0 && !info.IsDir()
 }
 
+// scriptVars are the variables that output passes on; testscript does not show them all.
 var scriptVars = []string{
-	"PATH", "HOME", "CODEX_HOME", "AGENT", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_STATE_DIR", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "WORK", markName,
+	"PATH", "HOME", "CODEX_HOME", "AGENT", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
+	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, "NO_COLOR", "TERM", "COLUMNS",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "TESTSCRIPT_COMMAND",
 }
 
@@ -189,35 +127,187 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// quietCmd runs passes until nothing is claimed, nothing runs and nothing is waited for: quiet [TICK-FLAG...]
+// quietCmd runs passes until nothing runs or waits and no process but background commands is left: quiet
+// [TICK-FLAG...]. What is held stays held.
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! quiet")
 	}
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
 		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
+		acted := regexp.MustCompile(`(?m)^(dispatch|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
 		still := strings.Contains(out, ": 0 running, 0 waiting")
-		acted := strings.Count(strings.TrimSpace(out), "\n") > 0
+		for pid, cmdline := range ours(ts) {
+			if strings.Contains(cmdline, "symphony worker ") {
+				still, out = false, fmt.Sprintf("%s%d %s", out, pid, cmdline)
+			}
+		}
 		return still && !acted, out
 	})
 }
 
-// signalCmd signals a process by its pid file or number: signal TERM FILE|PID
+// ours are the processes of the script.
+func ours(ts *testscript.TestScript) map[int]string {
+	return marked(ts.Getenv(markName), ts.Getenv("WORK"))
+}
+
+func matching(ts *testscript.TestScript, pattern string) (pids []int, cmdlines []string) {
+	re, err := regexp.Compile(pattern)
+	ts.Check(err)
+	for pid, cmdline := range ours(ts) {
+		if re.MatchString(cmdline) {
+			pids, cmdlines = append(pids, pid), append(cmdlines, cmdline)
+		}
+	}
+	slices.Sort(pids)
+	return pids, cmdlines
+}
+
+// aliveCmd waits for a process of the script whose command line matches, ! alive demands that there is none: a
+// look, not a wait. alive PATTERN
+func aliveCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: [!] alive PATTERN")
+	}
+	if neg {
+		if pids, cmdlines := matching(ts, args[0]); len(pids) > 0 {
+			ts.Fatalf("alive: %v %q", pids, cmdlines)
+		}
+		return
+	}
+	waitFor(ts, "a process "+args[0], func() (bool, string) {
+		pids, _ := matching(ts, args[0])
+		return len(pids) > 0, fmt.Sprint(ours(ts))
+	})
+}
+
+// goneCmd waits until no process of the script matches: gone PATTERN
+func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: gone PATTERN")
+	}
+	waitFor(ts, "no process "+args[0], func() (bool, string) {
+		pids, cmdlines := matching(ts, args[0])
+		return len(pids) == 0, fmt.Sprint(pids, cmdlines)
+	})
+}
+
+// signalCmd signals the processes of the script whose command line matches: signal TERM PATTERN
 func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
 	if len(args) != 2 || neg || signals[args[0]] == 0 {
-		ts.Fatalf("usage: signal TERM|INT|KILL|STOP|CONT FILE|PID")
+		ts.Fatalf("usage: signal TERM|INT|KILL|STOP|CONT PATTERN")
 	}
-	text := args[1]
-	if _, err := strconv.Atoi(text); err != nil {
-		text = strings.TrimSpace(ts.ReadFile(args[1]))
+	pids, _ := matching(ts, args[1])
+	if len(pids) == 0 {
+		ts.Fatalf("no process %s among %v", args[1], ours(ts))
 	}
-	pid, err := strconv.Atoi(text)
+	for _, pid := range pids {
+		ts.Check(syscall.Kill(pid, signals[args[0]]))
+	}
+}
+
+// holdLockCmd takes the project lock as a pass of that trigger would, until release-lock: hold-lock TRIGGER
+func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: hold-lock TRIGGER")
+	}
+	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, bound)
 	ts.Check(err)
-	if cmdline := marked(ts.Getenv(markName))[pid]; cmdline == "" {
-		ts.Fatalf("process %d is none of this script", pid)
+	if held != nil {
+		ts.Fatalf("the lock is held: %+v", held)
 	}
-	ts.Check(syscall.Kill(pid, signals[args[0]]))
+	ts.Value(stageKey{}).(*stage).release = release
+	ts.Defer(func() {
+		if err := release(); err != nil { // once: after release-lock it does nothing
+			ts.Logf("release the lock: %v", err)
+		}
+	})
+}
+
+func releaseLockCmd(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(stageKey{}).(*stage)
+	if len(args) != 0 || neg || s.release == nil {
+		ts.Fatalf("usage: release-lock, after hold-lock")
+	}
+	ts.Check(s.release())
+}
+
+// setCmd changes a key of WORKFLOW.md as an operator would: set agent.max_turns 2. Without a value the line goes.
+func setCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 || neg {
+		ts.Fatalf("usage: set SECTION.KEY VALUE")
+	}
+	section, key, _ := strings.Cut(args[0], ".")
+	path := ts.MkAbs("WORKFLOW.md")
+	lines := strings.Split(ts.ReadFile(path), "\n")
+	end := 1 + slices.Index(lines[1:], "---")
+	at := slices.Index(lines[:end], section+":")
+	if at < 0 {
+		lines = slices.Insert(lines, end, section+":")
+		at, end = end, end+1
+	}
+	next := at + 1
+	for ; next < end && strings.HasPrefix(lines[next], "  "); next++ {
+		if strings.HasPrefix(lines[next], "  "+key+":") {
+			lines = slices.Delete(lines, next, next+1)
+			next--
+			end--
+		}
+	}
+	if len(args) > 1 {
+		lines = slices.Insert(lines, at+1, "  "+key+": "+strings.Join(args[1:], " "))
+	}
+	ts.Check(os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+}
+
+// jsonCmd prints a part of the JSON in a file (or stdout, of the last command) as one line: json stdout
+// running.0.phase. A last step of keys prints the sorted keys of an object, one of length how long a list is.
+func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 || neg {
+		ts.Fatalf("usage: json FILE PATH")
+	}
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
+	for _, step := range strings.Split(args[1], ".") {
+		switch x := v.(type) {
+		case map[string]any:
+			if step == "keys" {
+				keys := []string{}
+				for k := range x {
+					keys = append(keys, k)
+				}
+				slices.Sort(keys)
+				fmt.Fprintln(ts.Stdout(), strings.Join(keys, " "))
+				return
+			}
+			value, ok := x[step]
+			if !ok {
+				ts.Fatalf("no key %q in %v", step, x)
+			}
+			v = value
+		case []any:
+			if step == "length" {
+				fmt.Fprintln(ts.Stdout(), len(x))
+				return
+			}
+			i, err := strconv.Atoi(step)
+			ts.Check(err)
+			if i >= len(x) {
+				ts.Fatalf("no element %d in %v", i, x)
+			}
+			v = x[i]
+		default:
+			ts.Fatalf("%v has no %q", v, step)
+		}
+	}
+	if text, ok := v.(string); ok {
+		fmt.Fprintln(ts.Stdout(), text)
+		return
+	}
+	text, err := json.Marshal(v)
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "%s\n", text)
 }
 
 // sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql QUERY
@@ -257,7 +347,7 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! no-secret")
 	}
-	secret := []byte(ts.Getenv("LINEAR_API_KEY"))
+	secret := []byte("lin_api_secret")
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // what a worker has just removed

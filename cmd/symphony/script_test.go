@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +20,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Scripts mostly wait: for a backoff, a worker, a pass. More of them than there are processors may run at
+	// once; a -parallel on the command line still wins, for it is read later.
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if err := f.Value.Set(strconv.Itoa(scriptsAtOnce)); err != nil {
+			panic(err)
+		}
+	}
 	testscript.Main(m, map[string]func(){
 		"symphony": main,
 		"fake-codex": func() {
@@ -25,6 +34,12 @@ func TestMain(m *testing.M) {
 		},
 	})
 }
+
+const (
+	scriptsAtOnce = 6
+	// suiteBound ends all scripts together: a command that hangs must fail its script, not the test binary.
+	suiteBound = 4 * time.Minute
+)
 
 // TestScript runs the scripts in testdata/script: the manual of each command, with the real program, real
 // processes and a real database. Linear is the one in this process; the agent is scripted.
@@ -46,16 +61,63 @@ func params(dir string) testscript.Params {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Deadline:            time.Now().Add(suiteBound),
 		Setup:               setup,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"linear": linearCmd, "until": untilCmd, "quiet": quietCmd, "signal": signalCmd, "sql": sqlCmd, "no-secret": noSecretCmd,
-		},
+		Cmds:                commands(),
+		Condition:           condition,
 	}
 }
 
-type linearKey struct{}
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	cmds := map[string]func(*testscript.TestScript, bool, []string){
+		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "json": jsonCmd,
+		"linear": linearCmd, "no-secret": noSecretCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
+		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd,
+	}
+	maps.Copy(cmds, systemCommands())
+	return cmds
+}
+
+// condition knows [root], and [mount]: file systems can be mounted here.
+func condition(name string) (bool, error) {
+	switch name {
+	case "root":
+		return os.Geteuid() == 0, nil
+	case "mount":
+		return canMount(), nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// stage is what belongs to one script besides its files.
+type stage struct {
+	linear *lineartest.Server
+	// release gives up the project lock that hold-lock took.
+	release func() error
+}
+
+type stageKey struct{}
 
 const markName = "SYMPHONY_TEST_MARK"
+
+// standardWorkflow is what a script has that brings no WORKFLOW.md of its own. `set` changes keys of it.
+const standardWorkflow = `---
+tracker:
+  kind: linear
+  endpoint: $LINEAR_ENDPOINT
+  api_key: $LINEAR_API_KEY
+  project_slug: demo
+workspace:
+  root: ./ws
+  min_free_bytes: 0
+agent:
+  max_retry_backoff_ms: 300
+codex:
+  command: $AGENT
+---
+{{ issue.description }}
+Attempt: {{ attempt }}
+`
 
 // setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
 // that it has left.
@@ -65,7 +127,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	env.Values[linearKey{}] = server
+	env.Values[stageKey{}] = &stage{linear: server}
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -74,7 +136,7 @@ func setup(env *testscript.Env) error {
 	}
 	mark := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
 	env.Setenv(markName, mark)
-	env.Defer(func() { sweep(env.T(), mark) })
+	env.Defer(func() { sweep(env.T(), mark, env.WorkDir) })
 	// By its path, because login shells have a PATH of their own.
 	fake, err := inPath(env.Getenv("PATH"), "fake-codex")
 	if err != nil {
@@ -98,6 +160,12 @@ func setup(env *testscript.Env) error {
 		"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
 	} {
 		env.Setenv(k, v)
+	}
+	workflow := filepath.Join(env.WorkDir, "WORKFLOW.md")
+	if _, err := os.Stat(workflow); os.IsNotExist(err) {
+		if err := os.WriteFile(workflow, []byte(standardWorkflow), 0o600); err != nil {
+			return err
+		}
 	}
 	return fillIn(env)
 }
@@ -124,15 +192,14 @@ func fillIn(env *testscript.Env) error {
 }
 
 // sweep ends what a script has left, and says so: a script must end its processes itself.
-func sweep(t testscript.T, mark string) {
-	for range 50 {
-		left := marked(mark)
-		if len(left) == 0 {
+func sweep(t testscript.T, mark, work string) {
+	for range 60 {
+		if len(marked(mark, work)) == 0 {
 			return
 		}
 		time.Sleep(100 * time.Millisecond) // workers that are just ending
 	}
-	for pid, cmdline := range marked(mark) {
+	for pid, cmdline := range marked(mark, work) {
 		t.Log(fmt.Sprintf("left behind: %d %s", pid, cmdline))
 		if p, err := os.FindProcess(pid); err == nil {
 			p.Kill()
@@ -141,16 +208,23 @@ func sweep(t testscript.T, mark string) {
 	}
 }
 
-// marked finds the processes of a script. A worker's environment can be read by root only.
-func marked(mark string) map[int]string {
+// marked finds the processes of a script: by their environment, and, since a worker's can be read by root only,
+// by the script's directory in their arguments.
+func marked(mark, work string) map[int]string {
 	found := map[int]string{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	dirs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range dirs {
-		data, err := os.ReadFile(path)
 		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		if err == nil && pid != os.Getpid() && bytes.Contains(data, []byte(markName+"="+mark)) {
-			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-			found[pid] = strings.ReplaceAll(string(cmdline), "\x00", " ")
+		if pid == os.Getpid() {
+			continue
+		}
+		cmdline, err := os.ReadFile(path)
+		if err != nil || len(cmdline) == 0 { // a zombie has none
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+		if bytes.Contains(environ, []byte(markName+"="+mark)) || bytes.Contains(cmdline, []byte(work+"/")) {
+			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))
 		}
 	}
 	return found

@@ -89,14 +89,17 @@ const soon = 3 * time.Second
 func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 	log := o.logger(w)
 	r, err := p.pass(ctx, o.passOptions, log)
-	if err != nil {
+	if err != nil && o.trigger != triggerWorker {
 		return p.quietly(ctx, o, err)
+	}
+	if err != nil {
+		return err
 	}
 	if r.holder != nil && o.lockTimeout > 0 {
 		return lockedError(r.holder)
 	}
 	if o.trigger == triggerWorker {
-		return p.followUp(ctx, w, o, r, log)
+		return p.followUp(ctx, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
 	}
 	p.report(ctx, w, o, r)
 	if o.wait && !o.dryRun {
@@ -109,7 +112,6 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 
 // followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
 func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passResult, log *slog.Logger) error {
-	p.report(ctx, w, o, r)
 	wait := r.NextDue.Sub(w.now())
 	if r.NextDue.IsZero() || wait > soon {
 		return r.code()
@@ -122,9 +124,8 @@ func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passR
 		return err
 	}
 	if r, err = again.pass(ctx, o.passOptions, log); err != nil {
-		return again.quietly(ctx, o, err)
+		return err
 	}
-	again.report(ctx, w, o, r)
 	return r.code()
 }
 
@@ -139,7 +140,7 @@ func (o tickOptions) logger(w *world) *slog.Logger {
 	return newLog(w, level)
 }
 
-func lockedError(h *state.Holder) error {
+func lockedError(h *state.Holder) *reconcile.Error {
 	return &reconcile.Error{Code: "locked", Message: "another pass holds the lock: " + holderText(h), Hint: "try again, or give --lock-timeout more time"}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,7 +155,7 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 		Secrets:     cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
 	}
 	if cfg.Codex.ThreadSandbox != "" {
-		c.ThreadSandbox = json.RawMessage(fmt.Sprintf("%q", cfg.Codex.ThreadSandbox))
+		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word
 	}
 	if !cfg.Codex.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)

@@ -96,8 +96,6 @@ type Agent struct {
 	TrustRepository bool
 	// ResumeThread lets a later run go on with the thread of an earlier one.
 	ResumeThread bool
-	// PassEnv names variables that agent and hooks keep although they look like secrets.
-	PassEnv []string
 }
 
 // Answer is what symphony answers when the agent asks for something.

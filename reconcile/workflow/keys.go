@@ -85,7 +85,6 @@ func agentKeys() []Key {
 		{Name: "agent.writable_roots", Type: typePaths, Default: "[]", Meaning: "directories that the default sandbox may write to, besides the workspace"},
 		{Name: "agent.trust_repository", Type: typeBool, Default: "false", Meaning: "codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set"},
 		{Name: "agent.resume_thread", Type: typeBool, Default: "true", Meaning: "a later run goes on with the thread of an earlier one"},
-		{Name: "agent.pass_env", Type: typeStrings, Default: "[]", Meaning: "names of variables that agent and hooks keep although they look like secrets"},
 	}
 }
 
@@ -112,6 +111,7 @@ func unbuilt() map[string]bool {
 		"tracker.tool_scope":                    refused,
 		"agent.answer_timeout_ms":               warned,
 		"agent.keep_git_config":                 warned,
+		"agent.pass_env":                        warned,
 		"hooks.on_attention":                    warned,
 		"server.port":                           warned,
 		"server.host":                           warned,

@@ -3,8 +3,6 @@ package workflow
 import (
 	"encoding/json"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -32,7 +30,6 @@ func (r *reader) agent(cfg *Config) {
 		WritableRoots:   r.writableRoots(cfg.Workspace.Root),
 		TrustRepository: r.boolean("agent.trust_repository"),
 		ResumeThread:    r.boolean("agent.resume_thread"),
-		PassEnv:         r.passEnv(cfg.keyVars),
 	}
 }
 
@@ -64,22 +61,6 @@ func (r *reader) writableRoots(root string) []string {
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
-}
-
-// passEnv reads names of variables; the tracker's key is none of them.
-func (r *reader) passEnv(secrets []string) []string {
-	names, _ := r.list("agent.pass_env")
-	f, _, _ := r.get("agent.pass_env")
-	for i, name := range names {
-		names[i] = strings.TrimSpace(name)
-		switch {
-		case !variableName(names[i]):
-			r.fail(CodeInvalid, f.line, f.key, strconv.Quote(name)+" is not the name of a variable", "")
-		case slices.Contains(secrets, names[i]):
-			r.fail(CodeInvalid, f.line, f.key, names[i]+" holds the tracker's key, which the agent never gets", "agents reach the tracker through the tool linear_graphql")
-		}
-	}
-	return names
 }
 
 // approvalPolicy passes codex's value through (specification 5.3.6).

@@ -151,23 +151,22 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 // turnAnswered runs in the reader, so that session_started comes before the
 // turn's own events.
 func (s *Session) turnAnswered(t *turn, m *message) {
-	thread, begun := s.judgeAnswer(t, m)
-	if begun {
+	if thread, id, begun := s.judgeAnswer(t, m); begun {
 		// The session id of 10.2: both ids with a hyphen.
-		s.emit(Event{Name: EventSessionStarted, ThreadID: thread, TurnID: t.id, Message: "session " + thread + "-" + t.id})
+		s.emit(Event{Name: EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
 	}
 	close(t.answered)
 }
 
 // judgeAnswer takes the answer to turn/start: from here on the turn's id is
 // known, and what came before is judged by it.
-func (s *Session) judgeAnswer(t *turn, m *message) (thread string, begun bool) {
+func (s *Session) judgeAnswer(t *turn, m *message) (thread, id string, begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.isKnown = true
 	if m.Error != nil {
 		s.dropTurn(t)
-		return "", false
+		return "", "", false
 	}
 	var p params
 	p.read(m.Result)
@@ -175,7 +174,7 @@ func (s *Session) judgeAnswer(t *turn, m *message) (thread string, begun bool) {
 	if s.foreign[t.id] != nil && t.id != "" {
 		t.steered = true
 		s.dropTurn(t)
-		return "", false
+		return "", "", false
 	}
 	for _, id := range t.started {
 		if id != t.id {
@@ -192,7 +191,7 @@ func (s *Session) judgeAnswer(t *turn, m *message) (thread string, begun bool) {
 			s.finish(t, endOf(m.Method, &p))
 		}
 	}
-	return s.thread, true
+	return s.thread, t.id, true
 }
 
 // dropTurn ends a turn that never was. mu is held.

@@ -28,7 +28,7 @@ func (e entry) process() reconcile.Process {
 	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
 }
 
-// Owner says what makes a process belong to a run (design 8). Any one of the four suffices.
+// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Recorded and Roots suffices.
 type Owner struct {
 	// RunID is the value of RunMark, ThreadIDs those of ThreadMark; empty ones match nothing.
 	RunID     string
@@ -37,8 +37,11 @@ type Owner struct {
 	Recorded []reconcile.Process
 	// Roots do not belong, but all that descends from them does: for a worker, itself.
 	Roots []reconcile.Process
-	// Boot is the BootID that Recorded and Roots were written in; with another one they are nobody. It must be
-	// set where they are.
+	// Since is when the run's worker began (its start time; 0: unknown). Nothing older is asked for its mark, which
+	// spares a look into most environments of the machine.
+	Since uint64
+	// Boot is the BootID that Recorded, Roots and Since were written in; with another one they mean nothing. It must
+	// be set where they are.
 	Boot string
 	// Exclude are pids that do not belong, nor does what descends from them unless it has a reason of its own.
 	Exclude map[int]bool
@@ -58,9 +61,7 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Boot != boot {
-		o.Recorded, o.Roots = nil, nil
-	}
+	o = o.in(boot)
 	if len(marks)+len(o.Recorded)+len(o.Roots) == 0 {
 		return nil, nil
 	}
@@ -70,7 +71,7 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	}
 	defer t.close()
 	f := newFamily(t.entries, o)
-	err = f.claimMarked(marks, t.carrying)
+	err = f.claimMarked(marks, o.Since, t.carrying)
 	return f.list(), err
 }
 
@@ -91,10 +92,19 @@ func Descendants(pid int) ([]reconcile.Process, error) {
 
 // check refuses pids of which nobody knows when they were true.
 func (o Owner) check() error {
-	if o.Boot == "" && len(o.Recorded)+len(o.Roots) > 0 {
+	if o.Boot == "" && (o.Since > 0 || len(o.Recorded)+len(o.Roots) > 0) {
 		return errors.New("find processes: recorded pids without the boot they were recorded in")
 	}
 	return nil
+}
+
+// in is what o means in this boot.
+func (o Owner) in(boot string) Owner {
+	if o.Boot != boot {
+		o.Recorded, o.Roots, o.Since = nil, nil, 0
+	}
+	o.Boot = boot
+	return o
 }
 
 // marks are the environment entries to look for, between the zero bytes that part them.
@@ -190,14 +200,15 @@ func (f *family) spread(i int) {
 	}
 }
 
-// claimMarked claims those that carry a mark. It asks only for those that don't belong for another reason already.
-func (f *family) claimMarked(marks [][]byte, carrying func(pids []int, marks [][]byte) ([]bool, error)) error {
+// claimMarked claims those that carry a mark. It asks only for those that don't belong for another reason already
+// and are no older than the run.
+func (f *family) claimMarked(marks [][]byte, since uint64, carrying func(pids []int, marks [][]byte) ([]bool, error)) error {
 	if len(marks) == 0 {
 		return nil
 	}
 	var open, pids []int
 	for i, e := range f.entries {
-		if !f.owned[i] && e.pid != 1 {
+		if !f.owned[i] && e.pid != 1 && e.start >= since {
 			open, pids = append(open, i), append(pids, e.pid)
 		}
 	}

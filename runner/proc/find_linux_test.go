@@ -77,9 +77,15 @@ func TestFindOrphanInItsOwnSessionByMark(t *testing.T) {
 		if name == ThreadMark {
 			o = Owner{RunID: "another", ThreadIDs: []string{"x", id}}
 		}
-		got := find(t, o)
-		if len(got) != 1 || !got[child.PID] {
-			t.Errorf("%s: found %v, want %d (its parent %d is gone)", name, got, child.PID, parent.PID)
+		for _, since := range []uint64{0, parent.Start} {
+			o.Since, o.Boot = since, boot(t)
+			if got := find(t, o); len(got) != 1 || !got[child.PID] {
+				t.Errorf("%s since %d: found %v, want %d (its parent %d is gone)", name, since, got, child.PID, parent.PID)
+			}
+		}
+		o.Since, o.Boot = child.Start+1, "another boot" // a start time of another boot excludes nobody
+		if got := find(t, o); len(got) != 1 {
+			t.Errorf("%s after a reboot: found %v", name, got)
 		}
 		if got := find(t, Owner{RunID: id + "x", ThreadIDs: []string{id[1:]}}); len(got) != 0 {
 			t.Errorf("%s: another run has %v", name, got)
@@ -265,8 +271,19 @@ func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
 	_ = h.cmd.Wait()
 }
 
-func BenchmarkFind(b *testing.B) {
-	id := "bench-run"
+// BenchmarkFind looks for nobody among some 500 processes, all of which are asked for their mark.
+func BenchmarkFind(b *testing.B) { benchmarkFind(b, Owner{RunID: "bench-run"}) }
+
+// BenchmarkFindSince does so when all of them are older than the run.
+func BenchmarkFindSince(b *testing.B) {
+	boot, err := BootID()
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkFind(b, Owner{RunID: "bench-run", Since: 1 << 62, Boot: boot})
+}
+
+func benchmarkFind(b *testing.B, o Owner) {
 	var procs []*exec.Cmd
 	for range 420 {
 		cmd := exec.Command("sleep", "60")
@@ -286,7 +303,7 @@ func BenchmarkFind(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := Find(Owner{RunID: id}); err != nil {
+		if _, err := Find(o); err != nil {
 			b.Fatal(err)
 		}
 	}

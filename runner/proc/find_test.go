@@ -72,7 +72,7 @@ func TestFamilyMarks(t *testing.T) {
 	}
 	o := Owner{RunID: "r", Recorded: []reconcile.Process{{PID: 13, Start: 5}}}
 	f := newFamily(entries, o)
-	if err := f.claimMarked(o.marks(), carrying); !errors.Is(err, os.ErrInvalid) {
+	if err := f.claimMarked(o.marks(), o.Since, carrying); !errors.Is(err, os.ErrInvalid) {
 		t.Errorf("an environment that can't be read is no error: %v", err)
 	}
 	if got := pids(f.list()); len(got) != 3 || !got[10] || !got[11] || !got[13] {
@@ -80,6 +80,14 @@ func TestFamilyMarks(t *testing.T) {
 	}
 	if !slices.Equal(asked, []int{10, 11, 12}) {
 		t.Errorf("asked for %v", asked)
+	}
+	o.Since = 3
+	_ = newFamily(entries, o).claimMarked(o.marks(), o.Since, func(pids []int, _ [][]byte) ([]bool, error) {
+		asked = pids
+		return make([]bool, len(pids)), nil
+	})
+	if !slices.Equal(asked, []int{11, 12}) {
+		t.Errorf("asked for %v, some of them older than the run", asked)
 	}
 }
 
@@ -113,6 +121,7 @@ func TestFindNeedsTheBootOfRecordedPIDs(t *testing.T) {
 	for _, o := range []Owner{
 		{Recorded: []reconcile.Process{{PID: 10, Start: 1}}},
 		{Roots: []reconcile.Process{{PID: 10, Start: 1}}},
+		{RunID: "r", Since: 5},
 	} {
 		if _, err := Find(o); err == nil {
 			t.Errorf("%+v: no error", o)

@@ -75,9 +75,7 @@ func newQuarry(o Owner) (*quarry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Boot != boot {
-		o.Recorded, o.Roots, o.Boot = nil, nil, boot
-	}
+	o = o.in(boot)
 	o.Recorded = slices.Clone(o.Recorded)
 	return &quarry{o: o, seen: map[procKey]bool{}}, nil
 }

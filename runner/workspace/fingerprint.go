@@ -95,7 +95,7 @@ func gitFingerprint(ctx context.Context, repo repository, tree string) (print st
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00", content, commit)
+	put(h, "%s\x00%s\x00", content, commit)
 	if err := repo.hashTables(h); err != nil {
 		return "", err
 	}
@@ -167,7 +167,7 @@ func hashStatus(ctx context.Context, h hash.Hash, tree string, out io.Reader) er
 			return err
 		}
 		entry = strings.TrimSuffix(entry, "\x00")
-		fmt.Fprintf(h, "%s\x00", entry)
+		put(h, "%s\x00", entry)
 		switch path := statusPath(entry); {
 		case path == "":
 		case strings.HasSuffix(path, "/"):

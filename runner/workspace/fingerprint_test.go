@@ -71,6 +71,7 @@ func gitSteps(t *testing.T) []step {
 		{"detach", true, run("checkout", "-q", "--detach")},
 		{"nested repository", true, func(dir string) { clone(t, filepath.Join(dir, "nested")) }},
 		{"in the nested repository", true, put("nested/sub/file", "x")},
+		{"in the nested repository again", true, put("nested/sub/file", "xy")},
 		{"amend", true, run("commit", "-q", "--amend", "--allow-empty", "-m", "other")},
 		{"excluded file", false, func(dir string) {
 			exclude := git(t, dir, "rev-parse", "--git-path", "info/exclude")

@@ -148,7 +148,7 @@ func readPID(t *testing.T, file string) int {
 func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	log, err := runHook(t, w, `
-		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise noise noise; done; touch over; } &
+		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise || exit; done; touch over; } &
 		echo $! >child; echo last words`, 0)
 	check(t, err)
 	if !strings.Contains(log, "last words\n") && !strings.Contains(log, "left out") {
@@ -170,6 +170,20 @@ func TestHookOutputWrittenJustBeforeTheEndIsKept(t *testing.T) {
 		if !strings.Contains(log, strings.Repeat("x", 60000)+"end\n") {
 			t.Fatalf("only %d bytes", len(log))
 		}
+	}
+}
+
+// What is in the pipe when the shell ends belongs to its output, however slow we were to read it.
+func TestCaptureTakesWhatNobodyHasReadYet(t *testing.T) {
+	out, in, err := os.Pipe()
+	check(t, err)
+	defer in.Close()
+	c := &capture{in: in, out: out, tail: tail{limit: 10}, done: make(chan struct{})}
+	close(c.done) // the reader, stopped before it read anything
+	_, err = in.WriteString("the first words and the last")
+	check(t, err)
+	if text, lost := c.finish(); string(text) != "d the last" || lost != 18 {
+		t.Fatalf("%q after %d", text, lost)
 	}
 }
 

@@ -68,9 +68,9 @@ func (w *Workspace) remove(
 			return report, err
 		}
 		report.HookErr = before(w)
-		if err := ctx.Err(); err != nil {
-			return Removal{HookErr: report.HookErr}, fmt.Errorf("remove %s: %w", w.Path, err)
-		}
+	}
+	if err := ctx.Err(); err != nil {
+		return Removal{HookErr: report.HookErr}, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
 	// The hook may have taken the directory away itself, or put something else there.
 	info, err := lookAt(w.Path)

@@ -66,9 +66,9 @@ func (w *walker) walk(root string) error {
 		if relErr != nil {
 			return relErr
 		}
-		fmt.Fprintf(w.h, "%s\x00", rel)
+		put(w.h, "%s\x00", rel)
 		if err != nil || d.IsDir() { // a directory that can't be read counts by its name
-			fmt.Fprintf(w.h, "%o\x00", d.Type())
+			put(w.h, "%o\x00", d.Type())
 			return nil
 		}
 		return hashFile(w.h, path)
@@ -84,11 +84,13 @@ func hashFile(h hash.Hash, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case absent(err):
-		fmt.Fprint(h, "gone\x00")
+		put(h, "gone\x00")
 		return nil
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(h, "%o %d %d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano())
+	put(h, "%o %d %d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano())
 	return nil
 }
+
+func put(h hash.Hash, format string, args ...any) { h.Write(fmt.Appendf(nil, format, args...)) }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -193,6 +196,8 @@ func TestAcquireAfterACrash(t *testing.T) {
 			if len(list) != c.trash {
 				t.Errorf("in the trash: %v", list)
 			}
+			_, _, err = r.PurgeTrash(t.Context(), r.now(), 0, true) // the test's own clean-up can't
+			check(t, err)
 		})
 	}
 }
@@ -329,6 +334,44 @@ func TestLeaseIsInherited(t *testing.T) {
 	p.KillGroup()
 	_ = p.Wait() // killed
 	acquire(t, r, owner("A", "r2"))
+}
+
+// Even somebody who deletes lock files (rm -r .symphony) makes no two holders: each of these deletes the file
+// that the others are waiting for.
+func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var (
+		holders atomic.Int32
+		all     sync.WaitGroup
+	)
+	for range 4 {
+		all.Go(func() {
+			for held := 0; held < 300; {
+				f, err := tryLock(path)
+				if errors.Is(err, errHeld) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				held++
+				for range 10 { // long enough for the others to come in
+					if n := holders.Add(1); n != 1 {
+						t.Errorf("%d holders", n)
+					}
+					_, _ = f.Stat()
+					runtime.Gosched()
+					holders.Add(-1)
+				}
+				if err := errors.Join(os.Remove(path), f.Close()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {

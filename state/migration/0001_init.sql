@@ -26,6 +26,7 @@ CREATE TABLE claims (
   idle_runs       INTEGER NOT NULL DEFAULT 0,
   runs            INTEGER NOT NULL DEFAULT 0,
   interruptions   INTEGER NOT NULL DEFAULT 0,
+  token_base      INTEGER NOT NULL DEFAULT 0,
   issue           TEXT    NOT NULL,
   project         TEXT    NOT NULL DEFAULT '',
   workspace_root  TEXT    NOT NULL DEFAULT '',

@@ -58,7 +58,7 @@
 //	crash                 exit 1 at once; commands in the background stay
 //	hang                  silence until interrupted
 //	silent                the same; a model (package modeltest) hangs before, or is silent after, its headers
-//	deaf                  from now on EOF and termination are ignored
+//	deaf                  from now on EOF and termination are ignored; commands started later inherit that
 //	garbage TEXT          a line that is no message
 //	long BYTES            an item whose line is that long
 //	notify METHOD JSON    any notification

@@ -144,7 +144,7 @@ func TestCrashLeavesCommands(t *testing.T) {
 
 func TestDeaf(t *testing.T) {
 	p := spawn(t)
-	if _, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("deaf", "sh "+leavePid+" &", "say now")}); err != nil {
+	if _, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("deaf", "background "+leavePid, "say now")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.Close()
@@ -160,7 +160,9 @@ func TestDeaf(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.status(t)
-	_ = syscall.Kill(p.pid(t), syscall.SIGKILL)
+	if err := syscall.Kill(p.pid(t), syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestMainUsage(t *testing.T) {

@@ -86,7 +86,7 @@ func launch(t *testing.T, model *modeltest.Server, home, dir string, o codex.Opt
 		case <-timer.C:
 			t.Error("codex did not end with its stdin")
 			_ = a.cmd.Process.Kill()
-			_ = <-exited
+			t.Logf("killed: %v", <-exited)
 		}
 		<-a.Done()
 		if t.Failed() {

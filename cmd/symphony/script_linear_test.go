@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+// linearCmd steers the script's Linear:
+//
+//	linear add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [assignee=EMAIL]
+//	           [project=SLUG] [age=2h] [FILE]
+//	linear move ABC-1 STATE | linear comment ABC-1 TEXT | linear remove ABC-1 | linear edit ABC-1 FILE
+//	linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL]
+//	linear is ABC-1 STATE          waits until it is so
+//	linear comments ABC-1 N        waits until it has so many
+//	linear fail JSON | linear ok   failures on demand
+//	linear remaining REQUESTS COMPLEXITY   what is left of the allowance
+//	linear project SLUG NAME       a workspace with another project only, and no issues
+//	linear requests N              exactly N requests were made since the last clear
+//	linear clear                   forgets the requests
+//
+// The text of FILE is the issue's description; one that ends in .agent holds what the scripted agent does.
+// {move STATE} in it stands for the tool call that moves the issue, {comment TEXT} for one that comments on it.
+func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(stageKey{}).(*stage).linear
+	if len(args) == 0 || neg {
+		ts.Fatalf("usage: linear VERB ...")
+	}
+	verb, rest := args[0], args[1:]
+	text := strings.Join(rest[min(1, len(rest)):], " ")
+	switch verb {
+	case "add":
+		ts.Check(linearAdd(ts, s, rest))
+	case "move":
+		ts.Check(s.Move(rest[0], text))
+	case "comment":
+		_, err := s.Comment(rest[0], "kim@example.com", text)
+		ts.Check(err)
+	case "remove":
+		ts.Check(s.Remove(rest[0]))
+	case "edit":
+		text := describe(ts, s, rest[0], rest[1])
+		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Description = &text }))
+	case "label":
+		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Labels = words(text) }))
+	case "assign":
+		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Assignee = text }))
+	case "project":
+		ts.Check(s.Load(lineartest.Seed{Projects: []lineartest.SeedProject{{Name: text, SlugID: rest[0]}}}))
+	default:
+		linearWatch(ts, s, verb, rest)
+	}
+}
+
+func words(list string) []string {
+	if list == "" {
+		return []string{}
+	}
+	return strings.Split(list, ",")
+}
+
+// linearWatch are the verbs about requests, and those that wait.
+func linearWatch(ts *testscript.TestScript, s *lineartest.Server, verb string, rest []string) {
+	switch verb {
+	case "is":
+		want := strings.Join(rest[1:], " ")
+		waitFor(ts, fmt.Sprintf("%s in %s", rest[0], want), func() (bool, string) {
+			i, err := s.Issue(rest[0])
+			ts.Check(err)
+			return i.State == want, i.State
+		})
+	case "comments":
+		waitFor(ts, fmt.Sprintf("%s comments on %s", rest[1], rest[0]), func() (bool, string) {
+			list, err := s.Comments(rest[0])
+			ts.Check(err)
+			return strconv.Itoa(len(list)) == rest[1], fmt.Sprint(list)
+		})
+	case "fail":
+		var f lineartest.Failure
+		ts.Check(json.Unmarshal([]byte(strings.Join(rest, " ")), &f))
+		ts.Check(s.Fail(f))
+	case "ok":
+		s.ClearFailures()
+	case "remaining":
+		requests, err := strconv.Atoi(rest[0])
+		ts.Check(err)
+		points, err := strconv.Atoi(rest[1])
+		ts.Check(err)
+		s.SetRemaining(requests, points)
+	case "clear":
+		s.ClearLog()
+	case "requests":
+		if got := len(s.Log()); strconv.Itoa(got) != rest[0] {
+			ts.Fatalf("%d requests were made, not %s: %+v", got, rest[0], s.Log())
+		}
+	default:
+		ts.Fatalf("linear: unknown verb %q", verb)
+	}
+}
+
+func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) error {
+	i := lineartest.Issue{Identifier: args[0], Title: "Issue " + args[0], State: "Todo"}
+	for _, arg := range args[1:] {
+		key, value, named := strings.Cut(arg, "=")
+		switch {
+		case !named:
+			text := describe(ts, s, args[0], arg)
+			i.Description = &text
+		case key == "state":
+			i.State = value
+		case key == "title":
+			i.Title = value
+		case key == "priority":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return err
+			}
+			i.Priority = n
+		case key == "blocked":
+			i.BlockedBy = words(value)
+		case key == "labels":
+			i.Labels = words(value)
+		case key == "assignee":
+			i.Assignee = value
+		case key == "project":
+			i.Project = value
+		case key == "age":
+			age, err := time.ParseDuration(value)
+			if err != nil {
+				return err
+			}
+			i.CreatedAt = time.Now().Add(-age)
+		default:
+			return fmt.Errorf("linear add: unknown %q", arg)
+		}
+	}
+	_, err := s.AddIssue(i)
+	return err
+}
+
+var (
+	moveMacro    = regexp.MustCompile(`\{move ([^}]*)\}`)
+	commentMacro = regexp.MustCompile(`\{comment ([^}]*)\}`)
+)
+
+// describe reads a description and puts the tool calls in the places of their macros.
+func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file string) string {
+	text := ts.ReadFile(file)
+	text = moveMacro.ReplaceAllStringFunc(text, func(m string) string {
+		id, err := s.StateID("ABC", moveMacro.FindStringSubmatch(m)[1])
+		ts.Check(err)
+		return toolCall(ts, "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }",
+			map[string]string{"issue": identifier, "state": id})
+	})
+	text = commentMacro.ReplaceAllStringFunc(text, func(m string) string {
+		return toolCall(ts, "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }",
+			map[string]string{"issue": identifier, "body": commentMacro.FindStringSubmatch(m)[1]})
+	})
+	if filepath.Ext(file) == ".agent" {
+		text = "```agent\n" + strings.TrimSpace(text) + "\n```\n"
+	}
+	return text
+}
+
+func toolCall(ts *testscript.TestScript, query string, variables map[string]string) string {
+	call, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	ts.Check(err)
+	return "tool linear_graphql " + string(call)
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package main
+
+import "github.com/rogpeppe/go-internal/testscript"
+
+// systemCommands: scripts that want a terminal or a small disk run on linux only.
+func systemCommands() map[string]func(*testscript.TestScript, bool, []string) { return nil }
+
+func canMount() bool { return false }

@@ -1,0 +1,290 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// oracle is a tracker that does something before it answers.
+type oracle struct {
+	*world
+	before func(ctx context.Context) error
+}
+
+func (o oracle) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
+	if err := o.before(ctx); err != nil {
+		return nil, err
+	}
+	return o.world.ByIDs(ctx, ids)
+}
+
+func codes(r Report) string {
+	var list []string
+	for _, e := range r.Errors {
+		list = append(list, e.Code)
+	}
+	return strings.Join(list, " ")
+}
+
+// tickOnce runs one pass and forgets what was asked before.
+func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
+	t.Helper()
+	w.asked = nil
+	report := Tick(t.Context(), w.deps(p), o)
+	w.noWrong(t)
+	return report
+}
+
+// Settling, stopping and holding need nothing but this machine: they are done before the tracker is asked.
+func TestLocalHalfComesFirst(t *testing.T) {
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).running(issueNo(2), nil).
+		command(VerbStop, issueNo(2)).same()
+	w := worldOf(s.Snapshot)
+	deps := w.deps(s.Policy)
+	deps.Tracker = oracle{w, func(context.Context) error {
+		w.mustBe(t, issueNo(1), "retry backoff #2 in 20s failures=1 runs=1")
+		equal(t, "A-2 signalled", w.workers["run-A-2"].stopped, true)
+		equal(t, "commands left", len(w.commands), 0)
+		return errTracker
+	}}
+	equal(t, "errors", codes(Tick(t.Context(), deps, Options{})), "linear_api_request")
+}
+
+// A tracker that never answers costs a pass a minute, and nothing that is local.
+func TestTrackerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
+		w := worldOf(s.Snapshot)
+		deps := w.deps(s.Policy)
+		deps.Tracker = oracle{w, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		began := time.Now()
+		report := Tick(t.Context(), deps, Options{})
+		equal(t, "waited", time.Since(began), time.Minute)
+		equal(t, "errors", codes(report), "tracker_error")
+		equal(t, "plan", w.story(report), "settle A-1 succeeded")
+	})
+}
+
+// A failed refresh stops, releases and starts nothing. It is remembered until the first full answer.
+func TestTrackerError(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns).candidates(issueNo(4))
+	w := worldOf(s.Snapshot) // the tracker knows A-4 alone
+	w.refused = errTracker
+	report := tickOnce(t, w, s.Policy, Options{})
+	equal(t, "plan", w.story(report), "")
+	equal(t, "errors", codes(report), "linear_api_request")
+	equal(t, "block", *w.trackerBlock, Block{Code: "linear_api_request", Message: "no route", Since: noon, NextTry: noon})
+	equal(t, "skips are not known", report.Skips == nil && w.skips == nil, true)
+
+	w.now = noon.Add(time.Minute)
+	tickOnce(t, w, s.Policy, Options{})
+	equal(t, "since", w.trackerBlock.Since, noon)
+	equal(t, "asked again", len(w.asked), 2)
+
+	w.refused = nil
+	report = tickOnce(t, w, s.Policy, Options{})
+	equal(t, "plan", w.story(report), "stop A-1 missing; release A-2 missing; release A-3 missing; dispatch A-4")
+	equal(t, "cleared within the pass", w.trackerBlock == nil, true)
+	equal(t, "errors", codes(report), "")
+}
+
+// The refresh came, the candidates did not: stop and release, but start nothing.
+func TestCandidatesError(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).claim(issueNo(3), nil).answer(issueNo(2))
+	w := worldOf(s.Snapshot)
+	w.skips = []Skip{{IssueID: "kept"}}
+	w.hidden = errTracker
+	report := tickOnce(t, w, s.Policy, Options{})
+	equal(t, "plan", w.story(report), "stop A-1 missing; release A-3 missing")
+	equal(t, "errors", codes(report), "linear_api_request")
+	equal(t, "block", w.trackerBlock.Code, "linear_api_request")
+	equal(t, "skips are the last that are known", w.skips[0].IssueID, "kept")
+	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
+}
+
+// After a rate limit no request is made before the reset, and every pass until then says so.
+func TestRateLimit(t *testing.T) {
+	reset := noon.Add(10 * time.Minute)
+	for name, set := range map[string]func(*world){
+		"of the refresh":          func(w *world) { w.refused = rateLimited(reset) },
+		"of the candidates":       func(w *world) { w.hidden = rateLimited(reset) },
+		"of one of two that fail": func(w *world) { w.refused, w.hidden = errTracker, rateLimited(reset) },
+		"wrapped":                 func(w *world) { w.refused = fmt.Errorf("page 2: %w", rateLimited(reset)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene().running(issueNo(1), nil).same().candidates(issueNo(2))
+			w := worldOf(s.Snapshot)
+			set(w)
+			equal(t, "errors", codes(tickOnce(t, w, s.Policy, Options{})), "tracker_rate_limited")
+			equal(t, "next try", w.trackerBlock.NextTry, reset)
+
+			w.refused, w.hidden = nil, nil
+			w.ends(issueNo(1), Succeeded, "")
+			w.now = reset.Add(-time.Millisecond)
+			report := tickOnce(t, w, s.Policy, Options{})
+			equal(t, "asked before the reset", len(w.asked), 0)
+			equal(t, "errors", codes(report), "tracker_rate_limited")
+			equal(t, "the local half goes on", w.story(report), "settle A-1 succeeded")
+
+			w.now = reset
+			report = tickOnce(t, w, s.Policy, Options{})
+			equal(t, "asked at the reset", len(w.asked), 2)
+			equal(t, "errors", codes(report), "")
+			equal(t, "block", w.trackerBlock == nil, true)
+		})
+	}
+	t.Run("a reset that only a stepped clock can have put so far", func(t *testing.T) {
+		w := newWorld()
+		w.trackerBlock = &Block{Code: "tracker_rate_limited", NextTry: noon.Add(365 * 24 * time.Hour)}
+		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "")
+		equal(t, "asked", len(w.asked), 1)
+	})
+}
+
+// What is asked: all claims; candidates only where something could start.
+func TestWhatIsAsked(t *testing.T) {
+	const candidates = "candidates Todo, In Progress"
+	later := func(c *Claim) { c.DueAt = noon.Add(time.Hour) }
+	for _, row := range []struct {
+		rule string
+		s    *scene
+		o    Options
+		edit func(*world)
+		want string
+	}{
+		{"nothing is claimed", newScene(), Options{}, nil, candidates},
+		{"claims of every status", newScene().running(issueNo(1), nil).claim(issueNo(2), later).held(issueNo(3), HoldOperator), Options{}, nil, "ids id-1 id-2 id-3"},
+		{"no slot free", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{}, nil, "ids id-1 id-2"},
+		{"no slot free, but a retry is due", newScene().running(issueNo(1), nil).claim(issueNo(2), nil), Options{}, nil, candidates + "; ids id-1 id-2"},
+		{"a slot that this pass frees", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{}, nil, candidates + "; ids id-1"},
+		{"the same in a dry run", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{DryRun: true}, nil, candidates + "; ids id-1"},
+		{"a claim that this pass makes", newScene().command(VerbHold, issueNo(1)), Options{DryRun: true}, nil, candidates + "; ids id-1"},
+		{"one issue", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{Only: "id-2"}, nil, "ids id-2"},
+		{"one issue, any slot", newScene().running(issueNo(1), nil), Options{Only: "id-2", AnySlot: true}, nil, candidates},
+		{"dispatch off", newScene().claim(issueNo(2), nil), Options{DispatchOff: true}, nil, "ids id-2"},
+		{"a newer program's database", newScene().claim(issueNo(2), nil), Options{}, func(w *world) { w.readOnly = true }, "ids id-2"},
+		{"nothing to ask", newScene(), Options{DispatchOff: true}, nil, ""},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			row.s.Policy.MaxConcurrent = 1
+			w := worldOf(row.s.Snapshot)
+			if row.edit != nil {
+				row.edit(w)
+			}
+			tickOnce(t, w, row.s.Policy, row.o)
+			if len(w.asked) == 2 && strings.HasPrefix(w.asked[0], "ids") { // the two are asked at once
+				w.asked[0], w.asked[1] = w.asked[1], w.asked[0]
+			}
+			equal(t, "asked", strings.Join(w.asked, "; "), row.want)
+		})
+	}
+}
+
+// Where nothing was asked nothing is known: a block stays.
+func TestNoQuestionIsNoAnswer(t *testing.T) {
+	w := newWorld()
+	w.trackerBlock = &Block{Code: "linear_api_request"}
+	tickOnce(t, w, testPolicy(), Options{DispatchOff: true})
+	equal(t, "block kept", w.trackerBlock != nil, true)
+	tickOnce(t, w, testPolicy(), Options{})
+	equal(t, "block kept after an answer", w.trackerBlock != nil, false)
+}
+
+// The sweep: at most once in ten minutes, and remembered only where the tracker has answered.
+func TestSweepIsRemembered(t *testing.T) {
+	s := newScene().workspace(issueNo(1)).workspace(issueNo(2))
+	s.Workspaces[1].Project = otherProject
+	w := worldOf(s.Snapshot)
+	done := issueNo(1, inState("Done"))
+	step := func(what string, at time.Duration, asked bool, last time.Duration, want string) {
+		t.Helper()
+		w.now = noon.Add(at)
+		report := tickOnce(t, w, s.Policy, Options{})
+		equal(t, what+": asked", strings.Contains(strings.Join(w.asked, ";"), "ids id-1"), asked)
+		equal(t, what+": remembered", w.lastSweep, noon.Add(last))
+		equal(t, what+": plan", w.story(report), want)
+	}
+	w.lastSweep = noon.Add(-time.Hour)
+	w.refused = errTracker
+	step("no answer", 0, true, -time.Hour, "")
+	w.refused = nil
+	step("answer", time.Minute, true, time.Minute, "")
+	w.issues[done.ID] = done
+	step("too early", 11*time.Minute-1, false, time.Minute, "")
+	step("ten minutes", 11*time.Minute, true, 11*time.Minute, "remove_workspace A-1 terminal")
+	step("being removed", 21*time.Minute, true, 21*time.Minute, "")
+	w.obey()
+	step("removed", 31*time.Minute, false, 31*time.Minute, "settle A-1 succeeded")
+	w.workspaces = s.Workspaces
+	step("the clock was set back", 0, true, 0, "remove_workspace A-1 terminal")
+}
+
+// A pass for one issue sweeps nothing and leaves the other candidates' skips as they are.
+func TestOneIssue(t *testing.T) {
+	s := newScene().workspace(issueNo(3)).running(issueNo(4), nil).answer(issueNo(4)).candidates(issueNo(1), issueNo(2))
+	s.Policy.MaxConcurrent = 1
+	w := worldOf(s.Snapshot)
+	w.skips = []Skip{{IssueID: "kept"}}
+	report := tickOnce(t, w, s.Policy, Options{Only: "id-2", AnySlot: true})
+	equal(t, "plan", w.story(report), "dispatch A-2")
+	equal(t, "skips", w.skips[0].IssueID, "kept")
+	equal(t, "swept", w.lastSweep.IsZero(), true)
+}
+
+// A tracker whose allowance runs out gives no new work; claims are refreshed.
+func TestLowBudget(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
+	w := worldOf(s.Snapshot)
+	w.low = true
+	equal(t, "plan", w.story(tickOnce(t, w, s.Policy, Options{})), "stop A-1 missing; skip A-3 rate_limited")
+	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
+}
+
+// Settling and refreshing go on where nothing may be started.
+func TestDispatchOff(t *testing.T) {
+	for name, off := range map[string]func(*world, *Options){
+		"by the pass":    func(_ *world, o *Options) { o.DispatchOff = true },
+		"newer database": func(w *world, _ *Options) { w.readOnly = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil).
+				claim(issueNo(3), nil).answer(issueNo(1), issueNo(3)).candidates(issueNo(4))
+			w := worldOf(s.Snapshot)
+			var o Options
+			off(w, &o)
+			report := tickOnce(t, w, s.Policy, o)
+			equal(t, "plan", w.story(report), "settle A-1 succeeded; release A-2 missing")
+			equal(t, "workers", len(w.workers), 1)
+		})
+	}
+}
+
+// Without a way to ask the tracker, or without a database, a pass does what it can and says what it can't.
+func TestHalfAPass(t *testing.T) {
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
+	w := worldOf(s.Snapshot)
+	deps := w.deps(s.Policy)
+	deps.Tracker = nil
+	equal(t, "no tracker", w.story(Tick(t.Context(), deps, Options{})), "settle A-1 succeeded")
+
+	w.dead = true
+	report := Tick(t.Context(), deps, Options{})
+	equal(t, "no database", codes(report), "state_read")
+	equal(t, "cause", errors.Is(report.Errors[0], errDead), true)
+}
+
+// Counts and the next due time are those after the pass.
+func TestReport(t *testing.T) {
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
+		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).held(issueNo(3), HoldOperator).same().candidates(issueNo(4))
+	for _, dry := range []bool{true, false} {
+		report := tickOnce(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: dry})
+		equal(t, "counts", fmt.Sprint(report.Running, report.Retrying, report.Held), "1 2 1")
+		equal(t, "next due", report.NextDue, noon.Add(time.Second))
+	}
+}

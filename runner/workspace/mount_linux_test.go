@@ -1,0 +1,92 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// mountTmpfs mounts a small file system at a directory and skips the test where that can't be. It is gone
+// again with the test, wherever below dir it was moved to.
+func mountTmpfs(t *testing.T, dir, at string) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", at, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Skipf("no mounts here: %v", err)
+	}
+	t.Cleanup(func() {
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		check(t, err)
+		for line := range strings.Lines(string(mounts)) {
+			if path := strings.Fields(line)[1]; path == dir || within(dir, path) {
+				check(t, syscall.Unmount(path, syscall.MNT_DETACH))
+			}
+		}
+	})
+}
+
+// What can't be deleted (here: another file system in the workspace, which must not be emptied either) is
+// reported by every purge, but tried only once and when a person asks for it.
+func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	r := newRoot(t)
+	ready(t, r, owner("A", "r1"))
+	at := filepath.Join(r.Path, "A", "mounted")
+	check(t, os.Mkdir(at, 0o700))
+	mountTmpfs(t, r.Path, at)
+	write(t, filepath.Join(at, "precious"), "kept")
+	report, err := r.Remove(t.Context(), owner("A", "r2"), 0, day, nil)
+	check(t, err)
+	mounted := filepath.Join(report.Trash, "mounted")
+	if report.Undeletable == nil || !strings.HasSuffix(report.Trash, stuck) || !there(t, filepath.Join(mounted, "precious")) {
+		t.Fatalf("%+v", report)
+	}
+	if there(t, filepath.Join(report.Trash, "work")) || there(t, filepath.Join(r.Path, "A")) || there(t, r.record("A")) {
+		t.Error("what can be deleted was not")
+	}
+	if paths, err := r.ExpiredTrash(day.Add(time.Hour), 0); len(paths) != 0 || err != nil {
+		t.Fatalf("would be tried again: %v, %v", paths, err)
+	}
+	for _, all := range []bool{false, true} {
+		n, left, err := r.PurgeTrash(t.Context(), day.Add(time.Hour), 0, all)
+		if n != 0 || err != nil || !slices.Equal(left, []string{report.Trash}) {
+			t.Fatalf("%d, %v, %v", n, left, err)
+		}
+	}
+	check(t, syscall.Unmount(mounted, 0))
+	if n, left, err := r.PurgeTrash(t.Context(), day, 0, true); n != 1 || len(left) != 0 || err != nil {
+		t.Fatalf("%d, %v, %v", n, left, err)
+	}
+}
+
+// A full disk is the machine's fault, wherever it shows.
+func TestFullDiskHasItsCode(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		err := &os.PathError{Op: "write", Path: "/root/x", Err: cause}
+		wantCode(t, failed(err, "write the record of %s", "A"), CodeDiskFull)
+		wantCode(t, rootFailed("/root", err), CodeDiskFull)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	dir := t.TempDir()
+	mountTmpfs(t, dir, dir)
+	r, err := OpenRoot(filepath.Join(dir, "root"))
+	check(t, err)
+	w := ready(t, r, owner("A", "r1"))
+	if err := os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 1<<17), 0o600); err == nil {
+		t.Fatal("it is not full")
+	}
+	_, err = r.Acquire(t.Context(), owner("A", "r2"))
+	wantCode(t, err, CodeDiskFull)
+	rec, ok, err := r.readRecord("A")
+	check(t, err)
+	if !ok || rec.RunID != "r1" || !there(t, w.Path) || there(t, r.record("A")+".new") {
+		t.Fatalf("the old record is not whole: %+v", rec)
+	}
+}

@@ -1,0 +1,93 @@
+// Stopwatch runs programs one after the other and says what each took. It is a program of its own and does little,
+// because Linux gives a new process the peak memory of its parent as a start: started by a large one, a small
+// program could not be measured.
+//
+// A line of stdin is a JSON Job, a line of stdout the Result. It ends with stdin.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Job is a program to run.
+type Job struct {
+	Argv []string
+	Env  []string
+	Dir  string
+}
+
+// Result is what it took. CPU is user and system time of the process alone.
+type Result struct {
+	WallNS, CPUNS int64
+	PeakKiB       int64
+	Exit          int
+	Stdout        string
+	Stderr        string
+	// Err says why it could not be run.
+	Err string
+}
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	out := json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		var job Job
+		r := Result{}
+		if err := json.Unmarshal(lines.Bytes(), &job); err != nil || len(job.Argv) == 0 {
+			r.Err = fmt.Sprintf("no job: %s", lines.Text())
+		} else {
+			r = run(job)
+		}
+		if err := out.Encode(r); err != nil {
+			fmt.Fprintln(os.Stderr, "stopwatch:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func run(job Job) (r Result) {
+	// Only files: a pipe would cost the goroutine that copies it, and workers that outlive the pass hold it open.
+	stdout, stderr := new(strings.Builder), new(strings.Builder)
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.CreateTemp("", "stopwatch-")
+		if err != nil {
+			return Result{Err: err.Error()}
+		}
+		defer f.Close()
+		defer os.Remove(f.Name())
+		files[i] = f
+	}
+	cmd := exec.Command(job.Argv[0], job.Argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = job.Env, job.Dir, files[0], files[1]
+	began := time.Now()
+	err := cmd.Start()
+	if err != nil {
+		return Result{Err: err.Error()}
+	}
+	err = cmd.Wait()
+	r.WallNS = int64(time.Since(began))
+	if state := cmd.ProcessState; state != nil {
+		r.CPUNS, r.Exit = int64(state.UserTime()+state.SystemTime()), state.ExitCode()
+		r.PeakKiB = state.SysUsage().(*syscall.Rusage).Maxrss
+	} else {
+		r.Err = err.Error()
+	}
+	for i, to := range []*strings.Builder{stdout, stderr} {
+		data, err := os.ReadFile(files[i].Name())
+		if err != nil {
+			return Result{Err: err.Error()}
+		}
+		to.Write(data)
+	}
+	r.Stdout, r.Stderr = stdout.String(), stderr.String()
+	return r
+}

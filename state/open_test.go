@@ -1,0 +1,261 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func init() {
+	helpers["birth"] = func(args []string) error { return createLocked(args[0]) }
+	helpers["open"] = func(args []string) error { return openWhenThere(args[0]) }
+	helpers["read-as-nobody"] = func(args []string) error { return errors.Join(becomeNobody(), readIt(args[0])) }
+	helpers["fail-as-nobody"] = func(args []string) error {
+		err := errors.Join(becomeNobody(), readIt(args[0]))
+		var e *reconcile.Error
+		if !errors.As(err, &e) || e.Code != "state_error" || e.Hint == "" {
+			return fmt.Errorf("error is %w, want state_error", err)
+		}
+		return nil
+	}
+}
+
+// becomeNobody gives up root, whom no mode stops.
+func becomeNobody() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := unix.Setgid(65534); err != nil {
+		return err
+	}
+	return unix.Setuid(65534)
+}
+
+func createLocked(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, time.Second)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			continue
+		}
+		db, err := Create(ctx, dir, epoch)
+		if err != nil {
+			return errors.Join(err, release())
+		}
+		_, err = db.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
+		return errors.Join(err, db.Close(), release())
+	}
+}
+
+func openWhenThere(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		db, err := Open(ctx, dir)
+		if errors.Is(err, ErrNoState) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+		return errors.Join(err, db.Close())
+	}
+}
+
+func TestRacingBirths(t *testing.T) {
+	const each = 10
+	dir := newDir(t)
+	var all sync.WaitGroup
+	errs := make(chan error, 2*each)
+	for range each {
+		all.Go(func() { errs <- createLocked(dir) })
+		all.Go(func() { errs <- openWhenThere(dir) })
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		check(t, err)
+	}
+	wantCounts(t, dir, each, each)
+}
+
+func TestRacingBirthsOfProcesses(t *testing.T) {
+	const each = 10
+	dir := newDir(t)
+	var cmds []*exec.Cmd
+	for range each {
+		cmds = append(cmds, helper(t, "birth", dir), helper(t, "open", dir))
+	}
+	for _, cmd := range cmds {
+		check(t, cmd.Start())
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	wantCounts(t, dir, each, each)
+}
+
+func wantCounts(t *testing.T, dir string, passes, commands int) {
+	t.Helper()
+	db := openIn(t, dir)
+	var p, c int
+	check(t, db.sql.QueryRow(`SELECT (SELECT count(*) FROM passes), (SELECT count(*) FROM commands)`).Scan(&p, &c))
+	if p != passes || c != commands {
+		t.Errorf("%d passes and %d commands, want %d and %d: two databases were made", p, c, passes, commands)
+	}
+}
+
+func readIt(dir string) error {
+	db, err := OpenReadOnly(context.Background(), dir)
+	if err != nil {
+		return err
+	}
+	rec, err := db.Recorded(context.Background())
+	if err == nil && len(rec.Claims) != 1 {
+		err = fmt.Errorf("%d claims", len(rec.Claims))
+	}
+	return errors.Join(err, db.Close())
+}
+
+func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	c := claim(t, db, 1)
+	check(t, readIt(dir))
+	tx, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
+	check(t, err)
+	check(t, saveClaim(ctx, tx, epoch, c))
+	check(t, readIt(dir))
+	check(t, tx.Commit())
+	check(t, db.Close())
+	if _, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the last one to close left its WAL: %v", err)
+	}
+	check(t, readIt(dir))
+
+	ro, err := OpenReadOnly(ctx, dir)
+	check(t, err)
+	defer ro.Close()
+	_, err = ro.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	wantCode(t, err, "state_readonly")
+	rw := openIn(t, dir) // the reader does not hinder the next writer
+	claim(t, rw, 2)
+	rec, err := ro.Recorded(ctx)
+	check(t, err)
+	if len(rec.Claims) != 2 {
+		t.Errorf("the reader sees %d claims", len(rec.Claims))
+	}
+}
+
+func TestReadOnlyDirectory(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	claim(t, db, 1)
+	check(t, db.Close())
+	if os.Geteuid() == 0 { // root is stopped by no mode: another user reads
+		for at := dir; at != os.TempDir() && at != "/"; at = filepath.Dir(at) {
+			check(t, os.Chmod(at, 0o755))
+		}
+		check(t, os.Chmod(filepath.Join(dir, databaseName), 0o644))
+	}
+	check(t, os.Chmod(dir, 0o555))
+	t.Cleanup(func() { check(t, os.Chmod(dir, 0o700)) })
+	check(t, helper(t, "read-as-nobody", dir).Run())
+	check(t, os.Chmod(filepath.Join(dir, databaseName), 0))
+	check(t, helper(t, "fail-as-nobody", dir).Run())
+}
+
+func TestBackupWithoutWALIsTakenUp(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db, err := Create(ctx, dir, epoch)
+	check(t, err)
+	claim(t, db, 1)
+	backup := filepath.Join(t.TempDir(), "backup")
+	_, err = db.sql.Exec(`VACUUM INTO ?`, backup)
+	check(t, err)
+	check(t, db.Close())
+	check(t, os.Rename(backup, filepath.Join(dir, databaseName)))
+	db = createIn(t, dir)
+	var mode string
+	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
+	if mode != "wal" {
+		t.Errorf("journal mode is %s", mode)
+	}
+	if _, ok, err := db.ClaimByIssue(ctx, issueOf(1).ID); err != nil || !ok {
+		t.Errorf("claim: %v %v", ok, err)
+	}
+}
+
+func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	secret := reconcile.Claim{IssueID: "s3cret", Identifier: "ABC-9", Status: reconcile.Waiting}
+
+	other := openIn(t, dir)
+	tx, err := other.sql.BeginTx(ctx, nil)
+	check(t, err)
+	_, err = db.sql.Exec(`PRAGMA busy_timeout = 20`)
+	check(t, err)
+	wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "state_busy")
+	check(t, tx.Rollback())
+
+	var pages int
+	check(t, db.sql.QueryRow(`PRAGMA page_count`).Scan(&pages))
+	check(t, db.sql.QueryRow(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)).Scan(new(int)))
+	big := strings.Repeat("s3cret", 10_000)
+	secret.Issue.Description = &big
+	wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
+	check(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
+
+	_, err = db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`)
+	check(t, err)
+	_, err = db.Recorded(ctx)
+	if e := wantCode(t, err, "state_corrupt"); strings.Contains(e.Error(), "s3cret") {
+		t.Errorf("the error tells what was stored: %v", e)
+	}
+
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := db.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want canceled", err)
+	}
+	_, err = db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
+	if e := wantCodeOnly(t, fault(dir, "insert", err), "state_error"); strings.Contains(e.Error(), "s3cret") {
+		t.Errorf("the error tells what was stored: %v", e)
+	}
+}
+
+func wantCodeOnly(t testing.TB, err error, code string) *reconcile.Error {
+	t.Helper()
+	var e *reconcile.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error is %v, want code %s", err, code)
+	}
+	return e
+}
