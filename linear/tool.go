@@ -92,6 +92,40 @@ func (t *GraphQLTool) Call(ctx context.Context, args json.RawMessage) (text stri
 	return string(body), !failed
 }
 
+// ChangesIssue reports whether the call changes an issue itself (its state, assignee, labels …), as against
+// reading, commenting or attaching. Arguments that can't be read change nothing.
+func (t *GraphQLTool) ChangesIssue(args json.RawMessage) bool {
+	query, _, err := toolInput(args)
+	if err != nil {
+		return false
+	}
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Name: "query", Input: query}, maxTokens)
+	if err != nil || doc.Operations[0].Operation != ast.Mutation {
+		return false
+	}
+	return changesIssue(doc.Operations[0].SelectionSet)
+}
+
+// changesIssue looks for issueUpdate, issueArchive, issueAddLabel and their like. A fragment spread counts
+// as one of them, because what stands in it is not worth the search.
+func changesIssue(set ast.SelectionSet) bool {
+	for _, s := range set {
+		switch s := s.(type) {
+		case *ast.Field:
+			if strings.HasPrefix(s.Name, "issue") {
+				return true
+			}
+		case *ast.InlineFragment:
+			if changesIssue(s.SelectionSet) {
+				return true
+			}
+		case *ast.FragmentSpread:
+			return true
+		}
+	}
+	return false
+}
+
 func toolError(code, message string) string {
 	type fault struct {
 		Code    string `json:"code"`

@@ -239,6 +239,23 @@ func TestUpdatesInTurn(t *testing.T) {
 	w.mustBe(t, issueNo(1), "running #1 runs=1")
 }
 
+// A claim that is let go and made anew in one plan counts its versions from 0 again: what belongs to the new one
+// is not stored before the old one is gone.
+func TestClaimMadeAnew(t *testing.T) {
+	one := issueNo(1)
+	s := newScene().running(one, func(c *Claim, r *Run) { c.Project, r.StopReason, r.Outcome = otherProject, StopProject, Canceled }).
+		command(VerbHold, one).answer(one)
+	plan := Compute(s.Snapshot)
+	equal(t, "plan", story(plan), "settle A-1 canceled; hold A-1 operator")
+	equal(t, "updates", len(plan.Updates), 1) // the command knew the issue's name alone
+	w := worldOf(s.Snapshot)
+	for _, done := range apply(t.Context(), w.deps(s.Policy), plan, s.Runs) {
+		equal(t, done.String(), done.Err, nil)
+	}
+	equal(t, "issue", w.claims[one.ID].Issue.Title, "work")
+	w.mustBe(t, one, "held operator")
+}
+
 // A worker that did not start: the pass says so, the next one counts it as the specification words it.
 func TestSpawnFailure(t *testing.T) {
 	s := newScene().candidates(issueNo(1))

@@ -161,6 +161,11 @@ type Run struct {
 	LastMessage string
 	LastEventAt time.Time
 
+	// HandoffAt is when the agent last changed its issue in the tracker, by the tool in the worker, and
+	// HandoffState the state in which the worker then found it; empty while the change is under way.
+	HandoffAt    time.Time
+	HandoffState string
+
 	// Beats counts the worker's heartbeats. HeartbeatAt is for display only.
 	Beats       int64
 	HeartbeatAt time.Time

@@ -29,10 +29,10 @@ func TestDryRun(t *testing.T) {
 			equal(t, "effects", w.steps, 0)
 			asked := fmt.Sprint(len(w.asked))
 
-			real := tickOnce(t, w, s.Policy, Options{})
-			equal(t, "plan", w.story(dry), w.story(real))
+			did := tickOnce(t, w, s.Policy, Options{})
+			equal(t, "plan", w.story(dry), w.story(did))
 			equal(t, "requests", asked, fmt.Sprint(len(w.asked)))
-			equal(t, "counts", fmt.Sprint(dry.Running, dry.Retrying, dry.Held, dry.NextDue), fmt.Sprint(real.Running, real.Retrying, real.Held, real.NextDue))
+			equal(t, "counts", fmt.Sprint(dry.Running, dry.Retrying, dry.Held, dry.NextDue), fmt.Sprint(did.Running, did.Retrying, did.Held, did.NextDue))
 		})
 	}
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // refresh compares every claim with what the tracker says of its issue (specification 8.5, part B).
@@ -16,6 +17,8 @@ func (p *planner) refresh() {
 		switch {
 		case reason == "":
 			p.stillActive(*c, issue)
+		case c.Status == Running && p.handingOver(*c, issue, visible):
+			p.update(*c, issue, visible)
 		case c.Status == Running:
 			p.stop(*c, reason, nil)
 		case reason == StopTerminal:
@@ -27,6 +30,26 @@ func (p *planner) refresh() {
 			p.act(ActRelease, *c, reason, leaveMessage(reason, issue), p.drop(*c))
 		}
 	}
+}
+
+// How long a run may go on after its own agent has moved the issue on: the turn has its last words to say
+// and its tokens to report. While the move is under way nobody knows yet whose it is.
+const (
+	handoffGrace   = 2 * time.Minute
+	handoffPending = 30 * time.Second
+)
+
+// handingOver reports whether the issue stands where the run's own agent has put it. Such a run ends by
+// itself when its turn is done; one whose issue somebody else has moved is stopped at once.
+func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
+	r := p.runs[c.RunID]
+	switch {
+	case r == nil || r.HandoffAt.IsZero() || !visible:
+		return false
+	case r.HandoffState == "":
+		return p.s.Now.Before(r.HandoffAt.Add(handoffPending))
+	}
+	return NormalizeState(r.HandoffState) == NormalizeState(issue.State) && p.s.Now.Before(r.HandoffAt.Add(handoffGrace))
 }
 
 // leave says why an issue is no longer symphony's business, empty if it is.

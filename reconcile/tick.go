@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -54,7 +55,7 @@ type Report struct {
 //
 // A cancelled ctx cuts short the wait for the tracker and nothing else: what was begun is finished.
 func Tick(ctx context.Context, d Deps, o Options) Report {
-	t := &tick{Deps: d, Options: o}
+	t := &tick{Deps: d, Options: o, free: -1}
 	work := context.WithoutCancel(ctx)
 	if !t.observe(work) {
 		return t.report
@@ -63,6 +64,10 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		t.half(work)
 	}
 	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
+		// While the tracker was asked an agent may have handed its issue over: its row says so.
+		if t.anyRunning() && !t.observe(work) {
+			return t.report
+		}
 		t.snapshot.Tracker = tracked
 		t.half(work)
 	}
@@ -76,6 +81,11 @@ type tick struct {
 	recorded Recorded
 	snapshot Snapshot
 	report   Report
+	free     int64 // bytes of the workspace volume, negative where not known yet
+}
+
+func (t *tick) anyRunning() bool {
+	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool { return c.Status == Running })
 }
 
 // observe reads the database and looks at the processes.
@@ -90,7 +100,7 @@ func (t *tick) observe(ctx context.Context) bool {
 		Now: t.Now(), Boot: t.Boot, Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
 		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, Tokens: rec.Tokens,
-		Liveness: t.probe(ctx, rec.Runs), FreeBytes: -1,
+		Liveness: t.probe(ctx, rec.Runs), FreeBytes: t.free,
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue,
 	}
@@ -202,7 +212,8 @@ func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refre
 		t.DispatchOff = true
 	}
 	tracked.Low = t.Tracker.Low()
-	t.snapshot.FreeBytes = t.Runners.FreeBytes()
+	t.free = t.Runners.FreeBytes()
+	t.snapshot.FreeBytes = t.free
 	return tracked
 }
 

@@ -73,11 +73,30 @@ func (a *attempt) sessionOptions() codex.Options {
 	if a.Tool != nil {
 		o.Tools = []codex.Tool{a.Tool.Spec}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
-			text, ok := a.Tool.Call(ctx, args)
+			text, ok := a.callTool(ctx, args)
 			return codex.ToolResult{Text: string(scrub([]byte(text), a.Config.SecretValues)), Success: ok}
 		}
 	}
 	return o
+}
+
+// callTool runs the agent's call. What changes the issue is announced in the run's row before it is sent,
+// and the state that it led to is noted after: so a pass can tell a handoff from somebody else's move.
+func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text string, success bool) {
+	if !a.Tool.ChangesIssue(args) {
+		return a.Tool.Call(ctx, args)
+	}
+	a.rec.change(func(r *reconcile.Run) { r.HandoffAt, r.HandoffState = a.Now(), "" })
+	a.rec.flush(ctx)
+	text, success = a.Tool.Call(ctx, args)
+	found, err := a.Tracker.ByIDs(ctx, []string{a.run.IssueID})
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "handoff not confirmed", slog.String("error", err.Error()))
+		return text, success
+	}
+	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
+	a.rec.flush(ctx)
+	return text, success
 }
 
 // drain reads stderr to its end, so that a talkative agent never blocks on it.

@@ -65,6 +65,8 @@ type Tracker interface {
 type Tool struct {
 	Spec codex.Tool
 	Call func(ctx context.Context, args json.RawMessage) (text string, success bool)
+	// ChangesIssue reports whether a call changes an issue itself.
+	ChangesIssue func(args json.RawMessage) bool
 }
 
 // Journal is the worker's side of the database. Errors that wrap reconcile.ErrConflict say that the run is

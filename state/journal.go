@@ -37,12 +37,12 @@ const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, worksp
 	turn_id = ?, turns = ?, turns_done = ?, progress = ?, tokens_input = max(tokens_input, ?),
 	tokens_output = max(tokens_output, ?), tokens_total = max(tokens_total, ?),
 	rate_limits_at = iif(rate_limits IS ?13, rate_limits_at, ?14), rate_limits = ?13, heartbeat_at = ?14,
-	last_event = ?, last_message = ?, last_event_at = ?, beats = ?`
+	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?`
 
 func workerValues(now time.Time, r reconcile.Run) []any {
 	return []any{string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
 		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total, nullText(string(r.RateLimits)),
-		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats}
+		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState}
 }
 
 // UpdateRun writes what the worker of a run knows of it: phase, workspace, thread, turns, progress, tokens, rate
@@ -61,8 +61,10 @@ func (db *DB) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (
 	var beatOnly bool
 	err = db.sql.QueryRowContext(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
 		AND turns_done = ? AND progress = ? AND workspace_path = ? AND workspace_root = ? AND workspace_id = ?
+		AND handoff_at IS ? AND handoff_state = ?
 		FROM runs WHERE id = ?`, string(run.Phase), run.ThreadID, run.TurnID, run.Turns, run.TurnsDone,
-		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, run.ID).Scan(&beatOnly)
+		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, stamp(run.HandoffAt),
+		run.HandoffState, run.ID).Scan(&beatOnly)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fault(db.dir, doing, err)
 	}

@@ -13,8 +13,8 @@ import (
 const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(outcome, ''), error_code, error_text,
 	coalesce(stop_reason, ''), settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
 	workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress, tokens_input,
-	tokens_output, tokens_total, rate_limits, last_event, last_message, last_event_at, beats, heartbeat_at,
-	started_at, ended_at`
+	tokens_output, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
+	handoff_state, beats, heartbeat_at, started_at, ended_at`
 
 func scanRun(row scanner) (reconcile.Run, error) {
 	var r reconcile.Run
@@ -23,7 +23,7 @@ func scanRun(row scanner) (reconcile.Run, error) {
 		&r.ErrorText, &r.StopReason, &r.Settled, jsonOf{&r.Issue}, &r.Fingerprint, &r.Worker.Boot, &r.Worker.PID,
 		&start, &r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns,
 		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Output, &r.Tokens.Total, &r.RateLimits,
-		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, &r.Beats, stampOf{&r.HeartbeatAt},
+		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, stampOf{&r.HandoffAt}, &r.HandoffState, &r.Beats, stampOf{&r.HeartbeatAt},
 		stampOf{&r.StartedAt}, stampOf{&r.EndedAt})
 	r.Worker.Start = uint64(start) // stored as the same 64 bits
 	return r, err

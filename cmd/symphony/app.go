@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,13 +14,14 @@ func newApp(w *world) *cli.App {
 	app := &cli.App{
 		Name:            "symphony",
 		Usage:           "turn a Linear project into finished work, one pass at a time",
+		UsageText:       "symphony COMMAND [flags] [arguments]",
 		HideVersion:     true,
 		HideHelpCommand: false,
 		Reader:          w.stdin,
 		Writer:          w.stdout,
 		ErrWriter:       w.stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
-		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usageError("%s", err) },
+		OnUsageError:    func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Commands: []*cli.Command{
 			tickCommand(w), runCommand(w), psCommand(w), logsCommand(w),
 			stopCommand(w), holdCommand(w), retryCommand(w), pauseCommand(w), resumeCommand(w),
@@ -36,6 +38,11 @@ func newApp(w *world) *cli.App {
 	for _, c := range app.Commands {
 		c.OnUsageError = app.OnUsageError
 		c.HideHelpCommand = true
+		for _, f := range c.Flags {
+			if b, ok := f.(*cli.BoolFlag); ok {
+				b.DisableDefaultText = true // "(default: false)" in every line
+			}
+		}
 	}
 	return app
 }
@@ -48,16 +55,72 @@ func unknownCommand(app *cli.App, name string) error {
 	if slices.Contains(later, name) {
 		return usageError("%s is not built yet", name)
 	}
-	best, distance := "", 3
+	var names []string
 	for _, c := range app.Commands {
-		if d := editDistance(name, c.Name); !c.Hidden && d < distance {
-			best, distance = c.Name, d
+		if !c.Hidden {
+			names = append(names, c.Name)
 		}
 	}
-	if best != "" {
-		return usageError("unknown command %q, did you mean %q?", name, best)
+	return usageError("unknown command %q%s", name, didYouMean(name, names, "%q"))
+}
+
+// didYouMean names what was probably meant, if anything is near.
+func didYouMean(name string, known []string, verb string) string {
+	best, distance := "", 3
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance && d < len(name) {
+			best, distance = k, d
+		}
 	}
-	return usageError("unknown command %q", name)
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean "+verb+"?", best)
+}
+
+// flagError puts what the flag library says into our words: flags are written with two dashes here, and "parse
+// error" tells nobody what to write instead.
+func flagError(c *cli.Context, err error) error {
+	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		return unknownFlag(c.Command, name)
+	}
+	rest, ok := strings.CutPrefix(text, "invalid boolean value ")
+	if !ok {
+		rest, ok = strings.CutPrefix(text, "invalid value ")
+	}
+	value, quoteErr := strconv.QuotedPrefix(rest)
+	_, name, named := strings.Cut(strings.TrimPrefix(rest, value), "-")
+	if !ok || quoteErr != nil || !named {
+		return usageError("%s: %s", c.Command.Name, text)
+	}
+	name, _, _ = strings.Cut(name, ":")
+	return usageError("%s: --%s wants %s, not %s", c.Command.Name, name, wanted(c.Command, name), value)
+}
+
+// wanted says what values a flag takes.
+func wanted(c *cli.Command, name string) string {
+	switch flagOf(c, name).(type) {
+	case *cli.DurationFlag:
+		return "a duration such as 10s"
+	case *cli.IntFlag:
+		return "a whole number"
+	case *cli.BoolFlag:
+		return "true or false"
+	}
+	return "another value"
+}
+
+func unknownFlag(c *cli.Command, name string) error {
+	var known []string
+	for _, f := range c.Flags {
+		known = append(known, f.Names()[0])
+	}
+	dashes := "--"
+	if len(name) == 1 {
+		dashes = "-"
+	}
+	return usageError("%s: unknown flag %s%s%s", c.Name, dashes, name, didYouMean(name, known, "--%s"))
 }
 
 // editDistance is Levenshtein's, over bytes.
@@ -94,11 +157,17 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if len(args) < 2 {
 		return args, nil
 	}
-	at := commandAt(app, args)
-	if at < 0 {
+	at := commandAt(args)
+	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
+		return nil, usageError("no command is named")
+	}
+	if at < 0 || args[at] == "help" || args[at] == "h" {
 		return args, nil
 	}
 	command := app.Command(args[at])
+	if command == nil {
+		return nil, unknownCommand(app, args[at])
+	}
 	if command.SkipFlagParsing {
 		return args, nil
 	}
@@ -114,7 +183,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			flags = append(flags, arg)
 			if takesValue(command, arg) {
 				if i+1 == len(rest) {
-					return nil, usageError("%s: flag %s needs a value", command.Name, arg)
+					return nil, usageError("%s: %s wants a value", command.Name, arg)
 				}
 				i++
 				flags = append(flags, rest[i])
@@ -128,19 +197,15 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 }
 
 // commandAt finds the first word that is neither a flag nor the value of a shared one.
-func commandAt(app *cli.App, args []string) int {
+func commandAt(args []string) int {
 	shared := &cli.Command{Flags: workflowFlags()}
 	for i := 1; i < len(args); i++ {
-		if len(args[i]) > 1 && args[i][0] == '-' {
-			if takesValue(shared, args[i]) {
-				i++
-			}
-			continue
+		if len(args[i]) < 2 || args[i][0] != '-' {
+			return i
 		}
-		if app.Command(args[i]) == nil || args[i] == "help" {
-			return -1
+		if takesValue(shared, args[i]) {
+			i++
 		}
-		return i
 	}
 	return -1
 }
@@ -151,13 +216,18 @@ func takesValue(c *cli.Command, arg string) bool {
 	if strings.Contains(name, "=") {
 		return false
 	}
+	f := flagOf(c, name)
+	_, isBool := f.(*cli.BoolFlag)
+	return f != nil && !isBool
+}
+
+func flagOf(c *cli.Command, name string) cli.Flag {
 	for _, f := range c.Flags {
 		if slices.Contains(f.Names(), name) {
-			_, isBool := f.(*cli.BoolFlag)
-			return !isBool
+			return f
 		}
 	}
-	return false
+	return nil
 }
 
 // arguments checks the number of arguments and takes the workflow off their end.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -69,20 +70,16 @@ func (p *project) check() error {
 
 func (p *project) printCheck(out checkJSON) {
 	w := p.w
-	if w.json {
-		w.printJSON(out)
-		return
-	}
 	for _, e := range out.Errors {
-		fmt.Fprintf(w.stderr, "symphony: %s: %s\n", e.Code, visible(e.Message))
-		if e.Hint != "" {
-			fmt.Fprintf(w.stderr, "  %s\n", visible(e.Hint))
-		}
+		w.printError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
 	}
 	for _, text := range out.Warnings {
 		fmt.Fprintln(w.stderr, "symphony: warning:", visible(text))
 	}
-	if out.OK {
+	switch {
+	case w.json:
+		w.printJSON(out)
+	case out.OK:
 		fmt.Fprintf(w.stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.envPath())
 	}
 }

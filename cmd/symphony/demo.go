@@ -68,7 +68,8 @@ type playground struct {
 	agent  string
 	linear *lineartest.Server
 	began  time.Time
-	seen   map[string]int // changes of each issue that were shown
+	seen   map[string]int  // changes of each issue that were shown
+	ended  map[string]bool // runs whose end was shown
 }
 
 func demo(ctx context.Context, w *world, agent string, remove bool) (err error) {
@@ -79,7 +80,7 @@ func demo(ctx context.Context, w *world, agent string, remove bool) (err error) 
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return fmt.Errorf("demo folder: %w", err)
 	}
-	d := &playground{w: w, dir: dir, agent: agent, began: w.now(), seen: map[string]int{}}
+	d := &playground{w: w, dir: dir, agent: agent, began: w.now(), seen: map[string]int{}, ended: map[string]bool{}}
 	if remove {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
@@ -185,7 +186,7 @@ func (d *playground) writeWorkflow() error {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return fmt.Errorf("demo agent: %w", err)
 		}
-		command = fmt.Sprintf("'%s demo-agent app-server --pace 60ms --home %s'", shellQuote(exe), shellQuote(home))
+		command = fmt.Sprintf("'%s demo-agent app-server --pace 250ms --home %s'", shellQuote(exe), shellQuote(home))
 	}
 	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), command)
 	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {
@@ -216,7 +217,9 @@ func (d *playground) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.show(r)
+		if err := d.show(ctx, r); err != nil {
+			return err
+		}
 		if d.over(r) {
 			d.say("every issue is handed over, and nothing runs")
 			return nil
@@ -244,23 +247,57 @@ func (d *playground) pass(ctx context.Context) (passResult, error) {
 	return r, err
 }
 
-// show tells what the pass did and what has moved in the tracker.
-func (d *playground) show(r passResult) {
+// show tells what has moved in the tracker, which runs have ended, and what the pass did about it.
+func (d *playground) show(ctx context.Context, r passResult) error {
 	for _, issue := range d.linear.Issues() {
 		changes, err := d.linear.History(issue.Identifier)
 		if err != nil {
-			continue // the issue is from the list above
+			return err
 		}
 		for _, c := range changes[d.seen[issue.Identifier]:] {
 			if c.Field == "state" {
-				d.say("linear  %s: %s -> %s", issue.Identifier, c.From, c.To)
+				d.say("linear    %s: %s -> %s", issue.Identifier, c.From, c.To)
 			}
 		}
 		d.seen[issue.Identifier] = len(changes)
 	}
-	for _, a := range r.Applied {
-		d.say("pass %-3d %s", r.pass.ID, a.String())
+	if err := d.showEnds(ctx); err != nil {
+		return err
 	}
+	for _, a := range r.Applied {
+		if a.Kind != reconcile.ActSettle { // the run's own end says it
+			d.say("pass %-4d %s", r.pass.ID, a.String())
+		}
+	}
+	return nil
+}
+
+func (d *playground) showEnds(ctx context.Context) error {
+	p, err := d.w.project(d.workflow(), d.stateDir())
+	if err != nil {
+		return err
+	}
+	v, err := p.look(ctx, true)
+	if err != nil {
+		return err
+	}
+	for i := len(v.Ended) - 1; i >= 0; i-- {
+		e := v.Ended[i]
+		if d.ended[e.RunID] {
+			continue
+		}
+		d.ended[e.RunID] = true
+		what := "run of " + e.Identifier
+		if e.Kind == string(reconcile.CleanupRun) {
+			what = "cleanup of " + e.Identifier
+		}
+		text := ""
+		if e.Error != nil {
+			text = ": " + *e.Error
+		}
+		d.say("worker    %s %s, %d turns, %d tokens%s", what, e.Outcome, e.Turns, e.Tokens.Total, text)
+	}
+	return nil
 }
 
 // over: nothing is claimed, nothing is left to do, and no workspace is being removed.

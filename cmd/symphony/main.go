@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -40,11 +43,39 @@ const (
 // run is the one place where an error becomes an exit code and a line on stderr.
 func run(ctx context.Context, w *world, args []string) int {
 	app := newApp(w)
-	args, err := arrange(app, args)
+	w.json = wantsJSON(args)
+	arranged, err := arrange(app, args)
 	if err == nil {
-		err = app.RunContext(ctx, args)
+		err = helpTopic(app, args)
+	}
+	if err == nil {
+		err = app.RunContext(ctx, arranged)
+	}
+	var usage *reconcile.Error
+	if at := commandAt(args); at >= 0 && app.Command(args[at]) != nil && errors.As(err, &usage) && usage.Code == "usage" {
+		usage.Hint += " " + args[at]
 	}
 	return w.finish(err)
+}
+
+// wantsJSON looks for --json before anything else is understood, so that a mistake in the rest of the line
+// comes as JSON too.
+func wantsJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// helpTopic refuses help about a command that there is not.
+func helpTopic(app *cli.App, args []string) error {
+	if len(args) < 3 || args[1] != "help" && args[1] != "h" {
+		return nil
+	}
+	if app.Command(args[2]) == nil {
+		return unknownCommand(app, args[2])
+	}
+	return nil
 }
 
 func (w *world) finish(err error) int {

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,6 +24,12 @@ func stopCommand(w *world) *cli.Command {
 	c.Action = func(ctx *cli.Context) error {
 		if !ctx.Bool("all") {
 			return single(ctx)
+		}
+		if name := ctx.Args().First(); name != "" {
+			// With --all the only argument is a workflow; somebody who names an issue means something else.
+			if _, err := os.Stat(w.absolute(name)); err != nil {
+				return usageError("stop: ISSUE or --all, not both: there is no workflow %q", name)
+			}
 		}
 		return projectVerb(ctx, w, reconcile.VerbStopAll)
 	}
@@ -120,11 +126,8 @@ func (p *project) command(ctx context.Context, cmd reconcile.Command, only strin
 
 func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64, error) {
 	db, err := state.Open(ctx, p.stateDir)
-	if errors.Is(err, state.ErrNoState) {
-		return 0, &reconcile.Error{Code: "no_state", Message: "no pass has run yet for " + p.path, Hint: "symphony tick runs one", Err: err}
-	}
 	if err != nil {
-		return 0, err
+		return 0, p.noState(err)
 	}
 	defer db.Close()
 	return db.AddCommand(ctx, cmd)

@@ -10,7 +10,7 @@ func promptCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "prompt", Usage: "render the prompt of an issue as its run would get it",
 		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
-		Flags:     workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N` (default: as a first run)"}),
+		Flags:     workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
 		Action: func(c *cli.Context) error {
 			args, positional, err := arguments(c, "ISSUE")
 			if err != nil {

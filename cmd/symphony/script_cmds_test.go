@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,53 +262,60 @@ func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 }
 
-// jsonCmd prints a part of the JSON in a file (or stdout, of the last command) as one line: json stdout
-// running.0.phase. A last step of keys prints the sorted keys of an object, one of length how long a list is.
+// jsonCmd looks at a part of the JSON in a file (or stdout, of the last command): json stdout running.0.phase
+// PATTERN wants the whole of its text to match. A last step of keys gives the sorted keys of an object, one of
+// length how long a list is. Without a PATTERN it prints the part.
 func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 || neg {
-		ts.Fatalf("usage: json FILE PATH")
+	if len(args) < 2 || len(args) > 3 || neg {
+		ts.Fatalf("usage: json FILE PATH [PATTERN]")
 	}
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
-	for _, step := range strings.Split(args[1], ".") {
-		switch x := v.(type) {
-		case map[string]any:
-			if step == "keys" {
-				keys := []string{}
-				for k := range x {
-					keys = append(keys, k)
-				}
-				slices.Sort(keys)
-				fmt.Fprintln(ts.Stdout(), strings.Join(keys, " "))
-				return
-			}
-			value, ok := x[step]
-			if !ok {
-				ts.Fatalf("no key %q in %v", step, x)
-			}
-			v = value
-		case []any:
-			if step == "length" {
-				fmt.Fprintln(ts.Stdout(), len(x))
-				return
-			}
-			i, err := strconv.Atoi(step)
-			ts.Check(err)
-			if i >= len(x) {
-				ts.Fatalf("no element %d in %v", i, x)
-			}
-			v = x[i]
-		default:
-			ts.Fatalf("%v has no %q", v, step)
-		}
-	}
-	if text, ok := v.(string); ok {
+	text, err := part(v, strings.Split(args[1], "."))
+	ts.Check(err)
+	if len(args) == 2 {
 		fmt.Fprintln(ts.Stdout(), text)
 		return
 	}
-	text, err := json.Marshal(v)
+	pattern, err := regexp.Compile("^(?:" + args[2] + ")$")
 	ts.Check(err)
-	fmt.Fprintf(ts.Stdout(), "%s\n", text)
+	if !pattern.MatchString(text) {
+		ts.Fatalf("%s is %s", args[1], text)
+	}
+}
+
+// part follows the steps into a decoded value and gives what is there as text.
+func part(v any, steps []string) (string, error) {
+	for _, step := range steps {
+		switch x := v.(type) {
+		case map[string]any:
+			value, ok := x[step]
+			switch {
+			case ok:
+				v = value
+			case step == "keys":
+				return strings.Join(slices.Sorted(maps.Keys(x)), " "), nil
+			default:
+				return "", fmt.Errorf("no key %q in %v", step, x)
+			}
+		case []any:
+			if step == "length" {
+				return strconv.Itoa(len(x)), nil
+			}
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(x) {
+				return "", fmt.Errorf("no element %q in %v", step, x)
+			}
+			v = x[i]
+		default:
+			return "", fmt.Errorf("%v has no %q", v, step)
+		}
+	}
+	if text, ok := v.(string); ok {
+		return text, nil
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
 }
 
 // sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql QUERY

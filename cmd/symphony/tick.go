@@ -32,8 +32,8 @@ func tickCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
-			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait this long for another pass (default: do not wait)"},
-			&cli.StringFlag{Name: "trigger", Usage: "who runs the pass: cron, timer, manual (default), worker or command", Value: triggerManual},
+			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, as `LONG` as 10s", DefaultText: "do not wait"},
+			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: triggerManual},
 		),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}

@@ -133,10 +133,21 @@ type endedRow struct {
 // openForReading opens the database for commands that only look.
 func openForReading(ctx context.Context, p *project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.stateDir)
-	if errors.Is(err, state.ErrNoState) {
-		return nil, &reconcile.Error{Code: "no_state", Message: "no pass has run yet for " + p.path, Hint: "symphony tick runs one", Err: err}
+	return db, p.noState(err)
+}
+
+// noState says what is missing where no pass has run: in the wrong directory that is the workflow.
+func (p *project) noState(err error) error {
+	switch {
+	case !errors.Is(err, state.ErrNoState):
+		return err
+	case p.sourceErr != nil:
+		return p.sourceErr
 	}
-	return db, err
+	return &reconcile.Error{
+		Code: "no_state", Message: "no pass has run yet for " + p.path + " with the state directory " + p.stateDir,
+		Hint: "symphony tick runs one", Err: err,
+	}
 }
 
 // look reads the view; all is true for what has ended and what was skipped, too.

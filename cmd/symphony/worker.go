@@ -158,7 +158,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, log *slo
 		Config: runnerConfig(cfg), Prompt: cfg.Prompt, Journal: h.db, Tracker: client, Executor: runner.Here{},
 		Tool: &runner.Tool{
 			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
-			Call: tool.Call,
+			Call: tool.Call, ChangesIssue: tool.ChangesIssue,
 		},
 		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log,
 	}

@@ -70,6 +70,8 @@ CREATE TABLE runs (
   last_event     TEXT    NOT NULL DEFAULT '',
   last_message   TEXT    NOT NULL DEFAULT '',
   last_event_at  INTEGER,
+  handoff_at     INTEGER,
+  handoff_state  TEXT    NOT NULL DEFAULT '',
   beats          INTEGER NOT NULL DEFAULT 0,
   heartbeat_at   INTEGER,
   started_at     INTEGER NOT NULL,

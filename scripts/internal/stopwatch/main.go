@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -23,7 +22,7 @@ type Job struct {
 	Dir  string
 }
 
-// Result is what it took. CPU is user and system time of the process alone.
+// Result is what it took. CPU is the user and system time of the process and of those that it waited for.
 type Result struct {
 	WallNS, CPUNS int64
 	PeakKiB       int64
@@ -54,8 +53,7 @@ func main() {
 }
 
 func run(job Job) (r Result) {
-	// Only files: a pipe would cost the goroutine that copies it, and workers that outlive the pass hold it open.
-	stdout, stderr := new(strings.Builder), new(strings.Builder)
+	// Files: with a pipe the end of the output would be waited for, and be part of the measurement.
 	var files [2]*os.File
 	for i := range files {
 		f, err := os.CreateTemp("", "stopwatch-")
@@ -69,11 +67,10 @@ func run(job Job) (r Result) {
 	cmd := exec.Command(job.Argv[0], job.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = job.Env, job.Dir, files[0], files[1]
 	began := time.Now()
-	err := cmd.Start()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return Result{Err: err.Error()}
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	r.WallNS = int64(time.Since(began))
 	if state := cmd.ProcessState; state != nil {
 		r.CPUNS, r.Exit = int64(state.UserTime()+state.SystemTime()), state.ExitCode()
@@ -81,13 +78,12 @@ func run(job Job) (r Result) {
 	} else {
 		r.Err = err.Error()
 	}
-	for i, to := range []*strings.Builder{stdout, stderr} {
+	for i, to := range []*string{&r.Stdout, &r.Stderr} {
 		data, err := os.ReadFile(files[i].Name())
 		if err != nil {
 			return Result{Err: err.Error()}
 		}
-		to.Write(data)
+		*to = string(data)
 	}
-	r.Stdout, r.Stderr = stdout.String(), stderr.String()
 	return r
 }

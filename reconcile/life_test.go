@@ -1,0 +1,156 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestLife lets a small project live: issues move, workers end and die, operators command, the machine restarts,
+// the tracker fails, passes are cut off anywhere. Between any two passes the invariants hold, and when all is
+// quiet again everything is finished.
+func TestLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &life{world: newWorld(), policy: testPolicy()}
+		l.policy.MaxConcurrent, l.policy.MaxFailures = 2, 3
+		for n := 1; n <= 4; n++ {
+			l.issues[issueNo(n).ID] = issueNo(n)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"":     l.check,
+			"pass": func(t *rapid.T) { l.pass(t, cut{}) },
+			"cut off": func(t *rapid.T) {
+				l.pass(t, cut{at: rapid.IntRange(1, 30).Draw(t, "at"), kind: rapid.SampledFrom([]cutKind{diesBefore, diesAfter, fails}).Draw(t, "kind")})
+			},
+			"time": func(t *rapid.T) {
+				l.now = l.now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second)
+			},
+			"issue":   l.move,
+			"worker":  l.end,
+			"command": l.order,
+			"reboot":  l.reboot,
+			"tracker": func(t *rapid.T) {
+				l.refused = rapid.SampledFrom([]error{nil, errTracker, rateLimited(l.now.Add(time.Minute))}).Draw(t, "error")
+			},
+			"obey": func(*rapid.T) { l.obey() },
+		})
+		l.calm(t)
+	})
+}
+
+type life struct {
+	*world
+	policy Policy
+	orders int64
+}
+
+func (l *life) pass(t *rapid.T, c cut) {
+	l.cut = c
+	Tick(t.Context(), l.deps(l.policy), Options{})
+	l.revive()
+}
+
+// move puts an issue into another state, hides it or brings it back.
+func (l *life) move(t *rapid.T) {
+	i := issueNo(rapid.IntRange(1, 4).Draw(t, "issue"), inState(rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).Draw(t, "state")))
+	if l.issues[i.ID] = i; i.State == "gone" {
+		delete(l.issues, i.ID)
+	}
+}
+
+// end lets a worker end, or die leaving something behind.
+func (l *life) end(t *rapid.T) {
+	var alive []string
+	for _, id := range slices.Sorted(maps.Keys(l.workers)) {
+		if l.workers[id].alive {
+			alive = append(alive, id)
+		}
+	}
+	if len(alive) == 0 {
+		t.Skip("no worker lives")
+	}
+	id := rapid.SampledFrom(alive).Draw(t, "run")
+	r, p := l.runs[id], l.workers[id]
+	r.Tokens.Total += 10
+	p.alive = false
+	if r.Outcome = rapid.SampledFrom([]Outcome{"", Succeeded, Failed, InterruptedRun}).Draw(t, "outcome"); r.Outcome != "" {
+		r.EndedAt, r.ErrorCode = l.now, rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
+	}
+	p.left = make([]Process, rapid.IntRange(0, 1).Draw(t, "left"))
+	p.stubborn = rapid.Bool().Draw(t, "stubborn")
+	l.runs[id] = r
+}
+
+func (l *life) order(t *rapid.T) {
+	l.orders++
+	i := issueNo(rapid.IntRange(1, 4).Draw(t, "issue"))
+	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll}).Draw(t, "verb")
+	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
+}
+
+func (l *life) reboot(*rapid.T) {
+	l.boot += "'"
+	for _, p := range l.workers {
+		*p = worker{}
+	}
+}
+
+// check is what holds at any time.
+func (l *life) check(t *rapid.T) {
+	l.noWrong(t)
+	live := 0
+	for id, p := range l.workers {
+		if l.runs[id].Kind == AgentRun && (p.alive || len(p.left) > 0) {
+			live++
+		}
+	}
+	if live > l.policy.MaxConcurrent {
+		t.Fatalf("%d live agents in %d slots", live, l.policy.MaxConcurrent)
+	}
+	for id, r := range l.runs {
+		if c := l.claims[r.IssueID]; !r.Settled && r.Kind == AgentRun && (c.Status != Running || c.RunID != id) {
+			t.Fatalf("no claim waits for run %s of %s", id, r.Identifier)
+		}
+	}
+}
+
+// calm ends all trouble and lets a few passes go by: no command, no dead run, no token is left over.
+func (l *life) calm(t *rapid.T) {
+	l.refused = nil
+	for range 3 {
+		for _, p := range l.workers {
+			p.stubborn = false
+		}
+		l.obey()
+		l.now = l.now.Add(10 * time.Minute)
+		l.pass(t, cut{})
+		l.check(t)
+	}
+	var tokens, used int64
+	for id, r := range l.runs {
+		tokens += r.Tokens.Total
+		if p := l.workers[id]; !r.Settled && (p == nil || !p.alive) {
+			t.Fatalf("run %s was never settled", id)
+		}
+	}
+	for _, n := range l.used {
+		used += n
+	}
+	for id, r := range l.runs {
+		if !r.Settled {
+			used += l.runs[id].Tokens.Total
+		}
+	}
+	if used != tokens || len(l.commands) > 0 {
+		t.Fatalf("%d of %d tokens, commands left: %s", used, tokens, fmt.Sprint(l.commands))
+	}
+	for id, c := range l.claims {
+		if i, visible := l.issues[id]; c.Status != Running && c.HoldReason != HoldOperator && (!visible || !l.policy.Active(i.State)) {
+			t.Fatalf("%s is still claimed although it is %q", c.Identifier, i.State)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// agentVar makes this test binary the scripted agent.
+const agentVar = "RUNNER_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentVar) != "" {
+		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every wait; none comes near it.
+const patience = 30 * time.Second
+
+const testKey = "lin_api_0123456789secret"
+
+// memory is a Journal for one run: what the database would hold of it.
+type memory struct {
+	mu       sync.Mutex
+	updates  []reconcile.Run
+	finished []reconcile.Run
+	stop     string // what a pass has asked for
+	told     int    // how often the worker was told so
+	// refuse is asked at every write; an error is what the database would say.
+	refuse  func(run reconcile.Run) error
+	changed chan struct{} // closed and replaced at every write
+
+	threads  map[string]reconcile.Tokens
+	last     string // the issue's newest thread, and where it worked
+	lastIn   string
+	failures int
+	meta     map[string]string
+}
+
+func newMemory() *memory {
+	return &memory{changed: make(chan struct{}), threads: map[string]reconcile.Tokens{}, meta: map[string]string{}}
+}
+
+func (m *memory) written() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		if err := m.refuse(run); err != nil {
+			return "", err
+		}
+	}
+	m.updates = append(m.updates, run)
+	if m.stop != "" {
+		m.told++
+	}
+	m.written()
+	return m.stop, nil
+}
+
+func (m *memory) Finish(_ context.Context, _ time.Time, run reconcile.Run) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		if err := m.refuse(run); err != nil {
+			return err
+		}
+	}
+	m.finished = append(m.finished, run)
+	m.written()
+	return nil
+}
+
+func (m *memory) SaveThread(_ context.Context, _, _, thread, space string, t reconcile.Tokens, _ time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.threads[thread], m.last, m.lastIn = t, thread, space
+	return nil
+}
+
+func (m *memory) Thread(_ context.Context, thread string) (reconcile.Tokens, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.threads[thread]
+	return t, ok, nil
+}
+
+func (m *memory) LastThread(context.Context, string) (string, string, int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last, m.lastIn, m.failures, nil
+}
+
+func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.meta[key]
+	return v, ok, nil
+}
+
+func (m *memory) SetMeta(_ context.Context, key, value string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.meta[key] = value
+	return nil
+}
+
+// asks sets the stop reason, as a pass would.
+func (m *memory) asks(reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop = reason
+}
+
+func (m *memory) wasTold() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.told > 0
+}
+
+// until waits for a written row that is as wanted.
+func (m *memory) until(t *testing.T, what string, ok func(reconcile.Run) bool) reconcile.Run {
+	t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		m.mu.Lock()
+		changed := m.changed
+		for _, run := range slices.Backward(m.updates) {
+			if ok(run) {
+				m.mu.Unlock()
+				return run
+			}
+		}
+		m.mu.Unlock()
+		select {
+		case <-changed:
+		case <-late.C:
+			t.Fatalf("waited %v in vain for a row with %s", patience, what)
+		}
+	}
+}
+
+// phases are those that were written, each once.
+func (m *memory) phases() []reconcile.Phase {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []reconcile.Phase
+	for _, run := range m.updates {
+		list = append(list, run.Phase)
+	}
+	return slices.Compact(list)
+}
+
+// tracker answers each refresh by the next of its functions, the last one for ever.
+type tracker struct {
+	mu      sync.Mutex
+	answers []func() (map[string]reconcile.Issue, error)
+	asked   int
+}
+
+func (k *tracker) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	k.mu.Lock()
+	k.asked++
+	answer := k.answers[min(k.asked, len(k.answers))-1]
+	k.mu.Unlock()
+	if len(ids) != 1 {
+		return nil, fmt.Errorf("a worker asked for %q", ids)
+	}
+	return answer()
+}
+
+type answer = func() (map[string]reconcile.Issue, error)
+
+func issueIn(state string) reconcile.Issue {
+	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "Fix $(touch oops)", State: state}
+}
+
+// in answers with the issue in that state.
+func in(state string) answer {
+	return with(func(i *reconcile.Issue) { i.State = state })
+}
+
+func with(change func(*reconcile.Issue)) answer {
+	return func() (map[string]reconcile.Issue, error) {
+		i := issueIn("Todo")
+		change(&i)
+		return map[string]reconcile.Issue{i.ID: i}, nil
+	}
+}
+
+func gone() (map[string]reconcile.Issue, error) { return nil, nil }
+
+func broken() (map[string]reconcile.Issue, error) {
+	return nil, &reconcile.Error{Code: "linear_api_status", Message: "HTTP 503"}
+}
+
+// scripted is a Prompt that says the same for every issue.
+type scripted string
+
+func (s scripted) Render(_ reconcile.Issue, attempt int) (string, error) {
+	if strings.HasPrefix(string(s), "error ") {
+		return "", &reconcile.Error{Code: "template_render_error", Message: string(s[6:])}
+	}
+	return fmt.Sprintf("Do this.\n\n```agent\n%s\n```\nAttempt: %d\n", s, attempt), nil
+}
+
+// rig is a worker with all that it needs, in folders of its own.
+type rig struct {
+	*Worker
+	t         *testing.T
+	journal   *memory
+	tracker   *tracker
+	run       reconcile.Run
+	root      string
+	terminate chan struct{}
+	log       *strings.Builder
+}
+
+// newRig makes a worker whose agent does the script; the tracker then says that the issue has moved on.
+func newRig(t *testing.T, script string, answers ...answer) *rig {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	home := filepath.Join(base, "home")
+	must(t, os.MkdirAll(filepath.Join(base, "codex"), 0o700))
+	must(t, os.Mkdir(home, 0o700))
+	if len(answers) == 0 {
+		answers = []answer{in("Todo"), in("Human Review")}
+	}
+	exe, err := os.Executable()
+	must(t, err)
+	log := &strings.Builder{}
+	r := &rig{
+		t: t, journal: newMemory(), tracker: &tracker{answers: answers}, root: filepath.Join(base, "ws"),
+		terminate: make(chan struct{}), log: log,
+	}
+	r.Worker = &Worker{
+		Config: Config{
+			Policy: reconcile.Policy{
+				Project: "demo", ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}, WorkspaceRoot: r.root,
+			},
+			MaxTurns: 3, Hooks: Hooks{Timeout: 5 * time.Second},
+			Command: exe + " app-server --home " + filepath.Join(base, "codex"), ReadTimeout: 10 * time.Second,
+			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
+			Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey},
+		},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
+		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey},
+		Log: slog.New(slog.NewTextHandler(&lockedWriter{w: log}, nil)),
+	}
+	r.next("run-1")
+	return r
+}
+
+// next is the issue's next run.
+func (r *rig) next(id string) {
+	r.t.Helper()
+	r.Dir = RunDir(r.StateDir, id)
+	must(r.t, os.MkdirAll(r.Dir, 0o700))
+	path := filepath.Join(r.Dir, aliveFile)
+	must(r.t, proc.CreateAlive(path))
+	alive, err := proc.HoldAlive(path, time.Second)
+	must(r.t, err)
+	r.t.Cleanup(func() { must(r.t, alive.Close()) })
+	r.Alive = alive
+	r.run = reconcile.Run{
+		ID: id, Kind: reconcile.AgentRun, IssueID: "id-1", Identifier: "ABC-1", Issue: issueIn("Todo"),
+		Phase: reconcile.PreparingWorkspace, WorkspaceRoot: r.root, StartedAt: time.Now(),
+	}
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  *strings.Builder
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// work carries the run out, and checks what is true of every run's end: one outcome, the lease free, no
+// process left, and the key written nowhere.
+func (r *rig) work() (reconcile.Run, error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
+	defer cancel()
+	run, err := r.Worker.Run(ctx, r.run, r.terminate)
+	r.t.Cleanup(func() {
+		if r.t.Failed() {
+			r.t.Logf("worker's log:\n%s", r.log)
+		}
+	})
+	if ctx.Err() != nil {
+		r.t.Fatalf("the run took longer than %v", patience)
+	}
+	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadIDs: []string{run.ThreadID}})
+	must(r.t, findErr)
+	if len(left) > 0 {
+		r.t.Errorf("processes of the run live on: %+v", left)
+	}
+	r.noSecret()
+	return run, err
+}
+
+// ends carries the run out and checks that its outcome was recorded, once, and is the one wanted.
+func (r *rig) ends(outcome reconcile.Outcome, code string) reconcile.Run {
+	r.t.Helper()
+	run, err := r.work()
+	if err != nil {
+		r.t.Fatalf("Run: %v", err)
+	}
+	if len(r.journal.finished) != 1 {
+		r.t.Fatalf("%d outcomes were recorded", len(r.journal.finished))
+	}
+	got := r.journal.finished[0]
+	if got.Outcome != outcome || got.ErrorCode != code || got.Phase != reconcile.Finishing || got.EndedAt.IsZero() {
+		r.t.Errorf("recorded %s %q (%s) in %s, want %s %q", got.Outcome, got.ErrorCode, got.ErrorText, got.Phase, outcome, code)
+	}
+	return run
+}
+
+// space is where the issue's workspace is, or would be.
+func (r *rig) space(name ...string) string {
+	return filepath.Join(append([]string{r.root, "ABC-1"}, name...)...)
+}
+
+func (r *rig) noSecret() {
+	r.t.Helper()
+	for _, dir := range []string{r.StateDir, r.root} {
+		must(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			if data, err := os.ReadFile(path); err != nil || strings.Contains(string(data), testKey) {
+				return cmp.Or(err, fmt.Errorf("the tracker's key stands in %s", path))
+			}
+			return nil
+		}))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func lines(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }
+
+func cut(kv string) (name, value string, ok bool) { return strings.Cut(kv, "=") }

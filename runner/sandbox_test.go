@@ -1,0 +1,186 @@
+package runner
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// spaceOf is a workspace with a clone, one with a linked worktree, or one without a repository.
+func spaceOf(t *testing.T, kind string) (w *workspace.Workspace, main string) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	root, err := workspace.OpenRoot(filepath.Join(base, "ws"))
+	must(t, err)
+	w, err = root.Acquire(t.Context(), workspace.Owner{IssueID: "id-1", Identifier: "ABC-1", Project: "demo", StateDir: base, RunID: "run-1"})
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Release()) })
+	main = filepath.Join(base, "main")
+	git := func(args ...string) {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+		cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/local/bin", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	if kind == "none" {
+		return w, main
+	}
+	git("init", "-q", "-b", "main", main)
+	git("-C", main, "commit", "-q", "--allow-empty", "-m", "Begin")
+	if kind == "clone" {
+		git("clone", "-q", main, w.Path)
+	} else {
+		git("-C", main, "worktree", "add", "-q", "-b", "work", w.Path)
+	}
+	return w, main
+}
+
+func TestSandboxPolicy(t *testing.T) {
+	for _, c := range []struct {
+		name, kind string
+		config     Config
+		want       map[string]any // writableRoots stands for further ones
+	}{
+		{name: "default, no repository", kind: "none", want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{},
+		}},
+		{name: "default, clone", kind: "clone", want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{"WS/.git"},
+		}},
+		{name: "default, linked worktree", kind: "worktree", want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
+			"writableRoots": []string{"MAIN/.git/worktrees/ABC-1", "MAIN/.git/objects", "MAIN/.git/refs", "MAIN/.git/logs"},
+		}},
+		{name: "network and roots", kind: "clone", config: Config{Network: true, WritableRoots: []string{"/srv/cache"}}, want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": true, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
+			"writableRoots": []string{"WS/.git", "/srv/cache"},
+		}},
+		{
+			name: "the workflow's own workspaceWrite", kind: "clone",
+			config: Config{TurnSandboxPolicy: json.RawMessage(`{"type":"workspaceWrite","networkAccess":true}`), WritableRoots: []string{"/srv/cache"}},
+			want:   map[string]any{"type": "workspaceWrite", "networkAccess": true, "writableRoots": []string{"WS/.git", "/srv/cache"}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, main := spaceOf(t, c.kind)
+			data, err := c.config.sandboxPolicy(w)
+			must(t, err)
+			var got map[string]any
+			must(t, json.Unmarshal(data, &got))
+			roots := []any{w.TmpDir, w.CacheDir}
+			for _, r := range c.want["writableRoots"].([]string) {
+				switch {
+				case len(r) > 3 && r[:3] == "WS/":
+					r = filepath.Join(w.Path, r[3:])
+				case len(r) > 5 && r[:5] == "MAIN/":
+					r = filepath.Join(main, r[5:])
+				}
+				roots = append(roots, r)
+			}
+			c.want["writableRoots"] = roots
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %v\nwant %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Everything else of the workflow's goes to codex as it is, for codex to judge.
+func TestSandboxPolicyPassesThrough(t *testing.T) {
+	w, _ := spaceOf(t, "clone")
+	for _, policy := range []string{
+		`{"type":"workspaceWrite","writableRoots":[]}`,
+		`{"type":"workspaceWrite","writableRoots":["/srv"],"networkAccess":true}`,
+		`{"type":"readOnly"}`, `{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`,
+		`{"type":"somethingNew","depth":3}`, `{"mode":"workspace-write"}`, `"workspace-write"`, `null`,
+	} {
+		got, err := Config{TurnSandboxPolicy: json.RawMessage(policy), WritableRoots: []string{"/srv/cache"}}.sandboxPolicy(w)
+		if err != nil || string(got) != policy {
+			t.Errorf("%s became %s, %v", policy, got, err)
+		}
+	}
+}
+
+func TestThreadConfig(t *testing.T) {
+	clone, _ := spaceOf(t, "clone")
+	linked, main := spaceOf(t, "worktree")
+	none, _ := spaceOf(t, "none")
+	word := json.RawMessage(`"workspace-write"`)
+	for _, c := range []struct {
+		name   string
+		config Config
+		space  *workspace.Workspace
+		root   string // marked untrusted
+	}{
+		{"no thread sandbox", Config{}, clone, ""},
+		{"thread sandbox, clone", Config{ThreadSandbox: word}, clone, clone.Path},
+		{"thread sandbox, linked worktree", Config{ThreadSandbox: word}, linked, main},
+		{"thread sandbox, no repository", Config{ThreadSandbox: word}, none, none.Path},
+		{"thread sandbox, trusted", Config{ThreadSandbox: word, TrustRepository: true}, clone, ""},
+	} {
+		got, err := c.config.threadConfig("run-7", c.space)
+		must(t, err)
+		want := map[string]any{
+			"features.goals": false, "features.unbounded_connection_retries": false,
+			"shell_environment_policy": map[string]any{"set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
+		}
+		if c.root != "" {
+			want["projects"] = map[string]any{c.root: map[string]any{"trust_level": "untrusted"}}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, want)
+		}
+	}
+}
+
+// What hooks and agent are given: no secret under whatever name, and each variable once.
+func TestAgentEnv(t *testing.T) {
+	r := newRig(t, "sh env > env.txt")
+	r.Config.Hooks.BeforeRun = "env > hook.txt"
+	r.Config.CodexHome = filepath.Join(filepath.Dir(r.root), "codex")
+	r.Env = append(r.Env, "TOKEN_OF_LINEAR=Bearer "+testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/root/.cache", "CODEX_HOME=/elsewhere",
+		"SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes")
+	r.ends("succeeded", "")
+	for _, file := range []string{"env.txt", "hook.txt"} {
+		env := lines(read(t, r.space(file)))
+		for _, want := range []string{
+			"KEPT=yes", "SYMPHONY_RUN_ID=run-1", "TMPDIR=" + filepath.Join(r.root, ".symphony/work/ABC-1/tmp"),
+			"XDG_CACHE_HOME=" + filepath.Join(r.root, ".symphony/work/ABC-1/cache"), "CODEX_HOME=" + r.Config.CodexHome,
+		} {
+			if !slices.Contains(env, want) {
+				t.Errorf("%s lacks %s", file, want)
+			}
+		}
+		for _, line := range env {
+			if name, value, _ := cut(line); name == "LINEAR_API_KEY" || name == "TOKEN_OF_LINEAR" || value == "another" {
+				t.Errorf("%s has %s", file, line)
+			}
+		}
+	}
+	hook := lines(read(t, r.space("hook.txt")))
+	for _, want := range []string{
+		"SYMPHONY_ISSUE_ID=id-1", "SYMPHONY_ISSUE_IDENTIFIER=ABC-1", "SYMPHONY_ISSUE_TITLE=Fix $(touch oops)", "SYMPHONY_ISSUE_STATE=Todo",
+		"SYMPHONY_ISSUE_URL=", "SYMPHONY_ISSUE_BRANCH=", "SYMPHONY_ATTEMPT=0", "SYMPHONY_WORKSPACE=" + r.space(),
+	} {
+		if !slices.Contains(hook, want) {
+			t.Errorf("the hook lacks %s", want)
+		}
+	}
+	// The very list: a program that is started directly takes the first of two.
+	a := &attempt{Worker: r.Worker, run: r.run, space: &workspace.Workspace{TmpDir: "/t", CacheDir: "/c"}}
+	seen := map[string]bool{}
+	for _, kv := range a.agentEnv() {
+		name, _, _ := cut(kv)
+		if seen[name] {
+			t.Errorf("%s is given twice", name)
+		}
+		seen[name] = true
+	}
+}

@@ -1,0 +1,359 @@
+package runner
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// Every way a run can end, each with the outcome that is recorded of it.
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		script  string
+		answers []answer
+		change  func(*rig)
+		outcome reconcile.Outcome
+		code    string
+		check   func(*testing.T, *rig, reconcile.Run)
+	}{
+		{
+			name: "one turn, and the issue has moved on", script: "sh echo x > made", outcome: reconcile.Succeeded,
+			check: func(t *testing.T, r *rig, run reconcile.Run) {
+				if run.Turns != 1 || run.TurnsDone != 1 || !run.Progress || run.Tokens.Total != 1050 || run.ThreadID == "" {
+					t.Errorf("%+v", run)
+				}
+				want := []reconcile.Phase{
+					reconcile.PreparingWorkspace, reconcile.BuildingPrompt, reconcile.LaunchingAgent,
+					reconcile.InitializingSession, reconcile.StreamingTurn, reconcile.Finishing,
+				}
+				if got := r.journal.phases(); !slices.Equal(got, want) {
+					t.Errorf("phases %q", got)
+				}
+			},
+		},
+		{
+			name: "as many turns as allowed", script: "say hm", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
+			check: func(t *testing.T, _ *rig, run reconcile.Run) {
+				if run.Turns != 3 || run.TurnsDone != 3 || run.Progress || run.Tokens.Total != 3*1050 {
+					t.Errorf("%+v", run)
+				}
+			},
+		},
+		{name: "terminal before the start", answers: []answer{in("Done")}, outcome: reconcile.Canceled, code: reconcile.StopTerminal, check: untouched},
+		{name: "inactive before the start", answers: []answer{in("Backlog")}, outcome: reconcile.Canceled, code: reconcile.StopInactive, check: untouched},
+		{name: "gone before the start", answers: []answer{gone}, outcome: reconcile.Canceled, code: reconcile.StopMissing, check: untouched},
+		{
+			name: "archived before the start", answers: []answer{with(func(i *reconcile.Issue) { i.Archived = true })},
+			outcome: reconcile.Canceled, code: reconcile.StopInactive, check: untouched,
+		},
+		{
+			name: "label gone before the start", change: func(r *rig) { r.Config.Policy.RequiredLabels = []string{"agent"} },
+			outcome: reconcile.Canceled, code: reconcile.StopLabel, check: untouched,
+		},
+		{
+			name: "another's before the start", change: func(r *rig) { r.Config.Policy.Assignee = "kim@example.com" },
+			outcome: reconcile.Canceled, code: reconcile.StopAssignee, check: untouched,
+		},
+		{name: "no tracker at the start", answers: []answer{broken}, outcome: reconcile.Failed, code: "linear_api_status", check: untouched},
+		{
+			name: "after_create fails", change: func(r *rig) { r.Config.Hooks.AfterCreate = "echo half > half; echo why >&2; exit 3" },
+			outcome: reconcile.Failed, code: "hook_failed",
+			check: func(t *testing.T, r *rig, run reconcile.Run) {
+				if exists(r.space()) || !strings.Contains(run.ErrorText, "exit status 3: why") {
+					t.Errorf("the half-made workspace is there: %v; %q", exists(r.space()), run.ErrorText)
+				}
+			},
+		},
+		{
+			name: "before_run fails", change: func(r *rig) { r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = "exit 4", `echo "$SYMPHONY_OUTCOME" > after` },
+			outcome: reconcile.Failed, code: "hook_failed",
+			check: func(t *testing.T, r *rig, _ reconcile.Run) {
+				if got := read(t, r.space("after")); got != "failed\n" {
+					t.Errorf("after_run was told %q", got)
+				}
+			},
+		},
+		{
+			name: "before_run hangs", change: func(r *rig) {
+				r.Config.Hooks.BeforeRun, r.Config.Hooks.Timeout = "sleep 1000 & sleep 1000", 300*time.Millisecond
+			},
+			outcome: reconcile.Failed, code: "hook_timeout",
+		},
+		{
+			name: "after_run fails, which is ignored", change: func(r *rig) { r.Config.Hooks.AfterRun = "exit 5" }, outcome: reconcile.Succeeded,
+			check: func(t *testing.T, r *rig, _ reconcile.Run) {
+				if !strings.Contains(read(t, filepath.Join(r.Dir, hooksFile)), "after_run: exit status 5") {
+					t.Error("the log does not say that after_run failed")
+				}
+			},
+		},
+		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
+		{
+			name: "the workspace is in use", change: func(r *rig) {
+				root, err := workspace.OpenRoot(r.root)
+				must(r.t, err)
+				other, err := root.Acquire(r.t.Context(), workspace.Owner{IssueID: "id-1", Identifier: "ABC-1", Project: "demo", StateDir: "/elsewhere", RunID: "other"})
+				must(r.t, err)
+				r.t.Cleanup(func() { must(r.t, other.Release()) })
+			},
+			outcome: reconcile.Failed, code: "workspace_busy",
+		},
+		{
+			name: "a file in the workspace's place", change: func(r *rig) {
+				must(r.t, os.Mkdir(r.root, 0o700))
+				must(r.t, os.WriteFile(r.space(), []byte("mine"), 0o600))
+			},
+			outcome: reconcile.Failed, code: "invalid_workspace_cwd",
+			check: func(t *testing.T, r *rig, _ reconcile.Run) {
+				if got := read(t, r.space()); got != "mine" {
+					t.Errorf("the file holds %q now", got)
+				}
+			},
+		},
+		{
+			name: "no such agent", change: func(r *rig) { r.Config.Command = "no-such-codex app-server" }, outcome: reconcile.Failed, code: "codex_not_found",
+			check: func(t *testing.T, _ *rig, run reconcile.Run) {
+				if !strings.Contains(run.ErrorText, "no-such-codex: command not found") {
+					t.Errorf("%q", run.ErrorText)
+				}
+			},
+		},
+		{
+			name: "an agent that can't be run", outcome: reconcile.Failed, code: "codex_not_found",
+			change: func(r *rig) {
+				path := filepath.Join(r.StateDir, "codex")
+				must(r.t, os.WriteFile(path, nil, 0o600))
+				r.Config.Command = path
+			},
+		},
+		{
+			name: "the agent ends before it answers", change: func(r *rig) { r.Config.Command += " --fault exit" }, outcome: reconcile.Failed, code: "port_exit",
+			check: func(t *testing.T, _ *rig, run reconcile.Run) {
+				if !strings.Contains(run.ErrorText, "status 1: Error: told to fail") {
+					t.Errorf("%q", run.ErrorText)
+				}
+			},
+		},
+		{name: "the agent ends in mid-turn", script: "background sleep 1000\ncrash", outcome: reconcile.Failed, code: "port_exit"},
+		{name: "initialize is refused", change: func(r *rig) { r.Config.Command += " --fault initialize-error=no" }, outcome: reconcile.Failed, code: "codex_incompatible"},
+		{name: "thread/start is refused", change: func(r *rig) { r.Config.Command += " --fault thread-error=no" }, outcome: reconcile.Failed, code: "response_error"},
+		{
+			name: "initialize is never answered", outcome: reconcile.Failed, code: "response_timeout",
+			change: func(r *rig) {
+				r.Config.Command += " --fault silent-initialize"
+				r.Config.InitializeTimeout = 300 * time.Millisecond
+			},
+		},
+		{
+			name: "an agent of another age", outcome: reconcile.Failed, code: "codex_incompatible",
+			change: func(r *rig) {
+				r.Config.Command += ` --fault 'initialize-error=Invalid request: unknown variant initialize'`
+			},
+		},
+		{name: "the turn fails", script: "fail other no good", outcome: reconcile.Failed, code: "turn_failed"},
+		{name: "no login", script: "fail unauthorized who are you", outcome: reconcile.Failed, code: "agent_auth"},
+		{name: "no quota", script: "fail usageLimitExceeded enough", outcome: reconcile.Failed, code: "agent_quota"},
+		{name: "no network", script: "fail serverOverloaded busy", outcome: reconcile.Failed, code: "network"},
+		{name: "the turn is cancelled", script: "cancel", outcome: reconcile.Failed, code: "turn_cancelled"},
+		{name: "a question", script: "ask-user which way?", outcome: reconcile.Failed, code: "turn_input_required"},
+		{
+			name: "an approval that nobody gives", script: "ask-command rm -rf /", outcome: reconcile.Failed, code: "approval_required",
+			change: func(r *rig) { r.Config.OnApproval = codex.ApprovalFail },
+		},
+		{
+			name: "no progress", script: "hang", outcome: reconcile.Stalled, code: "stalled",
+			change: func(r *rig) { r.Config.StallTimeout = 400 * time.Millisecond },
+			check: func(t *testing.T, _ *rig, run reconcile.Run) {
+				if !strings.HasPrefix(run.ErrorText, "stalled for ") {
+					t.Errorf("%q", run.ErrorText)
+				}
+			},
+		},
+		{
+			name: "silence", script: "background sleep 1000\nhang", outcome: reconcile.TimedOut, code: "turn_timeout",
+			change: func(r *rig) { r.Config.StallTimeout, r.Config.TurnTimeout = 0, 400*time.Millisecond },
+		},
+		{
+			name: "a command that is longer than the stall clock", script: "sh sleep 1.5\nsay there", outcome: reconcile.Succeeded,
+			change: func(r *rig) { r.Config.StallTimeout = 400 * time.Millisecond },
+		},
+		{
+			name: "no command could be sandboxed", script: "sh echo 'bwrap: Creating new namespace failed'; exit 1", outcome: reconcile.Failed, code: "sandbox_unavailable",
+		},
+		{name: "one command could not be sandboxed", script: "sh echo 'bwrap: no'; exit 1\nsh true", outcome: reconcile.Succeeded},
+		{
+			name: "another repository in the workspace's place", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
+			change: func(r *rig) {
+				r.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.script, c.answers...)
+			if c.change != nil {
+				c.change(r)
+			}
+			run := r.ends(c.outcome, c.code)
+			if held, err := heldLease(r); err != nil || held && c.code != "workspace_busy" {
+				t.Errorf("the lease is held: %v, %v", held, err)
+			}
+			if c.check != nil {
+				c.check(t, r, run)
+			}
+		})
+	}
+}
+
+func heldLease(r *rig) (bool, error) {
+	root, found, err := workspace.FindRoot(r.root)
+	if err != nil || !found {
+		return false, err
+	}
+	return root.Held("ABC-1")
+}
+
+func untouched(t *testing.T, r *rig, _ reconcile.Run) {
+	t.Helper()
+	if exists(r.root) {
+		t.Error("a workspace root was made")
+	}
+}
+
+// started waits until the agent is in its turn and has said something.
+func (r *rig) streaming() {
+	r.t.Helper()
+	r.journal.until(r.t, "a turn under way", func(run reconcile.Run) bool { return run.Turns == 1 })
+	path := filepath.Join(r.Dir, eventsFile)
+	eventually(r.t, "a message of the agent", func() bool {
+		data, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(data), "item/agentMessage/delta")
+	})
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain for %s", patience, what)
+		}
+	}
+}
+
+// stopBound is what design section 6 allows from the stop to the recorded outcome.
+const stopBound = 10 * time.Second
+
+// The ways to end a run from outside: by a stop reason with a signal, by a stop reason alone, by a signal
+// alone. The agent is told to interrupt its turn, and is gone before after_run runs.
+func TestStopWhileStreaming(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		reason       string
+		signal       bool
+		bound        time.Duration
+		outcome      reconcile.Outcome
+		code         string
+	}{
+		{"stop", "stream 100000 5ms", reconcile.StopOperator, true, stopBound, reconcile.Canceled, reconcile.StopOperator},
+		{"stop without a signal", "stream 100000 5ms", reconcile.StopTerminal, false, heartbeat + stopBound, reconcile.Canceled, reconcile.StopTerminal},
+		{"signal", "stream 100000 5ms", "", true, stopBound, reconcile.InterruptedRun, "terminated"},
+		{"a deaf agent", "deaf\nbackground trap '' TERM; sleep 1000\nstream 100000 5ms", reconcile.StopAll, true, stopBound, reconcile.Canceled, reconcile.StopAll},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.script)
+			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(r.root) + `" >> after; true`
+			asked := make(chan time.Time, 1)
+			go func() {
+				r.streaming()
+				asked <- time.Now()
+				r.journal.asks(c.reason)
+				if c.signal {
+					close(r.terminate)
+				}
+			}()
+			r.ends(c.outcome, c.code)
+			if took := time.Since(<-asked); took > c.bound {
+				t.Errorf("the stop took %v", took)
+			}
+			if got := read(t, r.space("after")); got != string(c.outcome)+"\n0\n" {
+				t.Errorf("after_run saw %q", got)
+			}
+			events := read(t, filepath.Join(r.Dir, eventsFile))
+			if c.name != "a deaf agent" && !strings.Contains(events, codex.EventTurnCancelled) {
+				t.Error("the turn was not interrupted")
+			}
+		})
+	}
+}
+
+// A stop in the middle of a hook kills the hook.
+func TestStopDuringAHook(t *testing.T) {
+	r := newRig(t, "say no")
+	r.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
+	go func() {
+		eventually(t, "the hook to begin", func() bool { return exists(r.space("begun")) })
+		r.journal.asks(reconcile.StopInactive)
+		close(r.terminate)
+	}()
+	r.ends(reconcile.Canceled, reconcile.StopInactive)
+	if r.tracker.asked != 1 || exists(filepath.Join(r.Dir, stderrFile)) {
+		t.Error("an agent was started")
+	}
+}
+
+// A stop that comes when the turn has completed takes nothing away from it.
+func TestStopAfterTheTurn(t *testing.T) {
+	r := newRig(t, "say done")
+	r.tracker.answers = []answer{in("Todo"), func() (map[string]reconcile.Issue, error) {
+		r.journal.asks(reconcile.StopOperator)
+		close(r.terminate)
+		eventually(t, "the worker to be told of the stop", r.journal.wasTold)
+		return in("Human Review")()
+	}}
+	if run := r.ends(reconcile.Succeeded, ""); run.TurnsDone != 1 || run.Turns != 1 {
+		t.Errorf("%d of %d turns", run.TurnsDone, run.Turns)
+	}
+}
+
+// A row that a pass has settled is nobody's to write: the worker ends its agent and records nothing.
+func TestRowLost(t *testing.T) {
+	r := newRig(t, "stream 100000 5ms")
+	r.journal.refuse = func(run reconcile.Run) error {
+		if run.Turns > 0 {
+			return reconcile.ErrConflict
+		}
+		return nil
+	}
+	_, err := r.work()
+	if !errors.Is(err, reconcile.ErrConflict) {
+		t.Errorf("Run: %v, want one that wraps ErrConflict", err)
+	}
+	if len(r.journal.finished) != 0 {
+		t.Errorf("recorded %+v", r.journal.finished)
+	}
+}
+
+// A database that can't be written for a while costs nothing.
+func TestRowNotWritable(t *testing.T) {
+	r := newRig(t, "say fine")
+	var refused int
+	r.journal.refuse = func(run reconcile.Run) error {
+		if run.Phase == reconcile.StreamingTurn || run.Outcome != "" && refused == 0 {
+			refused++
+			return &reconcile.Error{Code: "disk_full", Message: "no space"}
+		}
+		return nil
+	}
+	run := r.ends(reconcile.Succeeded, "")
+	if refused == 0 || run.TurnsDone != 1 {
+		t.Errorf("refused %d times, %d turns done", refused, run.TurnsDone)
+	}
+}
