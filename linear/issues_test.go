@@ -273,6 +273,7 @@ func TestNormalisationOfOddValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := reconcile.Issue{
 				ID: "i1", Identifier: "ABC-1", Title: "T", State: "Todo", Labels: []string{}, BlockedBy: []reconcile.BlockerRef{},
+				Elsewhere: true, // it has no project
 			}
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)

@@ -94,6 +94,7 @@ func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issu
 	if w.Project != nil {
 		issue.Project = w.Project.SlugID
 	}
+	issue.Elsewhere = !c.ours(issue.Project)
 	if w.Assignee != nil {
 		issue.Assignee = &reconcile.Assignee{ID: w.Assignee.ID, Email: w.Assignee.Email, IsMe: w.Assignee.IsMe}
 	}

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -44,6 +45,13 @@ func projectSlugs(value string) ([]string, error) {
 		return []string{segment[i+1:], segment}, nil
 	}
 	return []string{segment}, nil
+}
+
+// ours reports whether a slug id is that of the client's project, as far as its spelling is settled.
+func (c *Client) ours(slug string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.slugs, slug)
 }
 
 func projectSegment(value string) (string, bool) {

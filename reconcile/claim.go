@@ -109,6 +109,7 @@ const (
 	StopTerminal = "terminal"       // the issue reached a terminal state
 	StopInactive = "inactive"       // the issue left the active states
 	StopMissing  = "missing"        // the tracker no longer returns the issue
+	StopMoved    = "moved"          // the issue is in another project of the tracker now
 	StopLabel    = "label"          // a required label is gone
 	StopAssignee = "assignee"       // it is somebody else's now
 	StopOperator = "operator"       // symphony stop ISSUE: end and hold

@@ -16,21 +16,12 @@
 //
 // # A claim
 //
-//	                        dispatch
-//	unclaimed ───────────────────────────────────► running ─┐
-//	 ▲  ▲  │                                        ▲    │  │ hold (HoldNext), stop
-//	 │  │  │ hold, stop                    dispatch │    │  │ (the run is asked to end)
-//	 │  │  │ (operator)                             │    │◄─┘
-//	 │  │  │                                        │    │
-//	 │  │  │             settle: continuation,      │    │
-//	 │  │  │             backoff, interrupted,      │    │
-//	 │  │  │             blocked                    │    │
-//	 │  └──┼─── release ─── retry ◄─────────────────┼────┤
-//	 │     │                │  ▲  └─────────────────┘    │
-//	 │     │     cap, hold, │  │ retry (operator),       │
-//	 │     │     stop       │  │ comment                 │
-//	 │     ▼                ▼  │                         │
-//	 └─ release ────────── held ◄── settle: HoldNext ────┘
+//	unclaimed ──dispatch──► running ──settle──► retry ──cap, hold, stop──► held
+//	                           ▲                │   ▲                       │
+//	                           └────dispatch────┘   └────retry, comment─────┘
+//
+//	unclaimed ──hold, stop──► held                running ──settle, if HoldNext──► held
+//	retry, held ──release──► unclaimed            running ──settle, if project_change──► unclaimed
 //
 // A running claim is never released: its run is stopped, a later pass settles it, and what the tracker says
 // then decides. The one exception is the end of a run that was stopped because the workflow names another

@@ -34,6 +34,7 @@ type world struct {
 	prepared   map[string]bool
 	workers    map[string]*worker
 	workspaces []Workspace
+	trash      bool // removed workspaces have been kept for their time
 	free       int64
 
 	issues  map[string]Issue
@@ -139,6 +140,7 @@ func (w *world) step(what string, effect func() error) error {
 		return w.did(what, effect())
 	}
 	switch w.kind {
+	case diesBefore:
 	case fails:
 		return errBroken
 	case diesAfter:

@@ -94,6 +94,8 @@ func (w *world) Workspaces(context.Context) ([]Workspace, error) { return w.work
 // FreeBytes implements Runners.
 func (w *world) FreeBytes() int64 { return w.free }
 
+func (w *world) TrashDue(time.Time, int64, int64) (bool, error) { return w.trash, nil }
+
 // ByIDs implements Tracker.
 func (w *world) ByIDs(_ context.Context, ids []string) (map[string]Issue, error) {
 	w.mu.Lock()

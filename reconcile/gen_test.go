@@ -96,7 +96,7 @@ func (d *draw) issue(n int) {
 			d.cleanup(is)
 		}
 	case 1:
-		d.scene.claim(before, d.anyClaim)
+		d.claim(before, d.anyClaim)
 	case 2:
 		d.held(before, pick(d, "hold", HoldOperator, HoldMaxFailures, HoldInterrupted))
 	default:

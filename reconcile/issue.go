@@ -27,6 +27,8 @@ type Issue struct {
 	Assignee *Assignee `json:"assignee"`
 	// Project is the slug id of the issue's project, empty where it has none.
 	Project string `json:"project"`
+	// Elsewhere: the issue is no longer in the project that was asked for.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Archived issues are still returned when asked for by id.
 	Archived bool `json:"archived"`
 	// LastCommentAt is when the newest comment was made; nil where there is none or it was not asked for.

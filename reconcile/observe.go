@@ -70,5 +70,8 @@ type Runners interface {
 	Reap(ctx context.Context, run Run, record func() error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces, FreeBytes of their volume (negative: unknown).
 	Workspaces(ctx context.Context) ([]Workspace, error)
+	// TrashDue reports whether removed workspaces have been kept for their time, or must go earlier because
+	// space is short.
+	TrashDue(now time.Time, free, wanted int64) (bool, error)
 	FreeBytes() int64
 }

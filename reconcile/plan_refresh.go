@@ -43,13 +43,14 @@ const (
 // itself when its turn is done; one whose issue somebody else has moved is stopped at once.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
-	switch {
-	case r == nil || r.HandoffAt.IsZero() || !visible:
+	if r == nil || r.HandoffAt.IsZero() || !visible {
 		return false
-	case r.HandoffState == "":
-		return p.s.Now.Before(r.HandoffAt.Add(handoffPending))
 	}
-	return NormalizeState(r.HandoffState) == NormalizeState(issue.State) && p.s.Now.Before(r.HandoffAt.Add(handoffGrace))
+	since := p.s.Now.Sub(r.HandoffAt).Abs() // a clock that was set back prolongs nothing
+	if r.HandoffState == "" {
+		return since < handoffPending
+	}
+	return NormalizeState(r.HandoffState) == NormalizeState(issue.State) && since < handoffGrace
 }
 
 // leave says why an issue is no longer symphony's business, empty if it is.
@@ -59,6 +60,8 @@ func (p *planner) leave(issue Issue, visible bool) string {
 		return StopMissing
 	case p.s.Policy.Terminal(issue.State):
 		return StopTerminal
+	case issue.Elsewhere:
+		return StopMoved
 	case issue.Archived || !p.s.Policy.Active(issue.State):
 		return StopInactive
 	case !p.s.Policy.Labelled(issue):
@@ -73,6 +76,8 @@ func leaveMessage(reason string, issue Issue) string {
 	switch reason {
 	case StopMissing:
 		return "the tracker no longer returns it"
+	case StopMoved:
+		return "it is in another project now"
 	case StopLabel:
 		return "a required label is gone"
 	case StopAssignee:
@@ -158,12 +163,26 @@ func (p *planner) sweep() {
 	if !p.s.SweepDue || p.s.Only != "" {
 		return
 	}
+	p.emptyTrash()
 	for _, w := range p.s.Workspaces {
 		issue, visible := p.s.Tracker.ByID[w.IssueID]
 		if p.claims[w.IssueID] == nil && visible && p.s.Policy.Terminal(issue.State) {
 			p.removeWorkspace(w.IssueID, StopTerminal)
 		}
 	}
+}
+
+// emptyTrash starts a cleanup run of no issue's, which deletes what was removed long enough ago.
+func (p *planner) emptyTrash() {
+	if !p.s.TrashDue || p.removing[""] {
+		return
+	}
+	p.removing[""] = true
+	run := Run{Kind: CleanupRun, Phase: Starting, StartedAt: p.s.Now, WorkspaceRoot: p.s.Policy.WorkspaceRoot}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActRemoveWorkspace, Reason: "trash", Message: "removed workspaces have been kept for their time",
+		Change: &Change{Insert: &run},
+	})
 }
 
 // removeWorkspace starts the removal of the issue's workspace, if it has one and none is under way.

@@ -17,12 +17,16 @@ func TestRefresh(t *testing.T) {
 		running, waiting, capped, operator string
 	}{
 		{"as it was", &was, "", "dispatch A-1 backoff", "", ""},
-		{"terminal", changed(inState("Done")), "stop A-1 terminal",
+		{
+			"terminal", changed(inState("Done")), "stop A-1 terminal",
 			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
-			"release A-1 terminal; remove_workspace A-1 terminal"},
-		{"terminal in other letters", changed(inState(" CANCELED ")), "stop A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal",
+		},
+		{
+			"terminal in other letters", changed(inState(" CANCELED ")), "stop A-1 terminal",
 			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
-			"release A-1 terminal; remove_workspace A-1 terminal"},
+			"release A-1 terminal; remove_workspace A-1 terminal",
+		},
 		{"neither active nor terminal", changed(inState("Human Review")), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
 		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
 		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
@@ -83,8 +87,17 @@ func TestAssignee(t *testing.T) {
 		who   *Assignee
 		want  bool
 	}{
-		{"", nil, true}, {"", me, true}, {"me", me, true}, {"ME", me, true}, {"me", &Assignee{ID: "u2"}, false}, {"me", nil, false},
-		{"me@example.com", me, true}, {"u1", me, true}, {"U1", me, false}, {"u2", me, false}, {"u1", nil, false},
+		{"", nil, true},
+		{"", me, true},
+		{"me", me, true},
+		{"ME", me, true},
+		{"me", &Assignee{ID: "u2"}, false},
+		{"me", nil, false},
+		{"me@example.com", me, true},
+		{"u1", me, true},
+		{"U1", me, false},
+		{"u2", me, false},
+		{"u1", nil, false},
 	} {
 		got := Policy{Assignee: row.asked}.Ours(Issue{Assignee: row.who})
 		equal(t, row.asked, got, row.want)

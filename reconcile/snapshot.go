@@ -27,6 +27,8 @@ type Snapshot struct {
 	Workspaces []Workspace
 	// SweepDue says that workspaces of unclaimed issues were refreshed in this pass.
 	SweepDue bool
+	// TrashDue says that removed workspaces are to be deleted now.
+	TrashDue bool
 	// FreeBytes of the workspace volume; negative where unknown.
 	FreeBytes int64
 

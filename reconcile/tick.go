@@ -102,7 +102,7 @@ func (t *tick) observe(ctx context.Context) bool {
 		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, Tokens: rec.Tokens,
 		Liveness: t.probe(ctx, rec.Runs), FreeBytes: t.free,
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
-		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue,
+		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
 	}
 	return true
 }
@@ -159,9 +159,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if t.Tracker == nil || t.limited() {
 		return nil
 	}
-	if t.Only == "" {
-		t.lookAtWorkspaces(ctx)
-	}
+	t.lookAtWorkspaces(ctx)
 	// What is asked depends on the claims as the local half leaves them. A dry run has not stored those.
 	local := t.snapshot
 	local.Tracker = nil
@@ -212,8 +210,6 @@ func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refre
 		t.DispatchOff = true
 	}
 	tracked.Low = t.Tracker.Low()
-	t.free = t.Runners.FreeBytes()
-	t.snapshot.FreeBytes = t.free
 	return tracked
 }
 
@@ -282,17 +278,21 @@ func (t *tick) lookAtWorkspaces(ctx context.Context) {
 	if err != nil {
 		t.fail("workspace_list", err)
 	}
-	t.snapshot.Workspaces = list
-	since := t.snapshot.Now.Sub(t.recorded.LastSweep)
-	if len(list) == 0 || since >= 0 && since < sweepEvery { // before zero: the clock was set back
+	t.free = t.Runners.FreeBytes()
+	t.snapshot.Workspaces, t.snapshot.FreeBytes = list, t.free
+	// A sweep that lies ahead is the mark of a clock that was set back.
+	if since := t.snapshot.Now.Sub(t.recorded.LastSweep); since >= 0 && since < sweepEvery {
 		return
 	}
-	t.snapshot.SweepDue = true
+	if t.snapshot.TrashDue, err = t.Runners.TrashDue(t.snapshot.Now, t.free, t.Policy.MinFreeBytes); err != nil {
+		t.fail("trash", err)
+	}
+	t.snapshot.SweepDue = len(list) > 0 || t.snapshot.TrashDue
 }
 
 // swept remembers a sweep that the tracker has answered.
 func (t *tick) swept(ctx context.Context) {
-	if !t.snapshot.SweepDue || t.DryRun {
+	if !t.snapshot.SweepDue || t.DryRun || t.Only != "" {
 		return
 	}
 	if err := t.Store.SaveSweep(ctx, t.snapshot.Now); err != nil {
@@ -310,7 +310,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 		}
 		claimed[c.IssueID] = true
 	}
-	if t.snapshot.SweepDue {
+	if t.snapshot.SweepDue && t.Only == "" {
 		for _, w := range t.snapshot.Workspaces {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)

@@ -3,9 +3,11 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,8 +27,11 @@ type agent struct {
 	child   *proc.Child
 	stderr  *tailFile
 	drained chan struct{} // stderr is read to its end
+	ready   chan struct{} // session is set
 	// launched gives back the launch of the first agent on a codex home; a no-op where it was not taken.
 	launched func(used bool)
+	// used is what was last counted; only the handler of events looks at it.
+	used codex.Usage
 
 	mu       sync.Mutex
 	baseline map[reconcile.Process]bool // what lived below the agent when the turn began
@@ -41,7 +46,7 @@ func (a *attempt) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := openTail(filepath.Join(a.Dir, stderrFile), stderrLimit, a.Config.SecretValues)
+	out, err := openTail(filepath.Join(a.Dir, stderrFile), stderrLimit, a.secrets)
 	if err != nil {
 		launched(false)
 		return err
@@ -52,14 +57,18 @@ func (a *attempt) launch(ctx context.Context) error {
 	})
 	if err != nil {
 		launched(false)
+		if closeErr := out.close(); closeErr != nil {
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", closeErr.Error()))
+		}
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	a.agent = &agent{child: child, stderr: out, drained: make(chan struct{}), launched: launched}
+	a.agent = &agent{child: child, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
 	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin, Stdout: child.Stdout}, a.sessionOptions())
+	close(a.agent.ready)
 	a.noteProcesses()
 	return nil
 }
@@ -74,7 +83,7 @@ func (a *attempt) sessionOptions() codex.Options {
 		o.Tools = []codex.Tool{a.Tool.Spec}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
 			text, ok := a.callTool(ctx, args)
-			return codex.ToolResult{Text: string(scrub([]byte(text), a.Config.SecretValues)), Success: ok}
+			return codex.ToolResult{Text: a.secrets.clean(text), Success: ok}
 		}
 	}
 	return o
@@ -99,10 +108,11 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text stri
 	return text, success
 }
 
-// drain reads stderr to its end, so that a talkative agent never blocks on it.
+// drain reads stderr to its end, so that a talkative agent never blocks on it, be the disk full or not.
 func (g *agent) drain(log *slog.Logger) {
 	defer close(g.drained)
-	if _, err := io.Copy(g.stderr, g.child.Stderr); err != nil {
+	_, err := io.Copy(g.stderr, g.child.Stderr)
+	if err = errors.Join(err, g.stderr.failure()); err != nil && !errors.Is(err, os.ErrClosed) {
 		log.Warn("agent's stderr", slog.String("error", err.Error()))
 	}
 }
@@ -246,6 +256,7 @@ const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
+	wordsBound     = 500 * time.Millisecond
 )
 
 // endAgent ends the agent gently first: turn/interrupt, so that the thread can be gone on with; stdin's
@@ -272,11 +283,24 @@ func (a *attempt) endAgent(ctx context.Context) {
 			g.signal(unix.SIGKILL, a.Log)
 		}
 	}
+	g.lastWords(ctx)
 	if _, err := g.child.Close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent", slog.String("error", err.Error()))
 	}
 	if err := g.stderr.close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", err.Error()))
+	}
+}
+
+// lastWords lets what the agent said last be read; who else holds its streams is not waited for.
+func (g *agent) lastWords(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, wordsBound)
+	defer cancel()
+	for _, over := range []<-chan struct{}{g.session.Done(), g.drained} {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
 	}
 }
 

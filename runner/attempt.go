@@ -118,13 +118,15 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	if strings.TrimSpace(script) == "" {
 		return nil
 	}
-	out, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.Config.SecretValues)
+	out, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.secrets)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.close()) }()
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
+	// The login profile of the hook's shell may have set the key again.
+	script = proc.ShellUnset(a.Config.Secrets, script)
 	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
 	err = workspace.RunHook(ctx, hook, a.Executor.Hook, a.hookEnv(outcome), a.space, out)
 	if err != nil {
@@ -157,16 +159,22 @@ func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
 // agentEnv is what hooks and agent have in common: the worker's environment without secrets, the run's
 // mark, and directories of the workspace's own for temporary files and caches.
 func (a *attempt) agentEnv() []string {
-	env := proc.Scrub(a.Env, append(slices.Clone(a.Config.Secrets), "TMPDIR", "XDG_CACHE_HOME")...)
+	own := []string{markVar + "=" + a.run.ID, "TMPDIR=" + a.space.TmpDir, "XDG_CACHE_HOME=" + a.space.CacheDir}
+	if a.Config.CodexHome != "" {
+		own = append(own, "CODEX_HOME="+a.Config.CodexHome)
+	}
+	// Of a variable that stands twice it depends on the program which one it sees.
+	drop := slices.Clone(a.Config.Secrets)
+	for _, kv := range own {
+		name, _, _ := strings.Cut(kv, "=")
+		drop = append(drop, name)
+	}
+	env := proc.Scrub(a.Env, drop...)
 	env = slices.DeleteFunc(env, func(kv string) bool {
 		_, value, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(a.Config.SecretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
 	})
-	env = append(env, markVar+"="+a.run.ID, "TMPDIR="+a.space.TmpDir, "XDG_CACHE_HOME="+a.space.CacheDir)
-	if a.Config.CodexHome != "" {
-		env = append(env, "CODEX_HOME="+a.Config.CodexHome)
-	}
-	return env
+	return append(env, own...)
 }
 
 // oneValue keeps what can't stand in an environment variable out of it.
@@ -201,14 +209,15 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
 		}
 	}
-	message = string(scrub([]byte(message), a.Config.SecretValues))
+	if !ours {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
+		return errNotOurs
+	}
+	message = a.secrets.clean(message)
 	a.rec.change(func(r *reconcile.Run) {
 		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
 	})
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "run ended", slog.String("outcome", string(outcome)), slog.String("code", code), slog.String("error", message))
-	if !ours {
-		return errNotOurs
-	}
 	return nil
 }
 
@@ -258,12 +267,30 @@ func (a *attempt) noteProcesses() {
 	}
 }
 
-// removeWorkspace is the work of a cleanup run: specification 8.6 and 9.4.
+// removeWorkspace is the work of a cleanup run (specification 8.6 and 9.4): the workspace of its issue, if
+// it has one, and what in the trash has been kept for its time.
 func (a *attempt) removeWorkspace(ctx context.Context) error {
 	root, err := workspace.OpenRoot(a.run.WorkspaceRoot)
 	if err != nil {
 		return err
 	}
+	if a.run.IssueID != "" {
+		if err := a.remove(ctx, root); err != nil {
+			return err
+		}
+	}
+	keep := a.Config.KeepRemoved
+	if free, err := workspace.FreeBytes(root.Path); err == nil && free < a.Config.Policy.MinFreeBytes {
+		keep = 0 // space is short: what is left of it goes to the living
+	}
+	_, stuck, err := root.PurgeTrash(ctx, a.Now(), keep, false)
+	if len(stuck) > 0 {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", stuck))
+	}
+	return err
+}
+
+func (a *attempt) remove(ctx context.Context, root *workspace.Root) error {
 	before := func(w *workspace.Workspace) error {
 		a.space = w
 		defer func() { a.space = nil }() // the lease is Remove's
@@ -280,9 +307,5 @@ func (a *attempt) removeWorkspace(ctx context.Context) error {
 	if err := errors.Join(removal.HookErr, removal.Undeletable); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace removed, but", slog.String("error", err.Error()))
 	}
-	_, stuck, err := root.PurgeTrash(ctx, a.Now(), a.Config.KeepRemoved, false)
-	if err == nil && len(stuck) > 0 {
-		a.Log.Warn("could not be deleted", slog.Any("paths", stuck))
-	}
-	return err
+	return nil
 }

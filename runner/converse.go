@@ -165,11 +165,13 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 
 // onEvent keeps what the agent says: in the run's event file, and the latest in its row.
 func (a *attempt) onEvent(e codex.Event) {
+	<-a.agent.ready // the agent may speak before launch has taken hold of the session
 	if err := a.events.append(e); err != nil {
 		a.Log.Warn("event not stored", slog.String("error", err.Error()))
 	}
 	a.agent.watch(e)
-	message := string(scrub([]byte(e.Message), a.Config.SecretValues))
+	a.count()
+	message := a.secrets.clean(e.Message)
 	a.rec.change(func(r *reconcile.Run) {
 		r.LastEvent, r.LastEventAt = e.Name, e.At
 		if message != "" {
@@ -179,9 +181,18 @@ func (a *attempt) onEvent(e codex.Event) {
 			r.TurnID = e.TurnID
 		}
 		if limits := a.agent.session.RateLimits(); limits != nil {
-			r.RateLimits = scrub(slices.Clone(limits), a.Config.SecretValues)
+			r.RateLimits = a.secrets.scrub(slices.Clone(limits))
 		}
 	})
+}
+
+// count writes down what the agent has used as soon as it tells, so that a worker that dies in mid-turn
+// takes no token with it.
+func (a *attempt) count() {
+	if used := a.agent.session.Usage(); used != a.agent.used {
+		a.agent.used = used
+		a.rec.usage(context.Background(), a.agent.session.UsageByThread())
+	}
 }
 
 // deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or

@@ -3,7 +3,9 @@ package runner
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -14,7 +16,6 @@ import (
 const (
 	eventFileLimit  = 16 << 20 // bytes of events.jsonl before it is turned over
 	eventFieldLimit = 8 << 10  // bytes of one payload
-	redacted        = "[redacted]"
 )
 
 // EventLine is one line of events.jsonl (specification 10.4).
@@ -32,14 +33,14 @@ type EventLine struct {
 // that at most twice the limit is kept: the run's latest events.
 type eventLog struct {
 	path    string
-	secrets []string
+	secrets secrets
 	mu      sync.Mutex
 	file    *os.File
 	size    int64
 }
 
-func openEventLog(path string, secrets []string) (*eventLog, error) {
-	l := &eventLog{path: path, secrets: secrets}
+func openEventLog(path string, s secrets) (*eventLog, error) {
+	l := &eventLog{path: path, secrets: s}
 	return l, l.open()
 }
 
@@ -73,7 +74,7 @@ func (l *eventLog) append(e codex.Event) error {
 			return fmt.Errorf("event log: %w", err)
 		}
 	}
-	data = append(scrub(data, l.secrets), '\n')
+	data = append(l.secrets.scrub(data), '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+int64(len(data)) > eventFileLimit {
@@ -110,74 +111,81 @@ func (l *eventLog) close() error {
 	return l.file.Close()
 }
 
-// scrub replaces secrets. A secret that JSON writes differently is replaced in that form too.
-func scrub(data []byte, secrets []string) []byte {
-	for _, s := range secrets {
-		if s == "" {
-			continue
-		}
-		data = bytes.ReplaceAll(data, []byte(s), []byte(redacted))
-		if quoted, err := json.Marshal(s); err == nil && len(quoted) > 2 {
-			data = bytes.ReplaceAll(data, quoted[1:len(quoted)-1], []byte(redacted))
-		}
-	}
-	return data
-}
-
 // tailFile keeps the last part of what is written to it: a log that a talkative program can't fill a disk with.
 type tailFile struct {
 	mu      sync.Mutex
 	file    *os.File
 	limit   int
 	size    int
-	secrets []string
+	secrets secrets
+	held    []byte // the end of what was written, where it may be the beginning of a secret
+	err     error  // the first failure to store something
 }
 
-func openTail(path string, limit int, secrets []string) (*tailFile, error) {
+func openTail(path string, limit int, s secrets) (*tailFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
-	end, err := f.Seek(0, 2)
+	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, fmt.Errorf("log: %w", err)
+		return nil, errors.Join(fmt.Errorf("log: %w", err), f.Close())
 	}
-	return &tailFile{file: f, limit: limit, size: int(end), secrets: secrets}, nil
+	return &tailFile{file: f, limit: limit, size: int(end), secrets: s}, nil
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It takes everything, so that who writes never waits for a disk with room;
+// failure tells whether some of it could not be stored.
 func (t *tailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	data := scrub(bytes.Clone(p), t.secrets)
-	if t.size+len(data) > 2*t.limit {
-		if err := t.cut(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := t.file.Write(data)
-	t.size += n
-	if err != nil {
-		return 0, fmt.Errorf("log: %w", err)
-	}
+	data := t.secrets.scrub(append(t.held, p...))
+	whole := len(data) - t.secrets.begun(data)
+	t.held = bytes.Clone(data[whole:])
+	t.store(data[:whole])
 	return len(p), nil
 }
 
-// cut keeps the last limit bytes.
-func (t *tailFile) cut() error {
+func (t *tailFile) store(data []byte) {
+	if len(data) > t.limit {
+		data = data[len(data)-t.limit:]
+	}
+	err := t.cut(len(data))
+	if err == nil {
+		var n int
+		n, err = t.file.Write(data)
+		t.size += n
+	}
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("log: %w", err)
+	}
+}
+
+// cut makes room: of a file that would become too long the last limit bytes are kept.
+func (t *tailFile) cut(more int) error {
+	if t.size+more <= 2*t.limit {
+		return nil
+	}
 	keep := make([]byte, min(t.limit, t.size))
 	if _, err := t.file.ReadAt(keep, int64(t.size-len(keep))); err != nil {
-		return fmt.Errorf("log: %w", err)
+		return err
 	}
 	if err := t.file.Truncate(0); err != nil {
-		return fmt.Errorf("log: %w", err)
+		return err
 	}
 	if _, err := t.file.WriteAt(keep, 0); err != nil {
-		return fmt.Errorf("log: %w", err)
+		return err
 	}
 	t.size = len(keep)
-	_, err := t.file.Seek(int64(t.size), 0)
+	_, err := t.file.Seek(int64(t.size), io.SeekStart)
 	return err
+}
+
+// failure is the first error of storing.
+func (t *tailFile) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }
 
 // tail returns up to n of the last bytes.
@@ -188,11 +196,14 @@ func (t *tailFile) tail(n int) string {
 	if _, err := t.file.ReadAt(buf, int64(t.size-len(buf))); err != nil {
 		return ""
 	}
-	return string(buf)
+	buf = append(buf, t.held...)
+	return string(buf[max(0, len(buf)-n):])
 }
 
 func (t *tailFile) close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.store(t.held)
+	t.held = nil
 	return t.file.Close()
 }

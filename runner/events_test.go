@@ -17,7 +17,7 @@ import (
 func TestEventLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), eventsFile)
 	const hard = `p<a>s"s&`
-	l, err := openEventLog(path, []string{testKey, "", hard})
+	l, err := openEventLog(path, newSecrets([]string{testKey, "", hard}))
 	must(t, err)
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
 	quoted, err := json.Marshal("key " + hard)
@@ -103,7 +103,7 @@ func TestEventsTurnOver(t *testing.T) {
 
 func TestTailKeepsTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := openTail(path, 100, []string{testKey})
+	f, err := openTail(path, 100, newSecrets([]string{testKey}))
 	must(t, err)
 	for i := range 100 {
 		_, err := f.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 9) + "\n"))
@@ -139,7 +139,7 @@ func TestTailSecretInPieces(t *testing.T) {
 		{"key=" + testKey[:20], testKey + "\n"},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
-		f, err := openTail(path, 1<<10, []string{testKey, "lin_api_012"})
+		f, err := openTail(path, 1<<10, newSecrets([]string{testKey}))
 		must(t, err)
 		for _, p := range pieces {
 			n, err := f.Write([]byte(p))
@@ -157,7 +157,7 @@ func TestTailSecretInPieces(t *testing.T) {
 	}
 	// What only looked like one is not lost.
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := openTail(path, 1<<10, []string{testKey})
+	f, err := openTail(path, 1<<10, newSecrets([]string{testKey}))
 	must(t, err)
 	_, err = f.Write([]byte("ends with " + testKey[:7]))
 	must(t, err)
@@ -195,5 +195,16 @@ func TestDrainOnAFullDisk(t *testing.T) {
 	must(t, g.stderr.close())
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("the worker's log has %d lines about it:\n%.500s", n, log)
+	}
+}
+
+func TestSecretsThatBeginAlike(t *testing.T) {
+	s := newSecrets([]string{"key", "key-long", ""})
+	if got := s.clean("a key-long key and keys"); got != "a [redacted] [redacted] and [redacted]s" {
+		t.Error(got)
+	}
+	data := []byte("nothing")
+	if got := s.scrub(data); &got[0] != &data[0] {
+		t.Error("a text without a secret is copied")
 	}
 }

@@ -32,8 +32,9 @@ type Local struct {
 	WorkflowPath string
 	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
 	Secret []byte
-	// Root is the resolved workspace root.
-	Root string
+	// Root is the resolved workspace root, KeepRemoved how long its removed workspaces are kept.
+	Root        string
+	KeepRemoved time.Duration
 }
 
 // RunDir is the directory of a run below the state directory.
@@ -168,6 +169,20 @@ func (l *Local) Workspaces(context.Context) ([]reconcile.Workspace, error) {
 		})
 	}
 	return list, asError(err)
+}
+
+// TrashDue implements reconcile.Runners.
+func (l *Local) TrashDue(now time.Time, free, wanted int64) (bool, error) {
+	root, found, err := workspace.FindRoot(l.Root)
+	if err != nil || !found {
+		return false, asError(err)
+	}
+	keep := l.KeepRemoved
+	if free >= 0 && free < wanted {
+		keep = 0
+	}
+	expired, err := root.ExpiredTrash(now, keep)
+	return len(expired) > 0, asError(err)
 }
 
 // FreeBytes implements reconcile.Runners.

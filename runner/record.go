@@ -31,7 +31,8 @@ type record struct {
 	mu    sync.Mutex
 	run   reconcile.Run
 	// base is what a resumed thread had used before this run.
-	base map[string]reconcile.Tokens
+	base  map[string]reconcile.Tokens
+	count sync.Mutex // one count of tokens at a time, so that no older one comes last
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -92,6 +93,8 @@ func (r *record) beat(ctx context.Context) {
 
 // usage turns the totals of codex's threads, which go on over resumes, into what this run has used.
 func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
+	r.count.Lock()
+	defer r.count.Unlock()
 	run := r.get()
 	var sum reconcile.Tokens
 	for id, u := range byThread {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -44,7 +46,7 @@ func (e errStopped) Error() string { return "stopped: " + e.reason }
 var errTerminated = errors.New("the worker was asked to end from outside")
 
 // errNotOurs: the row belongs to somebody else; nothing may be recorded.
-var errNotOurs = errors.New("the run was settled by a pass")
+var errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 
 // errMovedOn: the issue is no longer to be worked on.
 type errMovedOn struct{ reason string }
@@ -66,6 +68,8 @@ type attempt struct {
 	procs  *proc.ProcFile
 	space  *workspace.Workspace
 	agent  *agent
+	// secrets are kept out of everything that is written.
+	secrets secrets
 	// before is the workspace's fingerprint at the start of the run.
 	before string
 }
@@ -104,7 +108,8 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 }
 
 func (a *attempt) open(cancel context.CancelCauseFunc) (err error) {
-	if a.events, err = openEventLog(filepath.Join(a.Dir, eventsFile), a.Config.SecretValues); err != nil {
+	a.secrets = newSecrets(a.Config.SecretValues)
+	if a.events, err = openEventLog(filepath.Join(a.Dir, eventsFile), a.secrets); err != nil {
 		return err
 	}
 	if a.procs, err = proc.OpenProcs(filepath.Join(a.Dir, procsFile)); err != nil {
@@ -159,6 +164,8 @@ func (a *attempt) refresh(ctx context.Context) error {
 		return errMovedOn{reconcile.StopMissing}
 	case p.Terminal(issue.State):
 		return errMovedOn{reconcile.StopTerminal}
+	case issue.Elsewhere:
+		return errMovedOn{reconcile.StopMoved}
 	case issue.Archived || !p.Active(issue.State):
 		return errMovedOn{reconcile.StopInactive}
 	case !p.Labelled(issue):
@@ -188,9 +195,14 @@ func (a *attempt) refreshPatiently(ctx context.Context) error {
 			return err
 		}
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "refresh failed, trying again", slog.String("error", err.Error()))
-		pause := time.NewTimer(refreshPause)
+		pause := refreshPause
+		var limit reconcile.Limited
+		if errors.As(err, &limit) {
+			pause = max(pause, limit.ResetAt().Sub(a.Now())) // a question before that is refused and costs the others
+		}
+		again := time.NewTimer(pause)
 		select {
-		case <-pause.C:
+		case <-again.C:
 		case <-end.C:
 			return errTrackerGone{err}
 		case <-ctx.Done():
@@ -245,6 +257,8 @@ func (a *attempt) codeOf(err error) (code, message string) {
 		return string(agents.Code), agents.Message
 	case errors.As(err, &spaces):
 		return spaces.Code, spaces.Message
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return workspace.CodeDiskFull, err.Error()
 	}
 	return "run_failed", err.Error()
 }

@@ -74,7 +74,9 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "before_run fails", change: func(r *rig) { r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = "exit 4", `echo "$SYMPHONY_OUTCOME" > after` },
+			name: "before_run fails", change: func(r *rig) {
+				r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = "exit 4", `echo "$SYMPHONY_OUTCOME" > after`
+			},
 			outcome: reconcile.Failed, code: "hook_failed",
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {
 				if got := read(t, r.space("after")); got != "failed\n" {

@@ -60,6 +60,15 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 	if c.ClaimedAt.IsZero() {
 		c.ClaimedAt = now
 	}
+	if c.Version == 0 {
+		// A claim that is made anew counts what its issue uses from there on: a change of state away and back
+		// ends a hold by agent.max_tokens (design 5).
+		used, err := readIssueTokens(ctx, tx, c.IssueID)
+		if err != nil {
+			return err
+		}
+		c.TokenBase = max(c.TokenBase, used)
+	}
 	values := []any{c.Identifier, string(c.Status), c.RunID, c.Attempt, string(c.Kind), stamp(c.DueAt),
 		c.ErrorCode, c.ErrorMessage, c.HoldReason, c.HoldMessage, stamp(c.HeldAt), stamp(c.HoldCommentAt),
 		c.HoldNext, c.Failures, c.IdleRuns, c.Runs, c.Interruptions, c.TokenBase, issue, c.Project, c.WorkspaceRoot,
@@ -79,6 +88,14 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 		interruptions = ?, token_base = ?, issue = ?, project = ?, workspace_root = ?, claimed_at = ?, updated_at = ?,
 		version = version + 1 WHERE issue_id = ? AND version = ?`, append(values, c.Version)...))
 	return claimConflict(c, found, err)
+}
+
+func readIssueTokens(ctx context.Context, tx *sql.Tx, issueID string) (total int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT total FROM issue_totals WHERE issue_id = ?`, issueID).Scan(&total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return total, err
 }
 
 func deleteClaim(ctx context.Context, tx *sql.Tx, c reconcile.Claim) error {

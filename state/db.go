@@ -141,6 +141,9 @@ func databaseThere(dir string) (bool, error) {
 		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
 	case !info.Mode().IsRegular():
 		return false, corrupt(dir, "open the state", errors.New("not a regular file"))
+	case info.Size() == 0:
+		// SQLite would make a new database of it and delete the WAL beside it, which may hold all that is left.
+		return false, corrupt(dir, "open the state", errors.New("empty file"))
 	}
 	return true, nil
 }

@@ -147,30 +147,23 @@ func checkFilesystem(dir string) error {
 		err := unix.Statfs(at, &st)
 		switch {
 		case err == nil:
-			return refuseFilesystem(dir, int64(st.Type))
+			return refuseFilesystem(dir, networkFilesystem(&st))
 		case !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at):
 			return dirError(dir, "cannot be looked at", "check its path and permissions", err)
 		}
 	}
 }
 
-func refuseFilesystem(dir string, kind int64) error {
-	const cifs, smb2 = 0xFF534D42, 0xFE534D42
-	var name string
-	// Some architectures sign-extend the type.
-	switch kind & 0xFFFFFFFF {
-	case unix.NFS_SUPER_MAGIC:
-		name = "NFS"
-	case unix.SMB_SUPER_MAGIC, cifs, smb2:
-		name = "CIFS"
-	case unix.V9FS_MAGIC:
-		name = "9p"
-	default:
+// refuseFilesystem refuses the network file systems by name; empty is a local one.
+func refuseFilesystem(dir, name string) error {
+	if name == "" {
 		return nil
 	}
-	return &reconcile.Error{Code: "state_unsupported_filesystem",
+	return &reconcile.Error{
+		Code:    "state_unsupported_filesystem",
 		Message: fmt.Sprintf("state directory %s is on %s, where file locks and WAL cannot be relied on", dir, name),
-		Hint:    "name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR"}
+		Hint:    "name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR",
+	}
 }
 
 // isEmpty reports whether a directory holds nothing; one that is not there holds nothing.

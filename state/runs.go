@@ -80,10 +80,10 @@ func insertRun(ctx context.Context, tx *sql.Tx, now time.Time, r reconcile.Run) 
 		r.Phase = reconcile.Starting
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, kind, issue_id, identifier, attempt, phase, stop_reason,
-		issue, fingerprint, host, workspace_path, workspace_root, workspace_id, thread_id, started_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		issue, fingerprint, worker_boot, host, workspace_path, workspace_root, workspace_id, thread_id, started_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.ID, string(r.Kind), r.IssueID, r.Identifier, r.Attempt, string(r.Phase), nullText(r.StopReason),
-		issue, r.Fingerprint, r.Host, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID,
+		issue, r.Fingerprint, r.Worker.Boot, r.Host, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID,
 		stamp(r.StartedAt))
 	if unique(err) {
 		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier,

@@ -179,6 +179,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		case arg == "--":
 			plain = append(plain, rest[i+1:]...)
 			i = len(rest)
+		case arg == "--help" || arg == "-help" || arg == "-h":
+			// With an argument beside it the library would look for help about that.
+			return []string{args[0], command.Name, "--help"}, nil
 		case len(arg) > 1 && arg[0] == '-':
 			flags = append(flags, arg)
 			if takesValue(command, arg) {

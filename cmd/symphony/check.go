@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -47,7 +48,7 @@ func (p *project) check() error {
 		env.KeyOptional = true
 		cfg, err = workflow.Parse(p.source, env)
 	}
-	for _, e := range workflow.Faults(err) {
+	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.envErr)) {
 		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, e.Hint})
 	}
 	if cfg != nil {

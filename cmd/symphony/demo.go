@@ -235,10 +235,7 @@ func (d *playground) play(ctx context.Context) error {
 }
 
 func (d *playground) pass(ctx context.Context) (passResult, error) {
-	p, err := d.w.project(d.workflow(), d.stateDir())
-	if err != nil {
-		return passResult{}, err
-	}
+	p := d.w.project(d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
 	r, err := p.pass(ctx, passOptions{trigger: triggerManual, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
@@ -273,10 +270,7 @@ func (d *playground) show(ctx context.Context, r passResult) error {
 }
 
 func (d *playground) showEnds(ctx context.Context) error {
-	p, err := d.w.project(d.workflow(), d.stateDir())
-	if err != nil {
-		return err
-	}
+	p := d.w.project(d.workflow(), d.stateDir())
 	v, err := p.look(ctx, true)
 	if err != nil {
 		return err
@@ -310,15 +304,15 @@ func (d *playground) over(r passResult) bool {
 			return false
 		}
 	}
-	p, err := d.w.project(d.workflow(), d.stateDir())
-	return err == nil && len(p.liveRuns(context.Background())) == 0
+	p := d.w.project(d.workflow(), d.stateDir())
+	return len(p.liveRuns(context.Background())) == 0
 }
 
 // clear ends what still runs when the demo is broken off.
 func (d *playground) clear(ctx context.Context) error {
-	p, err := d.w.project(d.workflow(), d.stateDir())
-	if err != nil || !p.hasState() {
-		return err
+	p := d.w.project(d.workflow(), d.stateDir())
+	if !p.hasState() {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
@@ -332,10 +326,7 @@ func (d *playground) clear(ctx context.Context) error {
 
 // close shows how it ended and what can be looked at now.
 func (d *playground) close(ctx context.Context, removed bool) error {
-	p, err := d.w.project(d.workflow(), d.stateDir())
-	if err != nil {
-		return err
-	}
+	p := d.w.project(d.workflow(), d.stateDir())
 	v, err := p.look(ctx, true)
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func (p *project) followFile(ctx context.Context, db *state.DB, runID, path stri
 		if err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || run.Phase != reconcile.Starting && !alive(p.stateDir, runID)
+		ended := run.Outcome != "" || p.dead(run)
 		if file == nil {
 			if file, err = os.Open(path); err == nil {
 				defer file.Close()

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -36,9 +38,13 @@ func looping(stateDir string) bool {
 }
 
 // loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
-// do not end with the loop.
+// do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
+// somebody is still looking; later mistakes are said, and the loop goes on.
 func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	if _, err := p.config(); err != nil {
+		return err
+	}
+	if err := p.nested(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(p.stateDir, 0o700); err != nil {
@@ -50,68 +56,83 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.stateDir, Hint: "one loop per project is enough"}
 	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process
-	log := o.logger(w)
-	interval := 30 * time.Second
-	for {
-		r := p.loopPass(ctx, w, o, log)
-		if ctx.Err() != nil {
-			return p.leaveLoop(w, r)
+	defer lock.Unlock()
+	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}}
+	for first := true; ; first = false {
+		r, code := l.pass(ctx, p)
+		if first && code == exitWorkflow {
+			p.leaveLoop(w)
+			return codeOnly(code)
 		}
-		if r.cfg != nil {
-			interval = r.cfg.Polling.Interval
+		if ctx.Err() != nil || !l.wait(ctx, p, r) {
+			p.leaveLoop(w)
+			return nil
 		}
-		if !p.untilNext(ctx, w, r, interval) {
-			return p.leaveLoop(w, r)
-		}
-		again, err := w.project(p.path, p.stateDir)
-		if err != nil {
-			w.printError(asError(err))
-			continue
-		}
-		p = again
+		p = w.project(p.path, p.stateDir)
 	}
 }
 
-// loopPass runs one pass; whatever goes wrong is said, and the loop goes on.
-func (p *project) loopPass(ctx context.Context, w *world, o tickOptions, log *slog.Logger) passResult {
-	r, err := p.pass(ctx, o.passOptions, log)
+type looper struct {
+	w        *world
+	options  tickOptions
+	log      *slog.Logger
+	interval time.Duration
+	// seen are the ended runs that a pass was woken for: one that can't be settled must not wake every pass.
+	seen map[string]bool
+}
+
+// pass runs one; whatever goes wrong is said, and the code returned.
+func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
+	r, err := p.pass(context.WithoutCancel(ctx), l.options.passOptions, l.log)
 	if err != nil {
-		if said := p.quietly(ctx, o, err); said != nil {
-			w.finish(said)
-		}
-		return r
+		err = p.quietly(ctx, l.options, err)
+		return r, l.w.finish(err)
 	}
-	p.report(ctx, w, o, r)
-	return r
+	p.report(ctx, l.w, l.options, r)
+	if r.cfg != nil {
+		l.interval = r.cfg.Polling.Interval
+	}
+	var code codeOnly
+	errors.As(r.code(), &code)
+	return r, int(code)
 }
 
-// wakeStep is how often a loop looks for ended workers between two passes.
-const wakeStep = 100 * time.Millisecond
+const (
+	// wakeStep is how often a loop looks for ended workers between two passes.
+	wakeStep = 100 * time.Millisecond
+	// lookStep is how often it looks for runs that somebody else has started meanwhile.
+	lookStep = 2 * time.Second
+)
 
-// untilNext waits for the next pass: the polling interval, cut short by a due retry, by the end of a
-// worker, or by a signal, for which it returns false.
-func (p *project) untilNext(ctx context.Context, w *world, r passResult, interval time.Duration) bool {
-	end := w.now().Add(interval)
-	if due := r.NextDue; !due.IsZero() && due.Before(end) && due.After(w.now()) {
+// wait is for the next pass: the polling interval, cut short by a due retry, by the end of a worker, or by a
+// signal, for which it returns false.
+func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
+	end := l.w.now().Add(l.interval)
+	if due := r.NextDue; !due.IsZero() && due.Before(end) && due.After(l.w.now()) {
 		end = due
 	}
-	running := p.liveRuns(ctx)
-	for w.now().Before(end) {
-		if !sleep(ctx, min(wakeStep, end.Sub(w.now()))) {
-			return false
+	var running []string
+	var looked time.Time
+	for l.w.now().Before(end) {
+		if l.w.now().Sub(looked) >= lookStep {
+			running, looked = p.unsettled(ctx), l.w.now()
 		}
+		// Before the first sleep: a worker may have ended while the pass was still at work.
 		for _, id := range running {
-			if !alive(p.stateDir, id) {
+			if !l.seen[id] && !alive(p.stateDir, id) {
+				l.seen[id] = true
 				return true
 			}
+		}
+		if !sleep(ctx, min(wakeStep, end.Sub(l.w.now()))) {
+			return false
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// liveRuns names the runs whose end the loop waits for.
-func (p *project) liveRuns(ctx context.Context) []string {
+// unsettled names the runs whose end a pass has still to see. Where that can't be read, the next pass says why.
+func (p *project) unsettled(ctx context.Context) []string {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return nil
@@ -123,17 +144,20 @@ func (p *project) liveRuns(ctx context.Context) []string {
 	}
 	var ids []string
 	for _, r := range rec.Runs {
-		if alive(p.stateDir, r.ID) {
-			ids = append(ids, r.ID)
-		}
+		ids = append(ids, r.ID)
 	}
 	return ids
 }
 
+// liveRuns names the runs that have a worker.
+func (p *project) liveRuns(ctx context.Context) []string {
+	return slices.DeleteFunc(p.unsettled(ctx), func(id string) bool { return !alive(p.stateDir, id) })
+}
+
 // leaveLoop says what goes on without the loop.
-func (p *project) leaveLoop(w *world, r passResult) error {
+func (p *project) leaveLoop(w *world) {
 	if n := len(p.liveRuns(context.Background())); n > 0 {
-		fmt.Fprintf(w.stderr, "symphony: the loop has ended; %d workers go on without it. To end them too: symphony stop --all -w %s --state-dir %s\n", n, p.path, p.stateDir)
+		fmt.Fprintf(w.stderr, "symphony: the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s\n",
+			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], p.path, p.stateDir)
 	}
-	return nil
 }

@@ -148,7 +148,9 @@ func (w *world) printError(e *reconcile.Error) {
 func (w *world) printJSON(v any) {
 	enc := json.NewEncoder(w.stdout)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	if !w.jsonLines {
+		enc.SetIndent("", "  ")
+	}
 	if err := enc.Encode(v); err != nil {
 		fmt.Fprintln(w.stderr, "symphony: output:", err)
 	}

@@ -74,8 +74,8 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if o.dryRun {
 		return p.dryPass(ctx, o, cfg, cfgErr, log)
 	}
+	release, holder, err := p.lock(ctx, o)
 	began := p.w.now()
-	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: began}, o.lockTimeout)
 	if err != nil {
 		return r, err
 	}
@@ -84,6 +84,11 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		return r, nil
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	if o.lockTimeout > 0 {
+		// The wait may have been long, and a pass works with the workflow as it is now.
+		p = p.w.project(p.path, p.stateDir)
+		cfg, cfgErr = p.config()
+	}
 	db, err := state.Create(ctx, p.stateDir, began)
 	if err != nil {
 		return r, err
@@ -110,6 +115,25 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	return r, nil
 }
 
+// waiterStep is how often somebody looks again who is not the one waiter for the lock.
+const waiterStep = 30 * time.Millisecond
+
+// lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
+// that one will see the run's end, too. An operator's time counts in full, whoever else waits.
+func (p *project) lock(ctx context.Context, o passOptions) (func() error, *state.Holder, error) {
+	end := p.w.now().Add(o.lockTimeout)
+	for {
+		now := p.w.now()
+		release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
+		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.w.now().Before(end) {
+			return release, holder, err
+		}
+		if !sleep(ctx, waiterStep) {
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
 // hasState reports whether a pass has ever run here.
 func (p *project) hasState() bool {
 	_, err := os.Stat(filepath.Join(p.stateDir, "state.db"))
@@ -129,8 +153,9 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 	r.cfg = cfg
 	r.warnings = p.warnings(cfg)
-	if err := p.fits(cfg, o.dryRun); err != nil {
-		r.fail(err)
+	rootErr := p.fits(cfg, o.dryRun)
+	if rootErr != nil {
+		r.fail(rootErr)
 		options.DispatchOff = true
 	}
 	if o.trigger == triggerWorker || o.trigger == triggerCommand {
@@ -144,6 +169,9 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	if err != nil {
 		r.fail(err)
 		return
+	}
+	if rootErr != nil {
+		deps.Runners = handsOff{deps.Runners}
 	}
 	report := reconcile.Tick(ctx, deps, options)
 	report.Errors = slices.Concat(r.Errors, report.Errors)
@@ -237,6 +265,16 @@ func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
 	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.stateDir))
 }
 
+// handsOff are the runners of a pass whose workspace root it may not use: what lies there may be somebody else's,
+// so nothing in it is removed. Runs that were started before are looked after as ever.
+type handsOff struct{ reconcile.Runners }
+
+// Workspaces implements reconcile.Runners.
+func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
+
+// TrashDue implements reconcile.Runners.
+func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+
 // within reports whether path is dir or lies below it.
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
@@ -276,7 +314,11 @@ func scheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	return now.Sub(passes[0].StartedAt) < bound, nil
 }
 
-const pruneLimit = 50 // runs in one pass
+const (
+	pruneLimit  = 50 // runs in one pass
+	orphanEvery = 500
+	orphanAge   = time.Hour
+)
 
 // tidy deletes old runs and their directories.
 func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
@@ -289,6 +331,36 @@ func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
 			r.fail(fmt.Errorf("old run: %w", err))
 		}
 	}
+	if r.pass.ID%orphanEvery != 0 {
+		return
+	}
+	if err := p.removeOrphans(ctx, db); err != nil {
+		r.fail(fmt.Errorf("run directories: %w", err))
+	}
+}
+
+// removeOrphans deletes run directories without a row: a pass that died between the two left them.
+func (p *project) removeOrphans(ctx context.Context, db *state.DB) error {
+	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge {
+			continue // gone meanwhile, or perhaps just being made
+		}
+		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err := os.RemoveAll(runner.RunDir(p.stateDir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dryPass plans on what is there and changes nothing: no lock, no directory, no row.

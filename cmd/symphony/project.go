@@ -21,7 +21,10 @@ type project struct {
 	source    workflow.Source
 	sourceErr error
 	stateDir  string
-	envFile   map[string]string
+	// envFile is the environment file; where it can't be used, envErr says why, and that is a mistake of the
+	// configuration: what runs is still reconciled.
+	envFile map[string]string
+	envErr  error
 }
 
 // openProject finds the workflow (specification 5.1) and the state directory that belongs to it, and reads
@@ -31,24 +34,24 @@ func (w *world) openProject(c *cli.Context, positional string) (*project, error)
 		return nil, usageError("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
 	}
 	path := cmp.Or(c.String("workflow"), positional, w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
-	stateDir := cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))
-	return w.project(path, stateDir)
+	if info, err := os.Stat(w.absolute(path)); err == nil && info.IsDir() {
+		return nil, usageError("%s is a directory; name the workflow file in it", path)
+	}
+	return w.project(path, cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))), nil
 }
 
-func (w *world) project(path, stateDir string) (*project, error) {
+func (w *world) project(path, stateDir string) *project {
 	p := &project{w: w, path: w.absolute(path)}
 	p.source, p.sourceErr = workflow.Read(p.path)
 	if p.source.Path != "" {
 		p.path = p.source.Path
 	}
-	if info, err := os.Stat(p.path); err == nil && info.IsDir() {
-		return nil, usageError("%s is a directory; name the workflow file in it", path)
-	}
 	if stateDir == "" {
 		stateDir = state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, p.path)
 	}
 	p.stateDir = w.absolute(stateDir)
-	return p, p.readEnvFile()
+	p.envFile, p.envErr = workflow.ReadEnvFile(p.envPath(), os.Getuid())
+	return p
 }
 
 func (w *world) absolute(path string) string {
@@ -62,11 +65,6 @@ func (w *world) absolute(path string) string {
 // see the same variables.
 func (p *project) envPath() string {
 	return workflow.EnvFilePath(p.w.getenv("XDG_CONFIG_HOME"), p.w.home, filepath.Base(p.stateDir))
-}
-
-func (p *project) readEnvFile() (err error) {
-	p.envFile, err = workflow.ReadEnvFile(p.envPath(), os.Getuid())
-	return err
 }
 
 // lookup reads a variable: one that is set wins over the file's.
@@ -103,8 +101,11 @@ func (p *project) environment(extra map[string]string) workflow.Environment {
 
 // config gives the workflow its meaning. The hint of a missing key names the file to put it in.
 func (p *project) config() (*workflow.Config, error) {
-	if p.sourceErr != nil {
+	switch {
+	case p.sourceErr != nil:
 		return nil, p.sourceErr
+	case p.envErr != nil:
+		return nil, p.envErr
 	}
 	cfg, err := workflow.Parse(p.source, p.environment(nil))
 	if err != nil {

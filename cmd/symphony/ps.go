@@ -21,7 +21,7 @@ func psCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "watch", Usage: "repeat every second until SIGINT"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.json, w.jsonLines = c.Bool("json"), c.Bool("watch")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err

@@ -138,7 +138,7 @@ type tickJSON struct {
 }
 
 type passJSON struct {
-	ID         int64  `json:"id"`
+	ID         *int64 `json:"id"` // null in a dry run, which is recorded nowhere
 	Trigger    string `json:"trigger"`
 	StartedAt  string `json:"started_at"`
 	DurationMS int64  `json:"duration_ms"`
@@ -180,7 +180,11 @@ func (r passResult) json(dryRun bool) tickJSON {
 		out.Holder = &holderJSON{r.holder.PID, r.holder.Trigger, rfc3339(r.holder.Since)}
 		return out
 	}
-	out.Pass = &passJSON{r.pass.ID, r.pass.Trigger, rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
+	var id *int64
+	if !dryRun {
+		id = &r.pass.ID
+	}
+	out.Pass = &passJSON{id, r.pass.Trigger, rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
 	for _, a := range r.Applied {
 		if a.Err == nil {
 			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, orNull(a.RunID), a.Reason})

@@ -103,13 +103,29 @@ func (p *project) outcome(ctx context.Context, runID string) error {
 	if err != nil {
 		return err
 	}
-	text := ""
-	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
-		text = ": " + *e
-	}
-	fmt.Fprintf(p.w.stdout, "%s %s after %s, %d turns, %d tokens%s\n", run.Identifier, run.Outcome, duration(run.EndedAt.Sub(run.StartedAt)), run.Turns, run.Tokens.Total, visible(text))
+	fmt.Fprintln(p.w.stdout, endLine(run))
 	if run.Outcome != reconcile.Succeeded {
 		return codeOnly(exitFailed)
 	}
 	return nil
+}
+
+// endLine says how a run ended.
+func endLine(run reconcile.Run) string {
+	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
+	if !run.EndedAt.IsZero() { // one that was lost has no end yet
+		line += " after " + duration(run.EndedAt.Sub(run.StartedAt))
+	}
+	line += fmt.Sprintf(", %s, %d tokens", plural(run.Turns, "turn"), run.Tokens.Total)
+	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
+		line += ": " + *e
+	}
+	return visible(line)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

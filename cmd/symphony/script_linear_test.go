@@ -29,7 +29,8 @@ import (
 //	linear clear                   forgets the requests
 //
 // The text of FILE is the issue's description; one that ends in .agent holds what the scripted agent does.
-// {move STATE} in it stands for the tool call that moves the issue, {comment TEXT} for one that comments on it.
+// {move STATE} in it stands for the tool call that moves the issue, {comment TEXT} for one that comments on it,
+// {gate FILE} for a command that ends once that file is there.
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(stageKey{}).(*stage).linear
 	if len(args) == 0 || neg {
@@ -150,6 +151,7 @@ func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) e
 var (
 	moveMacro    = regexp.MustCompile(`\{move ([^}]*)\}`)
 	commentMacro = regexp.MustCompile(`\{comment ([^}]*)\}`)
+	gateMacro    = regexp.MustCompile(`\{gate ([^}]*)\}`)
 )
 
 // describe reads a description and puts the tool calls in the places of their macros.
@@ -164,6 +166,9 @@ func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file 
 	text = commentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		return toolCall(ts, "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }",
 			map[string]string{"issue": identifier, "body": commentMacro.FindStringSubmatch(m)[1]})
+	})
+	text = gateMacro.ReplaceAllStringFunc(text, func(m string) string {
+		return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", ts.MkAbs(gateMacro.FindStringSubmatch(m)[1]))
 	})
 	if filepath.Ext(file) == ".agent" {
 		text = "```agent\n" + strings.TrimSpace(text) + "\n```\n"

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -44,7 +43,7 @@ func tickAction(c *cli.Context, w *world) error {
 		passOptions: passOptions{trigger: c.String("trigger"), dryRun: c.Bool("dry-run"), lockTimeout: c.Duration("lock-timeout")},
 		loop:        c.Bool("loop"), json: c.Bool("json"), quiet: c.Bool("quiet"), wait: c.Bool("wait"),
 	}
-	w.json = o.json
+	w.json, w.jsonLines = o.json, o.loop
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err
@@ -95,7 +94,10 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 	if err != nil {
 		return err
 	}
-	if r.holder != nil && o.lockTimeout > 0 {
+	switch {
+	case r.holder != nil && o.lockTimeout > 0 && o.quiet:
+		return codeOnly(exitLock) // a held lock is no news
+	case r.holder != nil && o.lockTimeout > 0:
 		return lockedError(r.holder)
 	}
 	if o.trigger == triggerWorker {
@@ -103,8 +105,12 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 	}
 	p.report(ctx, w, o, r)
 	if o.wait && !o.dryRun {
-		if failed, err := p.waitForRuns(ctx, r); err != nil || failed {
-			return errors.Join(err, codeOnly(exitFailed))
+		failed, err := p.waitForRuns(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		if failed {
+			return codeOnly(exitFailed)
 		}
 	}
 	return r.code()
@@ -119,11 +125,8 @@ func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passR
 	if !sleep(ctx, max(wait, 0)) {
 		return nil
 	}
-	again, err := w.project(p.path, p.stateDir)
+	r, err := w.project(p.path, p.stateDir).pass(ctx, o.passOptions, log)
 	if err != nil {
-		return err
-	}
-	if r, err = again.pass(ctx, o.passOptions, log); err != nil {
 		return err
 	}
 	return r.code()
@@ -180,8 +183,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 const waitStep = 200 * time.Millisecond
 
-// waitForRuns returns when every run that this pass started has its outcome.
-func (p *project) waitForRuns(ctx context.Context, r passResult) (failed bool, err error) {
+// waitForRuns returns when every run that this pass started has its outcome, and says it.
+func (p *project) waitForRuns(ctx context.Context, r passResult, o tickOptions) (failed bool, err error) {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
 		return false, err
@@ -195,9 +198,23 @@ func (p *project) waitForRuns(ctx context.Context, r passResult) (failed bool, e
 		if err != nil {
 			return false, err
 		}
+		if !o.json && !o.quiet { // of JSON there is one object, and it has been printed
+			fmt.Fprintln(p.w.stdout, endLine(run))
+		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}
 	return failed, nil
+}
+
+// startBound is how long a run may be without a worker before it counts as one that was never taken.
+const startBound = 10 * time.Second
+
+// dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
+func (p *project) dead(run reconcile.Run) bool {
+	if run.Outcome != "" || alive(p.stateDir, run.ID) {
+		return false
+	}
+	return run.Phase != reconcile.Starting || p.w.now().Sub(run.StartedAt) > startBound
 }
 
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
@@ -207,14 +224,17 @@ func (p *project) waitForRun(ctx context.Context, db *state.DB, id string) (reco
 		if err != nil || run.Outcome != "" {
 			return run, err
 		}
-		if !alive(p.stateDir, id) && run.Phase != reconcile.Starting {
+		if p.dead(run) {
 			if run, err = db.Run(ctx, id); err == nil && run.Outcome == "" {
 				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 			}
 			return run, err
 		}
 		if !sleep(ctx, waitStep) {
-			return run, ctx.Err()
+			return run, &reconcile.Error{
+				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " goes on",
+				Hint: "symphony logs -f " + run.Identifier + " follows it, symphony stop " + run.Identifier + " ends it", Err: ctx.Err(),
+			}
 		}
 	}
 }

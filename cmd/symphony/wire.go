@@ -129,7 +129,7 @@ func (p *project) newRunners(cfg *workflow.Config) (*runner.Local, error) {
 	}
 	l := &runner.Local{
 		StateDir: p.stateDir, Exe: exe, Env: p.environ(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
-		Root: resolve(cfg.Workspace.Root),
+		Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 	}
 	if cfg.KeyIsLiteral {
 		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())

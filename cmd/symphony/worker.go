@@ -57,11 +57,8 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 	log = log.With(slog.String("issue_id", h.run.IssueID), slog.String("issue_identifier", h.run.Identifier), slog.Int("attempt", h.run.Attempt))
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
-	p, err := w.project(path, stateDir)
-	if err == nil {
-		err = h.carryOut(ctx, p, ready.Secret(), log)
-	}
-	if err != nil {
+	// Whether the environment file can be read is no matter here: the pass has handed its variables on.
+	if err := h.carryOut(ctx, w.project(path, stateDir), ready.Secret(), log); err != nil {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)

@@ -24,6 +24,8 @@ type world struct {
 	colour bool
 	// json is set by commands that were asked for JSON, so that an error comes as JSON too.
 	json bool
+	// jsonLines is set where one object after another is printed: each is a line.
+	jsonLines bool
 }
 
 func newWorld() (*world, error) {
