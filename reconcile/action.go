@@ -39,6 +39,8 @@ type Action struct {
 	Workspace *Workspace
 	// Outcome to record for a dead run that recorded none.
 	Outcome Outcome
+	// Kill: its worker lives and is ended first. GiveUp: what can't be ended no longer keeps the run open.
+	Kill, GiveUp bool
 }
 
 // Change is one transaction of a pass: the claim, and all that must become true together with it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -108,7 +107,6 @@ func (a *applier) one(ctx context.Context, action Action) {
 	}
 	if err != nil {
 		a.failed[action.IssueID] = true
-		a.Log.LogAttrs(ctx, slog.LevelError, "action failed", slog.Any("action", action), slog.String("error", err.Error()))
 	}
 	a.done = append(a.done, Applied{Action: action, Err: err})
 	if err != nil {
@@ -127,19 +125,24 @@ func (a *applier) one(ctx context.Context, action Action) {
 
 func (a *applier) reap(ctx context.Context, action Action) error {
 	run := a.runs[action.RunID]
-	left, err := a.Runners.Reap(ctx, run, func() error {
-		if action.Outcome == "" {
+	if action.Kill {
+		if err := a.Runners.Kill(ctx, run); err != nil {
+			return err
+		}
+	}
+	left, err := a.Runners.Reap(ctx, run, func(left []Process) error {
+		if action.Outcome == "" || len(left) > 0 && !action.GiveUp {
 			return nil
 		}
 		return a.Store.EndDead(ctx, a.Now(), run, action.Outcome, action.Reason, action.Message)
 	})
-	if err == nil && len(left) > 0 {
-		err = &Error{
-			Code: codeLeftover, Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
-			Hint: "the next pass tries again; see what it is with: ps -fp " + fmt.Sprint(left[0].PID),
-		}
+	if err != nil || len(left) == 0 || action.GiveUp {
+		return err
 	}
-	return err
+	return errors.Join(a.Store.ReapFailed(ctx, run.ID), &Error{
+		Code: codeLeftover, Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
+		Hint: "the next pass tries again; see what it is with: ps -fp " + fmt.Sprint(left[0].PID),
+	})
 }
 
 const codeLeftover = "leftover_process"
@@ -151,7 +154,7 @@ func isLeftover(err error) bool {
 }
 
 func (a *applier) stop(ctx context.Context, action Action) error {
-	if err := a.Store.RequestStop(ctx, action.RunID, action.Reason); err != nil {
+	if err := a.Store.RequestStop(ctx, action.RunID, action.Reason, Instant{a.Boot, a.Mono()}); err != nil {
 		return err
 	}
 	if action.Change != nil {

@@ -176,8 +176,8 @@ func TestLeftover(t *testing.T) {
 	w.mustBe(t, issueNo(1), "running #1 runs=1")
 	w.mustBe(t, issueNo(2), "retry continuation #1 in 1s idle=1 runs=1")
 	w.mustBe(t, issueNo(3), "running #0 runs=1")
-	equal(t, "plan", w.story(report), "reap A-1 worker_lost; settle A-2 succeeded; reap A-1 worker_lost; dispatch A-3; skip A-4 no_slot")
-	equal(t, "errors", codes(report), "leftover_process leftover_process")
+	equal(t, "plan", w.story(report), "reap A-1 worker_lost; settle A-2 succeeded; dispatch A-3; skip A-4 no_slot")
+	equal(t, "errors", codes(report), "leftover_process")
 
 	w.workers["run-A-1"].stubborn = false
 	w.obey()

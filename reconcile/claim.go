@@ -136,7 +136,13 @@ type Run struct {
 	ErrorCode  string
 	ErrorText  string
 	StopReason string
-	Settled    bool
+	// StopAt is when the stop was asked for, the zero Instant if none was.
+	StopAt Instant
+	// ReapTries counts the passes that could not end what the dead run left.
+	ReapTries int
+	// Seen is the heartbeat that a pass has seen last.
+	Seen    Pulse
+	Settled bool
 	// Issue is the record as dispatched, Fingerprint that of the issue then.
 	Issue       Issue
 	Fingerprint string
@@ -172,6 +178,19 @@ type Run struct {
 	HeartbeatAt time.Time
 	StartedAt   time.Time
 	EndedAt     time.Time
+}
+
+// Instant is a moment on the clock that neither a suspend nor a stepped wall clock moves (CLOCK_MONOTONIC).
+// It can be compared within one boot only.
+type Instant struct {
+	Boot string
+	Mono time.Duration
+}
+
+// Pulse is a heartbeat as a pass saw it: the worker's counter, and when that value was seen first.
+type Pulse struct {
+	Beats int64
+	At    Instant
 }
 
 // Handle says which process a worker is, across reuse of its pid and reboots.

@@ -34,6 +34,7 @@ type world struct {
 	prepared   map[string]bool
 	workers    map[string]*worker
 	workspaces []Workspace
+	frozen     bool // workers stand still
 	trash      bool // removed workspaces have been kept for their time
 	free       int64
 
@@ -98,7 +99,8 @@ func worldOf(s Snapshot) *world {
 func (w *world) deps(p Policy) Deps {
 	return Deps{
 		Policy: p, Store: w, Tracker: w, Runners: w, Boot: w.boot, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return w.now },
+		Now:  func() time.Time { return w.now },
+		Mono: func() time.Duration { return w.now.Sub(noon) + 100*time.Hour },
 		NewRunID: func() string {
 			w.ids++
 			return fmt.Sprintf("new-%03d", w.ids)
@@ -278,10 +280,10 @@ func setBlock(at **Block, b *Block) {
 }
 
 // RequestStop implements Store.
-func (w *world) RequestStop(_ context.Context, id, reason string) error {
+func (w *world) RequestStop(_ context.Context, id, reason string, at Instant) error {
 	return w.step("request stop", func() error {
 		if r := w.runs[id]; r.Outcome == "" && r.StopReason == "" {
-			r.StopReason = reason
+			r.StopReason, r.StopAt = reason, at
 			w.runs[id] = r
 		}
 		return nil

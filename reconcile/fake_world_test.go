@@ -20,7 +20,11 @@ func (w *world) Probe(_ context.Context, run Run) Liveness {
 	case p == nil:
 		return Liveness{}
 	default:
-		return Liveness{Alive: p.alive, Left: slices.Clone(p.left)}
+		beats := w.now.UnixMilli()
+		if w.frozen {
+			beats = 1
+		}
+		return Liveness{Alive: p.alive, Beats: beats, Left: slices.Clone(p.left)}
 	}
 }
 
@@ -68,7 +72,7 @@ func (w *world) Stop(_ context.Context, run Run) error {
 }
 
 // Reap implements Runners.
-func (w *world) Reap(_ context.Context, run Run, record func() error) ([]Process, error) {
+func (w *world) Reap(_ context.Context, run Run, record func([]Process) error) ([]Process, error) {
 	var left []Process
 	err := w.step("reap", func() error {
 		switch p := w.workers[run.ID]; {
@@ -82,10 +86,40 @@ func (w *world) Reap(_ context.Context, run Run, record func() error) ([]Process
 		}
 		return nil
 	})
-	if err != nil || len(left) > 0 {
+	if err != nil {
 		return left, err
 	}
-	return nil, record()
+	return left, record(left)
+}
+
+// Kill implements Runners.
+func (w *world) Kill(_ context.Context, run Run) error {
+	return w.step("kill", func() error {
+		if p := w.workers[run.ID]; p != nil {
+			p.alive = false
+		}
+		return nil
+	})
+}
+
+// ReapFailed implements Store.
+func (w *world) ReapFailed(_ context.Context, id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.runs[id]
+	r.ReapTries++
+	w.runs[id] = r
+	return nil
+}
+
+// SawHeartbeat implements Store.
+func (w *world) SawHeartbeat(_ context.Context, id string, beats int64, at Instant) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.runs[id]
+	r.Seen = Pulse{beats, at}
+	w.runs[id] = r
+	return nil
 }
 
 // Workspaces implements Runners.

@@ -31,7 +31,11 @@ type Store interface {
 	// changes nothing.
 	Commit(ctx context.Context, now time.Time, c Change) error
 	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
-	RequestStop(ctx context.Context, runID, reason string) error
+	RequestStop(ctx context.Context, runID, reason string, at Instant) error
+	// SawHeartbeat remembers a counter that a pass has seen for the first time. It need not be durable.
+	SawHeartbeat(ctx context.Context, runID string, beats int64, at Instant) error
+	// ReapFailed counts a pass that could not end what a dead run left.
+	ReapFailed(ctx context.Context, runID string) error
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the run's alive file
 	// exclusively. A run that has an outcome already, or changed its phase, gives ErrConflict.
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
@@ -65,9 +69,11 @@ type Runners interface {
 	// Stop asks the run's worker to end and waits for that, at most for the time that ctx leaves. A worker
 	// that takes longer is no error.
 	Stop(ctx context.Context, run Run) error
+	// Kill ends a worker that lives but can't be asked any more, with its whole tree.
+	Kill(ctx context.Context, run Run) error
 	// Reap ends what is left of a dead worker's tree, then, holding the run's alive file exclusively, calls
-	// record. It returns what could not be ended, in which case record was not called.
-	Reap(ctx context.Context, run Run, record func() error) (left []Process, err error)
+	// record with what could not be ended, and returns that too.
+	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces, FreeBytes of their volume (negative: unknown).
 	Workspaces(ctx context.Context) ([]Workspace, error)
 	// TrashDue reports whether removed workspaces have been kept for their time, or must go earlier because

@@ -140,7 +140,7 @@ func (p *planner) caps() {
 }
 
 func (p *planner) cap(c Claim) (reason, message string) {
-	const end = "; symphony retry %s, a change of state or a comment ends the hold"
+	const end = "; symphony retry %s, a comment, or moving it away and back ends the hold"
 	hint := fmt.Sprintf(end, c.Identifier)
 	used := p.s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := p.s.Policy; {

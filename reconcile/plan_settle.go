@@ -15,6 +15,7 @@ const (
 	HoldMaxRuns     = "max_runs"
 	HoldMaxTokens   = "max_tokens"
 	HoldInterrupted = "interrupted"
+	HoldLeftover    = codeLeftover
 )
 
 // maxInterruptions in a row hold an issue.
@@ -25,6 +26,7 @@ const operatorHold = "held by an operator: symphony retry ends it"
 // Codes of runs that were lost or that should simply be tried again.
 const (
 	CodeWorkerLost    = "worker_lost"
+	CodeWorkerFrozen  = "worker_frozen"
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
 	CodeRebooted      = "rebooted"
@@ -58,7 +60,32 @@ func (p *planner) ended() {
 // lives reports whether the run is to be left alone: its worker lives, or that is not known.
 func (p *planner) lives(runID string) bool {
 	live := p.s.Liveness[runID]
-	return live.Alive || live.Unknown || live.Pending
+	return live.Alive && !p.frozen(runID) && !p.overdue(runID) || live.Unknown || live.Pending
+}
+
+const (
+	// frozenAfter is four heartbeats: so long the same counter must have been seen on the monotonic clock.
+	frozenAfter = 20 * time.Second
+	// shortestStop is the bound of a stop without after_run.
+	shortestStop = 10 * time.Second
+)
+
+// frozen reports a worker that holds its alive file but has not counted on since an earlier pass.
+func (p *planner) frozen(runID string) bool {
+	r, live := p.runs[runID], p.s.Liveness[runID]
+	age, known := p.since(r.Seen.At)
+	return known && live.Beats == r.Seen.Beats && age >= frozenAfter
+}
+
+// overdue reports a worker that was asked to end and has not, for longer than that may take.
+func (p *planner) overdue(runID string) bool {
+	age, known := p.since(p.runs[runID].StopAt)
+	return known && age > max(p.s.Policy.StopGrace, shortestStop)
+}
+
+// since is the time from an instant of this boot.
+func (p *planner) since(at Instant) (time.Duration, bool) {
+	return p.s.Mono - at.Mono, at.Boot != "" && at.Boot == p.s.Boot
 }
 
 // unblock clears the agent's block when the run shows that the fault is over.
@@ -78,7 +105,7 @@ func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 
 
 // reap ends what is left of a dead worker's tree and records what became of the run.
 func (p *planner) reap(r *Run, live Liveness) {
-	a := Action{Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID}
+	a := Action{Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, Kill: live.Alive, GiveUp: p.givesUp(r, live)}
 	if r.Outcome == "" {
 		r.Outcome, r.ErrorCode, r.ErrorText = p.afterDeath(r)
 		r.EndedAt = p.s.Now
@@ -90,11 +117,23 @@ func (p *planner) reap(r *Run, live Liveness) {
 	p.plan.Actions = append(p.plan.Actions, a)
 }
 
+// reapLimit is how many passes try to end what a dead run left, before a person is asked.
+const reapLimit = 3
+
+// givesUp reports a run whose leftovers can't be ended: it is settled all the same, and its claim held.
+func (p *planner) givesUp(r *Run, live Liveness) bool {
+	return len(live.Left) > 0 && r.ReapTries >= reapLimit
+}
+
 // afterDeath says how a run ended whose worker recorded nothing.
 func (p *planner) afterDeath(r *Run) (Outcome, string, string) {
 	switch {
+	case r.StopReason != "" && p.overdue(r.ID):
+		return Canceled, r.StopReason, "its worker did not end in time after the stop, and was killed"
 	case r.StopReason != "":
 		return Canceled, r.StopReason, "its worker ended without a word after the stop"
+	case p.s.Liveness[r.ID].Alive:
+		return Lost, CodeWorkerFrozen, "its worker stood still, and was killed"
 	case r.Worker.Boot != "" && p.s.Boot != "" && r.Worker.Boot != p.s.Boot:
 		return InterruptedRun, CodeRebooted, "the machine was restarted"
 	case r.Phase == Starting:
@@ -151,7 +190,10 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 	if r.TurnsDone > 0 {
 		c.Interruptions = 0
 	}
-	switch {
+	switch live := p.s.Liveness[r.ID]; {
+	case p.givesUp(&r, live):
+		left := live.Left[0]
+		return p.hold(c, HoldLeftover, fmt.Sprintf("leftover process %d (%s): end it, then symphony retry %s", left.PID, left.Name, c.Identifier)), true
 	case r.StopReason == StopProject:
 		return c, false
 	case c.HoldNext: // and not the run's stop reason: a retry given since has taken the hold back

@@ -29,6 +29,8 @@ type Policy struct {
 
 	// WorkspaceRoot is the resolved root that new claims are made with.
 	WorkspaceRoot string `json:"workspace_root"`
+	// StopGrace is how long a worker may take to end after it was asked to; at least 10 s.
+	StopGrace time.Duration `json:"stop_grace"`
 	// MinFreeBytes of the workspace volume below which nothing is dispatched.
 	MinFreeBytes int64 `json:"min_free_bytes"`
 }

@@ -5,7 +5,8 @@ import "time"
 // Snapshot is all that a plan depends on. Nothing outside it may matter: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Now    time.Time
-	Boot   string // boot id of this machine
+	Boot   string        // boot id of this machine
+	Mono   time.Duration // CLOCK_MONOTONIC
 	Policy Policy
 
 	Claims   []Claim
@@ -47,6 +48,8 @@ type Snapshot struct {
 type Liveness struct {
 	// Alive: the worker holds its alive file.
 	Alive bool
+	// Beats is the counter in the alive file.
+	Beats int64
 	// Unknown: it could not be found out; such a run is left alone.
 	Unknown bool
 	// Pending: the row exists but its worker may still be starting.

@@ -23,6 +23,7 @@ type Deps struct {
 	Tracker Tracker // nil where the configuration gives no way to ask
 	Runners Runners
 	Now     func() time.Time
+	Mono    func() time.Duration // CLOCK_MONOTONIC
 	Boot    string
 	// NewRunID gives ids that sort by time.
 	NewRunID func() string
@@ -55,7 +56,7 @@ type Report struct {
 //
 // A cancelled ctx cuts short the wait for the tracker and nothing else: what was begun is finished.
 func Tick(ctx context.Context, d Deps, o Options) Report {
-	t := &tick{Deps: d, Options: o, free: -1}
+	t := &tick{Deps: d, Options: o, free: -1, reaped: map[string]bool{}}
 	work := context.WithoutCancel(ctx)
 	if !t.observe(work) {
 		return t.report
@@ -81,7 +82,8 @@ type tick struct {
 	recorded Recorded
 	snapshot Snapshot
 	report   Report
-	free     int64 // bytes of the workspace volume, negative where not known yet
+	reaped   map[string]bool // runs whose leftovers this pass has tried to end in vain
+	free     int64           // bytes of the workspace volume, negative where not known yet
 }
 
 func (t *tick) anyRunning() bool {
@@ -97,7 +99,7 @@ func (t *tick) observe(ctx context.Context) bool {
 	}
 	t.recorded = rec
 	t.snapshot = Snapshot{
-		Now: t.Now(), Boot: t.Boot, Policy: t.Policy,
+		Now: t.Now(), Boot: t.Boot, Mono: t.Mono(), Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
 		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, Tokens: rec.Tokens,
 		Liveness: t.probe(ctx, rec.Runs), FreeBytes: t.free,
@@ -110,9 +112,25 @@ func (t *tick) observe(ctx context.Context) bool {
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	for _, r := range runs {
-		live[r.ID] = t.Runners.Probe(ctx, r)
+		l := t.Runners.Probe(ctx, r)
+		if t.reaped[r.ID] {
+			l = Liveness{Unknown: true} // once in a pass is enough
+		}
+		live[r.ID] = l
+		t.saw(ctx, r, l)
 	}
 	return live
+}
+
+// saw remembers a heartbeat that no pass has seen before: one that stays the same is how a frozen worker
+// shows itself to a later pass.
+func (t *tick) saw(ctx context.Context, r Run, l Liveness) {
+	if !l.Alive || t.DryRun || r.Seen.Beats == l.Beats && r.Seen.At.Boot == t.Boot {
+		return
+	}
+	if err := t.Store.SawHeartbeat(ctx, r.ID, l.Beats, Instant{t.Boot, t.Mono()}); err != nil {
+		t.fail("state_write", err)
+	}
 }
 
 // half plans on the present snapshot and carries it out.
@@ -143,6 +161,9 @@ func (t *tick) apply(ctx context.Context, plan Plan) {
 	done := apply(ctx, t.Deps, plan, t.snapshot.Runs)
 	t.report.Applied = append(t.report.Applied, done...)
 	for _, a := range done {
+		if a.Kind == ActReap && a.Err != nil {
+			t.reaped[a.RunID] = true
+		}
 		if a.Err != nil && !errors.Is(a.Err, ErrConflict) {
 			t.fail("action_failed", a.Err)
 		}

@@ -52,7 +52,7 @@ func (a *attempt) launch(ctx context.Context) error {
 		return err
 	}
 	child, err := a.Executor.Agent(proc.Exec{
-		Argv: []string{"bash", "-lc", proc.ShellUnset(a.Config.Secrets, a.Config.Command)},
+		Argv: []string{"bash", "-lc", proc.ShellReport(a.Config.Secrets, filepath.Join(a.Dir, profileFile), proc.ShellUnset(a.Config.Secrets, a.Config.Command))},
 		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(),
 	})
 	if err != nil {
@@ -106,6 +106,13 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text stri
 	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
 	a.rec.flush(ctx)
 	return text, success
+}
+
+// profileHasKey reports whether the login profile sets a secret. The agent's command has reported it before
+// the agent could answer anything.
+func (a *attempt) profileHasKey() bool {
+	_, err := os.Lstat(filepath.Join(a.Dir, profileFile))
+	return err == nil
 }
 
 // drain reads stderr to its end, so that a talkative agent never blocks on it, be the disk full or not.
@@ -233,22 +240,22 @@ func (g *agent) sandboxFault() error {
 	}
 }
 
-// exitWithin waits for the agent's own end and gives its exit status.
-func (g *agent) exitWithin(ctx context.Context, d time.Duration) (exited bool, status int) {
+// exitWithin waits for the agent's own end and says how it was; nil where it goes on, or nobody can tell.
+func (g *agent) exitWithin(ctx context.Context, d time.Duration) *os.ProcessState {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
 	if err := g.child.Wait(ctx); err != nil {
-		return false, 0
+		return nil
 	}
 	select {
 	case <-g.drained:
 	case <-ctx.Done(): // somebody else still holds its stderr
 	}
 	state, err := g.child.Close()
-	if err != nil || state == nil {
-		return false, 0
+	if err != nil {
+		return nil
 	}
-	return true, state.ExitCode()
+	return state
 }
 
 // The steps of ending an agent, each shorter than a stop may take in all.

@@ -26,13 +26,14 @@ const (
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
 	workerFile   = "worker.log"
+	profileFile  = "profile-has-key" // made where the login profile sets a secret
 )
 
 const (
 	stderrLimit = 256 << 10 // bytes kept of the agent's stderr
 	hooksLimit  = 256 << 10
 	killGrace   = 2 * time.Second
-	killBound   = 8 * time.Second
+	killBound   = 4 * time.Second
 )
 
 // prepare takes the workspace, clears up after its last holder, and runs the hooks that come before an

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -93,9 +95,18 @@ func (a *attempt) handshake(ctx context.Context) error {
 
 func (a *attempt) threadParams() (codex.ThreadParams, error) {
 	config, err := a.Config.threadConfig(a.run.ID, a.space)
+	if err != nil {
+		return codex.ThreadParams{}, err
+	}
+	if a.profileHasKey() {
+		// codex runs commands in login shells, and copies what those export. The agent itself was started
+		// by one, so that only the profile's functions are missed.
+		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})
+		a.Log.Warn("the login profile sets the tracker's key: the agent's commands run without a login shell", slog.Any("variables", a.Config.Secrets))
+	}
 	return codex.ThreadParams{
 		Cwd: a.space.Path, ApprovalPolicy: a.Config.ApprovalPolicy, Sandbox: a.Config.ThreadSandbox, Config: config,
-	}, err
+	}, nil
 }
 
 // failuresBeforeFresh is how many runs in a row may fail on a thread before a new one is begun.
@@ -166,8 +177,10 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 // onEvent keeps what the agent says: in the run's event file, and the latest in its row.
 func (a *attempt) onEvent(e codex.Event) {
 	<-a.agent.ready // the agent may speak before launch has taken hold of the session
-	if err := a.events.append(e); err != nil {
-		a.Log.Warn("event not stored", slog.String("error", err.Error()))
+	if !fragment(e.Method) {
+		if err := a.events.append(e); err != nil {
+			a.Log.Warn("event not stored", slog.String("error", err.Error()))
+		}
 	}
 	a.agent.watch(e)
 	a.count()
@@ -184,6 +197,9 @@ func (a *attempt) onEvent(e codex.Event) {
 			r.RateLimits = a.secrets.scrub(slices.Clone(limits))
 		}
 	})
+	if e.Name == codex.EventSessionStarted {
+		a.rec.flush(context.Background()) // who watches sees the session at once
+	}
 }
 
 // count writes down what the agent has used as soon as it tells, so that a worker that dies in mid-turn
@@ -193,6 +209,12 @@ func (a *attempt) count() {
 		a.agent.used = used
 		a.rec.usage(context.Background(), a.agent.session.UsageByThread())
 	}
+}
+
+// fragment reports events that a later one repeats as a whole: pieces of messages and output, and the diff
+// so far. Kept, they would drive everything else out of the bounded event file.
+func fragment(method string) bool {
+	return strings.HasSuffix(method, "/delta") || strings.HasSuffix(method, "Delta") || method == "turn/diff/updated"
 }
 
 // deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or
@@ -205,7 +227,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	if !errors.As(err, &e) || e.Code != codex.CodePortExit || ctx.Err() != nil {
 		return err
 	}
-	exited, status := a.agent.exitWithin(ctx, deathWait)
+	exit := a.agent.exitWithin(ctx, deathWait)
 	select {
 	case <-ctx.Done():
 		return err
@@ -213,14 +235,18 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	}
 	text := lastLine(a.agent.stderr.tail(4 << 10))
 	switch {
-	case exited && status == 127, exited && status == 126:
+	case exit != nil && (exit.ExitCode() == 127 || exit.ExitCode() == 126):
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", a.Config.Command, text),
 			Hint: "install codex, or give its path in codex.command; it is looked up by bash -lc",
 		}
-	case exited:
+	case exit != nil:
+		message := fmt.Sprintf("the agent ended unasked, %s", exit)
+		if text != "" {
+			message += ": " + text
+		}
 		return &reconcile.Error{
-			Code: string(codex.CodePortExit), Message: fmt.Sprintf("the agent ended unasked with status %d: %s", status, text),
+			Code: string(codex.CodePortExit), Message: message,
 			Hint: "its stderr: " + filepath.Join(a.Dir, stderrFile),
 		}
 	}

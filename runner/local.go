@@ -83,7 +83,7 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 	case err != nil || pulse.State == proc.AliveUnknown:
 		return reconcile.Liveness{Unknown: true}
 	case !pulse.State.Dead():
-		return reconcile.Liveness{Alive: true}
+		return reconcile.Liveness{Alive: true, Beats: pulse.Beats}
 	}
 	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
 	if err != nil {
@@ -127,8 +127,25 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
+// Kill implements reconcile.Runners: the worker, and all that descends from it, even where it stands still.
+func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
+	if !proc.SameProcess(run.Worker) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reapBound)
+	defer cancel()
+	left, err := proc.KillTree(ctx, proc.Owner{
+		RunID: run.ID, Boot: run.Worker.Boot, Since: run.Worker.Start,
+		Recorded: []reconcile.Process{{PID: run.Worker.PID, Start: run.Worker.Start}},
+	}, killGrace)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("process %d (%s) does not end", left[0].PID, left[0].Name)
+	}
+	return fail("ending the worker of run "+run.ID, err)
+}
+
 // Reap implements reconcile.Runners.
-func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func() error) ([]reconcile.Process, error) {
+func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
 	release, dead, err := proc.LockDead(filepath.Join(l.dir(run), aliveFile))
 	if err != nil {
 		return nil, fail("alive file of run "+run.ID, err)
@@ -148,10 +165,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func() error
 	if err != nil && len(left) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
-	if len(left) > 0 {
-		return left, nil
-	}
-	return nil, record()
+	return left, record(left)
 }
 
 // Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others

@@ -2,10 +2,13 @@ package runner
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/runner/workspace"
@@ -183,4 +186,33 @@ func TestAgentEnv(t *testing.T) {
 		}
 		seen[name] = true
 	}
+}
+
+// Where the login profile sets the key, codex is told to run commands in no login shell.
+func TestProfileWithKey(t *testing.T) {
+	for _, profile := range []string{"export OTHER=1\n", "export LINEAR_API_KEY=" + testKey + "\n"} {
+		r := newRig(t, "sh tr '\\0' '\\n' < /proc/$PPID/environ > agent.txt")
+		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
+		r.ends("succeeded", "")
+		a := &attempt{Worker: r.Worker, run: r.run}
+		var err error
+		a.space, err = mustRoot(t, r.root).Acquire(t.Context(), a.owner())
+		must(t, err)
+		params, err := a.threadParams()
+		must(t, errors.Join(err, a.space.Release()))
+		has := strings.Contains(profile, testKey)
+		if login, told := params.Config["allow_login_shell"].(bool); told != has || login {
+			t.Errorf("profile %q: config %v", profile, params.Config)
+		}
+		if strings.Contains(read(t, r.space("agent.txt")), testKey) {
+			t.Error("the agent has the key")
+		}
+	}
+}
+
+func mustRoot(t *testing.T, path string) *workspace.Root {
+	t.Helper()
+	root, err := workspace.OpenRoot(path)
+	must(t, err)
+	return root
 }

@@ -237,7 +237,7 @@ func (r *rig) streaming() {
 	path := filepath.Join(r.Dir, eventsFile)
 	eventually(r.t, "a message of the agent", func() bool {
 		data, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(data), "item/agentMessage/delta")
+		return err == nil && strings.Contains(string(data), `"item/started"`) && strings.Contains(string(data), `"agentMessage"`)
 	})
 }
 

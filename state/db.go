@@ -37,6 +37,8 @@ type DB struct {
 
 	// schema is the version found at opening, which may be newer than ours.
 	schema int
+	// kept is only filled in a pass.
+	kept keptMeta
 }
 
 // Create opens the database of dir, and makes directory and database where there are none. Only a pass that
@@ -83,12 +85,11 @@ func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	if !errors.As(err, &e) || e.Code != "state_readonly" && e.Code != "disk_full" {
 		return db, err
 	}
-	// WAL needs its shared memory beside the file. Where that can't be made nobody writes either, and with no
-	// WAL left the file alone is all there is.
-	if wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal")); statErr == nil && wal.Size() > 0 {
-		return nil, err
+	left, leftErr := openAsLeft(ctx, dir)
+	if leftErr != nil {
+		return nil, err // the first error says what is wrong
 	}
-	return open(ctx, dir, "ro", "&immutable=1")
+	return left, nil
 }
 
 func open(ctx context.Context, dir, mode, options string) (*DB, error) {
@@ -111,6 +112,7 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if db.schemaBelow(schemaVersion) {
 		return nil, errors.Join(outdated(dir), db.Close())
 	}
+	db.kept.fill(nil) // what others write meanwhile is to be seen
 	return db, nil
 }
 

@@ -76,13 +76,41 @@ func onFullDisk(at string) error {
 	if err := os.Remove(ballast); err != nil {
 		return err
 	}
-	if err := db.RequestStop(ctx, "run", reconcile.StopAll); err != nil {
+	if err := db.RequestStop(ctx, "run", reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}); err != nil {
 		return fmt.Errorf("write with space again: %w", err)
 	}
 	if err := db.Close(); err != nil {
 		return err
 	}
-	return aloneOnFullDisk(ctx, dir, ballast)
+	if err := aloneOnFullDisk(ctx, dir, ballast); err != nil {
+		return err
+	}
+	if err := os.Remove(ballast); err != nil {
+		return err
+	}
+	return leftOnFullDisk(ctx, dir, ballast)
+}
+
+// leftOnFullDisk: the same where the last program has left its WAL, with a claim that is nowhere else.
+func leftOnFullDisk(ctx context.Context, dir, ballast string) error {
+	if err := leaveBehind(dir); err != nil {
+		return err
+	}
+	if wal, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); err != nil || wal.Size() == 0 {
+		return fmt.Errorf("no WAL was left: %v", err)
+	}
+	if err := fillUp(ballast); err != nil {
+		return err
+	}
+	db, err := OpenReadOnly(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("read what was left: %w", err)
+	}
+	defer db.Close()
+	if _, found, err := db.ClaimByIssue(ctx, "left"); err != nil || !found {
+		return fmt.Errorf("the claim that is in the WAL only: %v, %v", found, err)
+	}
+	return nil
 }
 
 // aloneOnFullDisk: the shared memory of the WAL can't be made. Reading works all the same.

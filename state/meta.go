@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 )
 
 const (
@@ -16,8 +18,60 @@ const (
 	metaPruned       = "last_prune"
 )
 
-// Meta returns a value kept for the project, and whether there is one.
+// keptMeta is meta as a pass found it: one statement for the several values that every pass looks at. Only passes
+// write those, one at a time.
+type keptMeta struct {
+	mu     sync.Mutex
+	values map[string]string // nil: nothing is kept
+}
+
+// fill keeps the values that SetMeta and Prune write; the others change under other names of this package.
+func (k *keptMeta) fill(values map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.values = maps.Clone(values)
+	maps.DeleteFunc(k.values, func(key, _ string) bool { return reserved(key) && key != metaPruned })
+}
+
+func (k *keptMeta) get(key string) (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	value, found := k.values[key]
+	return value, found
+}
+
+// set remembers what was written.
+func (k *keptMeta) set(key, value string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.values != nil {
+		k.values[key] = value
+	}
+}
+
+func readAllMeta(ctx context.Context, handle *sql.DB) (map[string]string, error) {
+	rows, err := handle.QueryContext(ctx, `SELECT key, value FROM meta`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := map[string]string{}
+	for rows.Next() {
+		var key, value string
+		if err := rows.Scan(&key, &value); err != nil {
+			return nil, err
+		}
+		values[key] = value
+	}
+	return values, rows.Err()
+}
+
+// Meta returns a value kept for the project, and whether there is one. In a database that Create opened a value may
+// be the one found at opening.
 func (db *DB) Meta(ctx context.Context, key string) (string, bool, error) {
+	if value, found := db.kept.get(key); found {
+		return value, true, nil
+	}
 	var value string
 	err := db.sql.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = ?`, key).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -36,7 +90,11 @@ func (db *DB) SetMeta(ctx context.Context, key, value string) error {
 	if err != nil || found && old == value {
 		return err
 	}
-	return db.update(ctx, "set meta "+key, full, func(tx *sql.Tx) error { return setMeta(ctx, tx, key, value) })
+	err = db.update(ctx, "set meta "+key, full, func(tx *sql.Tx) error { return setMeta(ctx, tx, key, value) })
+	if err == nil {
+		db.kept.set(key, value)
+	}
+	return err
 }
 
 func reserved(key string) bool {

@@ -87,12 +87,12 @@ func (db *DB) checkVersion(ctx context.Context) error {
 	if db.schema <= 0 {
 		return corrupt(db.dir, doing, errors.New("schema version 0"))
 	}
-	var oldest sql.NullString
-	err := db.sql.QueryRowContext(ctx, `SELECT max(value) FROM meta WHERE key = ?`, metaOldestWriter).Scan(&oldest)
+	meta, err := readAllMeta(ctx, db.sql)
 	if err != nil {
 		return notOurs(db.dir, doing, err)
 	}
-	return refuseNewer(db.dir, oldest.String)
+	db.kept.fill(meta)
+	return refuseNewer(db.dir, meta[metaOldestWriter])
 }
 
 // notOurs treats a database without our tables as damaged: whatever it is, it is not what we wrote.

@@ -26,6 +26,7 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 	if err != nil || !due || limit <= 0 {
 		return nil, err
 	}
+	more, pruned := false, strconv.FormatInt(now.UnixMilli(), 10)
 	err = db.update(ctx, "delete old runs", full, func(tx *sql.Tx) error {
 		runIDs, err = pruneRuns(ctx, tx, now, limit)
 		if err != nil {
@@ -39,13 +40,16 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
-		if len(runIDs) >= limit || passes >= int64(limit) || threads >= int64(limit) {
+		if more = len(runIDs) >= limit || passes >= int64(limit) || threads >= int64(limit); more {
 			return nil
 		}
-		return setMeta(ctx, tx, metaPruned, strconv.FormatInt(now.UnixMilli(), 10))
+		return setMeta(ctx, tx, metaPruned, pruned)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !more {
+		db.kept.set(metaPruned, pruned)
 	}
 	return runIDs, nil
 }

@@ -104,30 +104,40 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	ctx := context.Background()
 	db := newDB(t)
 	r := startedRun(t, db, 1)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopTerminal))
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopOperator)) // the first reason stays
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
 	stop, err := db.UpdateRun(ctx, epoch, r)
 	check(t, err)
 	if stop != reconcile.StopTerminal {
 		t.Errorf("stop reason is %q", stop)
 	}
 
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, 1000, "boot"))
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, 2000, "boot")) // the same beat: first seen at 1000
-	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 3, Mono: 1000, Boot: "boot"}})
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, 50, "next boot"))
-	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 3, Mono: 50, Boot: "next boot"}})
-	check(t, db.SawHeartbeat(ctx, r.ID, 4, 90, "next boot"))
-	wantSeen(t, db, map[string]Seen{r.ID: {Beats: 4, Mono: 90, Boot: "next boot"}})
+	at := func(boot string, mono time.Duration) reconcile.Instant {
+		return reconcile.Instant{Boot: boot, Mono: mono}
+	}
+	if got := mustRun(t, db, r.ID).StopAt; got != at("boot", 7) {
+		t.Errorf("the stop was asked for at %v", got)
+	}
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
+	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("boot", 1000)})
+	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
+	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("next boot", 50)})
+	check(t, db.SawHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
+	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 4, At: at("next boot", 90)})
+	check(t, db.ReapFailed(ctx, r.ID))
+	check(t, db.ReapFailed(ctx, r.ID))
+	if got := mustRun(t, db, r.ID).ReapTries; got != 2 {
+		t.Errorf("%d tries", got)
+	}
 
 	r.Outcome = reconcile.Canceled
 	check(t, db.Finish(ctx, epoch, r))
-	check(t, db.SawHeartbeat(ctx, r.ID, 5, 100, "boot"))
-	wantSeen(t, db, map[string]Seen{})
+	check(t, db.SawHeartbeat(ctx, r.ID, 5, at("boot", 100)))
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
 	check(t, db.Finish(ctx, epoch, other))
-	check(t, db.RequestStop(ctx, other.ID, reconcile.StopTerminal))
+	check(t, db.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if got := mustRun(t, db, other.ID).StopReason; got != "" {
 		t.Errorf("an ended run was asked to stop: %s", got)
 	}
@@ -138,11 +148,9 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	}
 }
 
-func wantSeen(t *testing.T, db *DB, want map[string]Seen) {
+func wantSeen(t *testing.T, db *DB, id string, want reconcile.Pulse) {
 	t.Helper()
-	got, err := db.SeenHeartbeats(context.Background())
-	check(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, mustRun(t, db, id).Seen); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(outcome, ''), error_code, error_text,
-	coalesce(stop_reason, ''), settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
+	coalesce(stop_reason, ''), coalesce(stop_mono, 0), coalesce(stop_boot, ''), reap_tries, coalesce(hb_seen, 0),
+	coalesce(hb_seen_mono, 0), coalesce(hb_seen_boot, ''), settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
 	workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress, tokens_input,
 	tokens_output, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
 	handoff_state, beats, heartbeat_at, started_at, ended_at`
@@ -20,7 +21,8 @@ func scanRun(row scanner) (reconcile.Run, error) {
 	var r reconcile.Run
 	var start int64
 	err := row.Scan(&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, &r.Outcome, &r.ErrorCode,
-		&r.ErrorText, &r.StopReason, &r.Settled, jsonOf{&r.Issue}, &r.Fingerprint, &r.Worker.Boot, &r.Worker.PID,
+		&r.ErrorText, &r.StopReason, &r.StopAt.Mono, &r.StopAt.Boot, &r.ReapTries, &r.Seen.Beats, &r.Seen.At.Mono,
+		&r.Seen.At.Boot, &r.Settled, jsonOf{&r.Issue}, &r.Fingerprint, &r.Worker.Boot, &r.Worker.PID,
 		&start, &r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns,
 		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Output, &r.Tokens.Total, &r.RateLimits,
 		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, stampOf{&r.HandoffAt}, &r.HandoffState, &r.Beats, stampOf{&r.HeartbeatAt},
@@ -93,10 +95,18 @@ func insertRun(ctx context.Context, tx *sql.Tx, now time.Time, r reconcile.Run) 
 }
 
 // RequestStop implements reconcile.Store: the first reason stays, and a run with an outcome is left alone.
-func (db *DB) RequestStop(ctx context.Context, runID, reason string) error {
+func (db *DB) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
 	return db.update(ctx, "ask run "+runID+" to stop", full, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE runs SET stop_reason = ?
-			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), runID)
+		_, err := tx.ExecContext(ctx, `UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
+			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), int64(at.Mono), at.Boot, runID)
+		return err
+	})
+}
+
+// ReapFailed implements reconcile.Store.
+func (db *DB) ReapFailed(ctx context.Context, runID string) error {
+	return db.update(ctx, "count a try to end run "+runID, full, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
 		return err
 	})
 }
@@ -118,44 +128,15 @@ func (db *DB) EndDead(ctx context.Context, now time.Time, run reconcile.Run, out
 	})
 }
 
-// Seen is a worker's heartbeat as a pass saw it: the counter, and the monotonic clock (nanoseconds since the
-// boot) when it was seen for the first time.
-type Seen struct {
-	Beats int64
-	Mono  int64
-	Boot  string
-}
-
-// SawHeartbeat records what a pass found in the alive file of a run without outcome. The same counter in the same
-// boot changes nothing, so that Seen.Mono stays when it was first seen; that is how a frozen worker is found.
-func (db *DB) SawHeartbeat(ctx context.Context, runID string, beats, mono int64, boot string) error {
+// SawHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the time stays
+// when it was first seen; that is how a frozen worker is found.
+func (db *DB) SawHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
 	return db.update(ctx, "record the heartbeat of run "+runID, normal, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE runs SET hb_seen = ?, hb_seen_mono = ?, hb_seen_boot = ?
 			WHERE id = ? AND outcome IS NULL AND (hb_seen IS NOT ?1 OR hb_seen_boot IS NOT ?3)`,
-			beats, mono, boot, runID)
+			beats, int64(at.Mono), at.Boot, runID)
 		return err
 	})
-}
-
-// SeenHeartbeats returns what SawHeartbeat recorded, by the ids of runs without outcome.
-func (db *DB) SeenHeartbeats(ctx context.Context) (map[string]Seen, error) {
-	const doing = "read the heartbeats"
-	rows, err := db.sql.QueryContext(ctx, `SELECT id, hb_seen, hb_seen_mono, hb_seen_boot FROM runs
-		WHERE settled = 0 AND outcome IS NULL AND hb_seen IS NOT NULL`)
-	if err != nil {
-		return nil, fault(db.dir, doing, err)
-	}
-	defer rows.Close()
-	seen := map[string]Seen{}
-	for rows.Next() {
-		var id string
-		var s Seen
-		if err := rows.Scan(&id, &s.Beats, &s.Mono, &s.Boot); err != nil {
-			return nil, fault(db.dir, doing, err)
-		}
-		seen[id] = s
-	}
-	return seen, fault(db.dir, doing, rows.Err())
 }
 
 func runConflict(id string, found bool, err error) error {

@@ -86,6 +86,13 @@ func TestEveryFieldIsStored(t *testing.T) {
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
 	_, err := db.TakeRun(ctx, r.ID, r.Worker, epoch)
 	check(t, err)
+	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
+	_, err = db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot)
+	check(t, err)
+	check(t, db.SawHeartbeat(ctx, r.ID, r.Seen.Beats, r.Seen.At))
+	for range r.ReapTries {
+		check(t, db.ReapFailed(ctx, r.ID))
+	}
 	check(t, db.Finish(ctx, epoch, r))
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
 
@@ -245,7 +252,7 @@ func TestTakeRunIsWonOnce(t *testing.T) {
 	ctx := context.Background()
 	db := newDB(t)
 	r := insertedRun(t, db, 1)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel))
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
 	results := make(chan error, 20)
 	for i := range cap(results) {
@@ -305,7 +312,7 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	}
 	_, err := db.UpdateRun(ctx, epoch, r)
 	check(t, err)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopAll))
+	check(t, db.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if wantSynchronous(t, db) != full {
 		t.Error("a pass wrote after a heartbeat without waiting for the disk")
 	}

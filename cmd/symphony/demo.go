@@ -186,7 +186,7 @@ func (d *playground) writeWorkflow() error {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return fmt.Errorf("demo agent: %w", err)
 		}
-		command = fmt.Sprintf("'%s demo-agent app-server --pace 250ms --home %s'", shellQuote(exe), shellQuote(home))
+		command = fmt.Sprintf("'%s demo-agent app-server --pace 150ms --home %s'", shellQuote(exe), shellQuote(home))
 	}
 	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), command)
 	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -140,7 +139,7 @@ func (p *project) followFile(ctx context.Context, db *state.DB, runID, path stri
 	var in *bufio.Reader
 	var rest []byte
 	for {
-		run, err := db.Run(ctx, runID)
+		run, err := db.Run(context.WithoutCancel(ctx), runID) // a signal ends the waiting, not the reading
 		if err != nil {
 			return err
 		}
@@ -190,19 +189,14 @@ func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
 func (p *project) showRaw(line []byte)  { fmt.Fprintf(p.w.stdout, "%s\n", line) }
 func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
 
-// showEvent prints one event for a person; streams of fragments are left out.
+// showEvent prints one event for a person.
 func (p *project) showEvent(line []byte) {
 	var e runner.EventLine
 	if err := json.Unmarshal(line, &e); err != nil {
 		p.showText(line)
 		return
 	}
-	if strings.HasSuffix(strings.ToLower(e.Method), "delta") {
-		return
+	if text, ok := humanize(e); ok {
+		fmt.Fprintf(p.w.stdout, "%s  %s\n", e.At.Local().Format("15:04:05"), visible(text))
 	}
-	text := e.Message
-	if text == "" {
-		text = e.Method
-	}
-	fmt.Fprintf(p.w.stdout, "%s  %-22s %s\n", e.At.Local().Format("15:04:05"), e.Event, visible(text))
 }

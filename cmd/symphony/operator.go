@@ -103,6 +103,9 @@ func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
 // command writes down what the operator wants, then runs a pass confined to it. If the pass can't have the
 // lock, the command is kept for the next one.
 func (p *project) command(ctx context.Context, cmd reconcile.Command, only string) error {
+	if err := p.nested(); err != nil {
+		return err // before the command is kept: an agent must not steer
+	}
 	cmd.CreatedAt = p.w.now()
 	id, err := p.addCommand(ctx, cmd)
 	if err != nil {
@@ -118,8 +121,9 @@ func (p *project) command(ctx context.Context, cmd reconcile.Command, only strin
 		e.Hint = "the command is kept: the next pass takes it up"
 		return e
 	}
-	if err := p.confirm(ctx, cmd, id, r); err != nil {
-		return err
+	done, err := p.confirm(ctx, cmd, id, r)
+	if err != nil || done {
+		return err // what else is wrong has been said, and what was asked for is done
 	}
 	return r.code()
 }
@@ -130,30 +134,38 @@ func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64,
 		return 0, p.noState(err)
 	}
 	defer db.Close()
+	if _, err := p.owner(ctx, db); err != nil {
+		return 0, err
+	}
 	return db.AddCommand(ctx, cmd)
 }
 
-// confirm says what became of the command.
-func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, r passResult) error {
+// confirm says what became of the command, and whether a pass has taken it up.
+func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, r passResult) (done bool, err error) {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer db.Close()
-	done, err := db.CommandDone(ctx, id)
-	if err != nil {
-		return err
+	if done, err = db.CommandDone(ctx, id); err != nil {
+		return false, err
 	}
 	alive, err := scheduleAlive(ctx, db, p.w.now())
 	if err != nil {
-		return err
+		return done, err
 	}
 	if p.w.json {
 		p.w.printJSON(r.json(false))
 	} else {
 		p.reportText(p.w, r)
-		if done && len(r.Applied) == 0 {
-			fmt.Fprintf(p.w.stdout, "%s: noted\n", cmd.Verb)
+		if done {
+			text, err := outcomeOf(ctx, db, cmd, r)
+			if err != nil {
+				return done, err
+			}
+			if text != "" {
+				fmt.Fprintln(p.w.stdout, visible(text))
+			}
 		}
 	}
 	if !done {
@@ -162,7 +174,37 @@ func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, 
 	if !alive && !looping(p.stateDir) {
 		fmt.Fprintln(p.w.stderr, "symphony: no schedule is active: run symphony tick")
 	}
-	return nil
+	return done, nil
+}
+
+// outcomeOf says what a command has led to, where no action of the pass says it: it may have been taken up by
+// another pass, or there was nothing to change.
+func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult) (string, error) {
+	switch cmd.Verb {
+	case reconcile.VerbPause, reconcile.VerbStopAll:
+		return "paused: nothing new is started until symphony resume", nil
+	case reconcile.VerbResume:
+		return "resumed", nil
+	}
+	for _, a := range r.Applied {
+		if a.IssueID == cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
+			return "", nil
+		}
+	}
+	c, claimed, err := db.ClaimByIssue(ctx, cmd.IssueID)
+	switch {
+	case err != nil:
+		return "", err
+	case !claimed:
+		return cmd.Identifier + " is not claimed: there is nothing to clear", nil
+	case c.Status == reconcile.Held:
+		return cmd.Identifier + " is held", nil
+	case c.HoldNext:
+		return cmd.Identifier + " is held when its run has ended", nil
+	case c.Status == reconcile.Running:
+		return cmd.Identifier + " runs, its counters are cleared", nil
+	}
+	return cmd.Identifier + " is due", nil
 }
 
 // findIssue finds an issue by its identifier: in the database, else at the tracker.

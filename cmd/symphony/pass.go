@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -61,6 +62,9 @@ func (r *passResult) fail(err error) {
 	r.Errors = append(r.Errors, faults...)
 }
 
+// warn adds what works otherwise than its writer may expect.
+func (r *passResult) warn(text string) { r.warnings = append(r.warnings, text) }
+
 // pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
 // it from being a pass at all; what went wrong in it stands in the result.
 func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r passResult, err error) {
@@ -94,6 +98,9 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := p.own(ctx, db); err != nil {
+		return r, err
+	}
 
 	mono := proc.Monotonic()
 	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
@@ -165,7 +172,7 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 		}
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := p.deps(db, cfg, askTracker, log)
+	deps, err := p.deps(db, cfg, askTracker, log, r)
 	if err != nil {
 		r.fail(err)
 		return
@@ -183,7 +190,7 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 }
 
-func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log *slog.Logger) (reconcile.Deps, error) {
+func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
 	runners, err := p.newRunners(cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
@@ -193,7 +200,7 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log 
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Now: p.w.now, Boot: boot, Log: log,
+		Policy: policy(cfg), Store: db, Runners: runners, Now: p.w.now, Mono: proc.Monotonic, Boot: boot, Log: log,
 		NewRunID: func() string { return newRunID(p.w.now()) },
 	}
 	if askTracker {
@@ -201,7 +208,7 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log 
 		if err != nil {
 			return reconcile.Deps{}, err
 		}
-		d.Tracker = &verified{Client: client, db: db, cfg: cfg, log: log}
+		d.Tracker = &verified{Client: client, db: db, cfg: cfg, warn: r.warn}
 	}
 	return d, nil
 }
@@ -228,6 +235,9 @@ func (p *project) lastGood(ctx context.Context, db *state.DB, r *passResult) (cf
 	if cfg, err = workflow.Parse(src, env); err != nil {
 		r.fail(err)
 		return nil, false
+	}
+	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
+		r.Errors[0].Hint += "; until then the tracker can't be asked, for the key stood in the file itself and was not kept: write api_key: $" + workflow.APIKeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
 }
@@ -256,7 +266,8 @@ func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
 		}
 	}
 	if dryRun {
-		return nil
+		_, _, err := workspace.FindRoot(root)
+		return workspaceError(err)
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
@@ -373,11 +384,8 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 	if err := p.fits(cfg, true); err != nil {
 		return r, err
 	}
-	deps, err := p.deps(nil, cfg, false, log)
+	deps, err := p.deps(nil, cfg, true, log, &r)
 	if err != nil {
-		return r, err
-	}
-	if deps.Tracker, err = newTracker(cfg, p.w.now, log); err != nil {
 		return r, err
 	}
 	deps.Store = emptyStore{}
@@ -387,9 +395,14 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 			return r, err
 		}
 		defer db.Close()
+		if _, err := p.owner(ctx, db); err != nil {
+			return r, err
+		}
 		deps.Store = db
 	}
+	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.now()}
 	r.Report = reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	r.pass.Duration = p.w.now().Sub(r.pass.StartedAt)
 	return r, nil
 }
 

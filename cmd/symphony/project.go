@@ -2,9 +2,10 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -76,11 +77,20 @@ func (p *project) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// environ is the environment of workers: the pass's and the file's.
+// environ is the environment of workers: the pass's and the file's. Each variable is there once, with the value
+// that lookup gives: of two a program of Go would take the first.
 func (p *project) environ() []string {
-	env := append([]string(nil), p.w.environ...)
+	env := make([]string, 0, len(p.w.environ)+len(p.envFile))
+	seen := map[string]bool{}
+	for _, entry := range slices.Backward(p.w.environ) {
+		if name, _, _ := strings.Cut(entry, "="); !seen[name] {
+			seen[name] = true
+			env = append(env, entry)
+		}
+	}
+	slices.Reverse(env)
 	for name, value := range p.envFile {
-		if _, set := p.w.lookup(name); !set {
+		if !seen[name] {
 			env = append(env, name+"="+value)
 		}
 	}
@@ -89,7 +99,7 @@ func (p *project) environ() []string {
 
 func (p *project) environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
-		Home: p.w.home, Temp: cmp.Or(p.w.getenv("TMPDIR"), "/tmp"),
+		Home: p.w.home, Temp: cmp.Or(p.w.getenv("TMPDIR"), "/tmp"), EnvFile: p.envPath(),
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
 				return v, true
@@ -99,7 +109,7 @@ func (p *project) environment(extra map[string]string) workflow.Environment {
 	}
 }
 
-// config gives the workflow its meaning. The hint of a missing key names the file to put it in.
+// config gives the workflow its meaning.
 func (p *project) config() (*workflow.Config, error) {
 	switch {
 	case p.sourceErr != nil:
@@ -108,19 +118,15 @@ func (p *project) config() (*workflow.Config, error) {
 		return nil, p.envErr
 	}
 	cfg, err := workflow.Parse(p.source, p.environment(nil))
-	if err != nil {
-		p.nameEnvFile(err)
-		return nil, err
+	if err == nil {
+		return cfg, nil
 	}
-	return cfg, nil
-}
-
-func (p *project) nameEnvFile(err error) {
 	for _, e := range workflow.Faults(err) {
-		if e.Code == workflow.CodeMissingAPIKey {
-			e.Hint = fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", workflow.APIKeyVar, p.envPath())
+		if e.Hint == "" {
+			e.Hint = "correct it there; symphony check tells whether the file is right"
 		}
 	}
+	return nil, err
 }
 
 // nested refuses a pass that an agent or a hook of ours would run.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -34,6 +35,13 @@ func promptCommand(w *world) *cli.Command {
 			text, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
 			if err != nil {
 				return err
+			}
+			if w.width > 0 { // a pipe gets what the agent gets
+				lines := strings.Split(text, "\n")
+				for i := range lines {
+					lines[i] = visible(lines[i])
+				}
+				text = strings.Join(lines, "\n")
 			}
 			fmt.Fprintln(w.stdout, text)
 			return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 func psCommand(w *world) *cli.Command {
@@ -66,6 +67,9 @@ func (w *world) printView(v view) {
 	if len(v.Running) == 0 {
 		w.printIdle(v)
 	}
+	if !v.Schedule {
+		fmt.Fprintln(w.stdout, "no schedule is active: nothing is started until somebody runs symphony tick")
+	}
 }
 
 func (w *world) printObstacles(v view) {
@@ -102,11 +106,14 @@ func (w *world) printRunning(v view) {
 		}
 		last := ""
 		if r.LastEvent != nil {
-			last = *r.LastEvent
-			if r.LastEventAt != nil {
-				last += " " + w.ago(v.GeneratedAt, *r.LastEventAt)
+			var parts []string
+			if *r.LastEvent != codex.EventNotification { // of those the message says more
+				parts = append(parts, *r.LastEvent)
 			}
-			if r.LastMessage != "" {
+			if r.LastEventAt != nil {
+				parts = append(parts, w.ago(v.GeneratedAt, *r.LastEventAt))
+			}
+			if last = strings.Join(parts, " "); r.LastMessage != "" {
 				last += ": " + r.LastMessage
 			}
 		}
@@ -178,7 +185,10 @@ func (w *world) printEnded(v view) {
 
 // printIdle answers "why is nothing running?".
 func (w *world) printIdle(v view) {
-	reason := "no issue of the project is in an active state, or none was eligible (symphony ps --all names them)"
+	reason := "no issue of the project is in an active state"
+	if v.skips > 0 {
+		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", plural(v.skips, "issue"))
+	}
 	switch {
 	case v.Blocked != nil:
 		reason = "the project is blocked: " + v.Blocked.Reason

@@ -45,12 +45,15 @@ func (p *project) reportText(w *world, r passResult) {
 		}
 		fmt.Fprintln(w.stdout, visible(line))
 	}
-	for _, e := range r.Errors {
-		w.printError(e)
-	}
 	name := fmt.Sprintf("pass %d", r.pass.ID)
 	if r.dryRun {
 		name = "dry run"
+		for _, s := range r.Skips { // of a pass they are stored, and ps --all shows them
+			fmt.Fprintln(w.stdout, visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
+		}
+	}
+	for _, e := range r.Errors {
+		w.printError(e)
 	}
 	fmt.Fprintf(w.stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.now()))
 }

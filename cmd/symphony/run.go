@@ -86,6 +86,11 @@ func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r pass
 		return c.RunID, nil
 	case claimed && c.Status == reconcile.Held:
 		return "", &reconcile.Error{Code: "not_started", Message: issue.Identifier + " is held (" + c.HoldReason + "): " + c.HoldMessage, Hint: "symphony retry " + issue.Identifier}
+	case claimed && c.Kind == reconcile.Blocked:
+		return "", &reconcile.Error{
+			Code: "not_started", Message: fmt.Sprintf("%s waits for the end of %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage),
+			Hint: "symphony ps says when it is tried again",
+		}
 	case claimed:
 		return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind), Hint: "symphony retry " + issue.Identifier}
 	}
@@ -94,7 +99,7 @@ func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r pass
 
 // outcome is the command's exit code: 0 only where the run succeeded.
 func (p *project) outcome(ctx context.Context, runID string) error {
-	db, err := state.OpenReadOnly(ctx, p.stateDir)
+	db, err := state.OpenReadOnly(context.WithoutCancel(ctx), p.stateDir)
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,11 @@ import (
 //	linear add ABC-1 [state=Todo] [priority=2] [title=...] [blocked=ABC-2] [labels=a,b] [assignee=EMAIL]
 //	           [project=SLUG] [age=2h] [FILE]
 //	linear move ABC-1 STATE | linear comment ABC-1 TEXT | linear remove ABC-1 | linear edit ABC-1 FILE
-//	linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL]
+//	linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
 //	linear is ABC-1 STATE          waits until it is so
 //	linear comments ABC-1 N        waits until it has so many
 //	linear fail JSON | linear ok   failures on demand
 //	linear remaining REQUESTS COMPLEXITY   what is left of the allowance
-//	linear project SLUG NAME       a workspace with another project only, and no issues
 //	linear requests N              exactly N requests were made since the last clear
 //	linear clear                   forgets the requests
 //
@@ -55,8 +54,8 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Labels = words(text) }))
 	case "assign":
 		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Assignee = text }))
-	case "project":
-		ts.Check(s.Load(lineartest.Seed{Projects: []lineartest.SeedProject{{Name: text, SlugID: rest[0]}}}))
+	case "project-of":
+		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Project = text }))
 	default:
 		linearWatch(ts, s, verb, rest)
 	}

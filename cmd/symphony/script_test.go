@@ -71,7 +71,7 @@ func params(dir string) testscript.Params {
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "json": jsonCmd,
-		"linear": linearCmd, "no-secret": noSecretCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
 		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd,
 	}
 	maps.Copy(cmds, systemCommands())
@@ -92,6 +92,7 @@ func condition(name string) (bool, error) {
 // stage is what belongs to one script besides its files.
 type stage struct {
 	linear *lineartest.Server
+	model  *modeltest.Server // nil without the real codex
 	// release gives up the project lock that hold-lock took.
 	release func() error
 }
@@ -123,11 +124,17 @@ Attempt: {{ attempt }}
 // that it has left.
 func setup(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
+	seed := lineartest.DefaultSeed()
+	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})
+	if err := server.Load(seed); err != nil {
+		return err
+	}
 	if err := server.Start(); err != nil {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	env.Values[stageKey{}] = &stage{linear: server}
+	set := &stage{linear: server}
+	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -142,17 +149,21 @@ func setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	program, err := inPath(env.Getenv("PATH"), "symphony")
+	if err != nil {
+		return err
+	}
 	agent := fake + " app-server --home " + codexHome
 	if real := os.Getenv("SYMPHONY_TEST_CODEX"); real != "" {
-		model := modeltest.New()
-		env.Defer(model.Close)
-		if err := modeltest.WriteHome(codexHome, model.URL); err != nil {
+		set.model = modeltest.New()
+		env.Defer(set.model.Close)
+		if err := modeltest.WriteHome(codexHome, set.model.URL); err != nil {
 			return err
 		}
 		env.Setenv("REAL_CODEX", real+" app-server")
 	}
 	for k, v := range map[string]string{
-		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "TMPDIR": env.WorkDir + "/.tmp",
+		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": server.URL(),

@@ -219,13 +219,14 @@ func (p *project) dead(run reconcile.Run) bool {
 
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
 func (p *project) waitForRun(ctx context.Context, db *state.DB, id string) (reconcile.Run, error) {
+	reading := context.WithoutCancel(ctx) // a signal ends the waiting, and what goes on is then still to be said
 	for {
-		run, err := db.Run(ctx, id)
+		run, err := db.Run(reading, id)
 		if err != nil || run.Outcome != "" {
 			return run, err
 		}
 		if p.dead(run) {
-			if run, err = db.Run(ctx, id); err == nil && run.Outcome == "" {
+			if run, err = db.Run(reading, id); err == nil && run.Outcome == "" {
 				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 			}
 			return run, err

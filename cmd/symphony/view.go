@@ -25,10 +25,13 @@ type view struct {
 	LastPass    *lastPassRow    `json:"last_pass"`
 	Paused      bool            `json:"paused"`
 	Blocked     *blockedRow     `json:"blocked"`
-	Project     projectRow      `json:"project"`
-	// Skipped and Ended are part of ps --all only.
-	Skipped []skippedRow `json:"skipped,omitempty"`
-	Ended   []endedRow   `json:"ended,omitempty"`
+	// Schedule says that passes are run by cron, a timer or --loop; without one nothing new is started.
+	Schedule bool       `json:"schedule_active"`
+	Project  projectRow `json:"project"`
+	// Skipped and Ended are part of ps --all only: nil otherwise.
+	Skipped []skippedRow `json:"skipped,omitzero"`
+	Ended   []endedRow   `json:"ended,omitzero"`
+	skips   int          // how many candidates the last pass skipped
 }
 
 type viewCounts struct {
@@ -168,6 +171,15 @@ func (p *project) look(ctx context.Context, all bool) (view, error) {
 	v.claims(p, rec)
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
 	v.tracker(p)
+	if v.Schedule, err = scheduleAlive(ctx, db, p.w.now()); err != nil {
+		return v, err
+	}
+	v.Schedule = v.Schedule || looping(p.stateDir)
+	skips, err := db.Skips(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.skips = len(skips)
 	if err := v.history(ctx, db, rec); err != nil || !all {
 		return v, err
 	}
@@ -303,6 +315,7 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded
 const pastRuns = 20
 
 func (v *view) past(ctx context.Context, db *state.DB) error {
+	v.Skipped, v.Ended = []skippedRow{}, []endedRow{}
 	skips, err := db.Skips(ctx)
 	if err != nil {
 		return err

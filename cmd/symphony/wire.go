@@ -31,12 +31,12 @@ func newTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*
 }
 
 // verified checks, before the tracker's first answer is used, that project, states, labels and assignee
-// exist: once for each combination, remembered in the database.
+// exist: once for each combination, remembered in the database. Without one, in a dry run, it asks each time.
 type verified struct {
 	*linear.Client
-	db   *state.DB
+	db   *state.DB // may be nil
 	cfg  *workflow.Config
-	log  *slog.Logger
+	warn func(string)
 	once sync.Once
 	err  error
 }
@@ -71,9 +71,11 @@ func (v *verified) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("tracker settings: %w", err)
 	}
-	known, _, err := v.db.Meta(ctx, verifiedKey)
-	if err != nil || known == string(combination) {
-		return err
+	if v.db != nil {
+		known, _, err := v.db.Meta(ctx, verifiedKey)
+		if err != nil || known == string(combination) {
+			return err
+		}
 	}
 	found, err := v.Verify(ctx, spec)
 	if err != nil {
@@ -81,22 +83,32 @@ func (v *verified) ask(ctx context.Context) error {
 	}
 	for _, u := range found.UnknownStates {
 		if slices.Contains(t.NamedStates, u.Name) {
-			v.log.Warn("unknown state in the workflow", slog.String("state", u.String()))
+			v.warn("the project has no state " + u.String())
 		}
 	}
 	for _, u := range found.UnknownLabels {
-		v.log.Warn("unknown label in the workflow", slog.String("label", u.String()))
+		v.warn("tracker.required_labels: the tracker has no label " + u.String())
 	}
 	if found.UnknownAssignee != nil {
-		v.log.Warn("unknown assignee in the workflow", slog.String("assignee", found.UnknownAssignee.String()))
+		v.warn("tracker.assignee: the tracker knows nobody called " + found.UnknownAssignee.String())
+	}
+	if v.db == nil {
+		return nil
 	}
 	return v.db.SetMeta(ctx, verifiedKey, string(combination))
 }
+
+// stopGrace is how long a worker may take to end, after_run not counted.
+const stopGrace = 10 * time.Second
 
 // policy completes the configuration's policy by what only this machine knows: the resolved root.
 func policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy()
 	p.WorkspaceRoot = resolve(cfg.Workspace.Root)
+	p.StopGrace = stopGrace
+	if cfg.Hooks.AfterRun != "" {
+		p.StopGrace += cfg.Hooks.Timeout
+	}
 	return p
 }
 

@@ -78,7 +78,8 @@ type held struct {
 
 // takeRun makes this process the run's owner, or leaves everything untouched.
 func takeRun(ctx context.Context, w *world, id, stateDir string) (*held, error) {
-	if err := proc.NonDumpable(); err != nil {
+	// Where the system offers no such thing the README says what that means.
+	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
 	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), "alive"), takePatience)

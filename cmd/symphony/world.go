@@ -41,10 +41,9 @@ func newWorld() (*world, error) {
 		}
 	}
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
-		if width, _, err := term.GetSize(fd); err == nil {
+		w.width = 80 // of a terminal that does not know its size
+		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
 			w.width = max(width, 40)
-		} else {
-			w.width = 80
 		}
 		w.colour = w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
 	}

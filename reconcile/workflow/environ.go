@@ -25,6 +25,8 @@ type Environment struct {
 	Temp   string // the system's directory for temporary files
 	// KeyOptional makes a missing tracker key no error: for what talks to no tracker.
 	KeyOptional bool
+	// EnvFile is the path of the environment file, to be named in hints; it is not read here.
+	EnvFile string
 }
 
 func (e Environment) lookup(name string) (string, bool) {

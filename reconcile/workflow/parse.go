@@ -203,11 +203,18 @@ func (r *reader) missingKey(given bool, name string) {
 			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
 	case given && name != "":
 		r.fail(CodeMissingAPIKey, r.keyLine(), "tracker.api_key", "the environment variable "+name+" is not set, or empty",
-			"set it, or put it into the environment file")
+			r.setHint(name, "it"))
 	default:
 		r.fail(CodeMissingAPIKey, r.keyLine(), "tracker.api_key", "missing, and "+APIKeyVar+" is not set",
-			"set "+APIKeyVar+", or put it into the environment file")
+			r.setHint(APIKeyVar, APIKeyVar))
 	}
+}
+
+func (r *reader) setHint(name, short string) string {
+	if r.env.EnvFile == "" {
+		return "set " + short + ", or put it into the environment file"
+	}
+	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
 }
 
 // literalFields are all places of the file that hold the key: tracker.provider.api_key may repeat tracker.api_key.

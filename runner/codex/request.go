@@ -153,17 +153,18 @@ func commandText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &words) != nil {
 		return ""
 	}
-	if len(words) == 3 && words[1] == "-lc" {
+	if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {
 		return words[2]
 	}
 	return strings.Join(words, " ")
 }
 
 // shellText takes the shell off a command: codex reports all of them as
-// /bin/bash -lc '…'.
+// /bin/bash -lc '…', or with -c where login shells are off.
 func shellText(command string) string {
-	_, rest, ok := strings.Cut(command, " -lc ")
-	if !ok || strings.ContainsAny(command[:len(command)-len(rest)-len(" -lc ")], " \t") {
+	shell, rest, _ := strings.Cut(command, " ")
+	flag, rest, _ := strings.Cut(rest, " ")
+	if !strings.Contains(shell, "sh") || flag != "-lc" && flag != "-c" || rest == "" {
 		return command
 	}
 	if n := len(rest); n >= 2 && (rest[0] == '\'' || rest[0] == '"') && rest[n-1] == rest[0] {

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -37,6 +38,19 @@ func ShellUnset(vars []string, command string) string {
 		return command
 	}
 	return "unset -v " + strings.Join(names, " ") + " || exit 78; " + command
+}
+
+// ShellReport returns command so that a login shell running it first makes the file at path where the profile has
+// set one of vars: who starts the shell without them learns so that other login shells have them. Where the file
+// can't be made the shell ends with 78.
+func ShellReport(vars []string, path, command string) string {
+	var b strings.Builder
+	for _, v := range vars {
+		if isIdentifier(v) {
+			fmt.Fprintf(&b, `[ -z "${%s+x}" ] || : >| '%s' || exit 78; `, v, strings.ReplaceAll(path, "'", `'\''`))
+		}
+	}
+	return b.String() + command
 }
 
 func isIdentifier(s string) bool {

@@ -71,3 +71,32 @@ func TestShellUnsetInALoginShell(t *testing.T) {
 		}
 	}
 }
+
+func TestShellReport(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Skip(err)
+		}
+		home, mark := t.TempDir(), filepath.Join(t.TempDir(), "it's there")
+		run := func(profile, mark string) (string, error) {
+			must(t, os.WriteFile(filepath.Join(home, ".profile"), []byte(profile), 0o600))
+			cmd := exec.Command(path, "-lc", ShellReport([]string{"KEY", "A-B", "TOKEN"}, mark, "echo ran"))
+			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			out, err := cmd.Output()
+			return string(out), err
+		}
+		there := func() bool { _, err := os.Lstat(mark); return err == nil }
+		if out, err := run("OTHER=x\n", mark); out != "ran\n" || err != nil || there() {
+			t.Errorf("%s, no key in the profile: %q, %v, reported %v", shell, out, err, there())
+		}
+		for range 2 { // also where the file is there and the profile forbids to write over files
+			if out, err := run("set -C; export TOKEN=\n", mark); out != "ran\n" || err != nil || !there() {
+				t.Errorf("%s, a key in the profile: %q, %v, reported %v", shell, out, err, there())
+			}
+		}
+		if out, err := run("KEY=k\n", "/nowhere/at/all"); out != "" || err == nil {
+			t.Errorf("%s, no report possible: %q, %v", shell, out, err)
+		}
+	}
+}

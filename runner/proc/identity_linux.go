@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,12 @@ const firstPIDNamespace = "pid:[4026531836]"
 
 // BootID names what pids and start times are valid within: the kernel's boot id and, inside a container, the
 // pid namespace after it ("<boot id>/pid:[4026532…]"). It has no blanks.
-func BootID() (string, error) {
+func BootID() (string, error) { return bootID() }
+
+// bootID: a process sees neither change.
+var bootID = sync.OnceValues(readBootID)
+
+func readBootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("boot id: %w", err)

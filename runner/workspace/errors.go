@@ -48,7 +48,7 @@ func failed(err error, format string, args ...any) error {
 	e := &Error{Code: CodeFailed, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.Code = CodeDiskFull
-		e.Hint = "free space on the volume of workspace.root; symphony prune empties the trash"
+		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
 	}
 	return e
 }

@@ -47,6 +47,9 @@ CREATE TABLE runs (
   error_code     TEXT    NOT NULL DEFAULT '',
   error_text     TEXT    NOT NULL DEFAULT '',
   stop_reason    TEXT    CHECK (stop_reason <> ''),
+  stop_mono      INTEGER, -- when the stop was asked for, in nanoseconds of the boot that stop_boot names
+  stop_boot      TEXT,
+  reap_tries     INTEGER NOT NULL DEFAULT 0,
   settled        INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR outcome IS NOT NULL),
   issue          TEXT    NOT NULL,
   fingerprint    TEXT    NOT NULL DEFAULT '',

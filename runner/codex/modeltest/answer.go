@@ -141,6 +141,9 @@ func (a *answer) response(status string) object {
 
 func (a *answer) complete() {
 	a.begin()
+	a.s.mu.Lock()
+	a.s.in, a.s.out = a.s.in+a.in, a.s.out+a.out
+	a.s.mu.Unlock()
 	r := a.response("completed")
 	r["usage"] = object{
 		"input_tokens": a.in, "input_tokens_details": object{"cached_tokens": a.in / 4},

@@ -26,6 +26,7 @@ type Server struct {
 	mu       sync.Mutex
 	requests []Request
 	serial   int
+	in, out  int // tokens of the responses so far
 }
 
 // Request is one call of the model.
@@ -64,6 +65,13 @@ func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
+}
+
+// Tokens are what the responses so far have cost, as they told the client.
+func (s *Server) Tokens() (input, output int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.in, s.out
 }
 
 // WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It

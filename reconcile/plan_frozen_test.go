@@ -1,0 +1,83 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+)
+
+// A worker that holds its alive file and does nothing else is ended by passes: when it stands still, and
+// when it was asked to end and did not. Both are measured on the monotonic clock, so that neither a suspend
+// nor a stepped clock kills healthy work.
+func TestCondemned(t *testing.T) {
+	const mono = 100 * time.Hour
+	ago := func(d time.Duration) Instant { return Instant{thisBoot, mono - d} }
+	tests := map[string]struct {
+		seen    Pulse
+		stopAt  Instant
+		beats   int64
+		grace   time.Duration
+		outcome Outcome // empty: left alone
+	}{
+		"beating":                      {seen: Pulse{4, ago(time.Hour)}, beats: 5},
+		"the same beat since a moment": {seen: Pulse{5, ago(19 * time.Second)}, beats: 5},
+		"the same beat for too long":   {seen: Pulse{5, ago(20 * time.Second)}, beats: 5, outcome: Lost},
+		"seen before a reboot":         {seen: Pulse{5, Instant{"boot-1", 0}}, beats: 5},
+		"never seen":                   {beats: 5},
+		"stopping":                     {stopAt: ago(10 * time.Second), beats: 5},
+		"stopping for too long":        {stopAt: ago(11 * time.Second), beats: 5, outcome: Canceled},
+		"stopping with after_run":      {stopAt: ago(11 * time.Second), beats: 5, grace: time.Minute},
+		"asked before a reboot":        {stopAt: Instant{"boot-1", 0}, beats: 5},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			i := issueNo(1)
+			s := newScene().running(i, func(_ *Claim, r *Run) {
+				r.Seen, r.StopAt = test.seen, test.stopAt
+				if r.StopAt != (Instant{}) {
+					r.StopReason = StopInactive
+				}
+			})
+			s.Mono, s.Policy.StopGrace = mono, test.grace
+			s.Liveness["run-A-1"] = Liveness{Alive: true, Beats: test.beats}
+			var got Outcome
+			for _, a := range Compute(s.Snapshot).Actions {
+				if a.Kind == ActReap {
+					got = a.Outcome
+					equal(t, "kill", a.Kill, true)
+				}
+			}
+			equal(t, "outcome", got, test.outcome)
+		})
+	}
+}
+
+// What three passes could not end is named to a person; the run is settled and its claim held.
+func TestLeftoverIsGivenUp(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).same()
+	w := worldOf(s.Snapshot)
+	w.dies(issueNo(1), 1, true)
+	w.workers["run-A-1"].left[0] = Process{PID: 7, Name: "sleep"}
+	for range 3 {
+		Tick(t.Context(), w.deps(s.Policy), Options{})
+		w.mustBe(t, issueNo(1), "running #1 runs=1")
+	}
+	Tick(t.Context(), w.deps(s.Policy), Options{})
+	c := w.claims[issueNo(1).ID]
+	equal(t, "status", c.Status, Held)
+	equal(t, "reason", c.HoldReason, HoldLeftover)
+	equal(t, "message", c.HoldMessage, "leftover process 7 (sleep): end it, then symphony retry A-1")
+	equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
+}
+
+// A worker that stands still is killed, with what it started, by the second pass that sees the same beat.
+func TestFrozenWorkerIsKilled(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).same()
+	w := worldOf(s.Snapshot)
+	w.frozen = true
+	Tick(t.Context(), w.deps(s.Policy), Options{})
+	equal(t, "alive", w.workers["run-A-1"].alive, true)
+	w.now = w.now.Add(21 * time.Second)
+	Tick(t.Context(), w.deps(s.Policy), Options{})
+	equal(t, "alive", w.workers["run-A-1"].alive, false)
+	equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
+}

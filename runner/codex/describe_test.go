@@ -1,0 +1,28 @@
+package codex
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestCommandText(t *testing.T) {
+	for _, c := range []struct{ raw, want string }{
+		{`"/bin/bash -lc 'touch a'"`, "touch a"},
+		{`"/bin/bash -c 'touch a'"`, "touch a"},
+		{`"bash -lc ls"`, "ls"},
+		{`"/usr/bin/zsh -lc \"echo 'x'\""`, "echo 'x'"},
+		{`"bash -lc 'it'\\''s'"`, "it's"},
+		{`"grep -c 'x' file"`, "grep -c 'x' file"},
+		{`"make -lc x"`, "make -lc x"},
+		{`"ls"`, "ls"},
+		{`"/bin/bash -lc"`, "/bin/bash -lc"},
+		{`["bash","-lc","touch a"]`, "touch a"},
+		{`["/bin/bash","-c","touch a"]`, "touch a"},
+		{`["touch","a"]`, "touch a"},
+		{`7`, ""},
+	} {
+		if got := commandText(json.RawMessage(c.raw)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.raw, got, c.want)
+		}
+	}
+}
