@@ -20,10 +20,14 @@ func TestRateLimits(t *testing.T) {
 		header []string
 		want   time.Duration
 	}{
-		"400 with requests used up": {400, limited, []string{"X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(10 * time.Minute),
-			"X-RateLimit-Complexity-Remaining", "5", "X-RateLimit-Complexity-Reset", ms(50 * time.Minute)}, 10 * time.Minute},
-		"both used up": {400, limited, []string{"X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(10 * time.Minute),
-			"X-RateLimit-Complexity-Remaining", "0", "X-RateLimit-Complexity-Reset", ms(50 * time.Minute)}, 50 * time.Minute},
+		"400 with requests used up": {400, limited, []string{
+			"X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(10 * time.Minute),
+			"X-RateLimit-Complexity-Remaining", "5", "X-RateLimit-Complexity-Reset", ms(50 * time.Minute),
+		}, 10 * time.Minute},
+		"both used up": {400, limited, []string{
+			"X-RateLimit-Requests-Remaining", "0", "X-RateLimit-Requests-Reset", ms(10 * time.Minute),
+			"X-RateLimit-Complexity-Remaining", "0", "X-RateLimit-Complexity-Reset", ms(50 * time.Minute),
+		}, 50 * time.Minute},
 		"endpoint's own":            {400, limited, []string{"X-RateLimit-Endpoint-Requests-Remaining", "0", "X-RateLimit-Endpoint-Requests-Reset", ms(3 * time.Minute)}, 3 * time.Minute},
 		"200 with the code":         {200, limited, []string{"X-RateLimit-Requests-Reset", ms(2 * time.Minute)}, 2 * time.Minute},
 		"429 without a body":        {429, "", nil, time.Minute},

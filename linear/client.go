@@ -108,7 +108,7 @@ func checkEndpoint(s string) (string, error) {
 // httpClient never follows a redirect: net/http would take the key along to subdomains, and a GraphQL endpoint
 // that moved is the operator's to name.
 func httpClient(given *http.Client) *http.Client {
-	h := http.Client{Timeout: requestTimeout}
+	h := http.Client{Transport: transport(), Timeout: requestTimeout}
 	if given != nil {
 		h = *given
 	}

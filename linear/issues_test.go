@@ -262,12 +262,16 @@ func TestNormalisationOfOddValues(t *testing.T) {
 		"zone":               {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
 		"zone without colon": {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
 		"no time":            {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
-		"labels": {`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""}]}`,
-			func(i *reconcile.Issue) { i.Labels = []string{"ärger", "bug"} }},
-		"relations": {`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks","issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
+		"labels": {
+			`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""}]}`,
+			func(i *reconcile.Issue) { i.Labels = []string{"ärger", "bug"} },
+		},
+		"relations": {
+			`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks","issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
 			func(i *reconcile.Issue) {
 				i.BlockedBy = []reconcile.BlockerRef{{ID: ptr("b"), Identifier: ptr("B-1")}, {}}
-			}},
+			},
+		},
 		"archived": {`,"archivedAt":"2026-03-01T12:00:00Z"`, func(i *reconcile.Issue) { i.Archived = true }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,10 @@ func documents() map[string]struct {
 		"by_identifier":  {byIdentifierQuery + issueFields + relationFields, map[string]any{"id": "x"}},
 		"more_labels":    {moreLabelsQuery, more},
 		"more_relations": {moreRelationsQuery + relationFields, more},
-		"verify": {verifyQuery, map[string]any{"slugs": []any{"s"}, "withStates": true, "withLabels": true, "withUsers": true,
-			"states": anyOf([]string{"Todo"}), "labels": anyOf([]string{"bug"}), "users": userFilter("a@b")}},
+		"verify": {verifyQuery, map[string]any{
+			"slugs": []any{"s"}, "withStates": true, "withLabels": true, "withUsers": true,
+			"states": anyOf([]string{"Todo"}), "labels": anyOf([]string{"bug"}), "users": userFilter("a@b"),
+		}},
 	}
 }
 

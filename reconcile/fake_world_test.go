@@ -47,7 +47,9 @@ func (w *world) Start(_ context.Context, run Run) error {
 			return fmt.Errorf("run %s is not to be taken", run.ID)
 		}
 		for id, p := range w.workers {
-			if other := w.runs[id]; other.IssueID == r.IssueID && other.Kind == AgentRun && r.Kind == AgentRun && (p.alive || len(p.left) > 0) {
+			// What three passes could not end is settled and held; who retries it all the same was told.
+			left := len(p.left) > 0 && !w.runs[id].Settled
+			if other := w.runs[id]; other.IssueID == r.IssueID && other.Kind == AgentRun && r.Kind == AgentRun && (p.alive || left) {
 				w.wrong = append(w.wrong, "started "+run.ID+" while "+id+" lives")
 			}
 		}

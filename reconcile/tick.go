@@ -37,6 +37,9 @@ type Options struct {
 	DispatchOff bool
 	Only        string
 	AnySlot     bool
+	// TrackerLow says that less than a tenth of the tracker's allowance was left at the last answer, and that it has
+	// not filled up since: only what runs is asked for.
+	TrackerLow bool
 }
 
 // Report is what a pass did, or in a dry run would do.
@@ -49,6 +52,11 @@ type Report struct {
 	Running, Retrying, Held int
 	// NextDue is the earliest due time of a waiting claim, zero if none waits.
 	NextDue time.Time
+	// NextWake is the earliest due time that had not come when the pass planned, zero if there is none: then another
+	// pass finds something new. It may be over by now.
+	NextWake time.Time
+	// TrackerLow: nothing was started, because less than a tenth of the tracker's allowance is left.
+	TrackerLow bool
 }
 
 // Tick runs one pass: the local half, which needs nothing but this machine, is applied before the tracker
@@ -82,6 +90,7 @@ type tick struct {
 	recorded Recorded
 	snapshot Snapshot
 	report   Report
+	planned  time.Time       // the instant of the last plan
 	reaped   map[string]bool // runs whose leftovers this pass has tried to end in vain
 	free     int64           // bytes of the workspace volume, negative where not known yet
 }
@@ -135,6 +144,7 @@ func (t *tick) saw(ctx context.Context, r Run, l Liveness) {
 
 // half plans on the present snapshot and carries it out.
 func (t *tick) half(ctx context.Context) {
+	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
 	plan := planned.plan
 	if plan.Skips != nil {
@@ -201,7 +211,10 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	wg.Wait()
 	if ctx.Err() != nil {
 		// Somebody broke the pass off: that is no fault of the tracker's.
-		t.fail("canceled", context.Cause(ctx))
+		t.fail("", &Error{
+			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
+			Hint: "what the pass has done is kept, and the next one goes on from there",
+		})
 		return nil
 	}
 	return t.answer(ctx, tracked, ids, refreshErr, candidatesErr)
@@ -230,7 +243,8 @@ func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refre
 		tracked.Fetched, t.snapshot.DispatchOff = false, true
 		t.DispatchOff = true
 	}
-	tracked.Low = t.Tracker.Low()
+	tracked.Low = t.TrackerLow || t.Tracker.Low()
+	t.report.TrackerLow = tracked.Low
 	return tracked
 }
 
@@ -326,7 +340,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
 	for _, c := range claims {
-		if t.Only == "" || t.Only == c.IssueID {
+		if (t.Only == "" || t.Only == c.IssueID) && (!t.TrackerLow || c.Status == Running) {
 			ids = append(ids, c.IssueID)
 		}
 		claimed[c.IssueID] = true
@@ -344,7 +358,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 
 // wantCandidates leaves the list of candidates out where nothing could start.
 func (t *tick) wantCandidates(claims []Claim) bool {
-	if t.snapshot.DispatchOff {
+	if t.snapshot.DispatchOff || t.TrackerLow {
 		return false
 	}
 	running := 0
@@ -378,6 +392,9 @@ func (t *tick) count() {
 			t.report.Retrying++
 			if t.report.NextDue.IsZero() || c.DueAt.Before(t.report.NextDue) {
 				t.report.NextDue = c.DueAt
+			}
+			if w := t.report.NextWake; c.DueAt.After(t.planned) && (w.IsZero() || c.DueAt.Before(w)) {
+				t.report.NextWake = c.DueAt
 			}
 		}
 	}

@@ -245,6 +245,16 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
 }
 
+// Where the allowance is known to be low before anything is asked, only what runs is asked for.
+func TestLowBudgetKnown(t *testing.T) {
+	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).candidates(issueNo(4))
+	w := worldOf(s.Snapshot)
+	report := tickOnce(t, w, s.Policy, Options{TrackerLow: true})
+	equal(t, "plan", w.story(report), "stop A-1 missing")
+	equal(t, "said", report.TrackerLow, true)
+	equal(t, "candidates", report.Skips == nil, true)
+}
+
 // Settling and refreshing go on where nothing may be started.
 func TestDispatchOff(t *testing.T) {
 	for name, off := range map[string]func(*world, *Options){

@@ -52,7 +52,7 @@ func (a *attempt) launch(ctx context.Context) error {
 		return err
 	}
 	child, err := a.Executor.Agent(proc.Exec{
-		Argv: []string{"bash", "-lc", proc.ShellReport(a.Config.Secrets, filepath.Join(a.Dir, profileFile), proc.ShellUnset(a.Config.Secrets, a.Config.Command))},
+		Argv: []string{"bash", "-lc", a.agentCommand()},
 		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(),
 	})
 	if err != nil {
@@ -106,6 +106,12 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text stri
 	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
 	a.rec.flush(ctx)
 	return text, success
+}
+
+// agentCommand is codex.command for a login shell, whatever the profile does.
+func (a *attempt) agentCommand() string {
+	command := proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, a.Config.Command))
+	return proc.ShellReport(a.Config.Secrets, filepath.Join(a.Dir, profileFile), command)
 }
 
 // profileHasKey reports whether the login profile sets a secret. The agent's command has reported it before

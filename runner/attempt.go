@@ -60,9 +60,15 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.space.Ready(); err != nil {
 		return err
 	}
-	if a.before, err = workspace.Fingerprint(ctx, a.space.Path); err != nil {
+	a.before, err = a.fingerprint(ctx, a.space.Path)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		// A large repository on a slow disk is no fault of the issue's.
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "whether the run changes anything will not be known", slog.String("error", err.Error()))
+	case err != nil:
 		return fmt.Errorf("state of %s: %w", a.space.Path, err)
 	}
+	a.begun = true
 	return a.hook(ctx, "before_run", a.Config.Hooks.BeforeRun, "")
 }
 
@@ -126,8 +132,8 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	defer func() { err = errors.Join(err, out.close()) }()
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
-	// The login profile of the hook's shell may have set the key again.
-	script = proc.ShellUnset(a.Config.Secrets, script)
+	// The login profile of the hook's shell may have gone elsewhere, and set the key again.
+	script = proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, script))
 	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
 	err = workspace.RunHook(ctx, hook, a.Executor.Hook, a.hookEnv(outcome), a.space, out)
 	if err != nil {
@@ -224,18 +230,21 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 
 // afterRun runs the last hook and looks whether the run has changed anything. Both are only noted.
 func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome) {
-	if a.space == nil || a.before == "" {
+	if a.space == nil || !a.begun {
 		return
 	}
 	if err := a.hook(ctx, "after_run", a.Config.Hooks.AfterRun, outcome); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, ignored", slog.String("error", err.Error()))
 	}
-	after, err := workspace.Fingerprint(ctx, a.space.Path)
-	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "state of the workspace", slog.String("error", err.Error()))
-		return
+	changed := true // where nobody knows: runs that may have worked hold no issue as idle
+	if a.before != "" {
+		after, err := a.fingerprint(ctx, a.space.Path)
+		if err != nil {
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "state of the workspace", slog.String("error", err.Error()))
+		}
+		changed = err != nil || after != a.before
 	}
-	a.rec.change(func(r *reconcile.Run) { r.Progress = after != a.before })
+	a.rec.change(func(r *reconcile.Run) { r.Progress = changed })
 }
 
 // killEverything ends the run's whole tree: what carries its mark or its thread's, what was recorded, and
@@ -259,6 +268,8 @@ func (a *attempt) killEverything(ctx context.Context) error {
 // noteProcesses writes down every process that descends from the worker, so that a later pass finds those
 // that shed their mark.
 func (a *attempt) noteProcesses() {
+	a.noting.Lock()
+	defer a.noting.Unlock()
 	list, err := proc.Descendants(os.Getpid())
 	if err == nil {
 		err = a.procs.Record(list)

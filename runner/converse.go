@@ -86,11 +86,9 @@ func (a *attempt) handshake(ctx context.Context) error {
 		return err
 	}
 	thread, err := a.openThread(ctx, params)
-	if err != nil {
-		return err
-	}
+	// Also that of a resume that failed: a thread which can't be loaded is given up after some runs.
 	a.rec.change(func(r *reconcile.Run) { r.ThreadID = thread })
-	return nil
+	return err
 }
 
 func (a *attempt) threadParams() (codex.ThreadParams, error) {
@@ -112,7 +110,8 @@ func (a *attempt) threadParams() (codex.ThreadParams, error) {
 // failuresBeforeFresh is how many runs in a row may fail on a thread before a new one is begun.
 const failuresBeforeFresh = 2
 
-// openThread goes on with the thread that worked in this very workspace, or starts one.
+// openThread goes on with the thread that worked in this very workspace, or starts one. With an error it names the
+// thread that could not be resumed.
 func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (string, error) {
 	thread, space, failed, err := a.Journal.LastThread(ctx, a.run.IssueID)
 	if err != nil {

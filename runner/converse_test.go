@@ -310,11 +310,12 @@ func (r *rig) occupy(thread, mark string) {
 // A thread that our own orphan has open is taken back; a stranger's is left to him.
 func TestThreadInUse(t *testing.T) {
 	for _, c := range []struct {
-		name, mark string
-		resumed    bool
+		name    string
+		ours    bool
+		resumed bool
 	}{
-		{"an orphan of ours", "SYMPHONY_RUN_ID=run-1", true},
-		{"a stranger", "SYMPHONY_RUN_ID=somebody", false},
+		{"an orphan of ours", true, true},
+		{"a stranger", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "say hm", in("Todo"))
@@ -322,7 +323,11 @@ func TestThreadInUse(t *testing.T) {
 			first := r.ends(reconcile.Succeeded, "")
 			r.next("run-2")
 			r.journal.finished = nil
-			r.occupy(first.ThreadID, c.mark)
+			mark := "SYMPHONY_RUN_ID=" + first.ID
+			if !c.ours {
+				mark += "-of-somebody-else"
+			}
+			r.occupy(first.ThreadID, mark)
 			run := r.ends(reconcile.Succeeded, "")
 			if (run.ThreadID == first.ThreadID) != c.resumed {
 				t.Errorf("thread %s after %s", run.ThreadID, first.ThreadID)

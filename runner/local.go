@@ -35,6 +35,8 @@ type Local struct {
 	// Root is the resolved workspace root, KeepRemoved how long its removed workspaces are kept.
 	Root        string
 	KeepRemoved time.Duration
+	// OldRoots are those that the workflow named before: workspaces made there still go when their issues are done.
+	OldRoots []string
 }
 
 // RunDir is the directory of a run below the state directory.
@@ -169,20 +171,32 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 }
 
 // Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others
-// returned all the same.
+// returned all the same. Of an old root only our own are, and one that can't be used any more counts as gone.
 func (l *Local) Workspaces(context.Context) ([]reconcile.Workspace, error) {
-	root, found, err := workspace.FindRoot(l.Root)
+	list, err := l.workspaces(l.Root, false)
+	for _, old := range l.OldRoots {
+		more, _ := l.workspaces(old, true) // see above
+		list = append(list, more...)
+	}
+	return list, asError(err)
+}
+
+func (l *Local) workspaces(path string, ours bool) ([]reconcile.Workspace, error) {
+	root, found, err := workspace.FindRoot(path)
 	if err != nil || !found {
-		return nil, asError(err)
+		return nil, err
 	}
 	records, err := root.List()
 	list := make([]reconcile.Workspace, 0, len(records))
 	for _, r := range records {
+		if ours && r.StateDir != l.StateDir {
+			continue
+		}
 		list = append(list, reconcile.Workspace{
 			IssueID: r.IssueID, Identifier: r.Identifier, Key: r.Key, Root: root.Path, Path: r.Path, Project: r.Project,
 		})
 	}
-	return list, asError(err)
+	return list, err
 }
 
 // TrashDue implements reconcile.Runners.

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentVar) != "" {
 		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	if how := os.Getenv(workerVar); how != "" {
+		os.Exit(playWorker(how, os.Args))
+	}
 	os.Exit(m.Run())
 }
 
@@ -233,7 +236,7 @@ type rig struct {
 	run       reconcile.Run
 	root      string
 	terminate chan struct{}
-	log       *strings.Builder
+	log       *lockedWriter
 }
 
 // newRig makes a worker whose agent does the script; the tracker then says that the issue has moved on.
@@ -249,7 +252,9 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	}
 	exe, err := os.Executable()
 	must(t, err)
-	log := &strings.Builder{}
+	log := &lockedWriter{}
+	hidden := &Redactor{W: log}
+	hidden.Hide([]string{testKey})
 	r := &rig{
 		t: t, journal: newMemory(), tracker: &tracker{answers: answers}, root: filepath.Join(base, "ws"),
 		terminate: make(chan struct{}), log: log,
@@ -267,15 +272,16 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey},
-		Log: slog.New(slog.NewTextHandler(&lockedWriter{w: log}, nil)),
+		Log: slog.New(slog.NewTextHandler(hidden, nil)),
 	}
 	r.next("run-1")
 	return r
 }
 
-// next is the issue's next run.
-func (r *rig) next(id string) {
+// next is the issue's next run. Its id is nobody else's on this machine: runs end what carries their mark.
+func (r *rig) next(name string) {
 	r.t.Helper()
+	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
 	r.Dir = RunDir(r.StateDir, id)
 	must(r.t, os.MkdirAll(r.Dir, 0o700))
 	path := filepath.Join(r.Dir, aliveFile)
@@ -291,14 +297,20 @@ func (r *rig) next(id string) {
 }
 
 type lockedWriter struct {
-	mu sync.Mutex
-	w  *strings.Builder
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(p)
+	return l.text.Write(p)
+}
+
+func (l *lockedWriter) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // work carries the run out, and checks what is true of every run's end: one outcome, the lease free, no
@@ -307,7 +319,7 @@ func (r *rig) work() (reconcile.Run, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
 	defer cancel()
-	run, err := r.Worker.Run(ctx, r.run, r.terminate)
+	run, err := r.Run(ctx, r.run, r.terminate)
 	r.t.Cleanup(func() {
 		if r.t.Failed() {
 			r.t.Logf("worker's log:\n%s", r.log)
@@ -349,6 +361,12 @@ func (r *rig) space(name ...string) string {
 
 func (r *rig) noSecret() {
 	r.t.Helper()
+	r.journal.mu.Lock()
+	rows := fmt.Sprintf("%+v %+v", r.journal.updates, r.journal.finished)
+	r.journal.mu.Unlock()
+	if strings.Contains(rows, testKey) || strings.Contains(r.log.String(), testKey) {
+		r.t.Error("the tracker's key stands in the run's row or the worker's log")
+	}
 	for _, dir := range []string{r.StateDir, r.root} {
 		must(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if errors.Is(err, os.ErrNotExist) {

@@ -72,17 +72,31 @@ func (r *record) flush(ctx context.Context) {
 	}
 }
 
-// beat runs until ctx ends. The counter in the alive file goes on even where the database does not take it.
-func (r *record) beat(ctx context.Context) {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	for {
-		r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
-		if err := r.alive.Beat(r.get().Beats, proc.Monotonic()); err != nil {
-			r.log.LogAttrs(ctx, slog.LevelWarn, "alive file not written", slog.String("error", err.Error()))
-		}
+// beat runs until ctx ends. The counter in the alive file goes on even where the database does not take it, and
+// while it takes long: who stands still is killed.
+func (r *record) beat(ctx context.Context, every time.Duration) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() {
+		repeat(ctx, every, func() {
+			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
+			if err := r.alive.Beat(r.get().Beats, proc.Monotonic()); err != nil {
+				r.log.LogAttrs(ctx, slog.LevelWarn, "alive file not written", slog.String("error", err.Error()))
+			}
+		})
+	})
+	repeat(ctx, every, func() {
 		r.procs()
 		r.flush(ctx)
+	})
+}
+
+// repeat does it at once, and then again and again until ctx ends.
+func repeat(ctx context.Context, every time.Duration, do func()) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		do()
 		select {
 		case <-ctx.Done():
 			return

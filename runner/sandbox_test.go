@@ -154,7 +154,7 @@ func TestAgentEnv(t *testing.T) {
 	for _, file := range []string{"env.txt", "hook.txt"} {
 		env := lines(read(t, r.space(file)))
 		for _, want := range []string{
-			"KEPT=yes", "SYMPHONY_RUN_ID=run-1", "TMPDIR=" + filepath.Join(r.root, ".symphony/work/ABC-1/tmp"),
+			"KEPT=yes", "SYMPHONY_RUN_ID=" + r.run.ID, "TMPDIR=" + filepath.Join(r.root, ".symphony/work/ABC-1/tmp"),
 			"XDG_CACHE_HOME=" + filepath.Join(r.root, ".symphony/work/ABC-1/cache"), "CODEX_HOME=" + r.Config.CodexHome,
 		} {
 			if !slices.Contains(env, want) {

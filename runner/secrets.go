@@ -3,7 +3,9 @@ package runner
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"slices"
+	"sync/atomic"
 )
 
 // redacted stands where a secret was.
@@ -37,11 +39,58 @@ func (s secrets) scrub(data []byte) []byte {
 			data = bytes.ReplaceAll(data, secret, []byte(redacted))
 		}
 	}
-	return data
+	return s.scrubCut(data)
+}
+
+const (
+	ellipsis = "…" // ends a text that was cut
+	// tellingCut is how many bytes of a secret in front of it are too many. Shorter beginnings say nothing.
+	tellingCut = 8
+)
+
+// scrubCut replaces what is left of secrets in the middle of which a text was cut.
+func (s secrets) scrubCut(data []byte) []byte {
+	for from := 0; ; {
+		i := bytes.Index(data[from:], []byte(ellipsis))
+		if i < 0 {
+			return data
+		}
+		at := from + i
+		if n := s.begun(data[:at]); n >= tellingCut {
+			data = slices.Concat(data[:at-n], []byte(redacted), data[at:])
+			at += len(redacted) - n
+		}
+		from = at + len(ellipsis)
+	}
 }
 
 // clean is scrub for a text.
 func (s secrets) clean(text string) string { return string(s.scrub([]byte(text))) }
+
+// Redactor passes on what a log writes, a record at a time, without the secrets it has been told: an error may
+// repeat what a hook or a server said.
+type Redactor struct {
+	W       io.Writer
+	secrets atomic.Pointer[secrets]
+}
+
+// Hide names the secrets.
+func (r *Redactor) Hide(values []string) {
+	s := newSecrets(values)
+	r.secrets.Store(&s)
+}
+
+// Write implements io.Writer.
+func (r *Redactor) Write(p []byte) (int, error) {
+	clean := p
+	if s := r.secrets.Load(); s != nil {
+		clean = s.scrub(p)
+	}
+	if _, err := r.W.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 // begun is how many of the last bytes may be the beginning of a secret whose rest is still to come.
 func (s secrets) begun(data []byte) int {

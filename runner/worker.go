@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,8 @@ type Worker struct {
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	fingerprint func(ctx context.Context, dir string) (string, error) // nil: workspace.Fingerprint
 }
 
 // errStopped is the cause of a cancelled run.
@@ -66,11 +69,14 @@ type attempt struct {
 	rec    *record
 	events *eventLog
 	procs  *proc.ProcFile
+	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
 	space  *workspace.Workspace
 	agent  *agent
 	// secrets are kept out of everything that is written.
 	secrets secrets
-	// before is the workspace's fingerprint at the start of the run.
+	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
+	// then, empty where it took too long to find out.
+	begun  bool
 	before string
 }
 
@@ -79,7 +85,10 @@ type attempt struct {
 func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan struct{}) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{Worker: w, run: run}
+	a := &attempt{Worker: w, run: run, secrets: newSecrets(w.Config.SecretValues)}
+	if w.fingerprint == nil {
+		w.fingerprint = workspace.Fingerprint
+	}
 	if err := a.open(cancel); err != nil {
 		return run, err
 	}
@@ -87,7 +96,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 
 	beats, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
 	beating := make(chan struct{})
-	go func() { defer close(beating); a.rec.beat(beats) }()
+	go func() { defer close(beating); a.rec.beat(beats, heartbeat) }()
 	go func() {
 		select {
 		case <-terminate:
@@ -108,7 +117,6 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 }
 
 func (a *attempt) open(cancel context.CancelCauseFunc) (err error) {
-	a.secrets = newSecrets(a.Config.SecretValues)
 	if a.events, err = openEventLog(filepath.Join(a.Dir, eventsFile), a.secrets); err != nil {
 		return err
 	}

@@ -1,16 +1,20 @@
 package runner
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -81,6 +85,47 @@ func TestOutcomes(t *testing.T) {
 			check: func(t *testing.T, r *rig, _ reconcile.Run) {
 				if got := read(t, r.space("after")); got != "failed\n" {
 					t.Errorf("after_run was told %q", got)
+				}
+			},
+		},
+		{
+			name: "a hook that says the key", outcome: reconcile.Failed, code: "hook_failed",
+			change: func(r *rig) { r.Config.Hooks.BeforeRun = "echo found " + testKey + " >&2; exit 4" },
+			check: func(t *testing.T, r *rig, run reconcile.Run) {
+				if !strings.Contains(run.ErrorText, "exit status 4: found [redacted]") || !strings.Contains(r.log.String(), "found [redacted]") {
+					t.Errorf("%q", run.ErrorText)
+				}
+			},
+		},
+		{
+			name: "an agent that says the key", script: "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey, outcome: reconcile.Failed, code: "turn_failed",
+			change: func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
+			check: func(t *testing.T, r *rig, run reconcile.Run) {
+				if !strings.Contains(run.ErrorText, "[redacted]") || !strings.Contains(read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]") {
+					t.Errorf("%q", run.ErrorText)
+				}
+			},
+		},
+		{
+			name: "a profile that talks", outcome: reconcile.Succeeded, change: func(r *rig) { r.profile("echo welcome; echo back >&2") },
+			check: func(t *testing.T, r *rig, _ reconcile.Run) {
+				if !strings.Contains(read(t, filepath.Join(r.Dir, eventsFile)), `"malformed"`) {
+					t.Error("the line that is no message is no event")
+				}
+			},
+		},
+		{
+			name: "a profile that goes elsewhere", script: "sh readlink /proc/$PPID/cwd > $TMPDIR/agent", outcome: reconcile.Succeeded,
+			change: func(r *rig) {
+				r.profile("cd() { command cd /; }; cd /")
+				r.Config.Hooks.AfterCreate, r.Config.Hooks.AfterRun = "pwd > hook", "pwd >> hook"
+			},
+			check: func(t *testing.T, r *rig, _ reconcile.Run) {
+				if hook := read(t, r.space("hook")); hook != r.space()+"\n"+r.space()+"\n" {
+					t.Errorf("the hooks ran in %q", hook)
+				}
+				if agent := read(t, filepath.Join(r.root, ".symphony/work/ABC-1/tmp/agent")); agent != r.space()+"\n" {
+					t.Errorf("the agent ran in %q", agent)
 				}
 			},
 		},
@@ -215,6 +260,12 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// profile is what the login shells of hooks and agent read first.
+func (r *rig) profile(text string) {
+	r.t.Helper()
+	must(r.t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(text+"\n"), 0o600))
+}
+
 func heldLease(r *rig) (bool, error) {
 	root, found, err := workspace.FindRoot(r.root)
 	if err != nil || !found {
@@ -293,6 +344,87 @@ func TestStopWhileStreaming(t *testing.T) {
 				t.Error("the turn was not interrupted")
 			}
 		})
+	}
+}
+
+// An agent that ends together with its worker, as a shutdown has it, has not failed.
+func TestAgentAndWorkerEndTogether(t *testing.T) {
+	r := newRig(t, "sh true\ncrash")
+	go func() {
+		path := filepath.Join(r.Dir, eventsFile)
+		eventually(t, "the agent's end", func() bool {
+			data, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(data), codex.EventTurnEndedWithError)
+		})
+		close(r.terminate)
+	}()
+	r.ends(reconcile.InterruptedRun, "terminated")
+}
+
+// The heartbeat and the run itself write down processes at the same time.
+func TestNoteProcessesAtOnce(t *testing.T) {
+	r := newRig(t, "")
+	a := &attempt{Worker: r.Worker, run: r.run}
+	var err error
+	a.procs, err = proc.OpenProcs(filepath.Join(r.Dir, procsFile))
+	must(t, err)
+	var children []*proc.Child
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			for range 100 {
+				a.noteProcesses()
+			}
+		})
+	}
+	for range 20 {
+		child, err := proc.Exec{Argv: []string{"sleep", "1000"}, Env: []string{"PATH=" + os.Getenv("PATH")}}.Start()
+		must(t, err)
+		children = append(children, child)
+	}
+	both.Wait()
+	a.noteProcesses()
+	recorded, _, err := proc.ReadProcs(filepath.Join(r.Dir, procsFile))
+	must(t, err)
+	for _, child := range children {
+		if n := len(slices.DeleteFunc(slices.Clone(recorded), func(p reconcile.Process) bool { return p.PID != child.Process().PID })); n != 1 {
+			t.Errorf("process %d is recorded %d times", child.Process().PID, n)
+		}
+		if _, err := child.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, a.procs.Close())
+}
+
+// What the agent changes by its tool is announced in the row before it is sent, and confirmed after.
+func TestHandoffIsAnnounced(t *testing.T) {
+	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
+	var before []reconcile.Run // as written when the tool was called
+	moved := false
+	r.tracker.answers = []answer{func() (map[string]reconcile.Issue, error) {
+		if moved {
+			return in("Human Review")()
+		}
+		return in("Todo")()
+	}}
+	r.Tool = &Tool{
+		Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
+		Call: func(_ context.Context, args json.RawMessage) (string, bool) {
+			r.journal.mu.Lock()
+			defer r.journal.mu.Unlock()
+			before = append(before, r.journal.updates[len(r.journal.updates)-1])
+			moved = moved || strings.Contains(string(args), "change")
+			return "the key is " + testKey, true
+		},
+	}
+	run := r.ends(reconcile.Succeeded, "")
+	if len(before) != 2 || !before[0].HandoffAt.IsZero() || before[1].HandoffAt.IsZero() || before[1].HandoffState != "" {
+		t.Errorf("written at the calls: %+v", before)
+	}
+	if run.HandoffState != "Human Review" {
+		t.Errorf("found %q after the change", run.HandoffState)
 	}
 }
 

@@ -69,10 +69,12 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 		}
 		c.TokenBase = max(c.TokenBase, used)
 	}
-	values := []any{c.Identifier, string(c.Status), c.RunID, c.Attempt, string(c.Kind), stamp(c.DueAt),
+	values := []any{
+		c.Identifier, string(c.Status), c.RunID, c.Attempt, string(c.Kind), stamp(c.DueAt),
 		c.ErrorCode, c.ErrorMessage, c.HoldReason, c.HoldMessage, stamp(c.HeldAt), stamp(c.HoldCommentAt),
 		c.HoldNext, c.Failures, c.IdleRuns, c.Runs, c.Interruptions, c.TokenBase, issue, c.Project, c.WorkspaceRoot,
-		stamp(c.ClaimedAt), stamp(now), c.IssueID}
+		stamp(c.ClaimedAt), stamp(now), c.IssueID,
+	}
 	if c.Version == 0 {
 		found, err := affected(tx.ExecContext(ctx, `INSERT INTO claims (identifier, status, run_id, attempt, kind,
 			due_at, error_code, error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next,

@@ -103,7 +103,10 @@ func readSkips(ctx context.Context, tx *sql.Tx) ([]StoredSkip, error) {
 // SaveSkips implements reconcile.Store. Of an issue that is skipped twice the first reason counts. Skips that are
 // stored already cost no write, and a reason that stays keeps its time.
 func (db *DB) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
-	stored, err := db.skipsBefore(ctx, len(skips) == 0)
+	if len(skips) == 0 && db.kept.noSkips() {
+		return nil
+	}
+	stored, err := db.Skips(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,20 +118,8 @@ func (db *DB) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Sk
 	if !changed {
 		return nil
 	}
+	db.kept.skips(true)
 	return db.update(ctx, "save the skips", full, func(tx *sql.Tx) error { return replaceSkips(ctx, tx, next) })
-}
-
-// skipsBefore reads what is stored. Where nothing is to be stored, it matters only whether there is something, which
-// takes a third of the time.
-func (db *DB) skipsBefore(ctx context.Context, none bool) ([]StoredSkip, error) {
-	if none {
-		var some bool
-		err := db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM skips)`).Scan(&some)
-		if err != nil || !some {
-			return nil, fault(db.dir, "read the skips", err)
-		}
-	}
-	return db.Skips(ctx)
 }
 
 func mergeSkips(old map[string]StoredSkip, skips []reconcile.Skip, now time.Time) ([]StoredSkip, bool) {

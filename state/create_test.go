@@ -321,8 +321,10 @@ func TestDefaultDir(t *testing.T) {
 			t.Errorf("with XDG %q: %s", xdg, got)
 		}
 	}
-	for folder, want := range map[string]string{"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
-		strings.Repeat("x", 100): strings.Repeat("x", longestTag)} {
+	for folder, want := range map[string]string{
+		"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
+		strings.Repeat("x", 100): strings.Repeat("x", longestTag),
+	} {
 		if got := tag(folder); got != want {
 			t.Errorf("tag of %q is %q, want %q", folder, got, want)
 		}

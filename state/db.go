@@ -102,8 +102,10 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 		return nil, err
 	}
 	if !exists {
-		return nil, &reconcile.Error{Code: "no_state", Message: "no pass has run for " + dir,
-			Hint: "run: symphony tick", Err: ErrNoState}
+		return nil, &reconcile.Error{
+			Code: "no_state", Message: "no pass has run for " + dir,
+			Hint: "run: symphony tick", Err: ErrNoState,
+		}
 	}
 	db, err := connect(ctx, dir, mode, options)
 	if err != nil {

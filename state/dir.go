@@ -72,6 +72,9 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
+// EnsureDir makes the state directory where there is none, private to the account, and refuses one that can't be used.
+func EnsureDir(dir string) error { return ensureDir(dir) }
+
 // ensureDir makes the state directory, 0700, or checks the one that is there: ours, closed to others, on a
 // filesystem whose locks work. It never opens up or changes a directory that holds something.
 func ensureDir(dir string) error {
@@ -136,8 +139,10 @@ func checkDir(dir string, info fs.FileInfo) error {
 }
 
 func dirError(dir, what, hint string, err error) error {
-	return &reconcile.Error{Code: "state_dir", Message: fmt.Sprintf("state directory %s %s", dir, what),
-		Hint: hint, Err: err}
+	return &reconcile.Error{
+		Code: "state_dir", Message: fmt.Sprintf("state directory %s %s", dir, what),
+		Hint: hint, Err: err,
+	}
 }
 
 // checkFilesystem looks at the nearest directory that exists, so that nothing is made where it is refused.

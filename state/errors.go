@@ -44,9 +44,11 @@ func fault(dir, doing string, err error) error {
 	case sqlite3.SQLITE_FULL:
 		return diskFull(dir, doing, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return &reconcile.Error{Code: "state_busy",
+		return &reconcile.Error{
+			Code:    "state_busy",
 			Message: fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
-			Hint:    "see who has it open: fuser -v " + path, Err: err}
+			Hint:    "see who has it open: fuser -v " + path, Err: err,
+		}
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return corrupt(dir, doing, err)
 	case sqlite3.SQLITE_READONLY:
@@ -56,26 +58,34 @@ func fault(dir, doing string, err error) error {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return unopened(dir, doing, err)
 	}
-	return &reconcile.Error{Code: "state_error",
-		Message: fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), Err: err}
+	return &reconcile.Error{
+		Code:    "state_error",
+		Message: fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), Err: err,
+	}
 }
 
 func diskFull(dir, doing string, err error) error {
-	return &reconcile.Error{Code: "disk_full", Message: fmt.Sprintf("%s: no space left for %s", doing, dir),
-		Hint: "free space on that volume; nothing is lost, the next pass goes on from here", Err: err}
+	return &reconcile.Error{
+		Code: "disk_full", Message: fmt.Sprintf("%s: no space left for %s", doing, dir),
+		Hint: "free space on that volume; nothing is lost, the next pass goes on from here", Err: err,
+	}
 }
 
 func corrupt(dir, doing string, err error) error {
 	path := filepath.Join(dir, databaseName)
-	return &reconcile.Error{Code: "state_corrupt", Message: fmt.Sprintf("%s: %s is damaged", doing, path),
+	return &reconcile.Error{
+		Code: "state_corrupt", Message: fmt.Sprintf("%s: %s is damaged", doing, path),
 		Hint: "put a backup of state.db in its place, or end the workers and move " + dir + " aside to begin anew",
-		Err:  err}
+		Err:  err,
+	}
 }
 
 func readonly(dir, doing string, err error) error {
-	return &reconcile.Error{Code: "state_readonly",
+	return &reconcile.Error{
+		Code:    "state_readonly",
 		Message: fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
-		Hint:    "make the directory (0700) and its files (0600) writable, or mount the volume for writing", Err: err}
+		Hint:    "make the directory (0700) and its files (0600) writable, or mount the volume for writing", Err: err,
+	}
 }
 
 // ioFault tells a full disk from a failing one: where the shared memory of the WAL can't grow, SQLite reports an
@@ -85,9 +95,11 @@ func ioFault(dir, doing string, sq *sqlite.Error) error {
 	if err := unix.Statfs(dir, &st); err == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0) {
 		return diskFull(dir, doing, sq)
 	}
-	return &reconcile.Error{Code: "state_io",
+	return &reconcile.Error{
+		Code:    "state_io",
 		Message: fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), filepath.Join(dir, databaseName)),
-		Hint:    "look at the system's log for errors of that disk", Err: sq}
+		Hint:    "look at the system's log for errors of that disk", Err: sq,
+	}
 }
 
 func unopened(dir, doing string, err error) error {
@@ -98,14 +110,18 @@ func unopened(dir, doing string, err error) error {
 	if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
 		return readonly(dir, doing, err)
 	}
-	return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s: %s cannot be opened", doing, path),
-		Hint: "check the permissions of " + path + " and of the files beside it", Err: err}
+	return &reconcile.Error{
+		Code: "state_error", Message: fmt.Sprintf("%s: %s cannot be opened", doing, path),
+		Hint: "check the permissions of " + path + " and of the files beside it", Err: err,
+	}
 }
 
 func missing(dir, doing string) error {
-	return &reconcile.Error{Code: "state_missing",
+	return &reconcile.Error{
+		Code:    "state_missing",
 		Message: fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
-		Hint:    "put state.db back from a backup, or end the workers and move " + dir + " aside to begin anew"}
+		Hint:    "put state.db back from a backup, or end the workers and move " + dir + " aside to begin anew",
+	}
 }
 
 // unique reports whether err is a row that exists already.

@@ -110,9 +110,11 @@ func wantCode(t testing.TB, err error, code string) *reconcile.Error {
 
 func issueOf(i int) reconcile.Issue {
 	text := "What is to be done, at some length, with \"quotes\" and a line\nor two."
-	return reconcile.Issue{ID: fmt.Sprintf("id-%04d", i), Identifier: fmt.Sprintf("ABC-%d", i), Title: "Title",
+	return reconcile.Issue{
+		ID: fmt.Sprintf("id-%04d", i), Identifier: fmt.Sprintf("ABC-%d", i), Title: "Title",
 		Description: &text, State: "Todo", Labels: []string{"bug"}, BlockedBy: []reconcile.BlockerRef{},
-		CreatedAt: &epoch}
+		CreatedAt: &epoch,
+	}
 }
 
 func runID(i int) string { return fmt.Sprintf("run-%06d", i) }
@@ -134,8 +136,10 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 // newRun is a run of issue i, not stored.
 func newRun(i int) reconcile.Run {
 	issue := issueOf(i)
-	return reconcile.Run{ID: runID(i), Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier,
-		Issue: issue, Fingerprint: issue.Fingerprint(), StartedAt: epoch}
+	return reconcile.Run{
+		ID: runID(i), Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier,
+		Issue: issue, Fingerprint: issue.Fingerprint(), StartedAt: epoch,
+	}
 }
 
 // insertedRun stores a run of issue i without a claim.

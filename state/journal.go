@@ -40,9 +40,11 @@ const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, worksp
 	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?`
 
 func workerValues(now time.Time, r reconcile.Run) []any {
-	return []any{string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
+	return []any{
+		string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
 		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total, nullText(string(r.RateLimits)),
-		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState}
+		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
+	}
 }
 
 // UpdateRun writes what the worker of a run knows of it: phase, workspace, thread, turns, progress, tokens, rate

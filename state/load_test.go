@@ -144,8 +144,10 @@ func commitForEver(dir string) error {
 			return errors.Join(err, errors.New("no claim"))
 		}
 		c.Attempt = int(c.Version)
-		if err := db.Commit(ctx, epoch, reconcile.Change{Claim: &c, AgentBlock: &reconcile.Block{Code: "network",
-			Message: strconv.FormatInt(c.Version, 10)}}); err != nil {
+		if err := db.Commit(ctx, epoch, reconcile.Change{Claim: &c, AgentBlock: &reconcile.Block{
+			Code:    "network",
+			Message: strconv.FormatInt(c.Version, 10),
+		}}); err != nil {
 			return err
 		}
 		fmt.Println(c.Version + 1)

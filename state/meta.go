@@ -18,11 +18,12 @@ const (
 	metaPruned       = "last_prune"
 )
 
-// keptMeta is meta as a pass found it: one statement for the several values that every pass looks at. Only passes
-// write those, one at a time.
+// keptMeta is what a pass found in meta, and whether there were skips: one statement in the place of several that every
+// pass would make. Only passes write all that, one at a time.
 type keptMeta struct {
 	mu     sync.Mutex
 	values map[string]string // nil: nothing is kept
+	bare   bool              // no candidate was skipped
 }
 
 // fill keeps the values that SetMeta and Prune write; the others change under other names of this package.
@@ -31,6 +32,19 @@ func (k *keptMeta) fill(values map[string]string) {
 	defer k.mu.Unlock()
 	k.values = maps.Clone(values)
 	maps.DeleteFunc(k.values, func(key, _ string) bool { return reserved(key) && key != metaPruned })
+}
+
+// skips says whether some are stored.
+func (k *keptMeta) skips(some bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bare = !some && k.values != nil
+}
+
+func (k *keptMeta) noSkips() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bare
 }
 
 func (k *keptMeta) get(key string) (string, bool) {

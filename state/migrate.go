@@ -113,15 +113,19 @@ func refuseNewer(dir, oldest string) error {
 	if schemaVersion >= n {
 		return nil
 	}
-	return &reconcile.Error{Code: "state_newer",
+	return &reconcile.Error{
+		Code: "state_newer",
 		Message: fmt.Sprintf("%s was changed by a newer symphony; this one knows schema %d, it asks for %d",
 			dir, schemaVersion, n),
-		Hint: "upgrade symphony"}
+		Hint: "upgrade symphony",
+	}
 }
 
 func outdated(dir string) error {
-	return &reconcile.Error{Code: "state_outdated",
-		Message: dir + " was written by an older symphony", Hint: "run: symphony tick (it migrates)"}
+	return &reconcile.Error{
+		Code:    "state_outdated",
+		Message: dir + " was written by an older symphony", Hint: "run: symphony tick (it migrates)",
+	}
 }
 
 func (db *DB) schemaBelow(version int) bool { return db.schema < version }

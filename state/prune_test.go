@@ -157,8 +157,10 @@ func TestPrunePassesAndThreads(t *testing.T) {
 		passAt(t, db, epoch.Add(time.Duration(i)*time.Minute))
 	}
 	for i := range 30 {
-		_, err := db.SavePass(ctx, Pass{Trigger: "worker", StartedAt: now.Add(time.Duration(i-30) * time.Minute),
-			BootID: "boot", Mono: now.Sub(epoch) + time.Duration(i-30)*time.Minute})
+		_, err := db.SavePass(ctx, Pass{
+			Trigger: "worker", StartedAt: now.Add(time.Duration(i-30) * time.Minute),
+			BootID: "boot", Mono: now.Sub(epoch) + time.Duration(i-30)*time.Minute,
+		})
 		check(t, err)
 	}
 	kept := pastRuns(t, db, 1, 1, epoch)[0]

@@ -21,7 +21,8 @@ func TestFindIssue(t *testing.T) {
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
 	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{
 		{IssueID: "id-skip", Identifier: "ABC-4", Reason: reconcile.SkipNoSlot},
-		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}))
+		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot},
+	}))
 	for ref, want := range map[string][2]string{
 		"ABC-1": {"id-0001", "ABC-1"}, "abc-1": {"id-0001", "ABC-1"}, "id-0001": {"id-0001", "ABC-1"},
 		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
@@ -95,10 +96,12 @@ func TestPasses(t *testing.T) {
 	}
 	var all []Pass
 	for i := range 20 {
-		p := Pass{Trigger: []string{"cron", "worker", "timer", "loop", "manual"}[i%5],
+		p := Pass{
+			Trigger:   []string{"cron", "worker", "timer", "loop", "manual"}[i%5],
 			StartedAt: epoch.Add(time.Duration(i) * time.Minute), Duration: 1500 * time.Millisecond, Actions: i,
 			Skipped: 2, Errors: []PassError{{Code: "tracker_status", Message: fmt.Sprint("HTTP ", 500+i)}},
-			BootID: "boot", Mono: time.Duration(i) * time.Minute}
+			BootID: "boot", Mono: time.Duration(i) * time.Minute,
+		}
 		id, err := db.SavePass(ctx, p)
 		check(t, err)
 		p.ID = id

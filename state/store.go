@@ -20,22 +20,42 @@ func (db *DB) Recorded(ctx context.Context) (reconcile.Recorded, error) {
 		if err := readMeta(ctx, tx, db.dir, &rec); err != nil {
 			return err
 		}
-		if rec.Claims, err = readClaims(ctx, tx); err != nil {
-			return err
-		}
-		if rec.Runs, err = readUnsettled(ctx, tx); err != nil {
-			return err
-		}
-		if rec.Commands, err = readCommands(ctx, tx); err != nil {
-			return err
-		}
-		rec.Tokens, err = readTokens(ctx, tx, rec)
-		return err
+		return db.readRecords(ctx, tx, &rec)
 	})
 	if err != nil {
 		return reconcile.Recorded{}, err
 	}
 	return rec, nil
+}
+
+// readRecords first asks what there is: most of the time most projects have nothing claimed, and preparing the long
+// statements takes longer than finding that out.
+func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Recorded) error {
+	var claims, runs, commands, skips bool
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM claims), EXISTS (SELECT 1 FROM runs WHERE settled = 0),
+		EXISTS (SELECT 1 FROM commands), EXISTS (SELECT 1 FROM skips)`).Scan(&claims, &runs, &commands, &skips)
+	if err != nil {
+		return err
+	}
+	db.kept.skips(skips)
+	rec.Claims, rec.Runs, rec.Commands = []reconcile.Claim{}, []reconcile.Run{}, []reconcile.Command{}
+	if claims {
+		if rec.Claims, err = readClaims(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if runs {
+		if rec.Runs, err = readUnsettled(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if commands {
+		if rec.Commands, err = readCommands(ctx, tx); err != nil {
+			return err
+		}
+	}
+	rec.Tokens, err = readTokens(ctx, tx, *rec)
+	return err
 }
 
 func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.Recorded) error {

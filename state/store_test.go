@@ -22,25 +22,31 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	issue.Priority, issue.UpdatedAt, issue.LastCommentAt = &priority, &epoch, &epoch
 	issue.BlockedBy = []reconcile.BlockerRef{{Identifier: &name}}
 	issue.Assignee = &reconcile.Assignee{ID: "u", Email: "u@example.org", IsMe: true}
-	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Held, RunID: runID(1),
+	c := reconcile.Claim{
+		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Held, RunID: runID(1),
 		Attempt: 3, Kind: reconcile.Backoff, DueAt: at(1), ErrorCode: "code", ErrorMessage: "message",
 		HoldReason: "max_failures", HoldMessage: "hold", HeldAt: at(2), HoldCommentAt: at(3), HoldNext: true,
 		Failures: 4, IdleRuns: 5, Runs: 6, Interruptions: 7, Issue: issue, Project: "project",
-		WorkspaceRoot: "/root", ClaimedAt: at(4)}
+		WorkspaceRoot: "/root", ClaimedAt: at(4),
+	}
 	r := newRun(1)
 	r.Issue, r.Attempt, r.Host, r.WorkspaceRoot, r.WorkspacePath = issue, 3, "host", "/root", "/root/ABC-1"
 	paused := true
 	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
-	check(t, db.Commit(ctx, at(7), reconcile.Change{Claim: &c, Insert: &r, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Paused: &paused}))
+	check(t, db.Commit(ctx, at(7), reconcile.Change{
+		Claim: &c, Insert: &r, AgentBlock: &block,
+		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Paused: &paused,
+	}))
 	check(t, db.SaveSweep(ctx, at(8)))
 
 	c.Version, c.UpdatedAt = 1, at(7)
 	r.Phase = reconcile.Starting
-	want := reconcile.Recorded{Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
+	want := reconcile.Recorded{
+		Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
 		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
 		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Tokens: map[string]int64{issue.ID: 0},
-		LastSweep: at(8)}
+		LastSweep: at(8),
+	}
 	wantRecorded(t, db, want)
 
 	r, err := db.TakeRun(ctx, r.ID, worker, at(9))
@@ -53,8 +59,10 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	check(t, err)
 	want.Runs[0], want.Tokens[issue.ID] = r, 3
 	running := false
-	check(t, db.Commit(ctx, at(12), reconcile.Change{AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{},
-		Paused: &running}))
+	check(t, db.Commit(ctx, at(12), reconcile.Change{
+		AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{},
+		Paused: &running,
+	}))
 	want.AgentBlock, want.TrackerBlock, want.Paused = nil, nil, false
 	wantRecorded(t, db, want)
 
@@ -172,8 +180,10 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	fresh.Attempt = 5
 	second := newRun(1) // issue 1 has a live run
 	second.ID = "run-other"
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &fresh, Insert: &second, Commands: []int64{id},
-		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"}}))
+	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{
+		Claim: &fresh, Insert: &second, Commands: []int64{id},
+		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
+	}))
 	rec, err := db.Recorded(ctx)
 	check(t, err)
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {

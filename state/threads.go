@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -74,7 +75,7 @@ func (db *DB) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bo
 // LastThread returns the thread that the issue's newest run with one worked in, and the random id of the workspace
 // record it did so under; empty where there is none. failedInARow counts the latest ended runs with that thread up
 // to the last that succeeded or was ended from outside (succeeded, interrupted, canceled). Runs that got no thread
-// say nothing about it (design 9, Resume).
+// say nothing about it, and neither do those that failed by the machine's fault (design 5 and 9, Resume).
 func (db *DB) LastThread(ctx context.Context, issueID string) (threadID, workspaceID string, failedInARow int,
 	err error,
 ) {
@@ -87,11 +88,22 @@ func (db *DB) LastThread(ctx context.Context, issueID string) (threadID, workspa
 		if err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT count(*) FROM runs
+		rows, err := tx.QueryContext(ctx, `SELECT error_code FROM runs
 			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
 				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
-				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`,
-			issueID, threadID).Scan(&failedInARow)
+				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
+		codes, err := collect(rows, err, func(row scanner) (code string, err error) {
+			err = row.Scan(&code)
+			return code, err
+		})
+		failedInARow = len(slices.DeleteFunc(codes, sparesThread))
+		return err
 	})
 	return threadID, workspaceID, failedInARow, err
+}
+
+// sparesThread reports whether an error is the machine's fault and so says nothing about the thread. Of an agent that
+// refuses what it is asked nobody knows whether it would refuse a new thread too.
+func sparesThread(code string) bool {
+	return reconcile.MachineFault(code) && code != "codex_incompatible"
 }

@@ -138,8 +138,10 @@ func (m *totalsModel) check(t *rapid.T) {
 		if !r.settled {
 			continue
 		}
-		own := Totals{Tokens: reconcile.Tokens{Input: r.used, Output: 2 * r.used, Total: 3 * r.used},
-			Runtime: time.Duration(r.ms) * time.Millisecond}
+		own := Totals{
+			Tokens:  reconcile.Tokens{Input: r.used, Output: 2 * r.used, Total: 3 * r.used},
+			Runtime: time.Duration(r.ms) * time.Millisecond,
+		}
 		want = plus(want, own)
 		perIssue[r.run.IssueID] = plus(perIssue[r.run.IssueID], own)
 	}
@@ -158,8 +160,10 @@ func (m *totalsModel) check(t *rapid.T) {
 }
 
 func plus(a, b Totals) Totals {
-	return Totals{Runtime: a.Runtime + b.Runtime, Tokens: reconcile.Tokens{Input: a.Tokens.Input + b.Tokens.Input,
-		Output: a.Tokens.Output + b.Tokens.Output, Total: a.Tokens.Total + b.Tokens.Total}}
+	return Totals{Runtime: a.Runtime + b.Runtime, Tokens: reconcile.Tokens{
+		Input:  a.Tokens.Input + b.Tokens.Input,
+		Output: a.Tokens.Output + b.Tokens.Output, Total: a.Tokens.Total + b.Tokens.Total,
+	}}
 }
 
 func must(t *rapid.T, err error) {

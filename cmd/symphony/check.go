@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -49,7 +50,7 @@ func (p *project) check() error {
 		cfg, err = workflow.Parse(p.source, env)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.envErr)) {
-		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, e.Hint})
+		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, cmp.Or(e.Hint, "correct it there")})
 	}
 	if cfg != nil {
 		for _, warning := range cfg.Warnings {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/urfave/cli/v2"
 
@@ -158,12 +160,14 @@ workspace:
   root: ./workspaces
   min_free_bytes: 0
 hooks:
-  after_create: git clone -q %s . && git switch -q -c "work/$SYMPHONY_ISSUE_IDENTIFIER"
+  after_create: |
+    git clone -q %s . && git switch -q -c "work/$SYMPHONY_ISSUE_IDENTIFIER"
 agent:
   max_concurrent_agents: 3
   max_retry_backoff_ms: 1500
 codex:
-  command: %s
+  command: |-
+    %s
 ---
 You work on {{ issue.identifier }}: {{ issue.title }}
 
@@ -186,7 +190,7 @@ func (d *playground) writeWorkflow() error {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return fmt.Errorf("demo agent: %w", err)
 		}
-		command = fmt.Sprintf("'%s demo-agent app-server --pace 150ms --home %s'", shellQuote(exe), shellQuote(home))
+		command = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", shellQuote(exe), shellQuote(home))
 	}
 	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), command)
 	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {
@@ -195,10 +199,12 @@ func (d *playground) writeWorkflow() error {
 	return nil
 }
 
-// shellQuote makes one word of a path. The demo's own folder and program hold no quote.
+// shellQuote makes one word of a path.
 func shellQuote(s string) string {
-	if strings.ContainsAny(s, " \t$&;()<>*?") {
-		return `"` + s + `"`
+	for _, r := range s {
+		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
 	}
 	return s
 }
@@ -230,7 +236,7 @@ func (d *playground) play(ctx context.Context) error {
 	}
 	return &reconcile.Error{
 		Code: "demo_failed", Message: fmt.Sprintf("not every issue was handed over within %s", bound),
-		Hint: fmt.Sprintf("see why: %s ps --all -w %s --state-dir %s", program(), d.workflow(), d.stateDir()),
+		Hint: fmt.Sprintf("see why: %s ps --all -w %s --state-dir %s", program(), shellQuote(d.workflow()), shellQuote(d.stateDir())),
 	}
 }
 
@@ -291,6 +297,12 @@ func (d *playground) showEnds(ctx context.Context) error {
 		}
 		d.say("worker    %s %s, %d turns, %d tokens%s", what, e.Outcome, e.Turns, e.Tokens.Total, text)
 	}
+	if b := v.Blocked; b != nil { // a schedule would wait for the end of it; a demo is being watched
+		return &reconcile.Error{
+			Code: "demo_failed", Message: b.Reason + ": " + b.Message,
+			Hint: "without --agent codex the demo needs none; with it, codex must be installed and logged in",
+		}
+	}
 	return nil
 }
 
@@ -310,7 +322,9 @@ func (d *playground) over(r passResult) bool {
 
 // clear ends what still runs when the demo is broken off.
 func (d *playground) clear(ctx context.Context) error {
-	p := d.w.project(d.workflow(), d.stateDir())
+	silent := *d.w
+	silent.stdout, silent.stderr = io.Discard, io.Discard
+	p := silent.project(d.workflow(), d.stateDir())
 	if !p.hasState() {
 		return nil
 	}
@@ -339,12 +353,12 @@ func (d *playground) close(ctx context.Context, removed bool) error {
 	if removed {
 		return nil
 	}
-	at := fmt.Sprintf("-w %s --state-dir %s", d.workflow(), d.stateDir())
+	at := fmt.Sprintf("-w %s --state-dir %s", shellQuote(d.workflow()), shellQuote(d.stateDir()))
 	fmt.Fprintf(d.w.stdout, "\nLook around:\n\n")
 	for _, line := range []string{
 		fmt.Sprintf("%s ps --all %s", program(), at),
 		fmt.Sprintf("%s logs DEMO-3 %s", program(), at),
-		fmt.Sprintf("git -C %s log -p main..", filepath.Join(d.dir, "workspaces", "DEMO-3")),
+		fmt.Sprintf("git -C %s log -p main..", shellQuote(filepath.Join(d.dir, "workspaces", "DEMO-3"))),
 	} {
 		fmt.Fprintln(d.w.stdout, "  "+line)
 	}
@@ -357,5 +371,5 @@ func program() string {
 	if err != nil || strings.Contains(exe, string(filepath.Separator)+"go-build") {
 		return "go run ./cmd/symphony"
 	}
-	return exe
+	return shellQuote(exe)
 }

@@ -61,7 +61,10 @@ func logsCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return p.printLog(c.Context, run, o)
+			if err := p.printLog(c.Context, run, o); err != nil {
+				return err
+			}
+			return p.printEnd(c.Context, run, o)
 		},
 	}
 }
@@ -101,7 +104,7 @@ func (p *project) findRun(ctx context.Context, ref, runID string) (string, error
 
 // printLog prints a run's log, and with follow goes on until the run has ended.
 func (p *project) printLog(ctx context.Context, runID string, o logOptions) error {
-	db, err := openForReading(ctx, p)
+	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
 	if err != nil {
 		return err
 	}
@@ -118,6 +121,24 @@ func (p *project) printLog(ctx context.Context, runID string, o logOptions) erro
 		return err
 	}
 	return p.followFile(ctx, db, runID, path, o.follow, show)
+}
+
+// printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
+func (p *project) printEnd(ctx context.Context, runID string, o logOptions) error {
+	if o.raw || o.file != "" {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx) // a signal has ended the following, and there is nothing to wait for here
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	run, err := db.Run(ctx, runID)
+	if err == nil && run.Outcome != "" {
+		fmt.Fprintln(p.w.stdout, endLine(run))
+	}
+	return err
 }
 
 func (p *project) printFile(path string, show func([]byte)) error {
@@ -139,7 +160,7 @@ func (p *project) followFile(ctx context.Context, db *state.DB, runID, path stri
 	var in *bufio.Reader
 	var rest []byte
 	for {
-		run, err := db.Run(context.WithoutCancel(ctx), runID) // a signal ends the waiting, not the reading
+		run, err := db.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
 			return err
 		}

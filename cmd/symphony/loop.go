@@ -13,11 +13,25 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // loopLock is held by the one --loop of a project for its whole life.
 func loopLock(stateDir string) *flock.Flock {
 	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
+}
+
+// lookPatience is more than those who only look whether there is a loop hold its lock for.
+const lookPatience = 500 * time.Millisecond
+
+func tryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return held, err
 }
 
 // looping reports whether a --loop watches over the project. It creates nothing.
@@ -47,16 +61,20 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	if err := p.nested(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.stateDir, 0o700); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+	if err := state.EnsureDir(p.stateDir); err != nil {
+		return err
 	}
 	lock := loopLock(p.stateDir)
-	if held, err := lock.TryLock(); err != nil {
+	if held, err := tryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.stateDir, Hint: "one loop per project is enough"}
 	}
 	defer lock.Unlock()
+	if o.lockTimeout == 0 {
+		// An operator's command holds it for a moment, and looks at one issue only.
+		o.lockTimeout = commandPatience
+	}
 	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}}
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
@@ -83,7 +101,14 @@ type looper struct {
 
 // pass runs one; whatever goes wrong is said, and the code returned.
 func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
-	r, err := p.pass(context.WithoutCancel(ctx), l.options.passOptions, l.log)
+	r, err := p.pass(ctx, l.options.passOptions, l.log)
+	if ctx.Err() != nil {
+		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
+		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
+		if errors.Is(err, context.Canceled) {
+			return r, exitOK
+		}
+	}
 	if err != nil {
 		err = p.quietly(ctx, l.options, err)
 		return r, l.w.finish(err)
@@ -107,9 +132,12 @@ const (
 // wait is for the next pass: the polling interval, cut short by a due retry, by the end of a worker, or by a
 // signal, for which it returns false.
 func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
+	if r.holder != nil {
+		clear(l.seen) // what this pass was woken for has not been looked at
+	}
 	end := l.w.now().Add(l.interval)
-	if due := r.NextDue; !due.IsZero() && due.Before(end) && due.After(l.w.now()) {
-		end = due
+	if due := r.NextWake; !due.IsZero() && due.Before(end) {
+		end = due // and where it came while the pass was still at work, at once
 	}
 	var running []string
 	var looked time.Time
@@ -158,6 +186,6 @@ func (p *project) liveRuns(ctx context.Context) []string {
 func (p *project) leaveLoop(w *world) {
 	if n := len(p.liveRuns(context.Background())); n > 0 {
 		fmt.Fprintf(w.stderr, "symphony: the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s\n",
-			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], p.path, p.stateDir)
+			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir))
 	}
 }

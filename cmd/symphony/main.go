@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 
@@ -21,13 +20,19 @@ func main() { os.Exit(mainCode()) }
 
 // mainCode is main for the tests, which register it as a program of its own.
 func mainCode() int {
+	command := ""
+	if at := commandAt(os.Args); at >= 0 {
+		command = os.Args[at]
+	}
+	lean(command)
 	w, err := newWorld()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "symphony:", err)
-		return exitFailed
+		lost := &world{stdout: os.Stdout, stderr: os.Stderr, json: wantsJSON(os.Args)}
+		return lost.finish(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, listen, stop := signals(command)
 	defer stop()
+	w.listen = listen
 	return run(ctx, w, os.Args)
 }
 
@@ -75,6 +80,9 @@ func helpTopic(app *cli.App, args []string) error {
 	if app.Command(args[2]) == nil {
 		return unknownCommand(app, args[2])
 	}
+	if len(args) > 3 {
+		return usageError("help: unexpected argument %q", args[3])
+	}
 	return nil
 }
 
@@ -107,6 +115,9 @@ func asError(err error) *reconcile.Error {
 	}
 	if errors.Is(err, context.Canceled) {
 		return &reconcile.Error{Code: "canceled", Message: "ended by a signal", Err: err}
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; nothing is lost meanwhile", Err: err}
 	}
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }

@@ -185,6 +185,7 @@ func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passR
 		return "paused: nothing new is started until symphony resume", nil
 	case reconcile.VerbResume:
 		return "resumed", nil
+	default: // about an issue
 	}
 	for _, a := range r.Applied {
 		if a.IssueID == cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {

@@ -24,7 +24,7 @@ func (p *project) owner(ctx context.Context, db *state.DB) (path string, err err
 	}
 	theirs, err := os.Stat(path)
 	if err != nil {
-		return path, nil
+		return path, nil //nolint:nilerr // it is gone: the workflow was moved
 	}
 	if ours, err := os.Stat(p.path); err == nil && os.SameFile(ours, theirs) {
 		return path, nil

@@ -36,6 +36,7 @@ type passOptions struct {
 	lockTimeout time.Duration
 	only        string // an issue's id, or nowhere
 	anySlot     bool
+	last        bool // the process ends after it
 }
 
 // nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
@@ -60,6 +61,21 @@ func (r *passResult) fail(err error) {
 		faults = []*reconcile.Error{asError(err)}
 	}
 	r.Errors = append(r.Errors, faults...)
+}
+
+// condense says each thing once. A full disk stops every step of a pass, and the first tells all there is to know.
+func (r *passResult) condense() {
+	type what struct{ code, message string }
+	seen := map[what]bool{}
+	r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool {
+		w := what{e.Code, e.Message}
+		if e.Code == "disk_full" {
+			w.message = ""
+		}
+		again := seen[w]
+		seen[w] = true
+		return again
+	})
 }
 
 // warn adds what works otherwise than its writer may expect.
@@ -97,13 +113,16 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() { err = errors.Join(err, r.leave(o, db)) }()
 	if err := p.own(ctx, db); err != nil {
 		return r, err
 	}
 
 	mono := proc.Monotonic()
 	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
+	r.condense()
+	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
+	ctx = context.WithoutCancel(ctx)
 	boot, bootErr := proc.BootID()
 	if bootErr != nil {
 		r.fail(bootErr)
@@ -119,7 +138,16 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		r.fail(err)
 	}
 	p.tidy(ctx, db, &r)
+	r.condense()
 	return r, nil
+}
+
+// leave gives up the database. After a pass that did nothing the process may leave it to a later one to merge the WAL.
+func (r *passResult) leave(o passOptions, db *state.DB) error {
+	if o.last && len(r.Applied) == 0 {
+		return db.Leave()
+	}
+	return db.Close()
 }
 
 // waiterStep is how often somebody looks again who is not the one waiter for the lock.
@@ -150,6 +178,8 @@ func (p *project) hasState() bool {
 // reconcile runs the pass proper on an open database.
 func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
 	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
+	patient := ctx // a signal ends the wait for the tracker, and nothing else
+	ctx = context.WithoutCancel(ctx)
 	askTracker := true
 	if cfgErr != nil {
 		r.fail(cfgErr)
@@ -177,16 +207,28 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 		r.fail(err)
 		return
 	}
+	if err := p.rememberRoots(ctx, db, deps.Runners, o.dryRun || rootErr != nil); err != nil {
+		r.fail(err)
+	}
 	if rootErr != nil {
 		deps.Runners = handsOff{deps.Runners}
 	}
-	report := reconcile.Tick(ctx, deps, options)
-	report.Errors = slices.Concat(r.Errors, report.Errors)
-	r.Report = report
+	low, err := p.lowUntil(ctx, db)
+	if err != nil {
+		r.fail(err)
+	}
+	options.TrackerLow = low.After(p.w.now())
+	// Before anything is started: a pass that dies in its middle leaves it behind for the next.
 	if cfgErr == nil && !o.dryRun {
 		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
 			r.fail(err)
 		}
+	}
+	report := reconcile.Tick(patient, deps, options)
+	report.Errors = slices.Concat(r.Errors, report.Errors)
+	r.Report = report
+	if err := p.saveLow(ctx, db, deps.Tracker, low, r); err != nil {
+		r.fail(err)
 	}
 }
 
@@ -208,7 +250,7 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log 
 		if err != nil {
 			return reconcile.Deps{}, err
 		}
-		d.Tracker = &verified{Client: client, db: db, cfg: cfg, warn: r.warn}
+		d.Tracker = &verified{Client: client, db: db, cfg: cfg, path: p.path, warn: r.warn}
 	}
 	return d, nil
 }
@@ -266,8 +308,7 @@ func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
 		}
 	}
 	if dryRun {
-		_, _, err := workspace.FindRoot(root)
-		return workspaceError(err)
+		return workspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.stateDir))
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
@@ -313,16 +354,30 @@ func scheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	if err != nil || len(passes) == 0 {
 		return false, err
 	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return false, fmt.Errorf("boot id: %w", err)
+	}
 	var gaps []time.Duration
 	for i := range passes[1:] {
-		gaps = append(gaps, passes[i].StartedAt.Sub(passes[i+1].StartedAt))
+		gaps = append(gaps, timeBetween(passes[i+1], passes[i]))
 	}
 	bound := shortestSchedule
 	if len(gaps) > 0 {
 		slices.Sort(gaps)
 		bound = min(max(3*gaps[len(gaps)/2], shortestSchedule), longestSchedule)
 	}
-	return now.Sub(passes[0].StartedAt) < bound, nil
+	age := timeBetween(passes[0], state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	return age >= 0 && age < bound, nil
+}
+
+// timeBetween is taken on the monotonic clock where both were in the same boot: a clock that was set keeps no
+// stopped schedule alive, and neither that nor a suspend ends a living one.
+func timeBetween(a, b state.Pass) time.Duration {
+	if a.BootID != "" && a.BootID == b.BootID {
+		return b.Mono - a.Mono
+	}
+	return b.StartedAt.Sub(a.StartedAt)
 }
 
 const (
@@ -396,6 +451,9 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 		}
 		defer db.Close()
 		if _, err := p.owner(ctx, db); err != nil {
+			return r, err
+		}
+		if err := p.rememberRoots(ctx, db, deps.Runners, true); err != nil {
 			return r, err
 		}
 		deps.Store = db

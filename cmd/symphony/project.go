@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -77,11 +78,35 @@ func (p *project) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// environ is the environment of workers: the pass's and the file's. Each variable is there once, with the value
+// fromFileVar tells a worker which of its variables the environment file gave: the pass that it starts at its end
+// reads the file anew, and what is set wins there.
+const fromFileVar = "SYMPHONY_ENV_FILE_VARS"
+
+// workerEnviron is the environment that workers are started with.
+func (p *project) workerEnviron() []string {
+	var names []string
+	for name := range p.envFile {
+		if _, set := p.w.lookup(name); !set {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return p.environ()
+	}
+	slices.Sort(names)
+	return append(p.environ(), fromFileVar+"="+strings.Join(names, ","))
+}
+
+// ownPassEnviron is the environment of a pass that this worker starts: that of the pass which started it.
+func (w *world) ownPassEnviron() []string {
+	return proc.Scrub(w.environ, append(strings.Split(w.getenv(fromFileVar), ","), fromFileVar)...)
+}
+
+// environ is what hooks and agents are given: the pass's and the file's. Each variable is there once, with the value
 // that lookup gives: of two a program of Go would take the first.
 func (p *project) environ() []string {
 	env := make([]string, 0, len(p.w.environ)+len(p.envFile))
-	seen := map[string]bool{}
+	seen := map[string]bool{fromFileVar: true}
 	for _, entry := range slices.Backward(p.w.environ) {
 		if name, _, _ := strings.Cut(entry, "="); !seen[name] {
 			seen[name] = true

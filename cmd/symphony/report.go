@@ -63,7 +63,7 @@ func nextDue(r passResult, now time.Time) string {
 		return ""
 	}
 	if d := r.NextDue.Sub(now); d > 0 {
-		return ", next due in " + d.Round(time.Second).String()
+		return ", next due in " + duration(d)
 	}
 	return ", one is due"
 }
@@ -103,7 +103,7 @@ func (p *project) reportQuiet(ctx context.Context, errs []*reconcile.Error) {
 		_ = json.Unmarshal([]byte(text), &last)
 	}
 	same := slices.Equal(codes, last.Codes)
-	if len(codes) == 0 && len(last.Codes) == 0 || same && w.now().Sub(last.At) < sayAgainIn {
+	if len(codes) == 0 && len(last.Codes) == 0 || same && w.now().Sub(last.At).Abs() < sayAgainIn {
 		return
 	}
 	for _, e := range errs {
@@ -148,10 +148,10 @@ type passJSON struct {
 	DryRun     bool   `json:"dry_run"`
 }
 
-type holderJSON struct {
-	PID     int    `json:"pid"`
-	Trigger string `json:"trigger"`
-	Since   string `json:"since"`
+type holderJSON struct { // null where it has not yet said who it is
+	PID     *int    `json:"pid"`
+	Trigger *string `json:"trigger"`
+	Since   *string `json:"since"`
 }
 
 type actionJSON struct {
@@ -180,7 +180,10 @@ func (r passResult) json(dryRun bool) tickJSON {
 	out := tickJSON{Actions: []actionJSON{}, Errors: []errorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
 	if r.holder != nil {
 		out.Skipped = "locked"
-		out.Holder = &holderJSON{r.holder.PID, r.holder.Trigger, rfc3339(r.holder.Since)}
+		out.Holder = &holderJSON{}
+		if h := r.holder; h.PID != 0 {
+			out.Holder = &holderJSON{&h.PID, &h.Trigger, new(rfc3339(h.Since))}
+		}
 		return out
 	}
 	var id *int64

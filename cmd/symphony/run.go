@@ -50,7 +50,8 @@ func (p *project) runIssue(ctx context.Context, ref string) error {
 	if err := r.code(); err != nil {
 		return err
 	}
-	runID, err := p.startedRun(ctx, issue, r)
+	// From here on a signal ends only the following: which run goes on is still to be said.
+	runID, err := p.startedRun(context.WithoutCancel(ctx), issue, r)
 	if err != nil {
 		return err
 	}

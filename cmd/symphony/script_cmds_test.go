@@ -128,6 +128,14 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
+// passCmd runs a pass that waits for one that is at work, a worker's own for instance: pass [TICK-FLAG...]
+func passCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("unsupported: ! pass; use exits CODE symphony tick")
+	}
+	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, args...))
+}
+
 // quietCmd runs passes until nothing runs or waits and no process but background commands is left: quiet
 // [TICK-FLAG...]. What is held stays held.
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -135,12 +143,14 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("unsupported: ! quiet")
 	}
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
-		// Before the pass: one that has ended since is still to be settled.
-		pids, cmdlines := matching(ts, "symphony worker ")
+		// Before the pass, because what has ended since is still to be settled, and somebody else's pass may have
+		// started what ended meanwhile; and after it, because such a pass may have started one.
+		before, _ := matching(ts, "symphony (worker|tick) ")
 		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
+		after, cmdlines := matching(ts, "symphony (worker|tick) ")
 		acted := regexp.MustCompile(`(?m)^(dispatch|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
 		still := strings.Contains(out, ": 0 running, 0 waiting")
-		return still && !acted && len(pids) == 0, fmt.Sprint(out, cmdlines)
+		return still && !acted && len(before)+len(after) == 0, fmt.Sprint(out, cmdlines)
 	})
 }
 

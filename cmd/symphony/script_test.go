@@ -71,7 +71,7 @@ func params(dir string) testscript.Params {
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "json": jsonCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
 		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd,
 	}
 	maps.Copy(cmds, systemCommands())
@@ -220,8 +220,15 @@ func sweep(t testscript.T, mark, work string) {
 }
 
 // marked finds the processes of a script: by their environment, and, since a worker's can be read by root only,
-// by the script's directory in their arguments.
+// by the script's directory in their arguments. It looks twice: a worker that starts a pass and ends while the
+// list is read hides both.
 func marked(mark, work string) map[int]string {
+	found := scan(mark, work)
+	maps.Copy(found, scan(mark, work))
+	return found
+}
+
+func scan(mark, work string) map[int]string {
 	found := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range dirs {

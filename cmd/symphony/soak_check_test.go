@@ -23,7 +23,7 @@ type checker struct {
 	samples int
 	since   map[string]time.Time     // contradictions that stand, by what they say
 	longest map[string]time.Duration // the longest of each kind so far
-	peak    int                      // kB resident of the largest worker
+	peak    memory                   // of the largest worker
 	// finished: every issue is where it should be, and nothing runs or waits.
 	finished bool
 }
@@ -32,6 +32,9 @@ func newChecker(s *soak) *checker {
 	return &checker{soak: s, since: map[string]time.Time{}, longest: map[string]time.Duration{}}
 }
 
+// memory is what a process has resident, and what of it is its own (kB).
+type memory struct{ resident, own int }
+
 // process is one of the soak's.
 type process struct {
 	pid   int
@@ -39,8 +42,8 @@ type process struct {
 	argv  []string
 	cwd   string
 	runID string // its mark
-	rss   int    // kB
-	key   bool   // the key is in its environment
+	memory
+	key bool // the key is in its environment
 }
 
 // processes finds those of the soak by their environment, and, where that can't be read, by their arguments.
@@ -69,16 +72,16 @@ func (s *soak) processes() []process {
 		}
 		p.key = strings.Contains(string(environ), s.linear.Key())
 		p.cwd, _ = os.Readlink(filepath.Join(dir, "cwd"))
-		p.rss = statusField(filepath.Join(dir, "status"), "VmRSS:")
+		p.memory = memory{statusField(filepath.Join(dir, "status"), "VmRSS:"), statusField(filepath.Join(dir, "status"), "RssAnon:")}
 		p.ppid = statusField(filepath.Join(dir, "status"), "PPid:")
 		list = append(list, p)
 	}
-	// A child that codex has forked bears codex's name until it becomes what it was made for.
-	forks := map[int]bool{}
+	// A forked child bears its parent's name until it becomes what it was made for.
+	argv := map[int][]string{}
 	for _, p := range list {
-		forks[p.pid] = p.agent()
+		argv[p.pid] = p.argv
 	}
-	return slices.DeleteFunc(list, func(p process) bool { return p.agent() && forks[p.ppid] })
+	return slices.DeleteFunc(list, func(p process) bool { return slices.Equal(p.argv, argv[p.ppid]) })
 }
 
 // is reports whether the process is that command of that program.
@@ -142,7 +145,7 @@ func (c *checker) atOnce(v view, processes []process) {
 	cwds := map[string]int{}
 	for _, p := range processes {
 		if _, worker := p.worker(); worker {
-			c.peak = max(c.peak, p.rss)
+			c.peak = memory{max(c.peak.resident, p.resident), max(c.peak.own, p.own)}
 			continue
 		}
 		if p.key {
@@ -286,7 +289,11 @@ func (c *checker) report() {
 	defer c.mu.Unlock()
 	c.t.Logf("%.1f s, %d passes (median %v, longest %v), %d samples (ps median %v)", time.Since(c.began).Seconds(),
 		len(c.ticks), middle(c.ticks), slices.Max(c.ticks).Round(time.Millisecond), c.samples, middle(c.looks))
-	c.t.Logf("%d requests to the tracker, %d of them changes; largest worker %.1f MB resident", len(c.linear.Log()), len(mutations), float64(c.peak)/1024)
+	c.t.Logf("%d requests to the tracker, %d of them changes; largest worker: %.1f MB resident, %.1f of them its own", len(c.linear.Log()), len(mutations),
+		float64(c.peak.resident)/1024, float64(c.peak.own)/1024)
+	if c.peak.own > soakMemory || c.peak.own == 0 {
+		c.t.Errorf("a worker has %d kB of its own, allowed are %d", c.peak.own, soakMemory)
+	}
 	c.t.Logf("longest contradiction of each kind: %v", c.longest)
 }
 

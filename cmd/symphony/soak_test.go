@@ -30,6 +30,9 @@ const (
 	soakSample  = 200 * time.Millisecond
 	soakAgents  = 3
 	soakTimeout = 15 * time.Second // for one command
+	// soakMemory bounds what a worker has for itself (kB); the rest of its resident memory is the program's file,
+	// which all of them share.
+	soakMemory = 8 << 10
 )
 
 // soakIssue is one of the ten, and what must have become of it.
@@ -49,7 +52,7 @@ var soakIssues = map[string]soakIssue{
 	"ABC-4":  {priority: 2, script: "attempt 0:\nsh echo more >> more.txt\nattempt 1+:\n{commit}\n{move Human Review}", state: "Human Review", runs: "succeeded succeeded"},
 	"ABC-5":  {priority: 2, script: "sh sleep 6005", byHand: "Backlog", state: "Backlog", runs: "canceled"},
 	"ABC-6":  {priority: 3, script: "{comment I have nothing to add}\nturn 2:\nsay still nothing", state: "Todo", runs: "succeeded succeeded succeeded"},
-	"ABC-7":  {priority: 0, script: "stream 60 30ms\n{move Human Review}", state: "Human Review", runs: "succeeded"},
+	"ABC-7":  {priority: 0, script: "stream 300 10ms\n{move Human Review}", state: "Human Review", runs: "succeeded"},
 	"ABC-8":  {priority: 1, blocked: []string{"ABC-1", "ABC-2"}, script: "{move Human Review}", state: "Human Review", runs: "succeeded"},
 	"ABC-9":  {priority: 4, script: "background sleep 6009\nsh echo nine > nine.txt\n{commit}\n{move Done}", state: "Done", runs: "succeeded"},
 	"ABC-10": {priority: 4, script: "sh sleep 6010", byHand: "Done", state: "Done", runs: "canceled"},

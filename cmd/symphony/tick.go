@@ -31,7 +31,7 @@ func tickCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
-			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, as `LONG` as 10s", DefaultText: "do not wait"},
+			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
 			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: triggerManual},
 		),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
@@ -56,8 +56,13 @@ func tickAction(c *cli.Context, w *world) error {
 		return err
 	}
 	if o.loop {
+		w.listen()
 		return loop(c.Context, w, p, o)
 	}
+	if o.wait {
+		w.listen()
+	}
+	o.last = !o.wait && o.trigger != triggerWorker // which may run a second one
 	return tick(c.Context, w, p, o)
 }
 
@@ -118,8 +123,8 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 
 // followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
 func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passResult, log *slog.Logger) error {
-	wait := r.NextDue.Sub(w.now())
-	if r.NextDue.IsZero() || wait > soon {
+	wait := r.NextWake.Sub(w.now())
+	if r.NextWake.IsZero() || wait > soon {
 		return r.code()
 	}
 	if !sleep(ctx, max(wait, 0)) {

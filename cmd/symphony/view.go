@@ -136,7 +136,13 @@ type endedRow struct {
 // openForReading opens the database for commands that only look.
 func openForReading(ctx context.Context, p *project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.stateDir)
-	return db, p.noState(err)
+	if err != nil || p.sourceErr != nil { // without a workflow the state directory alone says what is meant
+		return db, p.noState(err)
+	}
+	if _, err := p.owner(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // noState says what is missing where no pass has run: in the wrong directory that is the workflow.
@@ -163,6 +169,11 @@ func (p *project) look(ctx context.Context, all bool) (view, error) {
 	v := view{
 		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []struct{}{},
 		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
+	}
+	if path, known, err := db.Meta(ctx, ownerKey); err != nil {
+		return v, err
+	} else if known && p.sourceErr != nil {
+		v.Project.WorkflowPath = path
 	}
 	rec, err := db.Recorded(ctx)
 	if err != nil {

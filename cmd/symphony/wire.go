@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -36,6 +38,7 @@ type verified struct {
 	*linear.Client
 	db   *state.DB // may be nil
 	cfg  *workflow.Config
+	path string // of the workflow, for what is said about it
 	warn func(string)
 	once sync.Once
 	err  error
@@ -67,35 +70,37 @@ func (v *verified) ask(ctx context.Context) error {
 	spec := linear.VerifySpec{
 		States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee,
 	}
-	combination, err := json.Marshal([]any{t.Endpoint, t.ProjectSlug, spec})
-	if err != nil {
-		return fmt.Errorf("tracker settings: %w", err)
-	}
+	combination := fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, spec.Assignee}, spec.Labels, []string{""}, spec.States))
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
-		if err != nil || known == string(combination) {
+		if err != nil || known == combination {
 			return err
 		}
 	}
 	found, err := v.Verify(ctx, spec)
 	if err != nil {
+		var known *reconcile.Error
+		if errors.As(err, &known) && known.Code == "tracker_project_not_found" {
+			known.Message = v.path + ": tracker.project_slug: " + known.Message
+		}
 		return err
 	}
+	warn := func(text string) { v.warn(v.path + ": " + text) }
 	for _, u := range found.UnknownStates {
 		if slices.Contains(t.NamedStates, u.Name) {
-			v.warn("the project has no state " + u.String())
+			warn("the project has no state " + u.String())
 		}
 	}
 	for _, u := range found.UnknownLabels {
-		v.warn("tracker.required_labels: the tracker has no label " + u.String())
+		warn("tracker.required_labels: the tracker has no label " + u.String())
 	}
 	if found.UnknownAssignee != nil {
-		v.warn("tracker.assignee: the tracker knows nobody called " + found.UnknownAssignee.String())
+		warn("tracker.assignee: the tracker knows nobody called " + found.UnknownAssignee.String())
 	}
 	if v.db == nil {
 		return nil
 	}
-	return v.db.SetMeta(ctx, verifiedKey, string(combination))
+	return v.db.SetMeta(ctx, verifiedKey, combination)
 }
 
 // stopGrace is how long a worker may take to end, after_run not counted.
@@ -140,7 +145,7 @@ func (p *project) newRunners(cfg *workflow.Config) (*runner.Local, error) {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	l := &runner.Local{
-		StateDir: p.stateDir, Exe: exe, Env: p.environ(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
+		StateDir: p.stateDir, Exe: exe, Env: p.workerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
 		Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 	}
 	if cfg.KeyIsLiteral {
@@ -185,6 +190,8 @@ func newRunID(now time.Time) string {
 }
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
-func newLog(w *world, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w.stderr, &slog.HandlerOptions{Level: level}))
+func newLog(w *world, level slog.Level) *slog.Logger { return newLogTo(w.stderr, level) }
+
+func newLogTo(out io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
 }

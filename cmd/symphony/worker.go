@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -33,6 +34,8 @@ func workerCommand(w *world) *cli.Command {
 	}
 }
 
+const workerGC = 25 // percent
+
 // takePatience is how long a worker tries to take its alive file: a pass may be looking at it.
 const takePatience = 2 * time.Second
 
@@ -43,7 +46,11 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 	if err != nil {
 		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
 	}
-	log := newLog(w, slog.LevelInfo).With(slog.String("run_id", id))
+	// It lives on less than a megabyte, and of workers there may be many: collecting before the usual four are
+	// full costs half a millisecond every few seconds.
+	debug.SetGCPercent(workerGC)
+	clean := &runner.Redactor{W: w.stderr}
+	log := newLogTo(clean, slog.LevelInfo).With(slog.String("run_id", id))
 	exe := programPath()
 	h, err := takeRun(ctx, w, id, stateDir)
 	if err != nil {
@@ -58,7 +65,7 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	// Whether the environment file can be read is no matter here: the pass has handed its variables on.
-	if err := h.carryOut(ctx, w.project(path, stateDir), ready.Secret(), log); err != nil {
+	if err := h.carryOut(ctx, w.project(path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
@@ -129,7 +136,7 @@ func supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as it was dispatched and works the run off.
-func (h *held) carryOut(ctx context.Context, p *project, secret []byte, log *slog.Logger) error {
+func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide func([]string), log *slog.Logger) error {
 	dir := runner.RunDir(p.stateDir, h.run.ID)
 	data, err := os.ReadFile(filepath.Join(dir, "workflow.md"))
 	if err != nil {
@@ -147,13 +154,15 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, log *slo
 	if err != nil {
 		return err
 	}
+	config := runnerConfig(cfg)
+	hide(config.SecretValues)
 	client, err := newTracker(cfg, p.w.now, log)
 	if err != nil {
 		return err
 	}
 	tool := linear.Tool(client)
 	worker := &runner.Worker{
-		Config: runnerConfig(cfg), Prompt: cfg.Prompt, Journal: h.db, Tracker: client, Executor: runner.Here{},
+		Config: config, Prompt: cfg.Prompt, Journal: h.db, Tracker: client, Executor: runner.Here{},
 		Tool: &runner.Tool{
 			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
 			Call: tool.Call, ChangesIssue: tool.ChangesIssue,
@@ -171,8 +180,10 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, log *slo
 
 // failed records a run that could not even be begun.
 func (h *held) failed(ctx context.Context, w *world, err error, log *slog.Logger) {
-	known := asError(err)
-	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
+	if h.run.Outcome == "" { // else it could only not be stored
+		known := asError(err)
+		h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
+	}
 	log.Error("run ended", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
 	if err := h.db.Finish(context.WithoutCancel(ctx), w.now(), h.run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
@@ -202,7 +213,7 @@ func startOwnPass(exe string, w *world, stateDir, path string, log *slog.Logger)
 	_, err := proc.Detach(proc.Spawn{
 		Exe:  exe,
 		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", "10s", "--quiet", "--state-dir", stateDir, "--workflow", path},
-		Env:  proc.Scrub(w.environ), Dir: "/",
+		Env:  w.ownPassEnviron(), Dir: "/",
 	})
 	if err != nil {
 		log.Warn("no pass of its own", slog.String("error", err.Error()))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // world is everything outside the program that a command may look at or talk to. Tests make their own.
@@ -26,12 +28,17 @@ type world struct {
 	json bool
 	// jsonLines is set where one object after another is printed: each is a line.
 	jsonLines bool
+	// listen makes SIGINT and SIGTERM end the context, where they do not yet.
+	listen func()
 }
 
 func newWorld() (*world, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, fmt.Errorf("working directory: %w", err)
+		return nil, &reconcile.Error{
+			Code: "working_directory", Message: "the working directory: " + err.Error(),
+			Hint: "it may have been removed: cd to one that exists", Err: err,
+		}
 	}
 	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now}
 	if w.home = w.getenv("HOME"); w.home == "" {

@@ -19,28 +19,51 @@ func TestExecution(t *testing.T) {
 		vars  map[string]any
 		want  string
 	}{
-		"aliases and __typename": {`{ v: viewer { kind: __typename mail: email isMe } }`, nil,
-			`{"data":{"v":{"kind":"User","mail":"robin@example.com","isMe":true}}}`},
-		"fragments": {`{ viewer { ...A ... on User { name } ... on Node { __typename } } } fragment A on User { name email }`, nil,
-			`{"data":{"viewer":{"name":"Robin Doe","email":"robin@example.com","__typename":"User"}}}`},
-		"merged fields": {`{ viewer { organization { name } organization { urlKey } } }`, nil,
-			`{"data":{"viewer":{"organization":{"name":"Example","urlKey":"example"}}}}`},
-		"include and skip": {`query($y: Boolean!, $n: Boolean!) { viewer { name @skip(if: $y) email @include(if: $n) active @include(if: $y) ...F @skip(if: $y) } } fragment F on User { id }`,
-			map[string]any{"y": true, "n": false}, `{"data":{"viewer":{"active":true}}}`},
-		"default of a variable": {`query($n: Int = 1) { issues(first: $n) { nodes { title } } }`, nil,
-			`{"data":{"issues":{"nodes":[{"title":"Two"}]}}}`},
-		"issue by identifier": {`{ issue(id: "ABC-2") { number priority priorityLabel createdAt description branchName inverseRelations { nodes { type issue { identifier } } } } }`, nil,
-			`{"data":{"issue":{"number":2,"priority":0,"priorityLabel":"No priority","createdAt":"2026-03-01T12:00:00.000Z","description":null,"branchName":"abc-2-two","inverseRelations":{"nodes":[{"type":"blocks","issue":{"identifier":"ABC-1"}}]}}}}`},
-		"edges": {`{ issues(first: 1) { edges { node { identifier } } pageInfo { hasNextPage hasPreviousPage } } }`, nil,
-			`{"data":{"issues":{"edges":[{"node":{"identifier":"ABC-2"}}],"pageInfo":{"hasNextPage":true,"hasPreviousPage":false}}}}`},
-		"links around": {`{ team(id: "ABC") { key states(first: 2) { nodes { name type } } } project(id: "demo") { issues { nodes { title } } } }`, nil,
-			`{"data":{"team":{"key":"ABC","states":{"nodes":[{"name":"Duplicate","type":"canceled"},{"name":"Canceled","type":"canceled"}]}},"project":{"issues":{"nodes":[{"title":"Two"},{"title":"One"}]}}}}`},
-		"introspection of a type": {`{ __type(name: "IssueRelationCreateInput") { kind fields { name } inputFields { name type { kind name ofType { kind name } } } } }`, nil,
-			`{"data":{"__type":{"kind":"INPUT_OBJECT","fields":null,"inputFields":[{"name":"id","type":{"kind":"SCALAR","name":"String","ofType":null}},{"name":"issueId","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"String"}}},{"name":"relatedIssueId","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"String"}}},{"name":"type","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"ENUM","name":"IssueRelationType"}}}]}}}`},
-		"introspection of values": {`{ a: __type(name: "IssueRelationType") { enumValues { name isDeprecated } } b: __type(name: "Nope") { name } c: __type(name: "Node") { possibleTypes { name } } __schema { queryType { name } mutationType { name } subscriptionType { name } } }`, nil,
-			`{"data":{"a":{"enumValues":[{"name":"blocks","isDeprecated":false},{"name":"duplicate","isDeprecated":false},{"name":"related","isDeprecated":false},{"name":"similar","isDeprecated":false}]},"b":null,"c":{"possibleTypes":[{"name":"Organization"},{"name":"User"},{"name":"Team"},{"name":"WorkflowState"},{"name":"Project"},{"name":"IssueLabel"},{"name":"Issue"},{"name":"IssueRelation"},{"name":"Comment"},{"name":"Attachment"}]},"__schema":{"queryType":{"name":"Query"},"mutationType":{"name":"Mutation"},"subscriptionType":null}}}`},
-		"no assignee": {`{ issue(id: "ABC-2") { assignee { id } parent { id } project { slugId } } }`, nil,
-			`{"data":{"issue":{"assignee":null,"parent":null,"project":{"slugId":"demo"}}}}`},
+		"aliases and __typename": {
+			`{ v: viewer { kind: __typename mail: email isMe } }`, nil,
+			`{"data":{"v":{"kind":"User","mail":"robin@example.com","isMe":true}}}`,
+		},
+		"fragments": {
+			`{ viewer { ...A ... on User { name } ... on Node { __typename } } } fragment A on User { name email }`, nil,
+			`{"data":{"viewer":{"name":"Robin Doe","email":"robin@example.com","__typename":"User"}}}`,
+		},
+		"merged fields": {
+			`{ viewer { organization { name } organization { urlKey } } }`, nil,
+			`{"data":{"viewer":{"organization":{"name":"Example","urlKey":"example"}}}}`,
+		},
+		"include and skip": {
+			`query($y: Boolean!, $n: Boolean!) { viewer { name @skip(if: $y) email @include(if: $n) active @include(if: $y) ...F @skip(if: $y) } } fragment F on User { id }`,
+			map[string]any{"y": true, "n": false},
+			`{"data":{"viewer":{"active":true}}}`,
+		},
+		"default of a variable": {
+			`query($n: Int = 1) { issues(first: $n) { nodes { title } } }`, nil,
+			`{"data":{"issues":{"nodes":[{"title":"Two"}]}}}`,
+		},
+		"issue by identifier": {
+			`{ issue(id: "ABC-2") { number priority priorityLabel createdAt description branchName inverseRelations { nodes { type issue { identifier } } } } }`, nil,
+			`{"data":{"issue":{"number":2,"priority":0,"priorityLabel":"No priority","createdAt":"2026-03-01T12:00:00.000Z","description":null,"branchName":"abc-2-two","inverseRelations":{"nodes":[{"type":"blocks","issue":{"identifier":"ABC-1"}}]}}}}`,
+		},
+		"edges": {
+			`{ issues(first: 1) { edges { node { identifier } } pageInfo { hasNextPage hasPreviousPage } } }`, nil,
+			`{"data":{"issues":{"edges":[{"node":{"identifier":"ABC-2"}}],"pageInfo":{"hasNextPage":true,"hasPreviousPage":false}}}}`,
+		},
+		"links around": {
+			`{ team(id: "ABC") { key states(first: 2) { nodes { name type } } } project(id: "demo") { issues { nodes { title } } } }`, nil,
+			`{"data":{"team":{"key":"ABC","states":{"nodes":[{"name":"Duplicate","type":"canceled"},{"name":"Canceled","type":"canceled"}]}},"project":{"issues":{"nodes":[{"title":"Two"},{"title":"One"}]}}}}`,
+		},
+		"introspection of a type": {
+			`{ __type(name: "IssueRelationCreateInput") { kind fields { name } inputFields { name type { kind name ofType { kind name } } } } }`, nil,
+			`{"data":{"__type":{"kind":"INPUT_OBJECT","fields":null,"inputFields":[{"name":"id","type":{"kind":"SCALAR","name":"String","ofType":null}},{"name":"issueId","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"String"}}},{"name":"relatedIssueId","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"String"}}},{"name":"type","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"ENUM","name":"IssueRelationType"}}}]}}}`,
+		},
+		"introspection of values": {
+			`{ a: __type(name: "IssueRelationType") { enumValues { name isDeprecated } } b: __type(name: "Nope") { name } c: __type(name: "Node") { possibleTypes { name } } __schema { queryType { name } mutationType { name } subscriptionType { name } } }`, nil,
+			`{"data":{"a":{"enumValues":[{"name":"blocks","isDeprecated":false},{"name":"duplicate","isDeprecated":false},{"name":"related","isDeprecated":false},{"name":"similar","isDeprecated":false}]},"b":null,"c":{"possibleTypes":[{"name":"Organization"},{"name":"User"},{"name":"Team"},{"name":"WorkflowState"},{"name":"Project"},{"name":"IssueLabel"},{"name":"Issue"},{"name":"IssueRelation"},{"name":"Comment"},{"name":"Attachment"}]},"__schema":{"queryType":{"name":"Query"},"mutationType":{"name":"Mutation"},"subscriptionType":null}}}`,
+		},
+		"no assignee": {
+			`{ issue(id: "ABC-2") { assignee { id } parent { id } project { slugId } } }`, nil,
+			`{"data":{"issue":{"assignee":null,"parent":null,"project":{"slugId":"demo"}}}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { wantBody(t, ask(t, s, tc.query, tc.vars), tc.want) })
 	}

@@ -60,9 +60,17 @@ func DefaultSeed() Seed {
 
 func defaultStates() []SeedState {
 	return []SeedState{
-		{"Backlog", "backlog"}, {"Todo", "unstarted"}, {"In Progress", "started"}, {"In Review", "started"},
-		{"Human Review", "started"}, {"Rework", "started"}, {"Merging", "started"},
-		{"Done", "completed"}, {"Closed", "completed"}, {"Canceled", "canceled"}, {"Duplicate", "canceled"},
+		{"Backlog", "backlog"},
+		{"Todo", "unstarted"},
+		{"In Progress", "started"},
+		{"In Review", "started"},
+		{"Human Review", "started"},
+		{"Rework", "started"},
+		{"Merging", "started"},
+		{"Done", "completed"},
+		{"Closed", "completed"},
+		{"Canceled", "canceled"},
+		{"Duplicate", "canceled"},
 	}
 }
 

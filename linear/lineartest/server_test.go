@@ -80,8 +80,12 @@ func TestAuthentication(t *testing.T) {
 		key, header string
 		status      int
 	}{
-		{"lin_api_a", "lin_api_a", 200}, {"lin_api_a", "Bearer lin_api_a", 400}, {"lin_api_a", "lin_api_b", 401},
-		{"lin_api_a", "", 401}, {"lin_oauth_a", "Bearer lin_oauth_a", 200}, {"lin_oauth_a", "lin_oauth_a", 401},
+		{"lin_api_a", "lin_api_a", 200},
+		{"lin_api_a", "Bearer lin_api_a", 400},
+		{"lin_api_a", "lin_api_b", 401},
+		{"lin_api_a", "", 401},
+		{"lin_oauth_a", "Bearer lin_oauth_a", 200},
+		{"lin_oauth_a", "lin_oauth_a", 401},
 	} {
 		s := started(t, Config{Key: tc.key})
 		r, err := post(t.Context(), s.Endpoint(), tc.header, map[string]any{"query": "{ viewer { id } }"})

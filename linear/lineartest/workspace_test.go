@@ -121,9 +121,13 @@ func TestSeedFile(t *testing.T) {
 		}
 	}
 	for _, bad := range []Seed{
-		{Issues: []Issue{{}}}, {Issues: []Issue{{Title: "x", State: "nope"}}}, {Issues: []Issue{{Title: "x", BlockedBy: []string{"X-1"}}}},
-		{Teams: []SeedTeam{{}}}, {Projects: []SeedProject{{Name: "x", Teams: []string{"NO"}}}},
-		{Issues: []Issue{{Title: "x", Identifier: "ABC"}}}, {Issues: []Issue{{Title: "x", Identifier: "ABC-1"}, {Title: "y", Identifier: "ABC-1"}}},
+		{Issues: []Issue{{}}},
+		{Issues: []Issue{{Title: "x", State: "nope"}}},
+		{Issues: []Issue{{Title: "x", BlockedBy: []string{"X-1"}}}},
+		{Teams: []SeedTeam{{}}},
+		{Projects: []SeedProject{{Name: "x", Teams: []string{"NO"}}}},
+		{Issues: []Issue{{Title: "x", Identifier: "ABC"}}},
+		{Issues: []Issue{{Title: "x", Identifier: "ABC-1"}, {Title: "y", Identifier: "ABC-1"}}},
 	} {
 		if err := s.Load(bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
@@ -159,7 +163,8 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 10 {
 				r, err := post(t.Context(), s.Endpoint(), s.Key(), map[string]any{
-					"query": `mutation($t: String) { issueUpdate(id: "ABC-1", input: {title: $t}) { issue { title } } }`, "variables": map[string]any{"t": fmt.Sprint(n, i)}})
+					"query": `mutation($t: String) { issueUpdate(id: "ABC-1", input: {title: $t}) { issue { title } } }`, "variables": map[string]any{"t": fmt.Sprint(n, i)},
+				})
 				if err != nil || !strings.Contains(r.body, fmt.Sprint(n, i)) {
 					t.Error(r.body, err)
 				}

@@ -28,10 +28,14 @@ func TestRedacted(t *testing.T) {
 		{literalFile(literalKey + " # not " + literalKey), literalFile(placeholder + " # not " + placeholder)},
 		{strings.ReplaceAll(literalFile(literalKey), "\n", "\r\n"), strings.ReplaceAll(literalFile(placeholder), "\n", "\r\n")},
 		{"\ufeff" + literalFile(literalKey), "\ufeff" + literalFile(placeholder)},
-		{"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + literalKey + ", project_slug: b}\n---\nGo.\n",
-			"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + placeholder + ", project_slug: b}\n---\nGo.\n"},
-		{"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + literalKey + "\n  provider:\n    api_key: '" + literalKey + "'\n---\nGo.\n",
-			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n  provider:\n    api_key: " + placeholder + "\n---\nGo.\n"},
+		{
+			"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + literalKey + ", project_slug: b}\n---\nGo.\n",
+			"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + placeholder + ", project_slug: b}\n---\nGo.\n",
+		},
+		{
+			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + literalKey + "\n  provider:\n    api_key: '" + literalKey + "'\n---\nGo.\n",
+			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n  provider:\n    api_key: " + placeholder + "\n---\nGo.\n",
+		},
 		// Too short to be searched for elsewhere, but never kept in its own place.
 		{literalFile("kind"), literalFile(placeholder)},
 	} {

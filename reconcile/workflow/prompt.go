@@ -150,8 +150,10 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 const checkHint = "run symphony check, which names every unknown variable and filter"
 
 func (p *Prompt) tooLong() error {
-	return &reconcile.Error{Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
-		Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}"}
+	return &reconcile.Error{
+		Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
+		Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}",
+	}
 }
 
 // explain names the variable that the library only calls undefined.

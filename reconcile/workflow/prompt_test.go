@@ -38,8 +38,10 @@ func TestRender(t *testing.T) {
 		attempt        int
 		want, fails    string
 	}{
-		{name: "fields", issue: full, template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
-			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1"},
+		{
+			name: "fields", issue: full, template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
+			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
+		},
 		{name: "no second rendering, no escaping", issue: full, template: "{{ issue.title }}", want: "Fix {{ issue.id }} & <b>"},
 		{name: "times", issue: full, template: "{{ issue.created_at }} {{ issue.updated_at | date: '%Y' }}", want: "2026-01-02T02:04:05.678Z 2026"},
 		{name: "lists", issue: full, template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}", want: "bug, ready|2|yes"},

@@ -102,6 +102,7 @@ func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
 		quoted := `"` + n.Value + `"`
 		// Escapes could write one key in many ways; keys need none.
 		return start, start + len(quoted), strings.HasPrefix(written, quoted)
+	default:
+		return 0, 0, false
 	}
-	return 0, 0, false
 }

@@ -164,9 +164,9 @@ func (r *reader) known(key string, line int) bool {
 	if isUnbuilt(key) || slices.Contains(r.parents, key) {
 		return false
 	}
-	parent, candidates := "", r.parents
+	parent, candidates := "", slices.Clone(r.parents)
 	if i := strings.LastIndexByte(key, '.'); i >= 0 {
-		parent, candidates = key[:i+1], nil
+		parent, candidates = key[:i+1], candidates[:0]
 		for name := range r.keys {
 			candidates = append(candidates, name)
 		}
@@ -253,8 +253,9 @@ func kindName(n *yaml.Node) string {
 		return "a map"
 	case yaml.SequenceNode:
 		return "a list"
+	default:
+		return "a single value"
 	}
-	return "a single value"
 }
 
 // yamlMessage is the library's message without its name and line.

@@ -67,7 +67,7 @@ func (s *Session) enqueue(entry any) {
 	select {
 	case s.events <- entry:
 		return
-	case <-s.done:
+	case <-s.silent:
 		return
 	case <-s.closing:
 	}
@@ -75,26 +75,35 @@ func (s *Session) enqueue(entry any) {
 	defer late.Stop()
 	select {
 	case s.events <- entry:
-	case <-s.done:
+	case <-s.silent:
 	case <-late.C:
 	}
 }
 
-// deliver calls OnEvent until the reader is through and the queue is empty.
+// deliver calls OnEvent until the reader is through and the session is closed:
+// after the agent's end it is still told how that ended the turn.
 func (s *Session) deliver() {
-	defer close(s.done)
+	defer close(s.silent)
+	s.deliverUntil(s.ended)
+	close(s.done)
+	s.deliverUntil(s.closing)
+}
+
+// deliverUntil delivers until then, and what is in the queue then.
+func (s *Session) deliverUntil(over <-chan struct{}) {
 	for {
 		select {
 		case e := <-s.events:
 			s.deliverOne(e)
-		case <-s.ended:
-			for {
-				select {
-				case e := <-s.events:
-					s.deliverOne(e)
-				default:
-					return
-				}
+			continue
+		case <-over:
+		}
+		for {
+			select {
+			case e := <-s.events:
+				s.deliverOne(e)
+			default:
+				return
 			}
 		}
 	}
@@ -121,7 +130,7 @@ func (s *Session) flush() {
 	defer late.Stop()
 	select {
 	case <-reached:
-	case <-s.done:
+	case <-s.silent:
 	case <-late.C:
 	}
 }

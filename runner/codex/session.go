@@ -68,7 +68,8 @@ type Session struct {
 	closing   chan struct{} // Close was called
 	broken    chan struct{} // the agent can't be written to; err says why
 	ended     chan struct{} // the reader is through; err says why
-	done      chan struct{} // and the last event is delivered
+	done      chan struct{} // and what had been emitted by then is delivered
+	silent    chan struct{} // no further event will be delivered
 	toolCtx   context.Context
 	stopTools context.CancelFunc
 
@@ -105,6 +106,7 @@ func New(t Transport, o Options) *Session {
 		broken:   make(chan struct{}),
 		ended:    make(chan struct{}),
 		done:     make(chan struct{}),
+		silent:   make(chan struct{}),
 		calls:    newCalls(),
 		foreign:  make(map[string]*foreign),
 		finished: make(map[string]bool),
@@ -134,8 +136,8 @@ func (s *Session) Close() error {
 	return s.out.close()
 }
 
-// Done is closed when the agent's stdout has ended and every event has been
-// delivered.
+// Done is closed when the agent's stdout has ended and every event of it has
+// been delivered. Events of the session's own may follow until Close.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // ThreadID is the thread started or resumed, "" before that.

@@ -72,6 +72,30 @@ func TestShellUnsetInALoginShell(t *testing.T) {
 	}
 }
 
+func TestShellIn(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Skip(err)
+		}
+		home, dir := t.TempDir(), filepath.Join(t.TempDir(), "-it's $HOME")
+		must(t, os.Mkdir(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(home, ".profile"), []byte("cd() { command cd /; }; CDPATH=/; cd /usr\n"), 0o600))
+		run := func(dir string) (string, error) {
+			cmd := exec.Command(path, "-lc", ShellIn(dir, "pwd"))
+			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			out, err := cmd.Output()
+			return string(out), err
+		}
+		if out, err := run(dir); out != dir+"\n" || err != nil {
+			t.Errorf("%s ran in %q, %v", shell, out, err)
+		}
+		if out, err := run("/nowhere"); out != "" || err == nil || err.Error() != "exit status 78" {
+			t.Errorf("%s, no such directory: %q, %v", shell, out, err)
+		}
+	}
+}
+
 func TestShellReport(t *testing.T) {
 	for _, shell := range []string{"bash", "sh"} {
 		path, err := exec.LookPath(shell)

@@ -62,7 +62,10 @@ func TestFamily(t *testing.T) {
 
 func TestFamilyMarks(t *testing.T) {
 	entries := []entry{
-		{pid: 1, start: 1}, {pid: 10, ppid: 1, start: 2}, {pid: 11, ppid: 10, start: 3}, {pid: 12, ppid: 1, start: 4},
+		{pid: 1, start: 1},
+		{pid: 10, ppid: 1, start: 2},
+		{pid: 11, ppid: 10, start: 3},
+		{pid: 12, ppid: 1, start: 4},
 		{pid: 13, ppid: 1, start: 5},
 	}
 	var asked []int

@@ -46,7 +46,7 @@ func NewReaper() (*Reaper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaper: %w", err)
 	}
-	defer self.Release()
+	defer func() { _ = self.Release() }() // it was only looked at
 	held, err := heldPIDs()
 	if err != nil {
 		return nil, err

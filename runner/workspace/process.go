@@ -39,7 +39,7 @@ func StartLocal(ctx context.Context, c Command) (Process, error) {
 		return nil, err
 	}
 	// Not CommandContext, which would kill the shell alone.
-	cmd := exec.Command("sh", "-lc", c.Script)
+	cmd := exec.Command("sh", "-lc", c.Script) //nolint:noctx // see above
 	cmd.Dir, cmd.ExtraFiles = c.Dir, c.ExtraFiles
 	cmd.Env = append([]string{}, c.Env...) // never nil: that would mean our own environment, secrets included
 	if c.Stdout != nil {

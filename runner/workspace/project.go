@@ -52,17 +52,8 @@ func (r *Root) project(endpointAndSlug string) string {
 }
 
 func claimLocked(path string, want projectClaim) error {
-	have, ok, err := readClaim(path)
-	if err != nil {
+	if err := unclaimed(path, want.StateDir); err != nil {
 		return err
-	}
-	if ok && !sameDir(have.StateDir, want.StateDir) {
-		switch alive, err := hasState(have.StateDir); {
-		case err != nil:
-			return conflict(path, have, err)
-		case alive:
-			return conflict(path, have, nil)
-		}
 	}
 	b, err := json.Marshal(want)
 	if err == nil {
@@ -70,6 +61,21 @@ func claimLocked(path string, want projectClaim) error {
 	}
 	if err != nil {
 		return failed(err, "claim the project %s", want.Project)
+	}
+	return nil
+}
+
+// unclaimed fails with project_conflict where the claim at path is that of another state directory in use.
+func unclaimed(path, stateDir string) error {
+	have, ok, err := readClaim(path)
+	if err != nil || !ok || sameDir(have.StateDir, stateDir) {
+		return err
+	}
+	switch alive, err := hasState(have.StateDir); {
+	case err != nil:
+		return conflict(path, have, err)
+	case alive:
+		return conflict(path, have, nil)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Root is a workspace root (specification 9.1): a directory of ours that nobody else can write, every
@@ -63,6 +65,41 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 		return nil, false, rootFailed(r.meta(), err)
 	}
 	return r, true, nil
+}
+
+// CheckRoot says what OpenRoot and ClaimProject would say, as far as that can be told without making anything.
+func CheckRoot(path, endpointAndSlug, stateDir string) error {
+	root, ok, err := FindRoot(path)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return writable(path)
+	}
+	if err := unix.Access(root.meta(), unix.W_OK|unix.X_OK); err != nil {
+		return rootFailed(root.meta(), err)
+	}
+	return unclaimed(root.project(endpointAndSlug), stateDir)
+}
+
+// writable reports whether what is missing of a path could be made.
+func writable(path string) error {
+	above := path
+	info, err := os.Stat(above)
+	for errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above) {
+		above = filepath.Dir(above)
+		info, err = os.Stat(above)
+	}
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err == nil {
+		err = unix.Access(above, unix.W_OK|unix.X_OK)
+	}
+	if err != nil {
+		return rootFailed(path, err)
+	}
+	return nil
 }
 
 // resolveRoot resolves an existing root and checks whose it is.

@@ -69,7 +69,7 @@ func (w *walker) walk(root string) error {
 		put(w.h, "%s\x00", rel)
 		if err != nil || d.IsDir() { // a directory that can't be read counts by its name
 			put(w.h, "%o\x00", d.Type())
-			return nil
+			return nil //nolint:nilerr // see above
 		}
 		return hashFile(w.h, path)
 	})

@@ -36,7 +36,7 @@ type process struct {
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{dir: t.TempDir(), exited: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) //nolint:noctx // ended by its stdin, or killed below
+	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // ended by its stdin, or killed below
 	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
 	p.cmd.Stderr = os.Stderr
 	stdin, err := p.cmd.StdinPipe()

@@ -110,6 +110,12 @@ func (t *tracker) seed(ctx context.Context, issues []lineartest.Issue) error {
 	return t.control(ctx, "seed", lineartest.Seed{Issues: issues}, nil)
 }
 
+// slow makes every answer take so long.
+func (t *tracker) slow(ctx context.Context, delay time.Duration) error {
+	f := lineartest.Failure{Kind: lineartest.FailSlow, Times: -1, DelayMS: delay.Milliseconds()}
+	return t.control(ctx, "fail", f, nil)
+}
+
 // requests returns what was asked since the last call.
 func (t *tracker) requests(ctx context.Context) ([]lineartest.Entry, error) {
 	var log []lineartest.Entry

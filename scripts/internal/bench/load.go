@@ -58,7 +58,7 @@ func (b *bench) load() error {
 		figure, spread := milliseconds(r.values)
 		t.judge(r.what, figure, spread, "under 1000 ms", median(r.values) < loadCPU)
 	}
-	_, figure, spread := megabytesOf(peaks)
+	_, figure, spread := mebibytes(peaks)
 	t.note("peak resident", figure, spread)
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
@@ -11,7 +10,7 @@ import (
 
 const (
 	streamDeltas = 3000
-	streamPeak   = 20 // MB
+	streamPeak   = 20 // MiB
 	streamWait   = 60 * time.Second
 )
 
@@ -61,9 +60,10 @@ func (b *bench) stream() error {
 	}
 	t := &b.table
 	t.heading(fmt.Sprintf("a worker whose turn streamed %d deltas, %d times", streamDeltas, b.o.runs))
-	most, figure, spread := megabytesOf(peaks)
-	t.judge("peak resident of the worker", figure, spread, fmt.Sprintf("under %d MB", streamPeak), most < streamPeak)
-	t.note("the scripted agent's", fmt.Sprintf("%.1f MB", megabytes(median(agents))), fmt.Sprintf("up to %.1f", megabytes(slices.Max(agents))))
+	most, figure, spread := mebibytes(peaks)
+	t.judge("peak resident of the worker", figure, spread, fmt.Sprintf("under %d MiB", streamPeak), most < streamPeak)
+	_, figure, spread = mebibytes(agents)
+	t.note("peak resident of the scripted agent", figure, spread)
 	t.judge("processes between passes besides workers and their agents", fmt.Sprint(others), fmt.Sprintf("%d worker", workers), "none", others == 0)
 	return nil
 }

@@ -64,11 +64,13 @@ func milliseconds(values []time.Duration) (figure, spread string) {
 	return ms(median(values)) + " ms", ms(slices.Min(values)) + " to " + ms(slices.Max(values))
 }
 
-// megabytes of 10^6 bytes, the stricter kind.
-func megabytes(kib float64) float64 { return kib * 1024 / 1e6 }
+// factors gives the median and the range of ratios.
+func factors(values []float64) (figure, spread string) {
+	return fmt.Sprintf("%.2f", median(values)), fmt.Sprintf("%.2f to %.2f", slices.Min(values), slices.Max(values))
+}
 
-// megabytesOf gives the largest of peaks, because a budget of memory is one for every time, and their range.
-func megabytesOf(kib []float64) (most float64, figure, spread string) {
-	most = megabytes(slices.Max(kib))
-	return most, fmt.Sprintf("%.1f MB", megabytes(median(kib))), fmt.Sprintf("%.1f to %.1f", megabytes(slices.Min(kib)), most)
+// mebibytes gives the largest of peaks, because a budget of memory is one for every time, with the median and the range.
+func mebibytes(kib []float64) (most float64, figure, spread string) {
+	least, most := slices.Min(kib)/1024, slices.Max(kib)/1024
+	return most, fmt.Sprintf("%.1f MiB", median(kib)/1024), fmt.Sprintf("%.1f to %.1f", least, most)
 }

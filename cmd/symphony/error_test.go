@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// A full disk is called by its name wherever it is met: it is the machine's fault and not the issue's.
+func TestFullDiskHasItsCode(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		err := fmt.Errorf("event log: %w", &os.PathError{Op: "open", Path: "events.jsonl", Err: cause})
+		if got := asError(err); got.Code != "disk_full" || exitCode(got.Code) != exitFailed {
+			t.Errorf("%v is %s", err, got.Code)
+		}
+	}
+	if got := asError(syscall.EIO); got.Code != "internal" {
+		t.Errorf("EIO is %s", got.Code)
+	}
+}
+
+// Somebody who looks whether there is a loop is no loop.
+func TestLoopLockWhileSomebodyLooks(t *testing.T) {
+	dir := t.TempDir()
+	looker := flock.New(filepath.Join(dir, "loop.lock"))
+	if held, err := looker.TryRLock(); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _ = looker.Unlock() })
+	lock := loopLock(dir)
+	if held, err := tryLoopLock(t.Context(), lock); err != nil || !held {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	if held, err := tryLoopLock(t.Context(), loopLock(dir)); err != nil || held {
+		t.Fatalf("a second loop: held %v, %v", held, err)
+	}
+	if !looping(dir) {
+		t.Error("the loop is not seen")
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An outcome that could not be stored in all its time is tried once more as it is: the run has not failed for that.
+func TestFailedKeepsTheOutcome(t *testing.T) {
+	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
+		"could not be stored": {reconcile.Succeeded, reconcile.Succeeded},
+		"could not be begun":  {"", reconcile.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, now := t.Context(), time.Now()
+			db, err := state.Create(ctx, t.TempDir()+"/state", now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			run := reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1"}
+			if err := db.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
+				t.Fatal(err)
+			}
+			h := &held{db: db}
+			if h.run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
+				t.Fatal(err)
+			}
+			h.run.Outcome = c.had
+			h.failed(ctx, &world{now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			if got, err := db.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
+				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// What comes from outside is shown as text: nothing of it may steer a terminal.
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain, ümlaut, 日本":   "plain, ümlaut, 日本",
+		"two\nlines":          `two\nlines`,
+		"a\ttab":              "a tab",
+		"\x1b[2Jred":          `\x1b[2Jred`,
+		"bell\aand\x7f":       `bell\x07and\x7f`,
+		"c1 \u009b31m":        `c1 \x9b31m`,
+		"evil\u202etxt.exe":   `evil\x202etxt.exe`,
+		"isolate\u2066here":   `isolate\x2066here`,
+		"return\rto the left": `return\x0dto the left`,
+	} {
+		if got := visible(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0ms", 41 * time.Millisecond: "41ms", 41 * time.Second: "41s", 61 * time.Second: "1m01s",
+		2*time.Hour + 5*time.Minute: "2h05m", 47 * time.Hour: "47h00m", 100 * time.Hour: "4d",
+	} {
+		if got := duration(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// The specification's own wordings stand alone.
+func TestErrorText(t *testing.T) {
+	for _, c := range []struct{ code, message, want string }{
+		{"", "", ""},
+		{"turn_failed", "no luck", "turn_failed: no luck"},
+		{"turn_failed", "", "turn_failed"},
+		{"", reconcile.MessageNoSlot, reconcile.MessageNoSlot},
+		{reconcile.CodeSpawnFailed, reconcile.MessageSpawnFailed, reconcile.MessageSpawnFailed},
+		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
+	} {
+		got := ""
+		if text := errorText(c.code, c.message); text != nil {
+			got = *text
+		}
+		if got != c.want {
+			t.Errorf("%s, %s: %q, want %q", c.code, c.message, got, c.want)
+		}
+	}
+}
+
+func TestHumanize(t *testing.T) {
+	item := func(method, kind, message string) runner.EventLine {
+		return runner.EventLine{
+			Event: "notification", Method: method, Message: message,
+			Payload: []byte(`{"params":{"item":{"type":"` + kind + `"}}}`),
+		}
+	}
+	for _, c := range []struct {
+		e    runner.EventLine
+		want string
+	}{
+		{runner.EventLine{Event: "turn_failed", Method: "turn/completed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
+		{runner.EventLine{Event: "turn_completed", Method: "turn/completed", Message: "turn completed"}, "turn_completed"},
+		{item("item/completed", "agentMessage", "done"), "agent: done"},
+		{item("item/started", "agentMessage", "agent message started"), ""},
+		{item("item/started", "commandExecution", "command started: make"), "command started: make"},
+		{runner.EventLine{Event: "notification", Method: "thread/status/changed", Message: "thread is idle"}, ""},
+		{runner.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
+	} {
+		if got, ok := humanize(c.e); got != c.want || ok != (c.want != "") {
+			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)
+		}
+	}
+}
+
+// A table is cut at the terminal's edge by characters, whatever they take in bytes.
+func TestTableEdge(t *testing.T) {
+	w := testWorld()
+	var out strings.Builder
+	w.stdout, w.width = &out, 20
+	table := table{head: []string{"ISSUE", "MESSAGE"}}
+	table.add("ABC-1", strings.Repeat("ü", 40))
+	w.printTable("RUNNING", table)
+	want := "RUNNING\n  ISSUE  MESSAGE\n  ABC-1  üüüüüüüüüü…\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}

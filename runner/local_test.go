@@ -1,0 +1,262 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// workerVar makes this test binary a worker that behaves as its value says.
+const workerVar = "RUNNER_TEST_WORKER"
+
+// playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends,
+// "orphan" leaves a process behind that only the mark tells, "refuse" and "die" never take it.
+func playWorker(how string, args []string) int {
+	ready, err := proc.ReadySocket()
+	if err != nil {
+		return 9
+	}
+	at := func(flag string) string { return args[slices.Index(args, flag)+1] }
+	dir := RunDir(at("--state-dir"), at("--run"))
+	switch how {
+	case "refuse":
+		if ready.Refuse("not today") != nil {
+			return 9
+		}
+		return 0
+	case "die":
+		return 7
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	alive, err := proc.HoldAlive(filepath.Join(dir, aliveFile), time.Second)
+	if err != nil {
+		return 9
+	}
+	defer alive.Close()
+	if err := os.WriteFile(filepath.Join(dir, "secret"), ready.Secret(), 0o600); err != nil {
+		return 9
+	}
+	if how == "orphan" {
+		orphan := exec.Command("sleep", "1000")
+		orphan.Env = append(os.Environ(), markVar+"="+at("--run"))
+		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if orphan.Start() != nil {
+			return 9
+		}
+	}
+	if ready.Taken() != nil {
+		return 9
+	}
+	for {
+		select {
+		case <-ended:
+			if how != "stubborn" {
+				return 0
+			}
+		case <-time.After(patience):
+			return 8
+		}
+	}
+}
+
+// stand is a Local whose workers behave in that way, and one prepared run.
+func stand(t *testing.T, how string) (*Local, reconcile.Run) {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	exe, err := os.Executable()
+	must(t, err)
+	l := &Local{
+		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
+		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
+		Secret: []byte(testKey), Root: filepath.Join(base, "ws"),
+	}
+	run := reconcile.Run{ID: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()), IssueID: "id-1", Identifier: "ABC-1"}
+	must(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))
+	must(t, l.Prepare(t.Context(), run))
+	return l, run
+}
+
+// started starts the run's worker and finds out which process it is.
+func started(t *testing.T, how string) (*Local, reconcile.Run) {
+	t.Helper()
+	l, run := stand(t, how)
+	must(t, l.Start(t.Context(), run))
+	below, err := proc.Descendants(os.Getpid())
+	must(t, err)
+	boot, err := proc.BootID()
+	must(t, err)
+	for _, p := range below {
+		if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil && strings.Contains(string(cmdline), run.ID) {
+			run.Worker = reconcile.Handle{Boot: boot, PID: p.PID, Start: p.Start}
+		}
+	}
+	if run.Worker.PID == 0 {
+		t.Fatalf("no worker among %+v", below)
+	}
+	t.Cleanup(func() {
+		_ = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL)
+	})
+	return l, run
+}
+
+func TestPrepareRun(t *testing.T) {
+	l, run := stand(t, "take")
+	dir := RunDir(l.StateDir, run.ID)
+	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, workflowFile: 0o600, aliveFile: 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if got := read(t, filepath.Join(dir, workflowFile)); got != string(l.Workflow) {
+		t.Errorf("workflow %q", got)
+	}
+	if err := l.Prepare(t.Context(), run); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the same run again: %v", err)
+	}
+	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || len(live.Left) > 0 {
+		t.Errorf("a run without a worker: %+v", live)
+	}
+	// A run whose directory is gone is dead, and looking at it makes nothing.
+	must(t, os.RemoveAll(dir))
+	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || exists(dir) || Alive(l.StateDir, run.ID) {
+		t.Errorf("a run without a directory: %+v", live)
+	}
+}
+
+func TestStartWorker(t *testing.T) {
+	l, run := started(t, "take")
+	if live := l.Probe(t.Context(), run); !live.Alive || !Alive(l.StateDir, run.ID) {
+		t.Errorf("%+v", live)
+	}
+	if got := read(t, filepath.Join(RunDir(l.StateDir, run.ID), "secret")); got != testKey {
+		t.Errorf("the worker was handed %q", got)
+	}
+	at := func(name string) string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name))
+		must(t, err)
+		return string(text)
+	}
+	if cmdline, environ := at("cmdline"), at("environ"); strings.Contains(cmdline+environ, testKey) || strings.Contains(environ, "of-another") ||
+		!strings.HasPrefix(cmdline, "symphony\x00worker\x00--run\x00"+run.ID+"\x00--state-dir\x00"+l.StateDir+"\x00--workflow\x00/w/WORKFLOW.md\x00") {
+		t.Errorf("arguments %q, environment %q", cmdline, environ)
+	}
+	for how, want := range map[string]string{"refuse": "not today", "die": "exit status 7"} {
+		l, run := stand(t, how)
+		if err := l.Start(t.Context(), run); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", how, err)
+		}
+		if live := l.Probe(t.Context(), run); live.Alive || live.Unknown {
+			t.Errorf("%s: %+v", how, live)
+		}
+	}
+	l, run = stand(t, "take")
+	l.Exe = filepath.Join(l.StateDir, "gone")
+	if err := l.Start(t.Context(), run); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such program: %v", err)
+	}
+}
+
+func TestStopWorker(t *testing.T) {
+	l, run := started(t, "take")
+	for _, other := range []reconcile.Handle{
+		{}, {Boot: run.Worker.Boot, PID: run.Worker.PID, Start: run.Worker.Start + 1}, {Boot: "another", PID: run.Worker.PID, Start: run.Worker.Start},
+	} {
+		wrong := run
+		wrong.Worker = other
+		if err := l.Stop(t.Context(), wrong); err != nil || !Alive(l.StateDir, run.ID) {
+			t.Fatalf("a stop of %+v: %v", other, err)
+		}
+	}
+	// It returns when the worker has ended.
+	if err := l.Stop(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
+		t.Errorf("%v", err)
+	}
+	if err := l.Stop(t.Context(), run); err != nil {
+		t.Errorf("a second stop: %v", err)
+	}
+	// One that does not end is not waited for longer than the pass has time.
+	l, run = started(t, "stubborn")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := l.Stop(ctx, run); err != nil || !Alive(l.StateDir, run.ID) {
+		t.Errorf("a stubborn worker: %v", err)
+	}
+	if err := l.Kill(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
+		t.Errorf("killing it: %v", err)
+	}
+}
+
+func TestReapWorker(t *testing.T) {
+	l, run := started(t, "orphan")
+	recorded := 0
+	record := func(left []reconcile.Process) error {
+		recorded++
+		if len(left) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+		if _, dead, err := proc.LockDead(filepath.Join(RunDir(l.StateDir, run.ID), aliveFile)); dead || err != nil {
+			t.Errorf("the alive file is not held while the end is recorded: %v", err)
+		}
+		return nil
+	}
+	if _, err := l.Reap(t.Context(), run, record); !errors.Is(err, reconcile.ErrConflict) || recorded > 0 {
+		t.Fatalf("reaping a living worker: %v, recorded %d", err, recorded)
+	}
+	must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
+	eventually(t, "the worker's end", func() bool { return !Alive(l.StateDir, run.ID) })
+	live := l.Probe(t.Context(), run)
+	if live.Alive || live.Unknown || len(live.Left) != 1 || live.Left[0].Name != "sleep" {
+		t.Fatalf("%+v", live)
+	}
+	if left, err := l.Reap(t.Context(), run, record); err != nil || len(left) > 0 || recorded != 1 {
+		t.Errorf("left %+v, %v, recorded %d times", left, err, recorded)
+	}
+	if live := l.Probe(t.Context(), run); len(live.Left) > 0 {
+		t.Errorf("after the reaping: %+v", live)
+	}
+	broken := errors.New("the row has changed")
+	if _, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListWorkspaces(t *testing.T) {
+	l, _ := stand(t, "take")
+	if list, err := l.Workspaces(t.Context()); err != nil || len(list) != 0 || exists(l.Root) {
+		t.Errorf("before there is a root: %v, %v", list, err)
+	}
+	root := mustRoot(t, l.Root)
+	for _, name := range []string{"ABC-1", "ABC-2"} {
+		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
+		must(t, err)
+		must(t, w.Release())
+	}
+	must(t, os.WriteFile(filepath.Join(l.Root, ".symphony", "ABC-2.json"), []byte("{"), 0o600))
+	list, err := l.Workspaces(t.Context())
+	want := reconcile.Workspace{IssueID: "id of ABC-1", Identifier: "ABC-1", Key: "ABC-1", Root: l.Root, Path: filepath.Join(l.Root, "ABC-1"), Project: "demo"}
+	if len(list) != 1 || list[0] != want {
+		t.Errorf("%+v", list)
+	}
+	if err == nil || !strings.Contains(err.Error(), "ABC-2") {
+		t.Errorf("a record that can't be read: %v", err)
+	}
+	if free := l.FreeBytes(); free <= 0 {
+		t.Errorf("%d bytes free", free)
+	}
+}
