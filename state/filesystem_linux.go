@@ -3,7 +3,7 @@ package state
 import "golang.org/x/sys/unix"
 
 // networkFilesystem names the file system if it is one whose locks can't be relied on.
-func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) } //nolint:unconvert // int32 on some architectures
+func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) } // int32 on some architectures
 
 func filesystemName(kind int64) string {
 	const cifs, smb2 = 0xFF534D42, 0xFE534D42

@@ -42,7 +42,7 @@ func (p *project) saveLow(ctx context.Context, db *state.DB, tracker reconcile.T
 	b := v.Budget()
 	if !b.At.IsZero() {
 		until = time.Time{}
-		if v.Client.Low() {
+		if v.Low() {
 			if until = b.Reset; until.IsZero() {
 				until = b.At.Add(time.Hour)
 			}

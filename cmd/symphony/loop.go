@@ -70,7 +70,7 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.stateDir, Hint: "one loop per project is enough"}
 	}
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }() // it ends with the process
 	if o.lockTimeout == 0 {
 		// An operator's command holds it for a moment, and looks at one issue only.
 		o.lockTimeout = commandPatience

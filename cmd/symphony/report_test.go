@@ -28,8 +28,11 @@ func TestHolderThatIsNotKnown(t *testing.T) {
 func TestCondense(t *testing.T) {
 	var r passResult
 	for _, e := range []reconcile.Error{
-		{Code: "disk_full", Message: "a"}, {Code: "tracker_error", Message: "a"}, {Code: "disk_full", Message: "b"},
-		{Code: "tracker_error", Message: "b"}, {Code: "tracker_error", Message: "a"},
+		{Code: "disk_full", Message: "a"},
+		{Code: "tracker_error", Message: "a"},
+		{Code: "disk_full", Message: "b"},
+		{Code: "tracker_error", Message: "b"},
+		{Code: "tracker_error", Message: "a"},
 	} {
 		r.fail(&e)
 	}
