@@ -98,7 +98,7 @@ func waitHook(ctx context.Context, h Hook, p Process) error {
 	p.KillGroup()
 	// One that even SIGKILL does not end (a hung file system) is left to the reaping of the run.
 	select {
-	case <-done:
+	case <-done: //nolint:errcheck // how a killed one ended says nothing
 	case <-time.After(killedFor):
 	}
 	return err
