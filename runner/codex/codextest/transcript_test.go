@@ -286,8 +286,13 @@ func TestReplay(t *testing.T) {
 	}
 	for name, records := range all {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(play(t, records), ", ")
-			if w, ok := want[name]; ok && got != w {
+			// Calls that overlap in the recording may return in either order.
+			outcomes := play(t, records)
+			slices.Sort(outcomes)
+			got := strings.Join(outcomes, ", ")
+			wanted := strings.Split(want[name], ", ")
+			slices.Sort(wanted)
+			if w := strings.Join(wanted, ", "); w != "" && got != w {
 				t.Errorf("outcomes %s\n    want %s", got, w)
 			}
 			t.Log(got)
