@@ -37,6 +37,7 @@ type options struct {
 	pairs, runs int
 	only        string
 	symphony    string
+	tags        string
 	keep        bool
 }
 
@@ -51,6 +52,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
 	flags.StringVar(&o.only, "only", "", "comma-separated: idle, load, burst, stream (default: all)")
 	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
+	flags.StringVar(&o.tags, "tags", "symphony_release,urfave_cli_no_docs,nethttpomithttp2", "build `TAGS`; the default is a release's")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
 	err := flags.Parse(args)
 	switch {

@@ -92,7 +92,7 @@ func (b *bench) build() error {
 	}
 	for out, pkg := range packages {
 		fmt.Fprintf(b.progress, "bench: building %s\n", pkg)
-		cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", out, pkg)
+		cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", b.o.tags, "-ldflags", "-s -w", "-o", out, pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
