@@ -218,6 +218,15 @@ func (d *playground) play(ctx context.Context) error {
 	if d.agent == "codex" {
 		bound = codexBound
 	}
+	// The demo is a loop: as with any, workers leave the settling to it, so that nothing outlives it.
+	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
+		return fmt.Errorf("demo folder: %w", err)
+	}
+	lock := loopLock(d.stateDir())
+	if _, err := tryLoopLock(ctx, lock); err != nil {
+		return fmt.Errorf("demo folder: %w", err)
+	}
+	defer func() { _ = lock.Unlock() }() // it ends with the process
 	for d.w.now().Sub(d.began) < bound {
 		r, err := d.pass(ctx)
 		if err != nil {
