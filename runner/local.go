@@ -129,21 +129,30 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// Kill implements reconcile.Runners: the worker, and all that descends from it, even where it stands still.
+// Kill implements reconcile.Runners. The worker goes first and without a word: asked to end, one that stood still
+// might wake up and go on beside the pass. What descends from it is looked up before.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	if !proc.SameProcess(run.Worker) {
 		return nil
 	}
+	what := "ending the worker of run " + run.ID
+	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
+	owner := proc.Owner{RunID: run.ID, Boot: run.Worker.Boot, Since: run.Worker.Start, Recorded: []reconcile.Process{worker}}
+	tree, err := proc.Find(owner)
+	if err != nil {
+		return fail(what, err)
+	}
+	if err := proc.Signal(worker, unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fail(what, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
-	left, err := proc.KillTree(ctx, proc.Owner{
-		RunID: run.ID, Boot: run.Worker.Boot, Since: run.Worker.Start,
-		Recorded: []reconcile.Process{{PID: run.Worker.PID, Start: run.Worker.Start}},
-	}, killGrace)
+	owner.Recorded = append(tree, worker)
+	left, err := proc.KillTree(ctx, owner, killGrace)
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("process %d (%s) does not end", left[0].PID, left[0].Name)
 	}
-	return fail("ending the worker of run "+run.ID, err)
+	return fail(what, err)
 }
 
 // Reap implements reconcile.Runners.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -256,7 +257,7 @@ func errorText(code, message string) *string {
 	switch {
 	case code == "" && message == "":
 		return nil
-	case code == "" || code == reconcile.CodeSpawnFailed || code == "stalled":
+	case code == "" || code == reconcile.CodeSpawnFailed || strings.HasPrefix(message, "stalled for "):
 		return &message
 	case message == "":
 		return &code
