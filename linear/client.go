@@ -165,6 +165,10 @@ func (c *Client) send(ctx context.Context, query string, variables any) (answer,
 		return answer{}, c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
 	}
 	c.note(resp.Header)
+	// Before anything is cut off the body, so that no part of the key is left at the end.
+	if len(c.key) >= shortestKey {
+		body = bytes.ReplaceAll(body, []byte(c.key), []byte("[key]"))
+	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
@@ -202,6 +206,13 @@ func (c *Client) query(ctx context.Context, query string, variables map[string]a
 func (c *Client) check(a answer) (envelope, error) {
 	var env envelope
 	decodeErr := json.Unmarshal(a.body, &env)
+	// JSON can spell the key in ways that only its decoding shows.
+	for i := range env.Errors {
+		e := &env.Errors[i]
+		for _, text := range []*string{&e.Message, &e.Extensions.Present, &e.Extensions.Code} {
+			*text = c.scrub(*text)
+		}
+	}
 	if c.isRateLimit(a, env.Errors) {
 		return env, c.rateLimited(a)
 	}

@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -127,7 +128,7 @@ func messages(errs []graphqlError) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		text := e.Message
+		text := cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Extensions.Code), "an error without a message")
 		if p := e.Extensions.Present; p != "" && p != text {
 			text += " (" + p + ")"
 		}

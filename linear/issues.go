@@ -120,7 +120,7 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 		found = true
 		issue, err := c.issue(ctx, raw)
 		if m := (*malformed)(nil); errors.As(err, &m) {
-			c.log.Warn("malformed issue left out", "issue_id", m.id, "reason", m.reason)
+			c.log.Warn("malformed issue left out", "issue_id", c.scrub(m.id), "reason", m.reason)
 			return nil
 		}
 		if err != nil {
@@ -222,7 +222,8 @@ func (c *Client) asUnknown(err error) error {
 		return err
 	}
 	return &reconcile.Error{
-		Code: "linear_unknown_payload", Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", m.id, m.reason)), Err: err,
+		Code: "linear_unknown_payload", Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", m.id, m.reason)),
+		Err: scrubbed{c.scrub(err.Error()), err},
 	}
 }
 

@@ -1,19 +1,29 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
+// fatal is what a rule needs of a test: FuzzAnyPlan asks the rules without rapid.
+type fatal interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
 // property checks a rule on arbitrary snapshots.
-func property(t *testing.T, rule func(t *rapid.T, s Snapshot)) {
+func property(t *testing.T, rule func(t fatal, s Snapshot)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) { rule(t, drawSnapshot(t)) })
 }
 
-func asJSON(t *rapid.T, v any) string {
+func asJSON(t fatal, v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -36,173 +46,173 @@ func byIssue(a Action) string { return a.IssueID }
 func byRun(a Action) string   { return a.RunID }
 
 // The same snapshot gives the same plan, and keeps unchanged.
-func TestPure(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		before := asJSON(t, s)
-		first := asJSON(t, Compute(s))
-		if again := asJSON(t, Compute(s)); again != first {
-			t.Fatalf("two plans:\n%s\n%s", first, again)
-		}
-		if after := asJSON(t, s); after != before {
-			t.Fatalf("the snapshot changed:\n%s\n%s", before, after)
-		}
-	})
+func TestPure(t *testing.T) { property(t, pure) }
+
+func pure(t fatal, s Snapshot) {
+	before := asJSON(t, s)
+	first := asJSON(t, Compute(s))
+	if again := asJSON(t, Compute(s)); again != first {
+		t.Fatalf("two plans:\n%s\n%s", first, again)
+	}
+	if after := asJSON(t, s); after != before {
+		t.Fatalf("the snapshot changed:\n%s\n%s", before, after)
+	}
 }
 
 // Every candidate ends in exactly one of claim (old or new) and skip, and none is dispatched twice.
-func TestEveryCandidateOnce(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
-			return
+func TestEveryCandidateOnce(t *testing.T) { property(t, everyCandidateOnce) }
+
+func everyCandidateOnce(t fatal, s Snapshot) {
+	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
+		return
+	}
+	p := compute(s)
+	skipped := map[string]int{}
+	for _, skip := range p.plan.Skips {
+		skipped[skip.IssueID]++
+		if skip.Reason == "" || skip.Message == "" {
+			t.Fatalf("skip without a reason: %+v", skip)
 		}
-		p := compute(s)
-		skipped := map[string]int{}
-		for _, skip := range p.plan.Skips {
-			skipped[skip.IssueID]++
-			if skip.Reason == "" || skip.Message == "" {
-				t.Fatalf("skip without a reason: %+v", skip)
-			}
+	}
+	dispatched := actions(p.plan, ActDispatch, byIssue)
+	for _, i := range s.Tracker.Candidates {
+		claimed := p.claims[i.ID] != nil
+		if n := skipped[i.ID]; n > 1 || claimed == (n == 1) {
+			t.Fatalf("%s: claimed %v, skipped %d times: %s", i.Identifier, claimed, n, story(p.plan))
 		}
-		dispatched := actions(p.plan, ActDispatch, byIssue)
-		for _, i := range s.Tracker.Candidates {
-			claimed := p.claims[i.ID] != nil
-			if n := skipped[i.ID]; n > 1 || claimed == (n == 1) {
-				t.Fatalf("%s: claimed %v, skipped %d times: %s", i.Identifier, claimed, n, story(p.plan))
-			}
-			if n := dispatched[i.ID]; n > 1 || n == 1 && p.claims[i.ID].Status != Running {
-				t.Fatalf("%s: dispatched %d times", i.Identifier, n)
-			}
+		if n := dispatched[i.ID]; n > 1 || n == 1 && p.claims[i.ID].Status != Running {
+			t.Fatalf("%s: dispatched %d times", i.Identifier, n)
 		}
-	})
+	}
 }
 
 // Whoever is dispatched finds a slot, globally and in the state; more than the slots run only if they ran before.
-func TestNeverMoreThanTheSlots(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		if s.AnySlot {
-			return
+func TestNeverMoreThanTheSlots(t *testing.T) { property(t, neverMoreThanTheSlots) }
+
+func neverMoreThanTheSlots(t fatal, s Snapshot) {
+	if s.AnySlot {
+		return
+	}
+	p := compute(s)
+	used := p.takenSlots()
+	for _, a := range p.plan.Actions {
+		if a.Kind != ActDispatch {
+			continue
 		}
-		p := compute(s)
-		used := p.takenSlots()
-		for _, a := range p.plan.Actions {
-			if a.Kind != ActDispatch {
-				continue
-			}
-			if used.taken > s.Policy.MaxConcurrent {
-				t.Fatalf("%d of %d slots: %s", used.taken, s.Policy.MaxConcurrent, story(p.plan))
-			}
-			state := NormalizeState(a.Issue.State)
-			if limit, limited := s.Policy.MaxByState[state]; limited && used.byState[state] > limit {
-				t.Fatalf("%d of %d slots in %s: %s", used.byState[state], limit, state, story(p.plan))
-			}
+		if used.taken > s.Policy.MaxConcurrent {
+			t.Fatalf("%d of %d slots: %s", used.taken, s.Policy.MaxConcurrent, story(p.plan))
 		}
-	})
+		state := NormalizeState(a.Issue.State)
+		if limit, limited := s.Policy.MaxByState[state]; limited && used.byState[state] > limit {
+			t.Fatalf("%d of %d slots in %s: %s", used.byState[state], limit, state, story(p.plan))
+		}
+	}
 }
 
 // Nothing is dispatched that runs, unless this plan settles that run first.
-func TestNoSecondRun(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		runs := map[string]string{}
-		for _, c := range s.Claims {
-			if c.Status == Running {
-				runs[c.IssueID] = c.RunID
-			}
+func TestNoSecondRun(t *testing.T) { property(t, noSecondRun) }
+
+func noSecondRun(t fatal, s Snapshot) {
+	runs := map[string]string{}
+	for _, c := range s.Claims {
+		if c.Status == Running {
+			runs[c.IssueID] = c.RunID
 		}
-		for _, a := range Compute(s).Actions {
-			switch {
-			case a.Kind == ActSettle && runs[a.IssueID] == a.RunID:
-				delete(runs, a.IssueID)
-			case a.Kind == ActDispatch && runs[a.IssueID] != "":
-				t.Fatalf("%s runs already", a.Identifier)
-			case a.Kind == ActDispatch:
-				runs[a.IssueID] = "new"
-			}
+	}
+	for _, a := range Compute(s).Actions {
+		switch {
+		case a.Kind == ActSettle && runs[a.IssueID] == a.RunID:
+			delete(runs, a.IssueID)
+		case a.Kind == ActDispatch && runs[a.IssueID] != "":
+			t.Fatalf("%s runs already", a.Identifier)
+		case a.Kind == ActDispatch:
+			runs[a.IssueID] = "new"
 		}
-	})
+	}
 }
 
 // Nothing starts while paused, without the tracker, where dispatch is off, or when the disk or the budget is low.
-func TestNothingStarts(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		p := compute(s)
-		if len(actions(p.plan, ActDispatch, byIssue)) == 0 {
-			return
-		}
-		if p.s.Paused || s.Tracker == nil || s.DispatchOff || s.Tracker.Low || s.FreeBytes == 1 {
-			t.Fatalf("dispatched: %s", story(p.plan))
-		}
-		if n := len(actions(p.plan, ActDispatch, byIssue)); p.s.AgentBlock != nil && n > 1 {
-			t.Fatalf("%d probes: %s", n, story(p.plan))
-		}
-	})
+func TestNothingStarts(t *testing.T) { property(t, nothingStarts) }
+
+func nothingStarts(t fatal, s Snapshot) {
+	p := compute(s)
+	if len(actions(p.plan, ActDispatch, byIssue)) == 0 {
+		return
+	}
+	if p.s.Paused || s.Tracker == nil || s.DispatchOff || s.Tracker.Low || s.FreeBytes == 1 {
+		t.Fatalf("dispatched: %s", story(p.plan))
+	}
+	if n := len(actions(p.plan, ActDispatch, byIssue)); p.s.AgentBlock != nil && n > 1 {
+		t.Fatalf("%d probes: %s", n, story(p.plan))
+	}
 }
 
 // Every run whose worker is dead is settled exactly once, after it was reaped where that is needed; no other is.
-func TestEveryDeadRunOnce(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		plan := Compute(s)
-		settled := actions(plan, ActSettle, byRun)
+func TestEveryDeadRunOnce(t *testing.T) { property(t, everyDeadRunOnce) }
+
+func everyDeadRunOnce(t fatal, s Snapshot) {
+	plan := Compute(s)
+	settled := actions(plan, ActSettle, byRun)
+	for _, r := range s.Runs {
+		want := 0
+		if live := s.Liveness[r.ID]; !live.Alive && (s.Only == "" || s.Only == r.IssueID) {
+			want = 1
+		}
+		if settled[r.ID] != want {
+			t.Fatalf("run %s settled %d times, want %d", r.ID, settled[r.ID], want)
+		}
+	}
+	reaped := map[string]bool{}
+	for _, a := range plan.Actions {
+		reaped[a.RunID] = reaped[a.RunID] || a.Kind == ActReap
 		for _, r := range s.Runs {
-			want := 0
-			if live := s.Liveness[r.ID]; !live.Alive && (s.Only == "" || s.Only == r.IssueID) {
-				want = 1
-			}
-			if settled[r.ID] != want {
-				t.Fatalf("run %s settled %d times, want %d", r.ID, settled[r.ID], want)
+			left := r.Outcome == "" || len(s.Liveness[r.ID].Left) > 0
+			if a.Kind == ActSettle && a.RunID == r.ID && left && !reaped[r.ID] {
+				t.Fatalf("run %s settled before it was reaped", r.ID)
 			}
 		}
-		reaped := map[string]bool{}
-		for _, a := range plan.Actions {
-			reaped[a.RunID] = reaped[a.RunID] || a.Kind == ActReap
-			for _, r := range s.Runs {
-				left := r.Outcome == "" || len(s.Liveness[r.ID].Left) > 0
-				if a.Kind == ActSettle && a.RunID == r.ID && left && !reaped[r.ID] {
-					t.Fatalf("run %s settled before it was reaped", r.ID)
-				}
-			}
-		}
-	})
+	}
 }
 
 // No claim is lost: it is there after the plan, or an action says that it was let go.
-func TestNoClaimLost(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		p := compute(s)
-		gone := actions(p.plan, ActRelease, byIssue)
-		for _, r := range s.Runs {
-			if r.StopReason == StopProject {
-				gone[r.IssueID]++
-			}
+func TestNoClaimLost(t *testing.T) { property(t, noClaimLost) }
+
+func noClaimLost(t fatal, s Snapshot) {
+	p := compute(s)
+	gone := actions(p.plan, ActRelease, byIssue)
+	for _, r := range s.Runs {
+		if r.StopReason == StopProject {
+			gone[r.IssueID]++
 		}
-		for _, c := range s.Claims {
-			if p.claims[c.IssueID] == nil && gone[c.IssueID] == 0 {
-				t.Fatalf("%s lost: %s", c.Identifier, story(p.plan))
-			}
+	}
+	for _, c := range s.Claims {
+		if p.claims[c.IssueID] == nil && gone[c.IssueID] == 0 {
+			t.Fatalf("%s lost: %s", c.Identifier, story(p.plan))
 		}
-	})
+	}
 }
 
 // Every command is consumed once, except those about other issues than the one that the pass is confined to.
-func TestEveryCommandOnce(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		times := map[int64]int{}
-		for _, id := range consumed(Compute(s)) {
-			times[id]++
+func TestEveryCommandOnce(t *testing.T) { property(t, everyCommandOnce) }
+
+func everyCommandOnce(t fatal, s Snapshot) {
+	times := map[int64]int{}
+	for _, id := range consumed(Compute(s)) {
+		times[id]++
+	}
+	for _, cmd := range s.Commands {
+		want := 1
+		if about := cmd.Verb == VerbStop || cmd.Verb == VerbHold || cmd.Verb == VerbRetry; about && s.Only != "" && s.Only != cmd.IssueID {
+			want = 0
 		}
-		for _, cmd := range s.Commands {
-			want := 1
-			if about := cmd.Verb == VerbStop || cmd.Verb == VerbHold || cmd.Verb == VerbRetry; about && s.Only != "" && s.Only != cmd.IssueID {
-				want = 0
-			}
-			if times[cmd.ID] != want {
-				t.Fatalf("%s of %s consumed %d times, want %d", cmd.Verb, cmd.Identifier, times[cmd.ID], want)
-			}
+		if times[cmd.ID] != want {
+			t.Fatalf("%s of %s consumed %d times, want %d", cmd.Verb, cmd.Identifier, times[cmd.ID], want)
 		}
-	})
+	}
 }
 
 // observed takes the snapshot again, with the same answer of the tracker.
-func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
+func observed(t fatal, w *world, s Snapshot) Snapshot {
 	rec, err := w.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -217,33 +227,33 @@ func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 
 // A plan can be applied as it is, in its order, and having been applied leaves nothing to be done. Where something
 // was left of a run its slot is given away by the plan after, and by the one after that there is nothing to do.
-func TestApplyThenNothing(t *testing.T) {
-	property(t, func(t *rapid.T, s Snapshot) {
-		w := worldOf(s)
-		tokens := w.allTokens()
-		rounds := 1
-		for _, live := range s.Liveness {
-			if len(live.Left) > 0 {
-				rounds = 2
+func TestApplyThenNothing(t *testing.T) { property(t, applyThenNothing) }
+
+func applyThenNothing(t fatal, s Snapshot) {
+	w := worldOf(s)
+	tokens := w.allTokens()
+	rounds := 1
+	for _, live := range s.Liveness {
+		if len(live.Left) > 0 {
+			rounds = 2
+		}
+	}
+	for range rounds {
+		plan := Compute(s)
+		for _, a := range apply(t.Context(), w.deps(s.Policy), plan, s.Runs) {
+			if a.Err != nil {
+				t.Fatalf("%v: %v\nplan: %s", a.Action, a.Err, story(plan))
 			}
 		}
-		for range rounds {
-			plan := Compute(s)
-			for _, a := range apply(t.Context(), w.deps(s.Policy), plan, s.Runs) {
-				if a.Err != nil {
-					t.Fatalf("%v: %v\nplan: %s", a.Action, a.Err, story(plan))
-				}
-			}
-			w.noWrong(t)
-			s = observed(t, w, s)
-		}
-		if again := Compute(s); !again.Empty() {
-			t.Fatalf("again: %s, updates %s", story(again), asJSON(t, again.Updates))
-		}
-		if after := w.allTokens(); after != tokens {
-			t.Fatalf("%d tokens before, %d after", tokens, after)
-		}
-	})
+		w.noWrong(t)
+		s = observed(t, w, s)
+	}
+	if again := Compute(s); !again.Empty() {
+		t.Fatalf("again: %s, updates %s", story(again), asJSON(t, again.Updates))
+	}
+	if after := w.allTokens(); after != tokens {
+		t.Fatalf("%d tokens before, %d after", tokens, after)
+	}
 }
 
 func (w *world) allTokens() int64 {

@@ -25,6 +25,14 @@ type message struct {
 	raw json.RawMessage
 }
 
+// read decodes a line. As in params.read a member of another type than expected does not hinder the others: a request
+// is answered and an error is one, whatever else its line holds.
+func (m *message) read(line []byte) bool {
+	var wrongType *json.UnmarshalTypeError
+	err := json.Unmarshal(line, m)
+	return err == nil || errors.As(err, &wrongType)
+}
+
 func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
 
 // maxLine bounds one line (bytes). codex's own are a few megabytes at most; a
@@ -82,7 +90,7 @@ func (s *Session) read() {
 // handle takes one line.
 func (s *Session) handle(line []byte) {
 	m := &message{raw: line}
-	if line[0] != '{' || json.Unmarshal(line, m) != nil {
+	if line[0] != '{' || !m.read(line) {
 		s.touch(false)
 		s.emit(Event{Name: EventMalformed, Message: oneLine(string(line), messageLength), Raw: rawOrNil(line)})
 		return

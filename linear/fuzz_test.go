@@ -1,0 +1,234 @@
+package linear_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// nextAnswer parts the bodies that one fuzz input gives; the last is repeated.
+const nextAnswer = "\n%%\n"
+
+// canned answers requests without a network.
+type canned struct {
+	t      *testing.T
+	status int
+	header http.Header
+	bodies []string
+	asked  int
+}
+
+// mostRequests is far above what the fuzzed calls need: cursors are followed once each, and there are few bodies.
+const mostRequests = 20000
+
+// RoundTrip implements http.RoundTripper.
+func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return nil, err
+	}
+	if c.asked++; c.asked > mostRequests {
+		c.t.Fatal("asks without end")
+	}
+	body := c.bodies[min(c.asked, len(c.bodies))-1]
+	if c.status == 0 {
+		return nil, errors.New(body)
+	}
+	return &http.Response{
+		StatusCode: c.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header.Clone(),
+		Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}, nil
+}
+
+// headers reads "Name: value" lines; what is none is left out, as a server could not send it.
+func headers(text string) http.Header {
+	h := http.Header{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			h.Add(name, strings.TrimSpace(value))
+		}
+	}
+	return h
+}
+
+// spelled is the key with its first letter as JSON may have it.
+const spelled = `\u006c` + "in_api_secret0123456789"
+
+const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,"priority":2.0,"state":{"name":"Todo"},
+"project":{"slugId":"demo"},"assignee":{"id":"u","email":"u@example.org","isMe":true},"createdAt":"2026-03-02T12:00:00Z",
+"labels":{"nodes":[{"name":"Agent"}],"pageInfo":{"hasNextPage":true,"endCursor":"l1"}},
+"inverseRelations":{"nodes":[{"type":"blocks","issue":{"id":"i2","state":{"name":"Done"}}}],"pageInfo":{"hasNextPage":false}},
+"comments":{"nodes":[{"createdAt":"2026-03-02"}]}}`
+
+// FuzzAnswers gives the client arbitrary answers. Nothing panics or asks for ever, every error is typed, and the key,
+// which a proxy may send back, is in none and not in the log, not even in part.
+func FuzzAnswers(f *testing.F) {
+	page := `{"data":{"issues":{"nodes":[` + fuzzIssue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
+	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},"inverseRelations":{"nodes":[]}},` +
+		`"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
+	for _, seed := range []struct {
+		status       int
+		header, body string
+	}{
+		{200, "X-RateLimit-Requests-Limit: 5000\nX-RateLimit-Requests-Remaining: 12", page + nextAnswer + rest},
+		{200, "", rest},
+		{200, "", `{"data":{"issues":{"nodes":[{"id":"` + testKey + `"}]}}}`},
+		{200, "", `{"data":{"issues":{"nodes":[{"id":{"a":"` + testKey + `"}}]}}}`},
+		{200, "", `{"errors":[{"message":"Entity not found: ` + testKey + `","extensions":{"code":"RATELIMITED"}}]}`},
+		{200, "", `{"errors":[{"message":"` + strings.Repeat("x", 285) + testKey + `"}]}`},
+		{502, "", "<html>" + strings.Repeat(" ", 1180) + testKey},
+		{502, "", strings.Repeat("x", 285) + testKey},
+		{200, "", `{"data":{"named":{"nodes":[]},"projects":{"nodes":[{"name":"Demo ` + testKey + `","slugId":"dem"}]}}}`},
+		{200, "", `{"data":{"viewer":{"id":"u"},"named":{"nodes":[{"id":"p","slugId":"demo","teams":{"nodes":[{"states":{"nodes":[{"name":"Todo"}]}}]}}]},"issueLabels":{"nodes":[]},"users":{"nodes":[]}}}`},
+		{400, "Retry-After: 1e9\nX-RateLimit-Complexity-Remaining: 0\nX-RateLimit-Complexity-Reset: 1e15", "{}"},
+		{429, "X-RateLimit-Requests-Reset: NaN\nRetry-After: -Inf", ""},
+		{200, "", `{"data":{"issues":{"nodes":[{"id":"` + spelled + `"}]}}}`},
+		{200, "", `{"errors":[{"message":"` + strings.Repeat("x", 285) + spelled + `"}]}`},
+		{302, "Location: http://%" + testKey, ""},
+		{0, "", "dial: " + testKey},
+		{200, "", "null"},
+		{200, "", "\xff{"},
+	} {
+		f.Add(seed.status, seed.header, seed.body)
+	}
+	f.Fuzz(func(t *testing.T, status int, header, body string) {
+		if len(body) > 1<<16 || status != 0 && (status < 200 || status > 599) {
+			t.Skip()
+		}
+		bodies := strings.Split(body, nextAnswer)
+		if len(bodies) > 8 {
+			t.Skip()
+		}
+		var log bytes.Buffer
+		client := func() *linear.Client {
+			c, err := linear.New(linear.Options{
+				Endpoint: "http://tracker.example/graphql", APIKey: testKey, ProjectSlug: "demo",
+				HTTP: &http.Client{Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies}},
+				Now:  func() time.Time { return testNow }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		ctx := t.Context()
+		judge := judgeWith(wanted(header, body))
+
+		found, err := client().ByIDs(ctx, []string{"i1", "i2"})
+		judge(t, "ByIDs", err)
+		for id, i := range found {
+			wellFormed(t, i)
+			if id != i.ID {
+				t.Errorf("issue %q under %q", i.ID, id)
+			}
+		}
+		list, err := client().Candidates(ctx, []string{"Todo"})
+		judge(t, "Candidates", err)
+		seen := map[string]bool{}
+		for _, i := range list {
+			wellFormed(t, i)
+			if seen[i.ID] {
+				t.Errorf("candidate %q twice", i.ID)
+			}
+			seen[i.ID] = true
+		}
+		one, err := client().ByIdentifier(ctx, "A-1")
+		judge(t, "ByIdentifier", err)
+		if (one == nil) != (err != nil) {
+			t.Errorf("ByIdentifier: %v and %v", one, err)
+		}
+		_, err = client().Verify(ctx, linear.VerifySpec{States: []string{"Todo"}, Labels: []string{"agent"}, Assignee: "u@example.org"})
+		judge(t, "Verify", err)
+		executed(t, ctx, client(), judge)
+
+		if s := log.String(); strings.Contains(s, wanted(header, body)) {
+			t.Errorf("the key in the log: %s", s)
+		}
+	})
+}
+
+// executed asks as the agent's tool does.
+func executed(t *testing.T, ctx context.Context, c *linear.Client, judge verdict) {
+	t.Helper()
+	body, _, err := c.Execute(ctx, "{ viewer { id } }", nil)
+	judge(t, "Execute", err)
+	if err == nil && !json.Valid(body) {
+		t.Errorf("Execute gives no JSON: %q", body)
+	}
+	if strings.Contains(string(body), testKey) {
+		t.Errorf("the key in the answer of Execute: %s", body)
+	}
+	if b := c.Budget(); b.RequestsLimit < 0 || b.RequestsRemaining < 0 || b.ComplexityLimit < 0 {
+		t.Errorf("budget %+v", b)
+	}
+	text, _ := linear.Tool(c).Call(ctx, json.RawMessage(`"{ viewer { id } }"`))
+	if !json.Valid([]byte(text)) || strings.Contains(text, testKey) {
+		t.Errorf("the tool's answer: %s", text)
+	}
+}
+
+// wanted is what must not be seen: so much of the key's beginning as tells it from its kind's common prefix, unless
+// the input itself holds a part of the key; then the whole.
+func wanted(input ...string) string {
+	const part = len("lin_api_secret")
+	rest := strings.NewReplacer(testKey, "|", spelled, "|").Replace(strings.Join(input, "|"))
+	if strings.Contains(rest, `\u`) || strings.Contains(rest, testKey[1:part]) {
+		return testKey
+	}
+	return testKey[:part]
+}
+
+type verdict func(t *testing.T, what string, err error)
+
+func judgeWith(secret string) verdict {
+	return func(t *testing.T, what string, err error) {
+		t.Helper()
+		judgeError(t, what, err, secret)
+	}
+}
+
+func judgeError(t *testing.T, what string, err error, secret string) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	e := (*reconcile.Error)(nil)
+	if !errors.As(err, &e) || e.Code == "" || e.Message == "" {
+		t.Errorf("%s: an error without a type: %#v", what, err)
+		return
+	}
+	texts := err.Error() + "\n" + e.Message + "\n" + e.Hint
+	if e.Err != nil {
+		texts += "\n" + e.Err.Error()
+	}
+	if strings.Contains(texts, secret) {
+		t.Errorf("%s: the key in an error: %s", what, texts)
+	}
+	if limit := (*linear.RateLimited)(nil); errors.As(err, &limit) {
+		if ahead := limit.Reset.Sub(testNow); ahead <= 0 || ahead > 2*time.Hour {
+			t.Errorf("%s: asked to wait %v", what, ahead)
+		}
+	}
+}
+
+// wellFormed: what the planner may rely on.
+func wellFormed(t *testing.T, i reconcile.Issue) {
+	t.Helper()
+	if i.ID == "" || strings.TrimSpace(i.Identifier) == "" || i.Title == "" || i.State == "" {
+		t.Errorf("an issue that is none: %+v", i)
+	}
+	for _, l := range i.Labels {
+		if l == "" || l != strings.ToLower(l) {
+			t.Errorf("label %q", l)
+		}
+	}
+}
