@@ -45,6 +45,9 @@ type errStopped struct{ reason string }
 
 func (e errStopped) Error() string { return "stopped: " + e.reason }
 
+// CodeTerminated is the error code of a run whose worker was asked to end by somebody else than a pass.
+const CodeTerminated = "terminated"
+
 // errTerminated: somebody outside ended the worker.
 var errTerminated = errors.New("the worker was asked to end from outside")
 
@@ -231,7 +234,7 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	case errors.As(cause, &stopped):
 		return reconcile.Canceled, stopped.reason, stopped.Error()
 	case errors.Is(cause, errTerminated):
-		return reconcile.InterruptedRun, "terminated", errTerminated.Error()
+		return reconcile.InterruptedRun, CodeTerminated, errTerminated.Error()
 	case errors.As(err, &moved):
 		return reconcile.Canceled, moved.reason, moved.Error()
 	case errors.As(err, &gone):

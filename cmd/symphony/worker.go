@@ -69,7 +69,9 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
-	if h.run.Kind == reconcile.AgentRun {
+	// One that was ended from outside stands in a service or a session that is being stopped: a pass started there would
+	// start new work in it, only to have it killed.
+	if h.run.Kind == reconcile.AgentRun && h.run.ErrorCode != runner.CodeTerminated {
 		startOwnPass(exe, w, stateDir, path, log)
 	}
 	return nil
