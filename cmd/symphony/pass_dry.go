@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// dryPass plans on what is there and changes nothing: no lock, no directory, no row.
+func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
+	r.dryRun = true
+	if cfgErr != nil {
+		return r, cfgErr
+	}
+	r.cfg, r.warnings = cfg, p.warnings(cfg)
+	if err := p.fits(cfg, true); err != nil {
+		return r, err
+	}
+	deps, err := p.deps(nil, cfg, true, log, &r)
+	if err != nil {
+		return r, err
+	}
+	deps.Store = emptyStore{}
+	if p.hasState() {
+		db, err := state.OpenReadOnly(ctx, p.stateDir)
+		if err != nil {
+			return r, err
+		}
+		defer db.Close()
+		if _, err := p.owner(ctx, db); err != nil {
+			return r, err
+		}
+		if err := p.rememberRoots(ctx, db, deps.Runners, true); err != nil {
+			return r, err
+		}
+		deps.Store = db
+	}
+	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.now()}
+	r.Report = reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	r.pass.Duration = p.w.now().Sub(r.pass.StartedAt)
+	return r, nil
+}
+
+// emptyStore is what a dry run reads where no pass has run yet; it calls nothing else.
+type emptyStore struct{ reconcile.Store }
+
+// Recorded implements reconcile.Store.
+func (emptyStore) Recorded(context.Context) (reconcile.Recorded, error) {
+	return reconcile.Recorded{}, nil
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// fits checks the workspace root before anything is dispatched into it.
+func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
+	root := resolve(cfg.Workspace.Root)
+	for _, dir := range cfg.Agent.WritableRoots {
+		dir = resolve(dir)
+		if within(root, dir) || within(dir, root) || within(p.stateDir, dir) || within(dir, p.stateDir) {
+			return &reconcile.Error{
+				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.path, dir),
+				Hint: "name a directory apart from workspace.root and the state directory",
+			}
+		}
+	}
+	if dryRun {
+		return workspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.stateDir))
+	}
+	opened, err := workspace.OpenRoot(root)
+	if err != nil {
+		return workspaceError(err)
+	}
+	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.stateDir))
+}
+
+// handsOff are the runners of a pass whose workspace root it may not use: what lies there may be somebody else's,
+// so nothing in it is removed. Runs that were started before are looked after as ever.
+type handsOff struct{ reconcile.Runners }
+
+// Workspaces implements reconcile.Runners.
+func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
+
+// TrashDue implements reconcile.Runners.
+func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+
+// within reports whether path is dir or lies below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func workspaceError(err error) error {
+	var e *workspace.Error
+	if errors.As(err, &e) {
+		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+const (
+	pruneLimit  = 50 // runs in one pass
+	orphanEvery = 500
+	orphanAge   = time.Hour
+)
+
+// tidy deletes old runs and their directories.
+func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
+	ids, err := db.Prune(ctx, p.w.now(), pruneLimit)
+	if err != nil {
+		r.fail(err)
+	}
+	for _, id := range ids {
+		if err := os.RemoveAll(runner.RunDir(p.stateDir, id)); err != nil {
+			r.fail(fmt.Errorf("old run: %w", err))
+		}
+	}
+	if r.pass.ID%orphanEvery != 0 {
+		return
+	}
+	if err := p.removeOrphans(ctx, db); err != nil {
+		r.fail(fmt.Errorf("run directories: %w", err))
+	}
+}
+
+// removeOrphans deletes run directories without a row: a pass that died between the two left them.
+func (p *project) removeOrphans(ctx context.Context, db *state.DB) error {
+	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge {
+			continue // gone meanwhile, or perhaps just being made
+		}
+		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err := os.RemoveAll(runner.RunDir(p.stateDir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
