@@ -66,8 +66,8 @@ func (p *planner) lives(runID string) bool {
 const (
 	// frozenAfter is four heartbeats: so long the same counter must have been seen on the monotonic clock.
 	frozenAfter = 20 * time.Second
-	// shortestStop is the bound of a stop without after_run.
-	shortestStop = 10 * time.Second
+	// ShortestStop is the bound of a stop without after_run (design: a worker).
+	ShortestStop = 10 * time.Second
 )
 
 // frozen reports a worker that holds its alive file but has not counted on since an earlier pass.
@@ -80,7 +80,7 @@ func (p *planner) frozen(runID string) bool {
 // overdue reports a worker that was asked to end and has not, for longer than that may take.
 func (p *planner) overdue(runID string) bool {
 	age, known := p.since(p.runs[runID].StopAt)
-	return known && age > max(p.s.Policy.StopGrace, shortestStop)
+	return known && age > max(p.s.Policy.StopGrace, ShortestStop)
 }
 
 // since is the time from an instant of this boot.

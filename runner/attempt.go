@@ -166,7 +166,7 @@ func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
 // agentEnv is what hooks and agent have in common: the worker's environment without secrets, the run's
 // mark, and directories of the workspace's own for temporary files and caches.
 func (a *attempt) agentEnv() []string {
-	own := []string{markVar + "=" + a.run.ID, "TMPDIR=" + a.space.TmpDir, "XDG_CACHE_HOME=" + a.space.CacheDir}
+	own := []string{proc.RunMark + "=" + a.run.ID, "TMPDIR=" + a.space.TmpDir, "XDG_CACHE_HOME=" + a.space.CacheDir}
 	if a.Config.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+a.Config.CodexHome)
 	}

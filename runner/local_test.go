@@ -53,7 +53,7 @@ func playWorker(how string, args []string) int {
 	}
 	if how == "orphan" {
 		orphan := exec.Command("sleep", "1000")
-		orphan.Env = append(os.Environ(), markVar+"="+at("--run"))
+		orphan.Env = append(os.Environ(), proc.RunMark+"="+at("--run"))
 		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if orphan.Start() != nil {
 			return 9

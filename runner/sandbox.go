@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -50,7 +51,7 @@ func (c Config) threadConfig(runID string, w *workspace.Workspace) (map[string]a
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		"shell_environment_policy":              map[string]any{"set": map[string]any{markVar: runID}},
+		"shell_environment_policy":              map[string]any{"set": map[string]any{proc.RunMark: runID}},
 	}
 	if c.ThreadSandbox == nil || c.TrustRepository {
 		return config, nil

@@ -17,9 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
-// markVar is the mark that every process of a run carries in its environment.
-const markVar = "SYMPHONY_RUN_ID"
-
 // Worker carries out one run that it has taken.
 type Worker struct {
 	Config   Config

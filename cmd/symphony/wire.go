@@ -103,14 +103,11 @@ func (v *verified) ask(ctx context.Context) error {
 	return v.db.SetMeta(ctx, verifiedKey, combination)
 }
 
-// stopGrace is how long a worker may take to end, after_run not counted.
-const stopGrace = 10 * time.Second
-
 // policy completes the configuration's policy by what only this machine knows: the resolved root.
 func policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy()
 	p.WorkspaceRoot = resolve(cfg.Workspace.Root)
-	p.StopGrace = stopGrace
+	p.StopGrace = reconcile.ShortestStop
 	if cfg.Hooks.AfterRun != "" {
 		p.StopGrace += cfg.Hooks.Timeout
 	}
