@@ -148,7 +148,7 @@ func TestAgentEnv(t *testing.T) {
 	r := newRig(t, "sh env > env.txt")
 	r.Config.Hooks.BeforeRun = "env > hook.txt"
 	r.Config.CodexHome = filepath.Join(filepath.Dir(r.root), "codex")
-	r.Env = append(r.Env, "TOKEN_OF_LINEAR=Bearer "+testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/root/.cache", "CODEX_HOME=/elsewhere",
+	r.Env = append(r.Env, "TOKEN_OF_LINEAR=Bearer "+testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache", "CODEX_HOME=/elsewhere",
 		"SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes")
 	r.ends("succeeded", "")
 	for _, file := range []string{"env.txt", "hook.txt"} {

@@ -27,10 +27,10 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 		Attempt: 3, Kind: reconcile.Backoff, DueAt: at(1), ErrorCode: "code", ErrorMessage: "message",
 		HoldReason: "max_failures", HoldMessage: "hold", HeldAt: at(2), HoldCommentAt: at(3), HoldNext: true,
 		Failures: 4, IdleRuns: 5, Runs: 6, Interruptions: 7, Issue: issue, Project: "project",
-		WorkspaceRoot: "/root", ClaimedAt: at(4),
+		WorkspaceRoot: "/roots", ClaimedAt: at(4),
 	}
 	r := newRun(1)
-	r.Issue, r.Attempt, r.Host, r.WorkspaceRoot, r.WorkspacePath = issue, 3, "host", "/root", "/root/ABC-1"
+	r.Issue, r.Attempt, r.Host, r.WorkspaceRoot, r.WorkspacePath = issue, 3, "host", "/roots", "/roots/ABC-1"
 	paused := true
 	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
 	check(t, db.Commit(ctx, at(7), reconcile.Change{

@@ -67,7 +67,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 // A full disk is the machine's fault, wherever it shows.
 func TestFullDiskHasItsCode(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		err := &os.PathError{Op: "write", Path: "/root/x", Err: cause}
+		err := &os.PathError{Op: "write", Path: "/disk/x", Err: cause}
 		wantCode(t, failed(err, "write the record of %s", "A"), CodeDiskFull)
 		wantCode(t, rootFailed("/root", err), CodeDiskFull)
 	}
