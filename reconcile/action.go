@@ -55,9 +55,10 @@ type Change struct {
 	Settle string
 	// Commands are consumed by the change.
 	Commands []int64
-	// AgentBlock, TrackerBlock: nil leaves the block alone; one without a code clears it.
+	// AgentBlock, TrackerBlock, HostBlock: nil leaves the block alone; one without a code clears it.
 	AgentBlock   *Block
 	TrackerBlock *Block
+	HostBlock    *Block
 	// Paused is nil where it stays as it is.
 	Paused *bool
 }

@@ -43,7 +43,8 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	for _, r := range runs {
 		a.runs[r.ID] = r
 	}
-	a.update(ctx, func(u Change) bool { return u.Claim == nil && len(u.Commands) == 0 })
+	// A command that asks for nothing goes first: found again after a crash it would come behind one given later.
+	a.update(ctx, func(u Change) bool { return u.Claim == nil && (len(u.Commands) == 0 || u.Paused == nil) })
 	for _, action := range plan.Actions {
 		a.update(ctx, func(u Change) bool { return precedes(u, action) })
 		a.one(ctx, action)

@@ -26,6 +26,7 @@ type world struct {
 	readOnly     bool
 	agentBlock   *Block
 	trackerBlock *Block
+	hostBlock    *Block
 	skips        []Skip
 	lastSweep    time.Time
 	used         map[string]int64 // tokens of settled runs, by issue id
@@ -79,7 +80,7 @@ func worldOf(s Snapshot) *world {
 	for _, c := range s.Commands {
 		w.commands[c.ID] = c
 	}
-	w.paused, w.agentBlock, w.trackerBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.FreeBytes
+	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.HostBlock, s.FreeBytes
 	w.workspaces = s.Workspaces
 	for id, total := range s.Tokens {
 		w.used[id] = total
@@ -172,7 +173,7 @@ func (w *world) Recorded(context.Context) (Recorded, error) {
 	if w.dead {
 		return Recorded{}, errDead
 	}
-	rec := Recorded{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, LastSweep: w.lastSweep, Tokens: map[string]int64{}}
+	rec := Recorded{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -263,6 +264,7 @@ func (w *world) commit(now time.Time, c Change) {
 	}
 	setBlock(&w.agentBlock, c.AgentBlock)
 	setBlock(&w.trackerBlock, c.TrackerBlock)
+	setBlock(&w.hostBlock, c.HostBlock)
 	if c.Paused != nil {
 		w.paused = *c.Paused
 	}

@@ -225,7 +225,7 @@ func (w *world) dump() string {
 	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		fmt.Fprintf(&b, "%+v\n", w.runs[id])
 	}
-	fmt.Fprintln(&b, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
+	fmt.Fprintln(&b, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
 	return b.String()
 }
 

@@ -17,6 +17,7 @@ type Recorded struct {
 	Paused       bool
 	AgentBlock   *Block
 	TrackerBlock *Block
+	HostBlock    *Block
 	Tokens       map[string]int64 // by issue id, of claimed issues
 	LastSweep    time.Time
 	// ReadOnly: a newer program owns the schema; this one settles and refreshes but dispatches nothing.

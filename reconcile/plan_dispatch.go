@@ -135,6 +135,8 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 		return SkipPaused, "symphony resume ends the pause"
 	case p.removing[c.issue.ID]:
 		return SkipWorkspaceBusy, "its old workspace is being removed"
+	case p.s.HostBlock != nil:
+		return SkipBlocked, p.s.HostBlock.Code + ": " + p.s.HostBlock.Message
 	case p.s.AgentBlock != nil && probes <= 0:
 		return SkipBlocked, p.s.AgentBlock.Code + ": " + p.s.AgentBlock.Message
 	case p.s.Tracker.Low:

@@ -35,6 +35,7 @@ func TestEligible(t *testing.T) {
 		{"paused", issueNo(1), func(s *Snapshot) { s.Paused = true }, "skip A-1 paused"},
 		{"tracker budget low", issueNo(1), func(s *Snapshot) { s.Tracker.Low = true }, "skip A-1 rate_limited"},
 		{"disk low", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2<<30 - 1 }, "skip A-1 disk_low"},
+		{"workers would die", issueNo(1), func(s *Snapshot) { s.HostBlock = &Block{Code: "workers_would_die", Message: "x"} }, "skip A-1 blocked"},
 		{"disk just enough", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2 << 30 }, "dispatch A-1"},
 		{"disk not known", issueNo(1), func(s *Snapshot) { s.FreeBytes = -1 }, "dispatch A-1"},
 		{"its old workspace is being removed", issueNo(1), func(s *Snapshot) {

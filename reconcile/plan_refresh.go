@@ -46,7 +46,13 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	if r == nil || r.HandoffAt.IsZero() || !visible {
 		return false
 	}
-	since := p.s.Now.Sub(r.HandoffAt).Abs() // a clock that was set back prolongs nothing
+	// By the worker's clock at its last heartbeat, when it made both times agree: a suspend or a stepped clock since
+	// then ages nothing.
+	now := r.HeartbeatAt
+	if now.IsZero() {
+		now = p.s.Now
+	}
+	since := now.Sub(r.HandoffAt).Abs()
 	if r.HandoffState == "" {
 		return since < handoffPending
 	}
@@ -174,7 +180,7 @@ func (p *planner) sweep() {
 
 // emptyTrash starts a cleanup run of no issue's, which deletes what was removed long enough ago.
 func (p *planner) emptyTrash() {
-	if !p.s.TrashDue || p.removing[""] {
+	if !p.s.TrashDue || p.s.HostBlock != nil || p.removing[""] {
 		return
 	}
 	p.removing[""] = true
@@ -187,7 +193,7 @@ func (p *planner) emptyTrash() {
 
 // removeWorkspace starts the removal of the issue's workspace, if it has one and none is under way.
 func (p *planner) removeWorkspace(issueID, reason string) {
-	if p.removing[issueID] {
+	if p.removing[issueID] || p.s.HostBlock != nil { // a later sweep finds it again
 		return
 	}
 	for _, w := range p.s.Workspaces {

@@ -30,6 +30,8 @@ const (
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
 	CodeRebooted      = "rebooted"
+	// CodeResourceLimit: the machine gave no further process, descriptor or memory.
+	CodeResourceLimit = "resource_limit"
 )
 
 // MessageSpawnFailed is what the specification calls a worker that could not be started (16).
@@ -112,7 +114,7 @@ func (p *planner) reap(r *Run, live Liveness) {
 		a.Outcome, a.Reason, a.Message = r.Outcome, r.ErrorCode, r.ErrorText
 	}
 	if n := len(live.Left); n > 0 {
-		a.Message = strings.TrimSpace(fmt.Sprintf("%s (%d processes left)", a.Message, n))
+		a.Message = strings.TrimSpace(fmt.Sprintf("%s (processes left: %d)", a.Message, n))
 	}
 	p.plan.Actions = append(p.plan.Actions, a)
 }
@@ -136,6 +138,10 @@ func (p *planner) afterDeath(r *Run) (Outcome, string, string) {
 		return Lost, CodeWorkerFrozen, "its worker stood still, and was killed"
 	case r.Worker.Boot != "" && p.s.Boot != "" && r.Worker.Boot != p.s.Boot:
 		return InterruptedRun, CodeRebooted, "the machine was restarted"
+	case r.Phase == Starting && p.s.Liveness[r.ID].Refused != "":
+		return Lost, p.s.Liveness[r.ID].Refused, MessageSpawnFailed
+	case p.s.Liveness[r.ID].Refused != "":
+		return Lost, p.s.Liveness[r.ID].Refused, "its worker could not store how it ended"
 	case r.Phase == Starting:
 		return Lost, CodeSpawnFailed, MessageSpawnFailed
 	}
@@ -212,7 +218,7 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 		return uncounted(c), true
 	case MachineFault(r.ErrorCode): // also of an interrupted run: the tracker's fault counts nothing either way
 		c.Kind = Blocked
-		if TrackerFault(r.ErrorCode) {
+		if TrackerFault(r.ErrorCode) || unstored(r) { // which block nothing
 			c.DueAt = c.DueAt.Add(firstBackoff)
 		}
 		return uncounted(c), true
@@ -267,6 +273,9 @@ func (p *planner) blockAfter(r Run) *Block {
 	if r.Outcome == Succeeded || !MachineFault(r.ErrorCode) || TrackerFault(r.ErrorCode) {
 		return nil
 	}
+	if unstored(r) {
+		return nil // and that is over: this pass stores
+	}
 	b := Block{Since: endOf(r, p.s.Now)}
 	if old := p.s.AgentBlock; old != nil {
 		b = *old
@@ -283,6 +292,11 @@ func (p *planner) blockAfter(r Run) *Block {
 	return &b
 }
 
+// unstored reports a run that was begun and of which, for the machine's fault, it could only not be stored how it ended.
+func unstored(r Run) bool {
+	return r.Outcome == Lost && r.Phase != Starting && MachineFault(r.ErrorCode)
+}
+
 // endOf is when the run ended, never in the future of the pass.
 func endOf(r Run, now time.Time) time.Time {
 	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
@@ -294,8 +308,9 @@ func endOf(r Run, now time.Time) time.Time {
 // MachineFault reports whether an error code is the machine's fault and not the issue's: it counts no
 // failure, raises no attempt and holds no issue.
 func MachineFault(code string) bool {
-	return TrackerFault(code) || slices.Contains([]string{
+	return TrackerFault(code) || strings.HasPrefix(code, "state_") || slices.Contains([]string{
 		"codex_not_found", "codex_incompatible", "sandbox_unavailable", "agent_auth", "agent_quota", "network", "disk_full",
+		CodeResourceLimit, "workspace_root_unusable",
 	}, code)
 }
 

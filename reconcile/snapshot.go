@@ -17,6 +17,9 @@ type Snapshot struct {
 	// AgentBlock and TrackerBlock are faults of the machine, nil when there is none.
 	AgentBlock   *Block
 	TrackerBlock *Block
+	// HostBlock says that a worker started now would end with the pass; nil where it would not, and where nobody
+	// has asked in this pass.
+	HostBlock *Block
 
 	// Liveness says of every unsettled run what its worker is.
 	Liveness map[string]Liveness
@@ -48,14 +51,18 @@ type Snapshot struct {
 type Liveness struct {
 	// Alive: the worker holds its alive file.
 	Alive bool
-	// Beats is the counter in the alive file.
-	Beats int64
+	// Beats is the counter in the alive file, BeatAt the monotonic clock of the last beat; zero before the first.
+	Beats  int64
+	BeatAt time.Duration
 	// Unknown: it could not be found out; such a run is left alone.
 	Unknown bool
 	// Pending: the row exists but its worker may still be starting.
 	Pending bool
 	// Left lists processes of the run that live although its worker is dead.
 	Left []Process
+	// Refused is the code of the machine's fault for which a dead worker did not begin its run, or did not record its
+	// outcome; empty if none is known.
+	Refused string
 }
 
 // Process is one process that belongs to a run.

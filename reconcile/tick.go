@@ -25,6 +25,9 @@ type Deps struct {
 	Now     func() time.Time
 	Mono    func() time.Duration // CLOCK_MONOTONIC
 	Boot    string
+	// Shelter says why a worker started now would not outlive the pass; nil where nothing ends workers. Only a pass
+	// that has something to start asks.
+	Shelter func(ctx context.Context) error
 	// NewRunID gives ids that sort by time.
 	NewRunID func() string
 	Log      *slog.Logger
@@ -80,6 +83,7 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		t.snapshot.Tracker = tracked
 		t.half(work)
 	}
+	t.keepHostBlock(work)
 	t.count()
 	return t.report
 }
@@ -92,6 +96,9 @@ type tick struct {
 	report   Report
 	planned  time.Time       // the instant of the last plan
 	reaped   map[string]bool // runs whose leftovers this pass has tried to end in vain
+	busy     bool            // another process keeps the database
+	asked    bool            // Shelter was
+	host     *Block          // what it said
 	free     int64           // bytes of the workspace volume, negative where not known yet
 }
 
@@ -110,7 +117,7 @@ func (t *tick) observe(ctx context.Context) bool {
 	t.snapshot = Snapshot{
 		Now: t.Now(), Boot: t.Boot, Mono: t.Mono(), Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
-		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, Tokens: rec.Tokens,
+		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, HostBlock: t.host, Tokens: rec.Tokens,
 		Liveness: t.probe(ctx, rec.Runs), FreeBytes: t.free,
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
@@ -120,32 +127,55 @@ func (t *tick) observe(ctx context.Context) bool {
 
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
-	for _, r := range runs {
+	for i, r := range runs {
 		l := t.Runners.Probe(ctx, r)
 		if t.reaped[r.ID] {
 			l = Liveness{Unknown: true} // once in a pass is enough
 		}
 		live[r.ID] = l
-		t.saw(ctx, r, l)
+		if !t.saw(ctx, r, l) {
+			runs[i].Seen = t.lastBeat(ctx, r, l)
+		}
 	}
 	return live
 }
 
 // saw remembers a heartbeat that no pass has seen before: one that stays the same is how a frozen worker
 // shows itself to a later pass.
-func (t *tick) saw(ctx context.Context, r Run, l Liveness) {
+// It returns false where the database is kept by another process, for which one wait in a pass is enough.
+func (t *tick) saw(ctx context.Context, r Run, l Liveness) bool {
 	if !l.Alive || t.DryRun || r.Seen.Beats == l.Beats && r.Seen.At.Boot == t.Boot {
-		return
+		return true
 	}
-	if err := t.Store.SawHeartbeat(ctx, r.ID, l.Beats, Instant{t.Boot, t.Mono()}); err != nil {
+	if t.busy {
+		return false
+	}
+	err := t.Store.SawHeartbeat(ctx, r.ID, l.Beats, Instant{t.Boot, t.Mono()})
+	if err != nil {
 		t.fail("state_write", err)
 	}
+	var known *Error
+	t.busy = errors.As(err, &known) && known.Code == "state_busy"
+	return !t.busy
+}
+
+// lastBeat gives what no pass could store. It may be the frozen worker itself that stands still in the middle of a
+// write and keeps the database from all others: then the beat's own clock, and a look after the wait that shows no
+// other beat, are what an earlier pass would have seen.
+func (t *tick) lastBeat(ctx context.Context, r Run, l Liveness) Pulse {
+	if again := t.Runners.Probe(ctx, r); l.BeatAt == 0 || !again.Alive || again.Beats != l.Beats {
+		return r.Seen
+	}
+	return Pulse{l.Beats, Instant{t.Boot, l.BeatAt}}
 }
 
 // half plans on the present snapshot and carries it out.
 func (t *tick) half(ctx context.Context) {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
+	if planned.plan.starts() && !t.sheltered(ctx) {
+		planned = compute(t.snapshot)
+	}
 	plan := planned.plan
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
@@ -254,8 +284,8 @@ func (t *tick) limited() bool {
 	if b == nil || b.Code != "tracker_rate_limited" || !t.snapshot.Now.Before(b.NextTry) {
 		return false
 	}
-	if b.NextTry.After(t.snapshot.Now.Add(longestReset)) {
-		return false // only a stepped clock can have put it so far ahead
+	if b.NextTry.After(t.snapshot.Now.Add(longestReset)) || b.Since.After(t.snapshot.Now) {
+		return false // the clock was stepped since, and only the tracker knows how long it still is
 	}
 	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	return true
@@ -270,7 +300,7 @@ func (t *tick) blockTracker(ctx context.Context, err error) {
 	if errors.As(err, &known) {
 		b.Code, b.Message = known.Code, known.Message
 	}
-	if old := t.snapshot.TrackerBlock; old != nil {
+	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
 		b.Since = old.Since
 	}
 	if at := resetOf(err); !at.IsZero() {

@@ -144,6 +144,21 @@ func TestRateLimit(t *testing.T) {
 		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "")
 		equal(t, "asked", len(w.asked), 1)
 	})
+	t.Run("a clock set back since", func(t *testing.T) {
+		w := newWorld()
+		w.refused, w.hidden = rateLimited(reset), rateLimited(reset)
+		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "tracker_rate_limited")
+
+		// Nobody knows any more how long it is until the reset: the tracker does.
+		w.now = noon.Add(-12 * time.Hour)
+		again := w.now.Add(time.Minute)
+		w.refused, w.hidden = rateLimited(again), rateLimited(again)
+		tickOnce(t, w, testPolicy(), Options{})
+		equal(t, "asked", len(w.asked), 1)
+		equal(t, "block", *w.trackerBlock, Block{Code: "tracker_rate_limited", Message: w.trackerBlock.Message, Since: w.now, NextTry: again})
+		tickOnce(t, w, testPolicy(), Options{})
+		equal(t, "asked before the new reset", len(w.asked), 0)
+	})
 }
 
 // What is asked: all claims; candidates only where something could start.

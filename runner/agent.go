@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -51,9 +52,10 @@ func (a *attempt) launch(ctx context.Context) error {
 		launched(false)
 		return err
 	}
+	crash.At("runner.agent.before")
 	child, err := a.Executor.Agent(proc.Exec{
 		Argv: []string{"bash", "-lc", a.agentCommand()},
-		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(),
+		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
 	})
 	if err != nil {
 		launched(false)
@@ -65,6 +67,7 @@ func (a *attempt) launch(ctx context.Context) error {
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
+	crash.At("runner.agent.started")
 	a.agent = &agent{child: child, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
 	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin, Stdout: child.Stdout}, a.sessionOptions())
@@ -95,9 +98,11 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text stri
 	if !a.Tool.ChangesIssue(args) {
 		return a.Tool.Call(ctx, args)
 	}
-	a.rec.change(func(r *reconcile.Run) { r.HandoffAt, r.HandoffState = a.Now(), "" })
+	a.rec.handsOver()
 	a.rec.flush(ctx)
+	crash.At("runner.tool.before")
 	text, success = a.Tool.Call(ctx, args)
+	crash.At("runner.tool.called")
 	found, err := a.Tracker.ByIDs(ctx, []string{a.run.IssueID})
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "handoff not confirmed", slog.String("error", err.Error()))
@@ -163,6 +168,7 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 		unlock()
 		return nobodyWaits, err
 	}
+	crash.At("runner.launch.locked")
 	var once sync.Once
 	timer := time.AfterFunc(launchBound, func() { once.Do(unlock) })
 	return func(used bool) {
@@ -172,6 +178,7 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 				a.Log.Warn("codex home not remembered", slog.String("error", err.Error()))
 			}
 		}
+		crash.At("runner.launch.noted")
 		once.Do(unlock)
 	}, nil
 }
@@ -285,15 +292,19 @@ func (a *attempt) endAgent(ctx context.Context) {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "turn not interrupted", slog.String("error", err.Error()))
 	}
 	cancel()
+	crash.At("runner.agent.interrupted")
 	a.rec.usage(ctx, g.session.UsageByThread())
 	a.noteProcesses()
 	if err := g.session.Close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "agent's stdin", slog.String("error", err.Error()))
 	}
+	crash.At("runner.agent.closed")
 	if !g.goneWithin(ctx, stdinBound) {
 		g.signal(unix.SIGTERM, a.Log)
+		crash.At("runner.agent.asked")
 		if !g.goneWithin(ctx, termBound) {
 			g.signal(unix.SIGKILL, a.Log)
+			crash.At("runner.agent.killed")
 		}
 	}
 	g.lastWords(ctx)

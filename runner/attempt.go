@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -22,6 +24,8 @@ const (
 	aliveFile    = "alive"
 	workflowFile = "workflow.md"
 	procsFile    = "procs"
+	treeFile     = "tree"  // empty; whoever has it open belongs to the run
+	scopeFile    = "scope" // the cgroup of the worker's scope, where it has one
 	eventsFile   = "events.jsonl"
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
@@ -43,23 +47,28 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	root.Trash = trashOf(a.Config.Policy.Project, a.Config.KeepRemoved)
 	if a.space, err = root.Acquire(ctx, a.owner()); err != nil {
 		return err
 	}
+	crash.At("runner.workspace.acquired")
 	a.rec.change(func(r *reconcile.Run) {
 		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = a.space.Path, a.space.Root, a.space.ID
 	})
 	if err := a.reapPrevious(ctx); err != nil {
 		return err
 	}
+	crash.At("runner.workspace.reaped")
 	if a.space.CreatedNow {
 		if err := a.hook(ctx, "after_create", a.Config.Hooks.AfterCreate, ""); err != nil {
 			return errors.Join(err, a.space.Discard())
 		}
 	}
+	crash.At("runner.workspace.created")
 	if err := a.space.Ready(); err != nil {
 		return err
 	}
+	crash.At("runner.workspace.ready")
 	a.before, err = a.fingerprint(ctx, a.space.Path)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -94,14 +103,20 @@ func (a *attempt) reapPrevious(ctx context.Context) error {
 	return nil
 }
 
-// ownerOf says what belongs to a run by its mark and by what its directory recorded.
+// ownerOf says what belongs to a run by its mark, its tree file and what its directory recorded.
 func ownerOf(dir, runID string, threads ...string) (proc.Owner, error) {
 	recorded, boot, err := proc.ReadProcs(filepath.Join(dir, procsFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return proc.Owner{}, fmt.Errorf("processes of run %s: %w", runID, err)
 	}
+	scope, err := proc.ReadScope(filepath.Join(dir, scopeFile), runID)
+	if err != nil {
+		return proc.Owner{}, fmt.Errorf("scope of run %s: %w", runID, err)
+	}
 	threads = slices.DeleteFunc(threads, func(s string) bool { return s == "" })
-	return proc.Owner{RunID: runID, Recorded: recorded, Boot: boot, ThreadIDs: threads}, nil
+	return proc.Owner{
+		RunID: runID, Recorded: recorded, Boot: boot, ThreadIDs: threads, Tree: filepath.Join(dir, treeFile), Scope: scope,
+	}, nil
 }
 
 func (a *attempt) killAll(ctx context.Context, owner proc.Owner) error {
@@ -125,17 +140,23 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	if strings.TrimSpace(script) == "" {
 		return nil
 	}
-	out, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.secrets)
-	if err != nil {
-		return err
+	out := io.Discard
+	if file, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.secrets); err == nil {
+		defer func() {
+			if err := file.close(); err != nil {
+				a.Log.LogAttrs(ctx, slog.LevelWarn, "log of the hooks", slog.String("error", err.Error()))
+			}
+		}()
+		out = file
+	} else { // the run's directory may be gone: work must be pushed all the same
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook without a log", slog.String("hook", name), slog.String("error", err.Error()))
 	}
-	defer func() { err = errors.Join(err, out.close()) }()
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
 	// The login profile of the hook's shell may have gone elsewhere, and set the key again.
 	script = proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, script))
 	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
-	err = workspace.RunHook(ctx, hook, a.Executor.Hook, a.hookEnv(outcome), a.space, out)
+	err = workspace.RunHook(ctx, hook, a.startHook, a.hookEnv(outcome), a.space, out)
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook failed", slog.String("hook", name), slog.String("error", err.Error()))
 		return err
@@ -143,6 +164,15 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook completed", slog.String("hook", name))
 	return nil
 }
+
+// startHook hands the run's tree file on beside the lease.
+func (a *attempt) startHook(ctx context.Context, c workspace.Command) (workspace.Process, error) {
+	c.ExtraFiles = proc.WithTree(c.ExtraFiles, firstExtra, a.tree)
+	return a.Executor.Hook(ctx, c)
+}
+
+// firstExtra is the descriptor that the first of a command's extra files becomes.
+const firstExtra = 3
 
 // hookEnv is the environment of hooks: issue text reaches them as values only, never as a script's source.
 func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
@@ -176,7 +206,7 @@ func (a *attempt) agentEnv() []string {
 		name, _, _ := strings.Cut(kv, "=")
 		drop = append(drop, name)
 	}
-	env := proc.Scrub(a.Env, drop...)
+	env := proc.Scrub(a.Env, append(drop, crash.Variables()...)...)
 	env = slices.DeleteFunc(env, func(kv string) bool {
 		_, value, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(a.Config.SecretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
@@ -204,18 +234,22 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
 	a.endAgent(ctx)
+	crash.At("runner.finish.agent")
 	a.afterRun(ctx, outcome)
+	crash.At("runner.finish.hook")
 	if err := a.killEverything(ctx); err != nil && outcome == reconcile.Succeeded {
 		outcome = reconcile.Failed
 		code, message = a.codeOf(err)
 	} else if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelError, "processes left", slog.String("error", err.Error()))
 	}
+	crash.At("runner.finish.killed")
 	if a.space != nil {
 		if err := a.space.Release(); err != nil {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
 		}
 	}
+	crash.At("runner.finish.released")
 	if !ours {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
 		return errNotOurs
@@ -270,11 +304,31 @@ func (a *attempt) killEverything(ctx context.Context) error {
 func (a *attempt) noteProcesses() {
 	a.noting.Lock()
 	defer a.noting.Unlock()
+	if a.procs == nil {
+		return // it could not be opened: the run ends, and has started nothing
+	}
 	list, err := proc.Descendants(os.Getpid())
 	if err == nil {
 		err = a.procs.Record(list)
 	}
 	if err != nil {
+		a.Log.Warn("processes not recorded", slog.String("error", err.Error()))
+	}
+}
+
+// noteFresh writes down those that were not there a moment ago, without looking at the whole machine. Where the kernel
+// offers no such look, the whole machine is looked at less often.
+func (a *attempt) noteFresh() {
+	if a.brood == nil {
+		if a.glances++; a.glances%slowGlance == 0 {
+			a.noteProcesses()
+		}
+		return
+	}
+	a.noting.Lock()
+	defer a.noting.Unlock()
+	list, err := a.brood.Fresh()
+	if err = errors.Join(err, a.procs.Record(list)); err != nil {
 		a.Log.Warn("processes not recorded", slog.String("error", err.Error()))
 	}
 }
@@ -286,6 +340,7 @@ func (a *attempt) removeWorkspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	root.Trash = trashOf(a.Config.Policy.Project, a.Config.KeepRemoved)
 	if a.run.IssueID != "" {
 		if err := a.remove(ctx, root); err != nil {
 			return err
@@ -295,6 +350,7 @@ func (a *attempt) removeWorkspace(ctx context.Context) error {
 	if free, err := workspace.FreeBytes(root.Path); err == nil && free < a.Config.Policy.MinFreeBytes {
 		keep = 0 // space is short: what is left of it goes to the living
 	}
+	crash.At("runner.cleanup.removed")
 	_, stuck, err := root.PurgeTrash(ctx, a.Now(), keep, false)
 	if len(stuck) > 0 {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", stuck))

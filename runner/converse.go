@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -29,6 +30,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 		return a.explain(ctx, err)
 	}
 	a.rec.phase(ctx, reconcile.StreamingTurn)
+	crash.At("runner.session.open")
 	input := prompt
 	for turn := 1; ; turn++ {
 		if err := a.turn(ctx, input, turn); err != nil {
@@ -166,6 +168,7 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	if err == nil {
 		err = a.agent.sandboxFault()
 	}
+	crash.At("runner.turn.over")
 	if err == nil {
 		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
 	}

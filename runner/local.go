@@ -1,16 +1,19 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -32,6 +35,12 @@ type Local struct {
 	WorkflowPath string
 	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
 	Secret []byte
+	// Scopes finds out whether workers get scopes of systemd; nil starts them without.
+	Scopes *proc.Shelter
+	// Stays: the process of this pass waits for the runs that it starts, so that what ends them would end it first.
+	Stays bool
+	// Project is the tracker's endpoint and project.
+	Project string
 	// Root is the resolved workspace root, KeepRemoved how long its removed workspaces are kept.
 	Root        string
 	KeepRemoved time.Duration
@@ -50,9 +59,11 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail("run directory", err)
 	}
+	crash.At("runner.prepare.dir")
 	if err := writeSynced(filepath.Join(dir, workflowFile), l.Workflow); err != nil {
 		return fail("run directory", err)
 	}
+	crash.At("runner.prepare.workflow")
 	// CreateAlive syncs the directory too, so it comes last.
 	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
 		return fail("run directory", err)
@@ -67,15 +78,49 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return fail("worker log", err)
 	}
 	defer log.Close()
+	crash.At("runner.start.before")
 	worker, err := proc.Detach(proc.Spawn{
 		Exe:  l.Exe,
 		Argv: []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath},
 		Env:  proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
+		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})
-	if err != nil {
-		return fail("worker", err)
+	crash.At("runner.start.spawned")
+	alive := filepath.Join(l.dir(run), aliveFile)
+	if err != nil && proc.LimitReached(err) {
+		// Where even that fails the run counts as one whose start failed.
+		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
-	return fail("worker", worker.Ready(ctx))
+	if err == nil {
+		err = worker.Ready(ctx)
+	}
+	crash.At("runner.start.answered")
+	if err == nil {
+		return nil
+	}
+	var died *proc.DiedError
+	if errors.As(err, &died) && proc.ThreadsRefused(begunWith(filepath.Join(l.dir(run), workerFile))) {
+		err = errors.Join(fmt.Errorf("no thread could be made: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
+	}
+	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
+		return &reconcile.Error{
+			Code: pulse.Refused, Message: reconcile.MessageSpawnFailed + " for " + run.Identifier + ": " + err.Error(),
+			Hint: "it is no fault of the issue's, and counts nothing; the next pass tries again", Err: err,
+		}
+	}
+	return fail("worker", err)
+}
+
+// begunWith is the beginning of a log; a program of Go's that dies says first why.
+func begunWith(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text := make([]byte, 4<<10)
+	n, _ := f.Read(text) // an empty one says nothing
+	return string(text[:n])
 }
 
 // Probe implements reconcile.Runners.
@@ -85,15 +130,19 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 	case err != nil || pulse.State == proc.AliveUnknown:
 		return reconcile.Liveness{Unknown: true}
 	case !pulse.State.Dead():
-		return reconcile.Liveness{Alive: true, Beats: pulse.Beats}
+		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
+	case pulse.State == proc.AliveMissing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
+		// Somebody has removed the run's directory. The worker goes on without it, and beats in the database too.
+		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
 	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
 	if err != nil {
 		return reconcile.Liveness{Unknown: true}
 	}
 	bornAfter(&owner, run.Worker)
+	spare(&owner, run.Worker)
 	left, err := proc.Find(owner)
-	return reconcile.Liveness{Left: left, Unknown: err != nil}
+	return reconcile.Liveness{Left: left, Unknown: err != nil, Refused: pulse.Refused}
 }
 
 // stopStep is how often a pass looks whether a worker has ended.
@@ -107,16 +156,27 @@ func bornAfter(o *proc.Owner, worker reconcile.Handle) {
 	}
 }
 
+// spare leaves out a worker that has given up its run, and now starts its own pass and ends: it is no leftover, though
+// it still sits in the run's scope. One that stands in the procs file as well is none of ours to leave out.
+func spare(o *proc.Owner, worker reconcile.Handle) {
+	recorded := func(p reconcile.Process) bool { return p.PID == worker.PID }
+	if proc.SameProcess(worker) && !slices.ContainsFunc(o.Recorded, recorded) {
+		o.Exclude = map[int]bool{worker.PID: true}
+	}
+}
+
 // Stop implements reconcile.Runners: SIGTERM, if the worker still is the process that took the run, and
 // then its end is waited for as long as ctx allows. A worker that takes longer is the next pass's business.
 func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
 		return nil // it will read the stop reason, or it is dead
 	}
+	crash.At("runner.stop.before")
 	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail("stopping run "+run.ID, err)
 	}
+	crash.At("runner.stop.signalled")
 	step := time.NewTicker(stopStep)
 	defer step.Stop()
 	for Alive(l.StateDir, run.ID) {
@@ -137,14 +197,23 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	}
 	what := "ending the worker of run " + run.ID
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
-	owner := proc.Owner{RunID: run.ID, Boot: run.Worker.Boot, Since: run.Worker.Start, Recorded: []reconcile.Process{worker}}
+	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
+	if err != nil {
+		return fail(what, err)
+	}
+	if owner.Boot != run.Worker.Boot {
+		owner.Boot, owner.Recorded = run.Worker.Boot, nil
+	}
+	owner.Since, owner.Recorded = run.Worker.Start, append(owner.Recorded, worker)
 	tree, err := proc.Find(owner)
 	if err != nil {
 		return fail(what, err)
 	}
+	crash.At("runner.kill.before")
 	if err := proc.Signal(worker, unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail(what, err)
 	}
+	crash.At("runner.kill.worker")
 	ctx, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
 	owner.Recorded = append(tree, worker)
@@ -170,12 +239,15 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, err
 	}
 	bornAfter(&owner, run.Worker)
+	spare(&owner, run.Worker)
+	crash.At("runner.reap.locked")
 	bounded, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
 	left, err := proc.KillTree(bounded, owner, killGrace)
 	if err != nil && len(left) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
+	crash.At("runner.reap.ended")
 	return left, record(left)
 }
 
@@ -218,8 +290,18 @@ func (l *Local) TrashDue(now time.Time, free, wanted int64) (bool, error) {
 	if free >= 0 && free < wanted {
 		keep = 0
 	}
+	root.Trash = trashOf(l.Project, l.KeepRemoved)
 	expired, err := root.ExpiredTrash(now, keep)
 	return len(expired) > 0, asError(err)
+}
+
+// trashOf has removed workspaces age on the monotonic clock.
+func trashOf(project string, keep time.Duration) workspace.Trash {
+	clock := func() (string, time.Duration, error) {
+		boot, err := proc.BootID()
+		return boot, proc.Monotonic(), err
+	}
+	return workspace.Trash{Clock: clock, Project: project, Keep: keep}
 }
 
 // FreeBytes implements reconcile.Runners.
@@ -240,13 +322,15 @@ func asError(err error) error {
 	return err
 }
 
-// fail says what was being done; a full disk gets its own code.
+// fail says what was being done; a full disk and a limit of the system's get their own codes.
 func fail(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &reconcile.Error{Code: "disk_full", Message: what + ": " + err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
+	case proc.LimitReached(err):
+		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: what + ": " + err.Error(), Hint: proc.LimitHint, Err: err}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -24,7 +24,9 @@ import (
 const workerVar = "RUNNER_TEST_WORKER"
 
 // playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends,
-// "orphan" leaves a process behind that only the mark tells, "refuse" and "die" never take it.
+// "orphan" leaves a process behind that only the mark tells, "threaded" one that only the mark of a thread tells, which is
+// named like the run, "washed" one that only the tree file tells; "leave" gives its run up at SIGTERM and lingers; "refuse" and
+// "die" never take it.
 func playWorker(how string, args []string) int {
 	ready, err := proc.ReadySocket()
 	if err != nil {
@@ -51,11 +53,28 @@ func playWorker(how string, args []string) int {
 	if err := os.WriteFile(filepath.Join(dir, "secret"), ready.Secret(), 0o600); err != nil {
 		return 9
 	}
-	if how == "orphan" {
+	if name, marked := map[string]string{"orphan": proc.RunMark, "threaded": proc.ThreadMark}[how]; marked {
 		orphan := exec.Command("sleep", "1000")
-		orphan.Env = append(os.Environ(), proc.RunMark+"="+at("--run"))
+		orphan.Env = append(os.Environ(), name+"="+at("--run"))
 		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if orphan.Start() != nil {
+			return 9
+		}
+	}
+	if how == "washed" {
+		tree, err := proc.OpenTree(filepath.Join(dir, treeFile))
+		if err != nil {
+			return 9
+		}
+		orphan := proc.Exec{
+			Argv: []string{"sh", "-c", "env -i setsid sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done"},
+			Env:  []string{"PATH=" + os.Getenv("PATH")}, Tree: tree,
+		}
+		child, err := orphan.Start()
+		if err != nil || child.Wait(context.Background()) != nil {
+			return 9
+		}
+		if _, err := child.Close(); err != nil {
 			return 9
 		}
 	}
@@ -65,7 +84,10 @@ func playWorker(how string, args []string) int {
 	for {
 		select {
 		case <-ended:
-			if how != "stubborn" {
+			if how == "leave" && alive.Close() != nil {
+				return 9
+			}
+			if how != "stubborn" && how != "leave" {
 				return 0
 			}
 		case <-time.After(patience):

@@ -15,12 +15,20 @@ import (
 // heartbeat is how often a worker says that it lives.
 const heartbeat = 5 * time.Second
 
+// glance is how often it looks for processes that were not there before: one that sheds all marks and whose worker dies
+// earlier is nobody's.
+const glance = 250 * time.Millisecond
+
+// slowGlance is every how manyth glance is one at the whole machine, where that is the only way.
+const slowGlance = 4
+
 // record is the worker's copy of its run's row. Events change it as they come; it is written at every
 // heartbeat, and at once where somebody watching should see the change.
 type record struct {
 	journal Journal
 	alive   *proc.Alive
 	procs   func() // records the run's processes
+	fresh   func() // the same, of those that are new, and cheaper
 	now     func() time.Time
 	log     *slog.Logger
 	// stopped is told the reason when a pass wants the run to end, lost when the row is no longer ours.
@@ -31,8 +39,10 @@ type record struct {
 	mu    sync.Mutex
 	run   reconcile.Run
 	// base is what a resumed thread had used before this run.
-	base  map[string]reconcile.Tokens
-	count sync.Mutex // one count of tokens at a time, so that no older one comes last
+	base map[string]reconcile.Tokens
+	// handedOver is when, on the monotonic clock, the agent last changed its issue.
+	handedOver time.Duration
+	count      sync.Mutex // one count of tokens at a time, so that no older one comes last
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -61,23 +71,48 @@ func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 func (r *record) flush(ctx context.Context) {
 	r.write.Lock()
 	defer r.write.Unlock()
-	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), r.now(), r.get())
+	now := r.now()
+	r.change(func(run *reconcile.Run) { r.keepHandoff(run, now) })
+	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	switch {
 	case errors.Is(err, reconcile.ErrConflict):
 		r.lost(err)
 	case err != nil:
 		r.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat not stored", slog.String("error", err.Error()))
-	case reason != "":
-		r.stopped(reason)
+	}
+	if reason != "" && !errors.Is(err, reconcile.ErrConflict) {
+		r.stopped(reason) // also where it could only be read
+	}
+}
+
+// handsOver notes that the agent is changing its issue.
+func (r *record) handsOver() {
+	r.change(func(run *reconcile.Run) {
+		run.HandoffAt, run.HandoffState, r.handedOver = r.now(), "", proc.Monotonic()
+	})
+}
+
+// clockStep is how far the wall clock must have gone apart from the monotonic one to count as stepped or suspended.
+const clockStep = time.Second
+
+// keepHandoff moves the time of the handoff along with a wall clock that was stepped, or that a suspend let run on, so
+// that its age stays what it is. mu is held.
+func (r *record) keepHandoff(run *reconcile.Run, now time.Time) {
+	if run.HandoffAt.IsZero() {
+		return
+	}
+	at := now.Add(r.handedOver - proc.Monotonic())
+	if at.Sub(run.HandoffAt).Abs() > clockStep {
+		run.HandoffAt = at
 	}
 }
 
 // beat runs until ctx ends. The counter in the alive file goes on even where the database does not take it, and
 // while it takes long: who stands still is killed.
 func (r *record) beat(ctx context.Context, every time.Duration) {
-	var both sync.WaitGroup
-	defer both.Wait()
-	both.Go(func() {
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() {
 		repeat(ctx, every, func() {
 			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
 			if err := r.alive.Beat(r.get().Beats, proc.Monotonic()); err != nil {
@@ -85,6 +120,7 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 			}
 		})
 	})
+	others.Go(func() { repeat(ctx, glance, r.fresh) })
 	repeat(ctx, every, func() {
 		r.procs()
 		r.flush(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -70,8 +71,12 @@ type attempt struct {
 	events *eventLog
 	procs  *proc.ProcFile
 	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
-	space  *workspace.Workspace
-	agent  *agent
+	// brood is nil where the kernel does not tell who is new: then glances counts.
+	brood   *proc.Brood
+	glances int
+	tree    *os.File // what hooks and agent hold of the run
+	space   *workspace.Workspace
+	agent   *agent
 	// secrets are kept out of everything that is written.
 	secrets secrets
 	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
@@ -89,14 +94,11 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	if w.fingerprint == nil {
 		w.fingerprint = workspace.Fingerprint
 	}
-	if err := a.open(cancel); err != nil {
-		return run, err
-	}
+	a.rec = a.newRecord(cancel)
+	err := a.open()
 	defer a.close()
 
-	beats, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
-	beating := make(chan struct{})
-	go func() { defer close(beating); a.rec.beat(beats, heartbeat) }()
+	beats, stopBeats := a.beating(ctx)
 	go func() {
 		select {
 		case <-terminate:
@@ -106,35 +108,99 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 		}
 	}()
 
-	err := a.work(ctx)
-	err = a.finish(ctx, err)
-	stopBeats()
-	<-beating
-	if errors.Is(err, errNotOurs) {
-		return a.rec.get(), err
+	if err == nil {
+		err = a.work(ctx)
 	}
-	return a.rec.get(), a.conclude(ctx)
+	if err = a.finish(ctx, err); !errors.Is(err, errNotOurs) {
+		err = a.conclude(ctx)
+	}
+	// Not before: a worker that waits for a disk with room must not look like one that stands still.
+	stopBeats()
+	return a.rec.get(), errors.Join(err, a.leaveWord(err))
 }
 
-func (a *attempt) open(cancel context.CancelCauseFunc) (err error) {
-	if a.events, err = openEventLog(filepath.Join(a.Dir, eventsFile), a.secrets); err != nil {
+// leaveWord says in the alive file why the outcome was not stored: a run that is settled without one for the machine's
+// fault counts for nothing.
+func (a *attempt) leaveWord(err error) error {
+	if code := storeCode(err); err != nil && reconcile.MachineFault(code) {
+		return a.Alive.Refuse(code)
+	}
+	return nil
+}
+
+// storeCode is the code of a journal's error, empty where it has none.
+func storeCode(err error) string {
+	var known *reconcile.Error
+	if errors.As(err, &known) {
+		return known.Code
+	}
+	return ""
+}
+
+// unreadable reports a database that only a person can bring back: whoever asks the worker to end is about to.
+func unreadable(code string) bool { return code == "state_missing" || code == "state_corrupt" }
+
+// Conclude records the outcome of a run that could not be begun, as patiently as Run does.
+func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
+	a := &attempt{Worker: w, run: run}
+	a.rec = a.newRecord(func(error) {})
+	_, stopBeats := a.beating(ctx)
+	err := a.conclude(ctx)
+	stopBeats()
+	return errors.Join(err, a.leaveWord(err))
+}
+
+// beating lets the heart beat, whatever becomes of ctx, until stop is called.
+func (a *attempt) beating(ctx context.Context) (beats context.Context, stop func()) {
+	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	go func() { defer close(over); a.rec.beat(beats, heartbeat) }()
+	return beats, func() { cancel(); <-over }
+}
+
+func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
+	return &record{
+		journal: a.Journal, alive: a.Alive, now: a.Now, log: a.Log, run: a.run,
+		procs:   a.noteProcesses,
+		fresh:   a.noteFresh,
+		stopped: func(reason string) { cancel(errStopped{reason}) },
+		lost:    func(error) { cancel(errNotOurs) },
+		base:    map[string]reconcile.Tokens{},
+	}
+}
+
+// open opens the files of the run's directory. Where that fails, on a full disk for instance, the run ends as by any
+// other fault.
+func (a *attempt) open() error {
+	events, err := openEventLog(filepath.Join(a.Dir, eventsFile), a.secrets)
+	if err != nil {
+		return err
+	}
+	a.events = events
+	if a.tree, err = proc.OpenTree(filepath.Join(a.Dir, treeFile)); err != nil {
 		return err
 	}
 	if a.procs, err = proc.OpenProcs(filepath.Join(a.Dir, procsFile)); err != nil {
 		return err
 	}
-	a.rec = &record{
-		journal: a.Journal, alive: a.Alive, now: a.Now, log: a.Log, run: a.run,
-		procs:   a.noteProcesses,
-		stopped: func(reason string) { cancel(errStopped{reason}) },
-		lost:    func(error) { cancel(errNotOurs) },
-		base:    map[string]reconcile.Tokens{},
+	if a.brood, err = proc.NewBrood(); errors.Is(err, errors.ErrUnsupported) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (a *attempt) close() {
-	if err := errors.Join(a.events.close(), a.procs.Close()); err != nil {
+	var errs []error
+	if a.events != nil {
+		errs = append(errs, a.events.close())
+	}
+	if a.tree != nil {
+		errs = append(errs, a.tree.Close())
+	}
+	if a.procs != nil {
+		errs = append(errs, a.procs.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
 		a.Log.Warn("run directory", slog.String("error", err.Error()))
 	}
 }
@@ -238,6 +304,9 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 		return reconcile.InterruptedRun, "tracker_unavailable", gone.Error()
 	}
 	code, message = a.codeOf(err)
+	if full := a.fullDisk(); full != "" && !reconcile.MachineFault(code) {
+		return reconcile.Failed, workspace.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+	}
 	var agents *codex.Error
 	if errors.As(err, &agents) {
 		switch agents.Code {
@@ -251,12 +320,28 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	return reconcile.Failed, code, message
 }
 
+// fullDiskBytes is less than what a hook or an agent can do anything with.
+const fullDiskBytes = 64 << 10
+
+// fullDisk names a directory of the run's on a volume that is full, empty if none is: what fails then fails for that,
+// whatever a hook or an agent has made of it.
+func (a *attempt) fullDisk() string {
+	for _, dir := range []string{a.run.WorkspaceRoot, a.StateDir} {
+		if free, err := workspace.FreeBytes(dir); err == nil && dir != "" && free < fullDiskBytes {
+			return dir
+		}
+	}
+	return ""
+}
+
 // codeOf finds the stable code of an error and its text without that code.
 func (a *attempt) codeOf(err error) (code, message string) {
 	var ours *reconcile.Error
 	var agents *codex.Error
 	var spaces *workspace.Error
 	switch {
+	case proc.LimitReached(err):
+		return reconcile.CodeResourceLimit, err.Error()
 	case errors.As(err, &ours):
 		return ours.Code, ours.Message
 	case errors.As(err, &agents) && agents.Code == codex.CodeStalled && agents.Cause != "":
@@ -278,13 +363,16 @@ const (
 )
 
 // conclude records the outcome. Until it is recorded the worker lives on and holds its run.
-func (a *attempt) conclude(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludePatience)
+func (a *attempt) conclude(run context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
 	defer cancel()
 	for {
 		err := a.Journal.Finish(ctx, a.Now(), a.rec.get())
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
+		}
+		if code := storeCode(err); code == "state_replaced" || errors.Is(context.Cause(run), errTerminated) && unreadable(code) {
+			return fmt.Errorf("outcome of %s: %w", a.run.ID, err)
 		}
 		a.Log.LogAttrs(ctx, slog.LevelError, "outcome not stored, trying again", slog.String("error", err.Error()))
 		pause := time.NewTimer(concludePause)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // birth makes the database under another name and renames it when it is complete and on the disk, so that nobody
@@ -18,6 +20,7 @@ import (
 func birth(ctx context.Context, dir string, now time.Time) error {
 	const doing = "make the database"
 	path := filepath.Join(dir, newbornName)
+	crash.At("state.birth.before")
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fileFault(dir, doing, err)
@@ -26,9 +29,11 @@ func birth(ctx context.Context, dir string, now time.Time) error {
 	if err := fill(ctx, dir, path, now); err != nil {
 		return err
 	}
+	crash.At("state.birth.filled")
 	if err := syncFile(path); err != nil {
 		return fileFault(dir, doing, err)
 	}
+	crash.At("state.birth.synced")
 	// A WAL or shared memory of a database that was here before must not be taken for the new one's.
 	for _, suffix := range []string{"-wal", "-shm"} {
 		if err := os.Remove(filepath.Join(dir, databaseName+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,6 +43,7 @@ func birth(ctx context.Context, dir string, now time.Time) error {
 	if err := os.Rename(path, filepath.Join(dir, databaseName)); err != nil {
 		return fileFault(dir, doing, err)
 	}
+	crash.At("state.birth.renamed")
 	if err := syncDir(dir); err != nil {
 		return fileFault(dir, doing, err)
 	}
@@ -55,6 +61,7 @@ func fill(ctx context.Context, dir, path string, now time.Time) (err error) {
 	if err := f.Close(); err != nil {
 		return fileFault(dir, doing, err)
 	}
+	crash.At("state.birth.file")
 	handle, err := handleOf(path, "rw", "")
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -70,9 +77,11 @@ func fill(ctx context.Context, dir, path string, now time.Time) (err error) {
 	if err := useWAL(ctx, handle); err != nil {
 		return fault(dir, doing, err)
 	}
+	crash.At("state.birth.wal")
 	if err := migrate(ctx, handle, migrations, 0, schemaVersion, now); err != nil {
 		return fault(dir, doing, err)
 	}
+	crash.At("state.birth.migrated")
 	var busy, frames, merged int
 	if err := handle.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &merged); err != nil {
 		return fault(dir, doing, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // AddCommand keeps an operator's command until a pass has taken it up, and returns its id. The id of cmd is
@@ -16,6 +17,7 @@ func (db *DB) AddCommand(ctx context.Context, cmd reconcile.Command) (int64, err
 		return 0, errors.New("add a command: without a verb or its time")
 	}
 	var id int64
+	crash.At("state.add_command.before")
 	err := db.update(ctx, "add the command "+string(cmd.Verb), full, func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO commands (verb, issue_id, identifier, created_at)
 			VALUES (?, ?, ?, ?)`, string(cmd.Verb), cmd.IssueID, cmd.Identifier, stamp(cmd.CreatedAt))
@@ -25,6 +27,7 @@ func (db *DB) AddCommand(ctx context.Context, cmd reconcile.Command) (int64, err
 		id, err = res.LastInsertId()
 		return err
 	})
+	crash.At("state.add_command.after")
 	return id, err
 }
 
@@ -119,7 +122,10 @@ func (db *DB) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Sk
 		return nil
 	}
 	db.kept.skips(true)
-	return db.update(ctx, "save the skips", full, func(tx *sql.Tx) error { return replaceSkips(ctx, tx, next) })
+	crash.At("state.save_skips.before")
+	err = db.update(ctx, "save the skips", full, func(tx *sql.Tx) error { return replaceSkips(ctx, tx, next) })
+	crash.At("state.save_skips.after")
+	return err
 }
 
 func mergeSkips(old map[string]StoredSkip, skips []reconcile.Skip, now time.Time) ([]StoredSkip, bool) {

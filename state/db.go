@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // busyTimeout bounds every wait for another writer. A context does not cut it short.
@@ -34,6 +35,11 @@ type DB struct {
 	// write serialises write transactions, because the synchronous level is the connection's and not theirs.
 	write sync.Mutex
 	level durability
+
+	place place
+	// hasty is set once somebody else has kept the database for as long as busyTimeout: the next one is waited for a
+	// little only, so that a pass with much to write comes to its end.
+	hasty bool
 
 	// schema is the version found at opening, which may be newer than ours.
 	schema int
@@ -168,8 +174,12 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	db := &DB{dir: dir, sql: handle, level: full}
-	if err := db.checkVersion(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
+	err = db.checkVersion(ctx)
+	if err == nil && mode == "rw" {
+		db.place, err = placeOf(dir, handle)
+	}
+	if err != nil {
+		return nil, errors.Join(err, handle.Close())
 	}
 	return db, nil
 }
@@ -180,16 +190,25 @@ func handleOf(path, mode, options string) (*sql.DB, error) {
 	name := (&url.URL{Path: path}).EscapedPath()
 	dsn := fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
 		name, mode, options, busyTimeout.Milliseconds())
-	handle, err := sql.Open("sqlite", dsn)
+	registered, err := sql.Open("sqlite", dsn) // opens nothing yet
 	if err != nil {
+		return nil, err
+	}
+	handle := sql.OpenDB(connector{dsn, &counted{Driver: registered.Driver()}})
+	if err := registered.Close(); err != nil {
 		return nil, err
 	}
 	handle.SetMaxOpenConns(1)
 	return handle, nil
 }
 
-// Close ends the connection. The last one to close merges the WAL into the database.
+// Close ends the connection. The last one to close merges the WAL into the database, unless that is no longer the file
+// which was opened: then it is left as it is, open until the process ends.
 func (db *DB) Close() error {
+	crash.At("state.close")
+	if db.inPlace("close the state") != nil {
+		return nil //nolint:nilerr // whoever writes or opens next is told
+	}
 	if err := db.sql.Close(); err != nil {
 		return fault(db.dir, "close the state", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -98,6 +99,7 @@ func makeDir(dir string) error {
 		}
 		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself, mode 0700", err)
 	}
+	crash.At("state.dir.made")
 	// The name of the directory must survive a power failure as well as what will be in it.
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return err

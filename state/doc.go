@@ -21,9 +21,13 @@
 // heartbeat then takes 55 µs instead of 270 (ext4 on a quiet disk, and 1.5 ms on a busy one). A power failure may
 // lose the last heartbeats, never an earlier write while a later one stays: the WAL is read up to its first gap.
 //
-// Every write transaction begins IMMEDIATE and waits at most five seconds for its turn: a transaction that reads
-// first and then finds another writer fails at once, whatever the timeout. Readings begin DEFERRED
-// and wait for nobody.
+// Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads first and then finds
+// another writer fails at once, whatever the timeout. SQLite waits five seconds, looking again now and then, and has
+// no queue: under load one may be unlucky for longer. While the WAL shows that others write, the wait goes on, for a
+// minute at most; where nobody has written in five seconds somebody holds the database, and that is an error.
+// (Twenty processes that write without a pause lost one to state_busy now and then. A lock file to queue at would
+// cost every heartbeat two system calls, and stop them all where its holder is frozen.) Readings begin DEFERRED and
+// wait for nobody.
 //
 // The switch of a new file to WAL is not covered by the busy timeout. So the database is born under another name,
 // by a pass that holds the lock, and is renamed when it is complete; nobody else ever creates one.

@@ -47,7 +47,7 @@ func fault(dir, doing string, err error) error {
 		return &reconcile.Error{
 			Code:    "state_busy",
 			Message: fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
-			Hint:    "see who has it open: fuser -v " + path, Err: err,
+			Hint:    "see who has it open: fuser -v " + path + "; nothing is lost, and all goes on when that process lets go", Err: err,
 		}
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return corrupt(dir, doing, err)
@@ -75,9 +75,14 @@ func corrupt(dir, doing string, err error) error {
 	path := filepath.Join(dir, databaseName)
 	return &reconcile.Error{
 		Code: "state_corrupt", Message: fmt.Sprintf("%s: %s is damaged", doing, path),
-		Hint: "put a backup of state.db in its place, or end the workers and move " + dir + " aside to begin anew",
-		Err:  err,
+		Hint: restoreHint(dir), Err: err,
 	}
+}
+
+// restoreHint is the way out. A WAL that was left belongs to the file that is gone; beside another it would damage that.
+func restoreHint(dir string) string {
+	return "put a backup of state.db in its place, or move " + dir + " aside to begin anew; before that end the workers " +
+		"(symphony stop --all), and remove state.db-wal and state.db-shm"
 }
 
 func readonly(dir, doing string, err error) error {
@@ -94,6 +99,13 @@ func ioFault(dir, doing string, sq *sqlite.Error) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0) {
 		return diskFull(dir, doing, sq)
+	}
+	if sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
+		return &reconcile.Error{
+			Code:    "state_io",
+			Message: fmt.Sprintf("%s: %s or its -wal is shorter than it was", doing, filepath.Join(dir, databaseName)),
+			Hint:    "somebody cut or removed it; where workers still have the old one open, all is well again when they have ended", Err: sq,
+		}
 	}
 	return &reconcile.Error{
 		Code:    "state_io",
@@ -120,8 +132,14 @@ func missing(dir, doing string) error {
 	return &reconcile.Error{
 		Code:    "state_missing",
 		Message: fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
-		Hint:    "put state.db back from a backup, or end the workers and move " + dir + " aside to begin anew",
+		Hint:    restoreHint(dir),
 	}
+}
+
+// busyError reports whether another writer was waited for in vain.
+func busyError(err error) bool {
+	var sq *sqlite.Error
+	return errors.As(err, &sq) && (sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
 // unique reports whether err is a row that exists already.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run as it then stands.
@@ -15,6 +16,7 @@ import (
 // is (design 6).
 func (db *DB) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
 	var run reconcile.Run
+	crash.At("state.take_run.before")
 	err := db.update(ctx, "take run "+id, full, func(tx *sql.Tx) (err error) {
 		run, err = scanRun(tx.QueryRowContext(ctx, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
 			worker_start = ?, heartbeat_at = ? WHERE id = ? AND phase = ? AND outcome IS NULL
@@ -25,6 +27,7 @@ func (db *DB) TakeRun(ctx context.Context, id string, h reconcile.Handle, now ti
 		}
 		return err
 	})
+	crash.At("state.take_run.after")
 	if err != nil {
 		return reconcile.Run{}, err
 	}
@@ -50,7 +53,8 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 // UpdateRun writes what the worker of a run knows of it: phase, workspace, thread, turns, progress, tokens, rate
 // limits, last event and heartbeat. It returns the reason for which a pass asked the run to stop, empty if none
 // did. Once the run has an outcome, or was never taken, nothing is written and the error wraps
-// reconcile.ErrConflict: the worker has lost the run and ends.
+// reconcile.ErrConflict: the worker has lost the run and ends. Where nothing can be written, on a full disk for
+// instance, the reason is returned beside the error all the same.
 //
 // A change of phase, workspace, thread, turn or progress is on the disk when UpdateRun returns; a heartbeat alone
 // survives the death of any process, but not always a power failure.
@@ -63,10 +67,10 @@ func (db *DB) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (
 	var beatOnly bool
 	err = db.sql.QueryRowContext(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
 		AND turns_done = ? AND progress = ? AND workspace_path = ? AND workspace_root = ? AND workspace_id = ?
-		AND handoff_at IS ? AND handoff_state = ?
+		AND handoff_at IS ? AND handoff_state = ?, coalesce(stop_reason, '')
 		FROM runs WHERE id = ?`, string(run.Phase), run.ThreadID, run.TurnID, run.Turns, run.TurnsDone,
 		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, stamp(run.HandoffAt),
-		run.HandoffState, run.ID).Scan(&beatOnly)
+		run.HandoffState, run.ID).Scan(&beatOnly, &stopReason)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fault(db.dir, doing, err)
 	}
@@ -74,15 +78,18 @@ func (db *DB) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (
 	if beatOnly {
 		level = normal
 	}
+	crash.At("state.update_run.before")
 	err = db.update(ctx, doing, level, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `UPDATE runs SET `+workerColumns+`
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting' RETURNING coalesce(stop_reason, '')`,
 			append(workerValues(now, run), run.ID)...).Scan(&stopReason)
+		crash.At("state.update_run.half")
 		if errors.Is(err, sql.ErrNoRows) {
 			return reconcile.ErrConflict
 		}
 		return err
 	})
+	crash.At("state.update_run.after")
 	return stopReason, err
 }
 
@@ -92,11 +99,14 @@ func (db *DB) Finish(ctx context.Context, now time.Time, run reconcile.Run) erro
 	if run.Outcome == "" || run.Phase == "" || run.Phase == reconcile.Starting {
 		return fmt.Errorf("finish run %s: outcome %q in phase %q", run.ID, run.Outcome, run.Phase)
 	}
-	return db.update(ctx, "finish run "+run.ID, full, func(tx *sql.Tx) error {
+	crash.At("state.finish.before")
+	err := db.update(ctx, "finish run "+run.ID, full, func(tx *sql.Tx) error {
 		found, err := affected(tx.ExecContext(ctx, `UPDATE runs SET `+workerColumns+`,
 			outcome = ?, error_code = ?, error_text = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
 			append(workerValues(now, run), string(run.Outcome), run.ErrorCode, run.ErrorText, run.ID)...))
 		return runConflict(run.ID, found, err)
 	})
+	crash.At("state.finish.after")
+	return err
 }

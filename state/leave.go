@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // leftWAL is how large a WAL may be left, in bytes: some passes with nothing to do. The next program to open the
@@ -19,6 +21,7 @@ const leftWAL = 64 << 10
 // as its durability says. One that has grown is merged.
 func (db *DB) Leave() error {
 	wal, err := os.Stat(filepath.Join(db.dir, databaseName+"-wal"))
+	crash.At("state.leave")
 	if err == nil && wal.Size() <= leftWAL {
 		return nil
 	}

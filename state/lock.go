@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -67,9 +69,11 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 		held.Queued = queued
 		return nil, held, nil
 	}
+	crash.At("state.lock.taken")
 	if err := l.sign(self); err != nil {
 		return nil, nil, lockFault(ctx, dir, errors.Join(err, l.file.Unlock()))
 	}
+	crash.At("state.lock.signed")
 	return sync.OnceValue(l.release), nil, nil
 }
 
@@ -87,6 +91,7 @@ func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, que
 		return false, !first && err == nil, err
 	}
 	defer func() { err = errors.Join(err, waiter.Unlock()) }()
+	crash.At("state.lock.waiting")
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	poll := time.NewTicker(lockPoll)
@@ -134,6 +139,7 @@ func (l *projectLock) overwrite(text []byte) error {
 }
 
 func (l *projectLock) release() error {
+	crash.At("state.lock.release")
 	if err := errors.Join(l.overwrite(nil), l.file.Unlock()); err != nil {
 		return fileFault(l.dir, "release the project lock", err)
 	}

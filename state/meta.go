@@ -8,12 +8,15 @@ import (
 	"maps"
 	"strings"
 	"sync"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
 	metaPaused       = "paused"
 	metaAgentBlock   = "blocked_agent"
 	metaTrackerBlock = "blocked_tracker"
+	metaHostBlock    = "blocked_host"
 	metaSweep        = "last_sweep"
 	metaPruned       = "last_prune"
 )
@@ -104,7 +107,9 @@ func (db *DB) SetMeta(ctx context.Context, key, value string) error {
 	if err != nil || found && old == value {
 		return err
 	}
+	crash.At("state.set_meta.before")
 	err = db.update(ctx, "set meta "+key, full, func(tx *sql.Tx) error { return setMeta(ctx, tx, key, value) })
+	crash.At("state.set_meta.after")
 	if err == nil {
 		db.kept.set(key, value)
 	}
@@ -113,7 +118,7 @@ func (db *DB) SetMeta(ctx context.Context, key, value string) error {
 
 func reserved(key string) bool {
 	switch key {
-	case metaSchema, metaOldestWriter, metaCreatedAt, metaPaused, metaAgentBlock, metaTrackerBlock, metaSweep,
+	case metaSchema, metaOldestWriter, metaCreatedAt, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep,
 		metaPruned:
 		return true
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 //go:embed migration/*.sql
@@ -48,6 +49,7 @@ func migrateTo(ctx context.Context, tx *sql.Tx, script string, version int, now 
 	if _, err := tx.ExecContext(ctx, script); err != nil {
 		return err
 	}
+	crash.At("state.migrate.tables")
 	if _, err := tx.ExecContext(ctx, `PRAGMA user_version = `+strconv.Itoa(version)); err != nil {
 		return err
 	}
@@ -118,6 +120,20 @@ func refuseNewer(dir, oldest string) error {
 		Message: fmt.Sprintf("%s was changed by a newer symphony; this one knows schema %d, it asks for %d",
 			dir, schemaVersion, n),
 		Hint: "upgrade symphony",
+	}
+}
+
+// Newer is an error for people where a newer program has migrated the state: this one may still settle what has ended,
+// but starts nothing (design 3).
+func (db *DB) Newer() error {
+	if db.schema <= schemaVersion {
+		return nil
+	}
+	return &reconcile.Error{
+		Code: "state_newer",
+		Message: fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it settles and stops, and starts nothing",
+			db.dir, db.schema, schemaVersion),
+		Hint: "upgrade symphony here, too",
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // Pass is the record of one reconciliation.
@@ -55,6 +57,7 @@ func (db *DB) SavePass(ctx context.Context, p Pass) (int64, error) {
 		level = normal
 	}
 	var id int64
+	crash.At("state.save_pass.before")
 	err = db.update(ctx, "record the pass", level, func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped,
 			errors, boot_id, mono_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, p.Trigger, stamp(p.StartedAt),
@@ -65,6 +68,7 @@ func (db *DB) SavePass(ctx context.Context, p Pass) (int64, error) {
 		id, err = res.LastInsertId()
 		return err
 	})
+	crash.At("state.save_pass.after")
 	return id, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -26,6 +28,7 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 	if err != nil || !due || limit <= 0 {
 		return nil, err
 	}
+	crash.At("state.prune.before")
 	more, pruned := false, strconv.FormatInt(now.UnixMilli(), 10)
 	err = db.update(ctx, "delete old runs", full, func(tx *sql.Tx) error {
 		runIDs, err = pruneRuns(ctx, tx, now, limit)
@@ -45,6 +48,7 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		}
 		return setMeta(ctx, tx, metaPruned, pruned)
 	})
+	crash.At("state.prune.after")
 	if err != nil {
 		return nil, err
 	}

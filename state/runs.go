@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(outcome, ''), error_code, error_text,
@@ -96,19 +97,25 @@ func insertRun(ctx context.Context, tx *sql.Tx, now time.Time, r reconcile.Run) 
 
 // RequestStop implements reconcile.Store: the first reason stays, and a run with an outcome is left alone.
 func (db *DB) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
-	return db.update(ctx, "ask run "+runID+" to stop", full, func(tx *sql.Tx) error {
+	crash.At("state.request_stop.before")
+	err := db.update(ctx, "ask run "+runID+" to stop", full, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
 			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), int64(at.Mono), at.Boot, runID)
 		return err
 	})
+	crash.At("state.request_stop.after")
+	return err
 }
 
 // ReapFailed implements reconcile.Store.
 func (db *DB) ReapFailed(ctx context.Context, runID string) error {
-	return db.update(ctx, "count a try to end run "+runID, full, func(tx *sql.Tx) error {
+	crash.At("state.reap_failed.before")
+	err := db.update(ctx, "count a try to end run "+runID, full, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
 		return err
 	})
+	crash.At("state.reap_failed.after")
+	return err
 }
 
 // EndDead implements reconcile.Store. The run's share of the totals of runtime ends with its last sign of life,
@@ -119,24 +126,30 @@ func (db *DB) EndDead(ctx context.Context, now time.Time, run reconcile.Run, out
 	if outcome == "" {
 		return fmt.Errorf("end run %s: without an outcome", run.ID)
 	}
-	return db.update(ctx, "end run "+run.ID, full, func(tx *sql.Tx) error {
+	crash.At("state.end_dead.before")
+	err := db.update(ctx, "end run "+run.ID, full, func(tx *sql.Tx) error {
 		found, err := affected(tx.ExecContext(ctx, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
 			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase = ?`,
 			string(outcome), code, message, stamp(now), run.ID, string(run.Phase)))
 		return runConflict(run.ID, found, err)
 	})
+	crash.At("state.end_dead.after")
+	return err
 }
 
 // SawHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the time stays
 // when it was first seen; that is how a frozen worker is found.
 func (db *DB) SawHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
-	return db.update(ctx, "record the heartbeat of run "+runID, normal, func(tx *sql.Tx) error {
+	crash.At("state.saw_heartbeat.before")
+	err := db.update(ctx, "record the heartbeat of run "+runID, normal, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE runs SET hb_seen = ?, hb_seen_mono = ?, hb_seen_boot = ?
 			WHERE id = ? AND outcome IS NULL AND (hb_seen IS NOT ?1 OR hb_seen_boot IS NOT ?3)`,
 			beats, int64(at.Mono), at.Boot, runID)
 		return err
 	})
+	crash.At("state.saw_heartbeat.after")
+	return err
 }
 
 func runConflict(id string, found bool, err error) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 var _ reconcile.Store = (*DB)(nil)
@@ -59,8 +60,8 @@ func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Record
 }
 
 func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.Recorded) error {
-	rows, err := tx.QueryContext(ctx, `SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?)`,
-		metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaSweep)
+	rows, err := tx.QueryContext(ctx, `SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`,
+		metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep)
 	if err != nil {
 		return err
 	}
@@ -89,6 +90,9 @@ func applyMeta(dir, key, value string, rec *reconcile.Recorded) error {
 	case metaTrackerBlock:
 		rec.TrackerBlock = new(reconcile.Block)
 		return jsonOf{rec.TrackerBlock}.Scan(value)
+	case metaHostBlock:
+		rec.HostBlock = new(reconcile.Block)
+		return jsonOf{rec.HostBlock}.Scan(value)
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
@@ -137,12 +141,15 @@ func (db *DB) Commit(ctx context.Context, now time.Time, c reconcile.Change) err
 		return errors.New("commit: a deletion without the claim to delete")
 	}
 	if c.Claim == nil && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 && c.AgentBlock == nil &&
-		c.TrackerBlock == nil && c.Paused == nil {
+		c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil {
 		return nil
 	}
-	return db.update(ctx, "store the change"+subject(c), full, func(tx *sql.Tx) error {
+	crash.At("state.commit.before")
+	err := db.update(ctx, "store the change"+subject(c), full, func(tx *sql.Tx) error {
 		return commit(ctx, tx, now, c)
 	})
+	crash.At("state.commit.after")
+	return err
 }
 
 // subject names the issue or run that a change is about, for its errors.
@@ -169,6 +176,7 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 			return err
 		}
 	}
+	crash.At("state.commit.half")
 	if c.Insert != nil {
 		if err := insertRun(ctx, tx, now, *c.Insert); err != nil {
 			return err
@@ -181,6 +189,9 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 		return err
 	}
 	if err := saveBlock(ctx, tx, metaTrackerBlock, c.TrackerBlock); err != nil {
+		return err
+	}
+	if err := saveBlock(ctx, tx, metaHostBlock, c.HostBlock); err != nil {
 		return err
 	}
 	if c.Paused == nil {
@@ -216,7 +227,10 @@ func saveBlock(ctx context.Context, tx *sql.Tx, key string, b *reconcile.Block) 
 
 // SaveSweep implements reconcile.Store.
 func (db *DB) SaveSweep(ctx context.Context, now time.Time) error {
-	return db.update(ctx, "remember the sweep", full, func(tx *sql.Tx) error {
+	crash.At("state.save_sweep.before")
+	err := db.update(ctx, "remember the sweep", full, func(tx *sql.Tx) error {
 		return setMeta(ctx, tx, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
 	})
+	crash.At("state.save_sweep.after")
+	return err
 }

@@ -35,7 +35,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
 	check(t, db.Commit(ctx, at(7), reconcile.Change{
 		Claim: &c, Insert: &r, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Paused: &paused,
+		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Paused: &paused,
 	}))
 	check(t, db.SaveSweep(ctx, at(8)))
 
@@ -44,7 +44,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	want := reconcile.Recorded{
 		Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
 		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, Tokens: map[string]int64{issue.ID: 0},
+		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Tokens: map[string]int64{issue.ID: 0},
 		LastSweep: at(8),
 	}
 	wantRecorded(t, db, want)
@@ -60,10 +60,10 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	want.Runs[0], want.Tokens[issue.ID] = r, 3
 	running := false
 	check(t, db.Commit(ctx, at(12), reconcile.Change{
-		AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{},
+		AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{}, HostBlock: &reconcile.Block{},
 		Paused: &running,
 	}))
-	want.AgentBlock, want.TrackerBlock, want.Paused = nil, nil, false
+	want.AgentBlock, want.TrackerBlock, want.HostBlock, want.Paused = nil, nil, nil, false
 	wantRecorded(t, db, want)
 
 	r.Outcome, r.ErrorCode, r.ErrorText = reconcile.Failed, "turn_failed", "why"

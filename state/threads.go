@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // SaveThread keeps the highest token totals of a codex thread, which are cumulative over all its runs, and raises
@@ -29,9 +30,12 @@ func (db *DB) SaveThread(ctx context.Context, runID, issueID, threadID, workspac
 	if known {
 		level = normal
 	}
-	return db.update(ctx, doing, level, func(tx *sql.Tx) error {
+	crash.At("state.save_thread.before")
+	err = db.update(ctx, doing, level, func(tx *sql.Tx) error {
 		return saveThread(ctx, tx, runID, issueID, threadID, workspaceID, t, now)
 	})
+	crash.At("state.save_thread.after")
+	return err
 }
 
 func saveThread(ctx context.Context, tx *sql.Tx, runID, issueID, threadID, workspaceID string,

@@ -4,6 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 )
 
 // durability is SQLite's synchronous level.
@@ -21,7 +25,71 @@ func (db *DB) update(ctx context.Context, doing string, level durability, f func
 	if err := db.synchronous(ctx, level); err != nil {
 		return fault(db.dir, doing, err)
 	}
-	return fault(db.dir, doing, within(ctx, db.sql, nil, f))
+	err := db.inTurn(func() error {
+		return within(ctx, db.sql, nil, func(tx *sql.Tx) error {
+			if err := db.inPlace(doing); err != nil {
+				return err
+			}
+			return f(tx)
+		})
+	})
+	if busy := busyError(err); busy != db.hasty && (busy || err == nil) {
+		if pragmaErr := db.patience(context.WithoutCancel(ctx), busy); pragmaErr != nil {
+			return fault(db.dir, doing, errors.Join(err, pragmaErr))
+		}
+	}
+	return fault(db.dir, doing, err)
+}
+
+// queueBound is how long a writer goes on trying while others get their turns.
+const queueBound = time.Minute
+
+// inTurn tries again where another writer was waited for in vain although writers came and went meanwhile. SQLite
+// does not queue them: each looks again now and then, and one that is unlucky may find the database taken for longer
+// than the timeout. Where nobody has written anything in that time, somebody holds it, and a person is to be told.
+func (db *DB) inTurn(try func() error) error {
+	bound := queueBound
+	if db.hasty {
+		bound = busyTimeout
+	}
+	for start := time.Now(); ; {
+		before := db.lastWrite()
+		err := try()
+		if !busyError(err) || db.lastWrite() == before || time.Since(start) > bound {
+			return err
+		}
+	}
+}
+
+// written is what the WAL looks like after somebody has written.
+type written struct {
+	at   time.Time
+	size int64
+}
+
+// lastWrite is the same as before where nobody has written.
+func (db *DB) lastWrite() written {
+	info, err := os.Stat(filepath.Join(db.dir, databaseName+"-wal"))
+	if err != nil {
+		return written{} // there is none yet, so nobody has written, or the try will say what is wrong
+	}
+	return written{info.ModTime(), info.Size()}
+}
+
+// hastyTimeout is busyTimeout after that was waited for in vain.
+const hastyTimeout = 250 * time.Millisecond
+
+// patience sets how long another writer is waited for.
+func (db *DB) patience(ctx context.Context, hasty bool) error {
+	wait := busyTimeout
+	if hasty {
+		wait = hastyTimeout
+	}
+	if _, err := db.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, wait.Milliseconds())); err != nil {
+		return err
+	}
+	db.hasty = hasty
+	return nil
 }
 
 // view runs f in one deferred transaction: a single state of the database, whoever writes meanwhile.

@@ -252,7 +252,7 @@ func (d *playground) play(ctx context.Context) error {
 func (d *playground) pass(ctx context.Context) (passResult, error) {
 	p := d.w.project(d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := p.pass(ctx, passOptions{trigger: triggerManual, lockTimeout: commandPatience}, log)
+	r, err := p.pass(ctx, passOptions{trigger: triggerManual, stays: true, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}

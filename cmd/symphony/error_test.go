@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -55,7 +56,7 @@ func TestLoopLockWhileSomebodyLooks(t *testing.T) {
 // An outcome that could not be stored in all its time is tried once more as it is: the run has not failed for that.
 func TestFailedKeepsTheOutcome(t *testing.T) {
 	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
-		"could not be stored": {reconcile.Succeeded, reconcile.Succeeded},
+		"could not be stored": {reconcile.Succeeded, ""}, // in vain, for ten minutes; it has left word in alive
 		"could not be begun":  {"", reconcile.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +70,16 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			if err := db.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
 				t.Fatal(err)
 			}
-			h := &held{db: db}
+			path := t.TempDir() + "/alive"
+			if err := proc.CreateAlive(path); err != nil {
+				t.Fatal(err)
+			}
+			alive, err := proc.HoldAlive(path, bound)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &held{db: db, alive: alive}
+			defer h.close(slog.New(slog.DiscardHandler))
 			if h.run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
 				t.Fatal(err)
 			}

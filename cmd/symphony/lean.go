@@ -44,7 +44,12 @@ const signalGrace = 20 * time.Millisecond
 // must be called.
 func signals(command string) (ctx context.Context, listen, stop func()) {
 	if command != "tick" {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+		if command == "worker" {
+			// At a logout systemd sends it right after SIGTERM, and it must not kill who is just ending.
+			ends = append(ends, syscall.SIGHUP)
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), ends...)
 		return ctx, func() {}, stop
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())

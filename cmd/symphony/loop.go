@@ -75,7 +75,8 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 		// An operator's command holds it for a moment, and looks at one issue only.
 		o.lockTimeout = commandPatience
 	}
-	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}}
+	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}, program: thisProgram()}
+	reapForeign(ctx, l.log)
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
 		if first && code == exitWorkflow {
@@ -87,6 +88,7 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 			return nil
 		}
 		p = w.project(p.path, p.stateDir)
+		l.upgrade(ctx, p)
 	}
 }
 
@@ -96,7 +98,8 @@ type looper struct {
 	log      *slog.Logger
 	interval time.Duration
 	// seen are the ended runs that a pass was woken for: one that can't be settled must not wake every pass.
-	seen map[string]bool
+	seen    map[string]bool
+	program programFile
 }
 
 // pass runs one; whatever goes wrong is said, and the code returned.

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 func main() { os.Exit(mainCode()) }
@@ -119,6 +120,11 @@ func asError(err error) *reconcile.Error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; nothing is lost meanwhile", Err: err}
 	}
+	if proc.LimitReached(err) {
+		return &reconcile.Error{
+			Code: reconcile.CodeResourceLimit, Message: err.Error(), Err: err, Hint: proc.LimitHint,
+		}
+	}
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }
 
@@ -137,7 +143,7 @@ func exitCode(code string) int {
 		"unsupported_key", "unsupported_tracker_kind", "missing_tracker_api_key", "missing_tracker_project_slug",
 		"template_parse_error", "template_render_error", "env_file_permissions", "env_file_invalid",
 		"tracker_project_not_found", "nested_workflow", "project_conflict", "state_conflict", "workspace_root_unusable",
-		"workers_would_die", "codex_not_found":
+		"codex_not_found":
 		return exitWorkflow
 	}
 	return exitFailed

@@ -108,6 +108,9 @@ func (p *project) command(ctx context.Context, cmd reconcile.Command, only strin
 	}
 	cmd.CreatedAt = p.w.now()
 	id, err := p.addCommand(ctx, cmd)
+	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
+		return p.endWorkers(ctx, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -35,8 +36,39 @@ func (p *project) owner(ctx context.Context, db *state.DB) (path string, err err
 	}
 }
 
+// placeKey is where a database keeps the path of its directory.
+const placeKey = "state_dir"
+
+// original refuses a copy beside the directory it was made of. What the copy says of workers and processes is true of
+// the original's: a pass would take them for dead, because their locks are held elsewhere, and end what belongs to them.
+// A copy on another machine, or where the original is gone, is the one that counts.
+func (p *project) original(ctx context.Context, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, placeKey)
+	if err != nil || !known || path == p.stateDir {
+		return path, err
+	}
+	theirs, err := os.Stat(filepath.Join(path, "state.db"))
+	if err != nil {
+		return path, nil //nolint:nilerr // it is gone: the directory was moved, or has come from elsewhere
+	}
+	if ours, err := os.Stat(filepath.Join(p.stateDir, "state.db")); err == nil && os.SameFile(ours, theirs) {
+		return path, nil
+	}
+	return path, &reconcile.Error{
+		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.stateDir, path),
+		Hint: "use " + path + ", or move it away while nothing runs",
+	}
+}
+
 // own makes the state directory this workflow's.
 func (p *project) own(ctx context.Context, db *state.DB) error {
+	place, err := p.original(ctx, db)
+	if err == nil && place != p.stateDir {
+		err = db.SetMeta(ctx, placeKey, p.stateDir)
+	}
+	if err != nil {
+		return err
+	}
 	path, err := p.owner(ctx, db)
 	if err != nil || path == p.path || p.sourceErr != nil {
 		return err

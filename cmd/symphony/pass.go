@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -35,6 +36,7 @@ type passOptions struct {
 	only        string // an issue's id, or nowhere
 	anySlot     bool
 	last        bool // the process ends after it
+	stays       bool // the process waits for the runs that it starts
 }
 
 // nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
@@ -61,13 +63,13 @@ func (r *passResult) fail(err error) {
 	r.Errors = append(r.Errors, faults...)
 }
 
-// condense says each thing once. A full disk stops every step of a pass, and the first tells all there is to know.
+// condense says each thing once. A full disk or a busy database stops every step of a pass, and the first tells all there is to know.
 func (r *passResult) condense() {
 	type what struct{ code, message string }
 	seen := map[what]bool{}
 	r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool {
 		w := what{e.Code, e.Message}
-		if e.Code == "disk_full" {
+		if e.Code == "disk_full" || e.Code == "state_busy" {
 			w.message = ""
 		}
 		again := seen[w]
@@ -83,6 +85,9 @@ func (r *passResult) warn(text string) { r.warnings = append(r.warnings, text) }
 // it from being a pass at all; what went wrong in it stands in the result.
 func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r passResult, err error) {
 	if err := p.nested(); err != nil {
+		return r, err
+	}
+	if err := proc.CheckLimits(); err != nil {
 		return r, err
 	}
 	cfg, cfgErr := p.config()
@@ -116,8 +121,10 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		return r, err
 	}
 
+	crash.At("pass.open")
 	mono := proc.Monotonic()
 	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
+	crash.At("pass.reconciled")
 	r.condense()
 	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
 	ctx = context.WithoutCancel(ctx)
@@ -135,6 +142,7 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if r.pass.ID, err = db.SavePass(ctx, r.pass); err != nil {
 		r.fail(err)
 	}
+	crash.At("pass.recorded")
 	p.tidy(ctx, db, &r)
 	r.condense()
 	return r, nil
@@ -188,6 +196,9 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 	r.cfg = cfg
 	r.warnings = p.warnings(cfg)
+	if err := db.Newer(); err != nil {
+		r.fail(err) // and starts nothing
+	}
 	rootErr := p.fits(cfg, o.dryRun)
 	if rootErr != nil {
 		r.fail(rootErr)
@@ -200,7 +211,7 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 		}
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := p.deps(db, cfg, askTracker, log, r)
+	deps, err := p.deps(db, cfg, o, askTracker, log, r)
 	if err != nil {
 		r.fail(err)
 		return
@@ -230,18 +241,19 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 }
 
-func (p *project) deps(db *state.DB, cfg *workflow.Config, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
+func (p *project) deps(db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
 	runners, err := p.newRunners(cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
 	}
+	runners.Stays = o.stays
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Now: p.w.now, Mono: proc.Monotonic, Boot: boot, Log: log,
-		NewRunID: func() string { return newRunID(p.w.now()) },
+		Policy: policy(cfg), Store: db, Runners: runners, Shelter: runners.Shelter, Now: p.w.now, Mono: proc.Monotonic, Boot: boot, Log: log,
+		NewRunID: runIDs(db, p.w.now),
 	}
 	if askTracker {
 		client, err := newTracker(cfg, p.w.now, log)

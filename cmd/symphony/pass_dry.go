@@ -19,7 +19,7 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 	if err := p.fits(cfg, true); err != nil {
 		return r, err
 	}
-	deps, err := p.deps(nil, cfg, true, log, &r)
+	deps, err := p.deps(nil, cfg, o, true, log, &r)
 	if err != nil {
 		return r, err
 	}
@@ -30,6 +30,9 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 			return r, err
 		}
 		defer db.Close()
+		if _, err := p.original(ctx, db); err != nil {
+			return r, err
+		}
 		if _, err := p.owner(ctx, db); err != nil {
 			return r, err
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -25,10 +26,12 @@ func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
 		r.fail(err)
 	}
 	for _, id := range ids {
+		crash.At("tidy.pruned")
 		if err := os.RemoveAll(runner.RunDir(p.stateDir, id)); err != nil {
 			r.fail(fmt.Errorf("old run: %w", err))
 		}
 	}
+	crash.At("tidy.removed")
 	if r.pass.ID%orphanEvery != 0 {
 		return
 	}
@@ -54,6 +57,7 @@ func (p *project) removeOrphans(ctx context.Context, db *state.DB) error {
 		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
+		crash.At("tidy.orphan")
 		if err := os.RemoveAll(runner.RunDir(p.stateDir, e.Name())); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (p *project) runIssue(ctx context.Context, ref string) error {
 		return err
 	}
 	log := newLog(p.w, slog.LevelWarn)
-	r, err := p.pass(ctx, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, lockTimeout: commandPatience}, log)
+	r, err := p.pass(ctx, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func isExecutable(path string) bool {
 // scriptVars are the variables that output passes on; testscript does not show them all.
 var scriptVars = []string{
 	"PATH", "HOME", "CODEX_HOME", "AGENT", "PROGRAM", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
-	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, "NO_COLOR", "TERM", "COLUMNS",
+	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "TESTSCRIPT_COMMAND",
 }
 
@@ -202,9 +202,9 @@ func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // signalCmd signals the processes of the script whose command line matches: signal TERM PATTERN
 func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
+	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
 	if len(args) != 2 || neg || signals[args[0]] == 0 {
-		ts.Fatalf("usage: signal TERM|INT|KILL|STOP|CONT PATTERN")
+		ts.Fatalf("usage: signal TERM|INT|HUP|KILL|STOP|CONT PATTERN")
 	}
 	pids, _ := matching(ts, args[1])
 	if len(pids) == 0 {
@@ -330,21 +330,36 @@ func sqlCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: sql QUERY")
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(ts.Getenv("STATE"), "state.db")+"?_pragma=busy_timeout(5000)")
+	out, err := query(ts.Getenv("STATE"), args[0])
 	ts.Check(err)
+	fmt.Fprint(ts.Stdout(), out)
+}
+
+// query returns the rows, columns separated by tabs.
+func query(stateDir, text string) (string, error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(stateDir, "state.db")+"?mode=rw&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return "", err
+	}
 	defer db.Close()
-	rows, err := db.Query(args[0])
-	ts.Check(err)
+	rows, err := db.Query(text)
+	if err != nil {
+		return "", err
+	}
 	defer rows.Close()
 	columns, err := rows.Columns()
-	ts.Check(err)
-	var out bytes.Buffer
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
 	for rows.Next() {
 		cells := make([]any, len(columns))
 		for i := range cells {
 			cells[i] = new(sql.NullString)
 		}
-		ts.Check(rows.Scan(cells...))
+		if err := rows.Scan(cells...); err != nil {
+			return "", err
+		}
 		for i, c := range cells {
 			if i > 0 {
 				out.WriteByte('\t')
@@ -353,8 +368,7 @@ func sqlCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		out.WriteByte('\n')
 	}
-	ts.Check(rows.Err())
-	fmt.Fprint(ts.Stdout(), out.String())
+	return out.String(), rows.Err()
 }
 
 // noSecretCmd fails where the tracker's key stands in a file below the script's directory, the named ones and what

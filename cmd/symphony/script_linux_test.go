@@ -13,11 +13,20 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/power"
 )
 
 // systemCommands are those that only this system has.
 func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){"small-disk": smallDiskCmd, "terminal": terminalCmd}
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd,
+	}
+}
+
+// systemPrograms are those that only this system has.
+func systemPrograms() map[string]func() {
+	return map[string]func(){"power": func() { os.Exit(power.Main(os.Args[1:])) }}
 }
 
 // canMount tries it: root in a container often may not.
@@ -61,7 +70,8 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(slave.Close())
 	select {
 	case <-done:
-	case <-time.After(time.Second): // somebody still has the terminal
+	case <-time.After(bound):
+		ts.Fatalf("somebody still has the terminal")
 	}
 	fmt.Fprint(ts.Stdout(), out.String())
 }

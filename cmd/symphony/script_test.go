@@ -27,12 +27,14 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(m, map[string]func(){
-		"symphony": main,
+	programs := map[string]func(){
+		"symphony": steppedMain,
 		"fake-codex": func() {
 			os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
-	})
+	}
+	maps.Copy(programs, systemPrograms())
+	testscript.Main(m, programs)
 }
 
 const (
@@ -75,16 +77,22 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd,
 	}
 	maps.Copy(cmds, systemCommands())
+	maps.Copy(cmds, faultCommands())
 	return cmds
 }
 
-// condition knows [root], and [mount]: file systems can be mounted here.
+// condition knows [root], [mount]: file systems can be mounted here, [freezer]: processes can be made immovable,
+// and [unshare]: a command can have a mount or pid namespace of its own.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
 		return os.Geteuid() == 0, nil
 	case "mount":
 		return canMount(), nil
+	case "freezer":
+		return canFreeze(), nil
+	case "unshare":
+		return canUnshare(), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
@@ -92,7 +100,8 @@ func condition(name string) (bool, error) {
 // stage is what belongs to one script besides its files.
 type stage struct {
 	linear *lineartest.Server
-	model  *modeltest.Server // nil without the real codex
+	other  *lineartest.Server // the workspace of Linear that linear does not steer now, nil for none
+	model  *modeltest.Server  // nil without the real codex
 	// release gives up the project lock that hold-lock took.
 	release func() error
 }
@@ -166,6 +175,7 @@ func setup(env *testscript.Env) error {
 		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
+		clockVar:             filepath.Join(env.WorkDir, ".clock"),
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": server.URL(),
 		"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
 		"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
@@ -202,13 +212,15 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
+// sweepBound is more than a worker takes that is asked to end, on a machine that has much else to do.
+const sweepBound = 20 * time.Second
+
 // sweep ends what a script has left, and says so: a script must end its processes itself.
 func sweep(t testscript.T, mark, work string) {
-	for range 60 {
+	for end := time.Now().Add(sweepBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if len(marked(mark, work)) == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // workers that are just ending
 	}
 	for pid, cmdline := range marked(mark, work) {
 		t.Log(fmt.Sprintf("left behind: %d %s", pid, cmdline))

@@ -62,6 +62,7 @@ func tickAction(c *cli.Context, w *world) error {
 	if o.wait {
 		w.listen()
 	}
+	o.stays = o.wait
 	o.last = !o.wait && o.trigger != triggerWorker // which may run a second one
 	return tick(c.Context, w, p, o)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -268,10 +269,7 @@ func errorText(code, message string) *string {
 
 // blockedBy names the block that matters first: without a tracker nothing can be dispatched at all.
 func blockedBy(rec reconcile.Recorded) *blockedRow {
-	b := rec.TrackerBlock
-	if b == nil {
-		b = rec.AgentBlock
-	}
+	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
 	if b == nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -143,7 +142,8 @@ func (p *project) newRunners(cfg *workflow.Config) (*runner.Local, error) {
 	}
 	l := &runner.Local{
 		StateDir: p.stateDir, Exe: exe, Env: p.workerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
-		Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		Project: cfg.Policy().Project, Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		Scopes: &proc.Shelter{Env: p.w.environ},
 	}
 	if cfg.KeyIsLiteral {
 		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())
@@ -179,11 +179,6 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 
 var approvals = map[workflow.Answer]codex.Approval{
 	workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
-}
-
-// newRunID gives ids that sort by time, to the millisecond.
-func newRunID(now time.Time) string {
-	return now.UTC().Format("20060102T150405.000") + "-" + strings.ToLower(rand.Text()[:6])
 }
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -46,6 +47,9 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 	if err != nil {
 		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
 	}
+	// Started from /proc/self/exe it would be listed as "exe". Where the name can't be set (/proc read-only) it is harder
+	// to recognise, and all else as it should be.
+	_ = proc.ShowAs("symphony")
 	// It lives on less than a megabyte, and of workers there may be many: collecting before the usual four are
 	// full costs half a millisecond every few seconds.
 	debug.SetGCPercent(workerGC)
@@ -58,6 +62,7 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
 	defer h.close(log)
+	crash.At("worker.taken")
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass is gone", slog.String("error", err.Error()))
 	}
@@ -69,10 +74,11 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
+	crash.At("worker.closed")
 	// One that was ended from outside stands in a service or a session that is being stopped: a pass started there would
 	// start new work in it, only to have it killed.
 	if h.run.Kind == reconcile.AgentRun && h.run.ErrorCode != runner.CodeTerminated {
-		startOwnPass(exe, w, stateDir, path, log)
+		startOwnPass(ctx, exe, w, h.run.ID, stateDir, path, log)
 	}
 	return nil
 }
@@ -97,16 +103,28 @@ func takeRun(ctx context.Context, w *world, id, stateDir string) (*held, error) 
 	}
 	h := &held{alive: alive}
 	if h.db, err = state.Open(ctx, stateDir); err != nil {
-		return nil, errors.Join(err, alive.Close())
+		return nil, errors.Join(err, refuse(alive, err), alive.Close())
 	}
 	self, err := proc.Self()
+	if err == nil {
+		err = runner.RecordScope(stateDir, id)
+	}
 	if err == nil {
 		h.run, err = h.db.TakeRun(ctx, id, self, w.now())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), h.db.Close(), alive.Close())
+		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), refuse(alive, err), h.db.Close(), alive.Close())
 	}
 	return h, nil
+}
+
+// refuse leaves word for the pass that settles the run where it was the machine's fault that it was not begun: the
+// database that would say so is what could not be written.
+func refuse(alive *proc.Alive, err error) error {
+	if code := asError(err).Code; reconcile.MachineFault(code) {
+		return alive.Refuse(code)
+	}
+	return nil
 }
 
 // close gives up the database and then the alive file: from here on a pass may settle the run.
@@ -115,6 +133,7 @@ func (h *held) close(log *slog.Logger) {
 		return
 	}
 	h.closed = true
+	crash.At("worker.close")
 	if err := errors.Join(h.db.Close(), h.alive.Close()); err != nil {
 		log.Warn("closing", slog.String("error", err.Error()))
 	}
@@ -182,12 +201,15 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 
 // failed records a run that could not even be begun.
 func (h *held) failed(ctx context.Context, w *world, err error, log *slog.Logger) {
-	if h.run.Outcome == "" { // else it could only not be stored
-		known := asError(err)
-		h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
+	if h.run.Outcome != "" {
+		log.Error("outcome given up", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
+		return // it could only not be stored, for as long as a worker tries
 	}
+	known := asError(err)
+	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
 	log.Error("run ended", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
-	if err := h.db.Finish(context.WithoutCancel(ctx), w.now(), h.run); err != nil {
+	worker := &runner.Worker{Journal: h.db, Alive: h.alive, Now: w.now, Log: log}
+	if err := worker.Conclude(context.WithoutCancel(ctx), h.run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
 	}
 }
@@ -202,9 +224,9 @@ func programPath() string {
 	return exe
 }
 
-// startOwnPass starts a pass that settles this run. Nobody waits for it, and nothing of the run is handed
-// on: no mark, no lock, no lease.
-func startOwnPass(exe string, w *world, stateDir, path string, log *slog.Logger) {
+// startOwnPass starts a pass that settles this run. Nobody waits for its end, and nothing of the run is handed
+// on: no mark, no lock, no lease, and not its scope.
+func startOwnPass(ctx context.Context, exe string, w *world, runID, stateDir, path string, log *slog.Logger) {
 	if looping(stateDir) {
 		return // it sees the end of the run by itself
 	}
@@ -212,11 +234,18 @@ func startOwnPass(exe string, w *world, stateDir, path string, log *slog.Logger)
 		log.Info("no pass of its own, the program is gone", slog.String("path", exe))
 		return
 	}
-	_, err := proc.Detach(proc.Spawn{
+	env := w.ownPassEnviron()
+	scope := proc.PassScope(env, runID)
+	pass, err := proc.Detach(proc.Spawn{
 		Exe:  exe,
 		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", "10s", "--quiet", "--state-dir", stateDir, "--workflow", path},
-		Env:  w.ownPassEnviron(), Dir: "/",
+		Env:  env, Dir: "/", Scope: scope,
 	})
+	if err == nil && scope != nil {
+		// In the run's own scope it would be one of the processes that it is to end. Without a scope there is none.
+		err = pass.Moved(context.WithoutCancel(ctx), scope)
+	}
+	crash.At("worker.pass.started")
 	if err != nil {
 		log.Warn("no pass of its own", slog.String("error", err.Error()))
 	}

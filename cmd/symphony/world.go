@@ -32,6 +32,9 @@ type world struct {
 	listen func()
 }
 
+// wallClock is where a world's now comes from. Tests step it.
+var wallClock = time.Now
+
 func newWorld() (*world, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -40,7 +43,7 @@ func newWorld() (*world, error) {
 			Hint: "it may have been removed: cd to one that exists", Err: err,
 		}
 	}
-	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now}
+	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: wallClock}
 	if w.home = w.getenv("HOME"); w.home == "" {
 		// Cron always sets it; some containers do not.
 		if u, err := user.Current(); err == nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // AliveSize is the size of an alive file in bytes, from its making to its end.
@@ -38,6 +40,7 @@ func CreateAlive(path string) (err error) {
 	if err != nil {
 		return err
 	}
+	crash.At("proc.alive.empty")
 	_, err = f.Write(aliveRecord(0, 0))
 	if err == nil {
 		err = f.Sync()
@@ -45,6 +48,7 @@ func CreateAlive(path string) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	crash.At("proc.alive.made")
 	return syncDir(filepath.Dir(path))
 }
 
@@ -80,6 +84,7 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 		f.Close()
 		return nil, fmt.Errorf("hold alive file %s: %w", path, err)
 	}
+	crash.At("proc.alive.held")
 	return &Alive{f: f}, nil
 }
 
@@ -88,6 +93,28 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 func (a *Alive) Beat(counter int64, mono time.Duration) error {
 	if _, err := a.f.WriteAt(aliveRecord(counter, mono), 0); err != nil {
 		return fmt.Errorf("heartbeat into alive file: %w", err)
+	}
+	crash.At("proc.alive.beat")
+	return nil
+}
+
+// Refuse writes in place, where a full disk does not matter, why this worker ends without having begun its run.
+func (a *Alive) Refuse(code string) error {
+	if _, err := a.f.WriteAt(refusalRecord(code), 0); err != nil {
+		return fmt.Errorf("refusal into alive file: %w", err)
+	}
+	return nil
+}
+
+// NoteUnstarted writes the same for a worker that could not even be started, or that has ended.
+func NoteUnstarted(path, code string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(refusalRecord(code), 0)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("refusal into alive file: %w", err)
 	}
 	return nil
 }
@@ -115,6 +142,8 @@ type Pulse struct {
 	State AliveState
 	Beats int64
 	Mono  time.Duration
+	// Refused is the code that Refuse or NoteUnstarted left: there never was a heartbeat.
+	Refused string
 }
 
 // ProbeAlive looks at an alive file with a shared lock that it gives back at once. It never creates a file. A
@@ -135,11 +164,12 @@ func ProbeAlive(path string) (Pulse, error) {
 	case err != nil:
 		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
-	beats, mono, err := readAlive(f)
+	p, err := readAlive(f)
 	if err != nil {
 		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
-	return Pulse{State: state, Beats: beats, Mono: mono}, nil
+	p.State = state
+	return p, nil
 }
 
 // LockDead takes the alive file exclusively for a pass that settles a dead run; release gives it back after the
@@ -219,24 +249,38 @@ func stillAt(f *os.File, path string) (bool, error) {
 // aliveRecord is one heartbeat as a line of AliveSize bytes, readable with cat, its checksum last: a reader does
 // not lock, so it may see half of a write.
 func aliveRecord(counter int64, mono time.Duration) []byte {
-	body := fmt.Sprintf("1 %020d %020d", counter, int64(mono))
+	return aliveLine(fmt.Sprintf("1 %020d %020d", counter, int64(mono)))
+}
+
+// longestCode is what a line has room for.
+const longestCode = AliveSize - len("2  01234567\n")
+
+// refusalRecord is a line of the same size, with a code in the place of a heartbeat.
+func refusalRecord(code string) []byte {
+	return aliveLine("2 " + code[:min(len(code), longestCode)])
+}
+
+func aliveLine(body string) []byte {
 	line := fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))
 	return []byte(line + strings.Repeat(" ", AliveSize-1-len(line)) + "\n")
 }
 
-// readAlive reads the last heartbeat. A torn one is read again; one that stays torn counts as none.
-func readAlive(f *os.File) (counter int64, mono time.Duration, err error) {
+// readAlive reads the last line, whatever the state. A torn one is read again; one that stays torn counts as none.
+func readAlive(f *os.File) (Pulse, error) {
 	var b [AliveSize]byte
 	for range 3 {
 		n, err := f.ReadAt(b[:], 0)
 		if err != nil && n == 0 && !isEOF(err) {
-			return 0, 0, err
+			return Pulse{}, err
+		}
+		if code, ok := parseRefusal(string(b[:n])); ok {
+			return Pulse{Refused: code}, nil
 		}
 		if counter, mono, ok := parseAlive(string(b[:n])); ok {
-			return counter, mono, nil
+			return Pulse{Beats: counter, Mono: mono}, nil
 		}
 	}
-	return 0, 0, nil
+	return Pulse{}, nil
 }
 
 func parseAlive(s string) (counter int64, mono time.Duration, ok bool) {
@@ -247,4 +291,12 @@ func parseAlive(s string) (counter int64, mono time.Duration, ok bool) {
 	}
 	mono = time.Duration(ns)
 	return counter, mono, s == string(aliveRecord(counter, mono))
+}
+
+func parseRefusal(s string) (code string, ok bool) {
+	fields := strings.Fields(s)
+	if len(fields) != 3 || fields[0] != "2" {
+		return "", false
+	}
+	return fields[1], s == string(refusalRecord(fields[1]))
 }

@@ -55,6 +55,8 @@ type Spawn struct {
 	Log *os.File
 	// Secret goes to the worker through the socket, not through the environment; 16 KiB at most, may be empty.
 	Secret []byte
+	// Scope is where systemd starts it, nil for no place of its own.
+	Scope *Scope
 	// Wait is how long Ready waits for the worker's answer, from Detach on.
 	Wait time.Duration
 }
@@ -108,9 +110,15 @@ func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
 	if dir == "" {
 		dir = "/"
 	}
-	_, watch, err := launch(s.Exe, s.Argv, &os.ProcAttr{
+	exe, argv, env := s.Exe, s.Argv, s.Env
+	if s.Scope != nil {
+		if exe, argv, env, err = s.Scope.wrap(exe, argv, env); err != nil {
+			return nil, err
+		}
+	}
+	_, watch, err := launch(exe, argv, &os.ProcAttr{
 		Dir:   dir,
-		Env:   notNil(s.Env),
+		Env:   notNil(env),
 		Files: []*os.File{null, log, log, theirs},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

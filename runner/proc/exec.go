@@ -33,6 +33,8 @@ type Exec struct {
 	PipeStdin             bool
 	// Lease is inherited as descriptor 3, so that the lock on it is held as long as the child lives; may be nil.
 	Lease *os.File
+	// Tree is inherited as TreeFD, so that all that descends from the child is known by it; may be nil.
+	Tree *os.File
 }
 
 // Child is a started process, the leader of a process group of its own. Close must be called.
@@ -50,8 +52,8 @@ type Child struct {
 	err    error
 }
 
-// Start starts the command in a process group of its own. It inherits its three streams and the lease, nothing
-// else. A command that is not there is exec.ErrNotFound or fs.ErrNotExist.
+// Start starts the command in a process group of its own. It inherits its three streams, the lease and the
+// tree file, nothing else. A command that is not there is exec.ErrNotFound or fs.ErrNotExist.
 func (x Exec) Start() (*Child, error) {
 	c, err := x.start()
 	if err != nil {
@@ -140,7 +142,7 @@ func (p *plumbing) lay(x Exec) (c *Child, files []*os.File, err error) {
 	if x.Lease != nil {
 		files = append(files, x.Lease)
 	}
-	return c, files, nil
+	return c, WithTree(files, 0, x.Tree), nil
 }
 
 func (p *plumbing) add(theirs, ours *os.File) {

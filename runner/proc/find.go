@@ -28,17 +28,22 @@ func (e entry) process() reconcile.Process {
 	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
 }
 
-// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Recorded and Roots suffices.
+// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded and
+// Roots suffices.
 type Owner struct {
 	// RunID is the value of RunMark, ThreadIDs those of ThreadMark; empty ones match nothing.
 	RunID     string
 	ThreadIDs []string
+	// Tree is the run's tree file, which it hands on as descriptor TreeFD; the file need not be there any more.
+	Tree string
+	// Scope is the cgroup of the run's own scope (ReadScope). Who is in there, or below, belongs to the run.
+	Scope string
 	// Recorded processes belong themselves. Name the worker here to end it too.
 	Recorded []reconcile.Process
 	// Roots do not belong, but all that descends from them does: for a worker, itself.
 	Roots []reconcile.Process
-	// Since is when the run's worker began (its start time; 0: unknown). Nothing older is asked for its mark, which
-	// spares a look into most environments of the machine.
+	// Since is when the run's worker began (its start time; 0: unknown). Nothing older is asked for its mark or its
+	// descriptors, which spares a look at most processes of the machine.
 	Since uint64
 	// Boot is the BootID that Recorded, Roots and Since were written in; with another one they mean nothing. It must
 	// be set where they are.
@@ -48,21 +53,31 @@ type Owner struct {
 }
 
 // Find lists, by pid, the processes alive that belong to the run: those with its mark or thread in their environment
-// (of this user only), those recorded with the same start time, and all that descends from them or from the roots.
-// This process and its own ancestors are never among them, kernel threads and zombies neither.
+// or its tree file open (of this user only), those in its scope, those recorded with the same start time, and all that
+// descends from them or from the roots. This process and its own ancestors are never among them, kernel threads and
+// zombies neither.
 //
 // An error means that the list may lack some.
 func Find(o Owner) ([]reconcile.Process, error) {
+	f, err := search(o)
+	if f == nil {
+		return nil, err
+	}
+	return f.list(), err
+}
+
+// search is Find; there is no family where o names nothing.
+func search(o Owner) (*family, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	marks := o.marks()
 	boot, err := BootID()
 	if err != nil {
 		return nil, err
 	}
 	o = o.in(boot)
-	if len(marks)+len(o.Recorded)+len(o.Roots) == 0 {
+	b := o.badge()
+	if b.none() && o.Scope == "" && len(o.Recorded)+len(o.Roots) == 0 {
 		return nil, nil
 	}
 	t, err := scan()
@@ -71,8 +86,12 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	}
 	defer t.close()
 	f := newFamily(t.entries, o)
-	err = f.claimMarked(marks, o.Since, t.carrying)
-	return f.list(), err
+	var errs []error
+	if o.Scope != "" {
+		errs = append(errs, f.claimScope(func() ([]int, error) { return t.members(o.Scope) }))
+	}
+	errs = append(errs, f.claimMarked(b, o.Since, t.wearing))
+	return f, errors.Join(errs...)
 }
 
 // Descendants lists, by pid, the processes alive below pid, which is not among them. With the worker being a
@@ -107,6 +126,16 @@ func (o Owner) in(boot string) Owner {
 	return o
 }
 
+// badge is what a process of the run wears for everybody of its user to see.
+type badge struct {
+	marks [][]byte
+	tree  string // the path under which the system shows the tree file
+}
+
+func (b badge) none() bool { return len(b.marks) == 0 && b.tree == "" }
+
+func (o Owner) badge() badge { return badge{marks: o.marks(), tree: shownPath(o.Tree)} }
+
 // marks are the environment entries to look for, between the zero bytes that part them.
 func (o Owner) marks() [][]byte {
 	var m [][]byte
@@ -127,6 +156,7 @@ type family struct {
 	byPID    map[int]int   // pid to index
 	children map[int][]int // pid to indexes
 	owned    []bool
+	members  []int        // pids in the run's scope
 	spared   map[int]bool // never listed: ourselves, our ancestors, the excluded
 	cut      map[int]bool // descent ends here: the excluded
 }
@@ -200,10 +230,64 @@ func (f *family) spread(i int) {
 	}
 }
 
-// claimMarked claims those that carry a mark. It asks only for those that don't belong for another reason already
+// scopeLooks is how often a scope is looked at whose members are gone each time before it is known who they were.
+const scopeLooks = 16
+
+// claimScope claims those in the run's scope. It is asked after the table was read: of a number that changed hands
+// between the two the table has the old start time, which nobody is signalled by. Who came after the table is added
+// to it, so that a chain of short-lived processes does not look like nobody.
+func (f *family) claimScope(members func() ([]int, error)) error {
+	for range scopeLooks {
+		pids, err := members()
+		if err != nil {
+			return err
+		}
+		f.members = pids
+		claimed, gone := false, false
+		for _, pid := range pids {
+			if f.spared[pid] {
+				continue // what it has started is a member itself, or for another reason not to be touched
+			}
+			i, known := f.byPID[pid]
+			if !known {
+				e, err := statOf(pid)
+				if errors.Is(err, os.ErrProcessDone) || err == nil && e.dead {
+					gone = true
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				i = f.add(e)
+			}
+			f.claim(i)
+			claimed = true
+		}
+		if claimed || !gone {
+			return nil
+		}
+	}
+	return nil
+}
+
+// add takes one more process into the table.
+func (f *family) add(e entry) int {
+	i := len(f.entries)
+	f.entries, f.owned = append(f.entries, e), append(f.owned, false)
+	f.byPID[e.pid] = i
+	f.children[e.ppid] = append(f.children[e.ppid], i)
+	return i
+}
+
+// mixed reports whether somebody is in the run's scope who is to be spared: ourselves, mostly.
+func (f *family) mixed() bool {
+	return slices.ContainsFunc(f.members, func(pid int) bool { return f.spared[pid] })
+}
+
+// claimMarked claims those that wear the badge. It asks only for those that don't belong for another reason already
 // and are no older than the run.
-func (f *family) claimMarked(marks [][]byte, since uint64, carrying func(pids []int, marks [][]byte) ([]bool, error)) error {
-	if len(marks) == 0 {
+func (f *family) claimMarked(b badge, since uint64, wearing func(pids []int, b badge) ([]bool, error)) error {
+	if b.none() {
 		return nil
 	}
 	var open, pids []int
@@ -212,9 +296,9 @@ func (f *family) claimMarked(marks [][]byte, since uint64, carrying func(pids []
 			open, pids = append(open, i), append(pids, e.pid)
 		}
 	}
-	carry, err := carrying(pids, marks)
+	worn, err := wearing(pids, b)
 	for n, i := range open {
-		if carry[n] {
+		if worn[n] {
 			f.claim(i)
 		}
 	}

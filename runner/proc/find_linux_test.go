@@ -271,8 +271,8 @@ func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
 	_ = h.cmd.Wait()
 }
 
-// BenchmarkFind looks for nobody among some 500 processes, all of which are asked for their mark.
-func BenchmarkFind(b *testing.B) { benchmarkFind(b, Owner{RunID: "bench-run"}) }
+// BenchmarkFind looks for nobody among some 500 processes, all of which are asked for their mark and their descriptor.
+func BenchmarkFind(b *testing.B) { benchmarkFind(b, Owner{RunID: "bench-run", Tree: "/bench/tree"}) }
 
 // BenchmarkFindSince does so when all of them are older than the run.
 func BenchmarkFindSince(b *testing.B) {

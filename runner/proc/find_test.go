@@ -60,6 +60,28 @@ func TestFamily(t *testing.T) {
 	}
 }
 
+// A pass may find itself in the scope of the run that it looks at: its worker has started it. What it starts in turn,
+// workers of other runs, is not the run's.
+func TestFamilyOfAScopeThatWeAreIn(t *testing.T) {
+	me := os.Getpid()
+	f := newFamily([]entry{
+		{pid: 1, start: 1},
+		{pid: 100, ppid: 1, start: 10},
+		{pid: 101, ppid: 100, start: 11},
+		{pid: me, ppid: 1, start: 41},
+		{pid: 402, ppid: me, start: 42},
+	}, Owner{})
+	if err := f.claimScope(func() ([]int, error) { return []int{1, 100, me}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := pids(f.list()); len(got) != 2 || !got[100] || !got[101] {
+		t.Errorf("found %v, want 100 and 101", got)
+	}
+	if !f.mixed() {
+		t.Error("the scope would be killed with us in it")
+	}
+}
+
 func TestFamilyMarks(t *testing.T) {
 	entries := []entry{
 		{pid: 1, start: 1},
@@ -69,13 +91,13 @@ func TestFamilyMarks(t *testing.T) {
 		{pid: 13, ppid: 1, start: 5},
 	}
 	var asked []int
-	carrying := func(pids []int, _ [][]byte) ([]bool, error) {
+	wearing := func(pids []int, _ badge) ([]bool, error) {
 		asked = pids
 		return []bool{true, false, false}, os.ErrInvalid
 	}
 	o := Owner{RunID: "r", Recorded: []reconcile.Process{{PID: 13, Start: 5}}}
 	f := newFamily(entries, o)
-	if err := f.claimMarked(o.marks(), o.Since, carrying); !errors.Is(err, os.ErrInvalid) {
+	if err := f.claimMarked(o.badge(), o.Since, wearing); !errors.Is(err, os.ErrInvalid) {
 		t.Errorf("an environment that can't be read is no error: %v", err)
 	}
 	if got := pids(f.list()); len(got) != 3 || !got[10] || !got[11] || !got[13] {
@@ -85,7 +107,7 @@ func TestFamilyMarks(t *testing.T) {
 		t.Errorf("asked for %v", asked)
 	}
 	o.Since = 3
-	_ = newFamily(entries, o).claimMarked(o.marks(), o.Since, func(pids []int, _ [][]byte) ([]bool, error) {
+	_ = newFamily(entries, o).claimMarked(o.badge(), o.Since, func(pids []int, _ badge) ([]bool, error) {
 		asked = pids
 		return make([]bool, len(pids)), nil
 	})

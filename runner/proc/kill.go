@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -23,6 +24,9 @@ const (
 // up to grace for them to end, then SIGKILL and another look, until nothing is found, a round has changed nothing,
 // or ctx ends. Grace takes at most half of the time that ctx leaves, so that the rest is enough for SIGKILL.
 //
+// A run's scope is killed at one stroke before its members are, so that those who do nothing but fork are not outrun
+// one generation after the other; but not by one who sits in there itself: a worker ends its tree one by one.
+//
 // It returns what is left, which is nothing unless a process can't be killed (another user's, one that waits for
 // its disk), or ctx ended, which is the error then.
 func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
@@ -31,31 +35,37 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 		return nil, err
 	}
 	left, err = q.find()
-	if err != nil || len(left) == 0 {
+	if err != nil || len(left) == 0 && !q.apart {
 		return left, err
 	}
 	if end, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(end)/2)
 	}
+	crash.At("proc.kill.before")
 	if err := strike(ctx, left, grace, unix.SIGTERM, unix.SIGCONT); err != nil {
 		return left, err
 	}
+	crash.At("proc.kill.asked")
 	var last []reconcile.Process
-	for range killRounds {
+	for round := range killRounds {
 		left, err = q.find()
-		if err != nil || len(left) == 0 {
+		if err != nil || len(left) == 0 && !q.apart {
 			return left, err
 		}
 		if ctx.Err() != nil {
 			return left, fmt.Errorf("end processes: %w", context.Cause(ctx))
 		}
-		if slices.Equal(left, last) {
+		if round > 0 && slices.Equal(left, last) {
 			return left, nil
 		}
 		last = left
+		if err := q.killScope(ctx, left); err != nil {
+			return left, err
+		}
 		if err := strike(ctx, left, killWait, unix.SIGKILL); err != nil {
 			return left, err
 		}
+		crash.At("proc.kill.killed")
 	}
 	return q.find()
 }
@@ -65,6 +75,9 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 type quarry struct {
 	o    Owner
 	seen map[procKey]bool
+	// apart: the run's scope holds somebody, and nobody who is to be spared.
+	apart   bool
+	members []int
 }
 
 func newQuarry(o Owner) (*quarry, error) {
@@ -81,7 +94,12 @@ func newQuarry(o Owner) (*quarry, error) {
 }
 
 func (q *quarry) find() ([]reconcile.Process, error) {
-	found, err := Find(q.o)
+	f, err := search(q.o)
+	if f == nil {
+		return nil, err
+	}
+	q.members, q.apart = f.members, err == nil && len(f.members) > 0 && !f.mixed()
+	found := f.list()
 	for _, p := range found {
 		if k := (procKey{p.PID, p.Start}); !q.seen[k] {
 			q.seen[k] = true
@@ -89,6 +107,25 @@ func (q *quarry) find() ([]reconcile.Process, error) {
 		}
 	}
 	return found, err
+}
+
+// killScope ends what is in the run's scope, and waits for those found there. Where that is not possible its members
+// still are found and struck.
+func (q *quarry) killScope(ctx context.Context, found []reconcile.Process) error {
+	if !q.apart {
+		return nil
+	}
+	killed, err := killScope(q.o.Scope)
+	if err != nil || !killed {
+		return err
+	}
+	var inside []reconcile.Process
+	for _, p := range found {
+		if slices.Contains(q.members, p.PID) {
+			inside = append(inside, p)
+		}
+	}
+	return strike(ctx, inside, killWait) // with no signal: those that may not be signalled end too
 }
 
 // strike sends the signals to each process and waits until all have ended, at most for the time given and no

@@ -66,13 +66,16 @@ func idle(args []string) int {
 }
 
 // spawn starts another helper as its child and stays, or ends. Its first argument lists flags:
-// setsid, clear (an empty environment), exit.
+// setsid, clear (an empty environment), keep (the tree descriptor), exit.
 func spawn(args []string) int {
 	flags := args[0]
 	cmd := exec.Command(os.Args[0], append([]string{helperArg}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if strings.Contains(flags, "clear") {
 		cmd.Env = []string{}
+	}
+	if strings.Contains(flags, "keep") {
+		cmd.ExtraFiles = WithTree(nil, 3, os.NewFile(TreeFD, "tree"))
 	}
 	if strings.Contains(flags, "setsid") {
 		cmd.SysProcAttr = newSession()
@@ -99,6 +102,12 @@ type helper struct {
 // start runs a helper with env added to a bare environment.
 func start(t *testing.T, env []string, args ...string) *helper {
 	t.Helper()
+	return startAs(t, env, func(*exec.Cmd) {}, args...)
+}
+
+// startAs does so after a last change of the command.
+func startAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string) *helper {
+	t.Helper()
 	h := &helper{t: t, cmd: exec.Command(os.Args[0], append([]string{helperArg}, args...)...)}
 	h.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	h.cmd.Stderr = os.Stderr
@@ -109,6 +118,7 @@ func start(t *testing.T, env []string, args ...string) *helper {
 	h.cmd.Stdin, h.cmd.Stdout, h.stdin = inR, outW, inW
 	h.lines = bufio.NewScanner(outR)
 	must(t, outR.SetReadDeadline(time.Now().Add(bound)))
+	change(h.cmd)
 	must(t, h.cmd.Start())
 	inR.Close()
 	outW.Close()

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // maxRecorded bounds the lines of a procs file. Beyond it the dead ones are dropped.
@@ -111,6 +112,7 @@ func (p *ProcFile) append(fresh []reconcile.Process) error {
 		// Half a line, followed by the next one, would read as a process that never was.
 		return fmt.Errorf("record processes: %w", errors.Join(err, p.f.Truncate(p.size)))
 	}
+	crash.At("proc.procs.added")
 	p.size += int64(b.Len())
 	for _, q := range fresh {
 		p.seen[procKey{q.PID, q.Start}] = q
@@ -144,12 +146,14 @@ func (p *ProcFile) rewrite() (err error) {
 		return fmt.Errorf("procs file: %w", err)
 	}
 	_, err = f.Write(b.Bytes())
+	crash.At("proc.procs.temp")
 	if err == nil {
 		err = os.Rename(f.Name(), p.path)
 	}
 	if err != nil {
 		return fmt.Errorf("procs file: %w", errors.Join(err, f.Close(), os.Remove(f.Name())))
 	}
+	crash.At("proc.procs.renamed")
 	if p.f != nil {
 		err = p.f.Close()
 	}

@@ -34,6 +34,18 @@ func NonDumpable() error {
 	return nil
 }
 
+// maxComm is how much of a name the kernel keeps.
+const maxComm = 15
+
+// ShowAs sets the name by which lists of processes show this one. It must come before NonDumpable, after which the file
+// is root's.
+func ShowAs(name string) error {
+	if err := os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0); err != nil {
+		return fmt.Errorf("own name: %w", err)
+	}
+	return nil
+}
+
 // Reaper reaps adopted children and leaves alone those that somebody in this process waits for: children of
 // os/exec, os.StartProcess, Start and Detach. It tells them by their pidfds: package os, and this one, keep a
 // descriptor of a child from its birth until it has been waited for.

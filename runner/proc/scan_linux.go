@@ -104,39 +104,41 @@ func (t *table) owner(pid string) (uint32, error) {
 	return st.Uid, err
 }
 
-// carrying reports which of the processes carry one of the marks in the environment that they were started with.
-// Those of other users, and those whose environment may not be read (not dumpable, or grown more privileges), don't.
-func (t *table) carrying(pids []int, marks [][]byte) ([]bool, error) {
-	carry := make([]bool, len(pids))
+// wearing reports which of the processes have the badge's tree file open as TreeFD or carry one of its marks in the
+// environment that they were started with. Those of other users don't, nor those that may not be looked into (not
+// dumpable, or grown more privileges).
+func (t *table) wearing(pids []int, b badge) ([]bool, error) {
+	worn := make([]bool, len(pids))
+	fd := int(t.proc.Fd())
 	err := inParts(len(pids), func(from, to int) error {
 		buf := make([]byte, 0, 16<<10)
 		var errs []error
 		for i := from; i < to; i++ {
+			name := strconv.Itoa(pids[i])
+			var wears bool
 			var err error
-			if buf, err = t.environ(pids[i], buf); err != nil {
-				errs = append(errs, err)
-				continue
+			if b.tree != "" {
+				wears, buf, err = holdsTree(fd, name, b.tree, buf)
 			}
-			carry[i] = carries(buf, marks)
+			if err == nil && !wears && len(b.marks) > 0 {
+				buf, err = readAt(fd, name+"/environ", buf, maxEnviron)
+				wears = err == nil && carries(buf, b.marks)
+			}
+			// Whose it is costs a call, so it is asked of those only that it matters for.
+			var uid uint32
+			if err == nil && wears {
+				uid, err = t.owner(name)
+			}
+			switch {
+			case err == nil:
+				worn[i] = wears && uid == uint32(os.Geteuid())
+			case !gone(err) && !notOurs(err):
+				errs = append(errs, fmt.Errorf("process %s: %w", name, err))
+			}
 		}
 		return errors.Join(errs...)
 	})
-	return carry, err
-}
-
-// environ reads an environment into buf: entries that each end in a zero byte.
-func (t *table) environ(pid int, buf []byte) ([]byte, error) {
-	name := strconv.Itoa(pid)
-	uid, err := t.owner(name)
-	if err == nil && uid == uint32(os.Geteuid()) {
-		buf, err = readAt(int(t.proc.Fd()), name+"/environ", buf, maxEnviron)
-	} else {
-		buf = buf[:0]
-	}
-	if err != nil && !gone(err) && !notOurs(err) {
-		return buf[:0], fmt.Errorf("environment of process %d: %w", pid, err)
-	}
-	return buf, nil
+	return worn, err
 }
 
 func notOurs(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }

@@ -20,6 +20,7 @@ import (
 //     microseconds, the pid may change hands.
 //   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user: their marks
 //     are not seen, so a shell that left its parents is found by the procs file only.
+//   - The descriptors of others are not looked at: what holds the tree file is not found by it.
 //   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
 //   - There is no NonDumpable: processes of the same user may read a worker's environment.
 //   - A child is reaped as soon as it ends, so KillGroup refuses once its leader has ended.
@@ -122,14 +123,17 @@ func scan() (*table, error) {
 
 func (t *table) close() {}
 
-// carrying reports which of the processes carry one of the marks, where the system shows their environment.
-func (t *table) carrying(pids []int, marks [][]byte) ([]bool, error) {
+// members is nobody: there are no cgroups.
+func (t *table) members(string) ([]int, error) { return nil, nil }
+
+// wearing reports which of the processes carry one of the marks, where the system shows their environment.
+func (t *table) wearing(pids []int, b badge) ([]bool, error) {
 	carry := make([]bool, len(pids))
 	var errs []error
 	for i, pid := range pids {
 		env, err := environ(pid)
 		errs = append(errs, err)
-		carry[i] = carries(env, marks)
+		carry[i] = carries(env, b.marks)
 	}
 	return carry, errors.Join(errs...)
 }

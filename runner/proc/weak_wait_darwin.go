@@ -15,6 +15,9 @@ import (
 // BecomeSubreaper is not possible on macOS: the error is errors.ErrUnsupported.
 func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
 
+// ShowAs is not needed here: a worker is started by its program's own path.
+func ShowAs(string) error { return nil }
+
 // NonDumpable is not possible on macOS: the error is errors.ErrUnsupported.
 func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.ErrUnsupported) }
 

@@ -50,6 +50,10 @@ func failed(err error, format string, args ...any) error {
 		e.Code = CodeDiskFull
 		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
 	}
+	if errors.Is(err, syscall.EROFS) {
+		e.Code = CodeRootUnusable
+		e.Hint = "mount the volume of workspace.root for writing"
+	}
 	return e
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // The names of the hooks (specification 9.4).
@@ -56,12 +58,14 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 	if err != nil {
 		return failed(err, "run the hook %s", h.Name)
 	}
+	crash.At("workspace.hook.before")
 	began := time.Now()
 	p, err := start(ctx, Command{
 		Script: h.Script, Dir: w.Path, Env: append(append([]string{}, env...), w.Env()...),
 		Stdout: out.in, Stderr: out.in, ExtraFiles: []*os.File{w.Lease()},
 	})
 	out.started()
+	crash.At("workspace.hook.started")
 	if err == nil {
 		err = waitHook(ctx, h, p)
 	} else if ctx.Err() == nil {
@@ -70,6 +74,7 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 			Hint: "sh must be on the PATH of the worker", Err: err,
 		}
 	}
+	crash.At("workspace.hook.over")
 	text, lost := out.finish()
 	err = h.explain(err, text)
 	h.report(log, text, lost, time.Since(began), err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // pin remembers which directory is the workspace, after checking that it is one (specification 9.5).
@@ -83,6 +85,7 @@ func (w *Workspace) Discard() error {
 	if err := w.clear(context.Background(), false); err != nil {
 		return err
 	}
+	crash.At("workspace.discard.cleared")
 	return w.root.removeRecord(w.Key)
 }
 

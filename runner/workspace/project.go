@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // projectClaim says which state directory works on a tracker's project under this root.
@@ -42,6 +44,7 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	if err != nil {
 		return failed(err, "claim the project %s", endpointAndSlug)
 	}
+	crash.At("workspace.project.locked")
 	err = claimLocked(path, projectClaim{endpointAndSlug, stateDir})
 	return errors.Join(err, lock.Close())
 }

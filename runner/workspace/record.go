@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // State says how far a workspace has come.
@@ -113,6 +115,7 @@ func (r *Root) removeRecord(key string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(err, "remove the record of %s", key)
 	}
+	crash.At("workspace.record.removed")
 	if err := syncDir(r.meta()); err != nil {
 		return failed(err, "remove the record of %s", key)
 	}
@@ -159,12 +162,14 @@ func writeDurably(path string, content []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
+	crash.At("workspace.write.temp")
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(temp, path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
+	crash.At("workspace.write.renamed")
 	return syncDir(filepath.Dir(path))
 }
 

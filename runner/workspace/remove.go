@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // Removal is what became of a workspace.
@@ -40,6 +42,7 @@ func (r *Root) Remove(
 	if err := errors.Join(err, w.Release()); err != nil {
 		return report, err
 	}
+	crash.At("workspace.remove.released")
 	if keep > 0 || report.Trash == "" {
 		return report, nil
 	}
@@ -62,6 +65,7 @@ func (w *Workspace) remove(
 	if err := w.recordRemoval(o, found); err != nil {
 		return Removal{}, err
 	}
+	crash.At("workspace.remove.recorded")
 	report := Removal{Removed: true}
 	if whole && before != nil {
 		if err := w.makeWork(); err != nil {
@@ -69,6 +73,7 @@ func (w *Workspace) remove(
 		}
 		report.HookErr = before(w)
 	}
+	crash.At("workspace.remove.hooked")
 	if err := ctx.Err(); err != nil {
 		return Removal{HookErr: report.HookErr}, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
@@ -82,9 +87,11 @@ func (w *Workspace) remove(
 			return Removal{HookErr: report.HookErr}, err
 		}
 	}
+	crash.At("workspace.remove.trashed")
 	if err := w.clearWork(ctx); err != nil {
 		return report, err
 	}
+	crash.At("workspace.remove.cleared")
 	return report, w.root.removeRecord(w.Key)
 }
 

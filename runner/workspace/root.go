@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // Root is a workspace root (specification 9.1): a directory of ours that nobody else can write, every
@@ -17,6 +19,8 @@ import (
 type Root struct {
 	// Path is absolute and free of symbolic links.
 	Path string
+	// Trash says what becomes of removed workspaces.
+	Trash Trash
 
 	now       func() time.Time // names trash that no caller dates
 	leaseWait time.Duration    // how long to try for a lease or a lock before somebody is busy
@@ -34,11 +38,16 @@ func OpenRoot(path string) (*Root, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, rootFailed(path, err)
 	}
+	crash.At("workspace.root.made")
 	r, err := resolveRoot(path)
 	if err != nil {
 		return nil, err
 	}
 	if err := ownDir(r.meta()); err != nil {
+		return nil, rootFailed(r.meta(), err)
+	}
+	// A volume that went read-only shows it nowhere else before a run has begun.
+	if err := unix.Access(r.meta(), unix.W_OK|unix.X_OK); err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
 	return r, nil

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // trashTime ends the name of what is in the trash: when it was put there, UTC.
@@ -27,15 +29,20 @@ func (r *Root) moveToTrash(path, key string, now time.Time) (string, error) {
 		if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
 			return "", failed(err, "move %s to the trash", path)
 		}
+		crash.At("workspace.trash.opened")
 	}
 	for ; ; now = now.Add(1) {
 		to := filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
 		if _, err := os.Lstat(to); err == nil {
 			continue
 		}
+		r.writeNote(to)
+		crash.At("workspace.trash.noted")
 		if err := os.Rename(path, to); err != nil {
+			r.removeNote(to)
 			return "", failed(err, "move %s to the trash", path)
 		}
+		crash.At("workspace.trash.renamed")
 		if err := errors.Join(syncDir(filepath.Dir(path)), syncDir(r.trash())); err != nil {
 			return "", failed(err, "move %s to the trash", path)
 		}
@@ -52,6 +59,9 @@ func (r *Root) dispose(ctx context.Context, path string) {
 // deleteTrash deletes one entry of the trash and marks it where it can't be.
 func (r *Root) deleteTrash(ctx context.Context, path string) error {
 	err := removeTree(ctx, path)
+	if err == nil {
+		r.removeNote(path)
+	}
 	if err == nil || ctx.Err() != nil || strings.HasSuffix(path, stuck) {
 		return err
 	}
@@ -87,15 +97,13 @@ func (r *Root) listTrash() ([]trashed, error) {
 	return list, nil
 }
 
-func (t trashed) expired(now time.Time, keep time.Duration) bool { return !t.at.Add(keep).After(now) }
-
 // ExpiredTrash gives the paths of removed workspaces that were kept for their time (workspace.keep_removed_ms)
 // and can be purged. What could not be deleted before is not among them.
 func (r *Root) ExpiredTrash(now time.Time, keep time.Duration) ([]string, error) {
 	list, err := r.listTrash()
 	var paths []string
 	for _, t := range list {
-		if !t.stuck && t.expired(now, keep) {
+		if due, redate := r.due(t, now, keep); !t.stuck && (due || redate) {
 			paths = append(paths, t.path)
 		}
 	}
@@ -112,12 +120,19 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, keep time.Duration
 	if err != nil {
 		return 0, nil, err
 	}
+	r.removeLostNotes(list)
 	for _, t := range list {
+		due, redate := r.due(t, now, keep)
 		switch {
 		case !all && t.stuck:
 			undeletable = append(undeletable, t.path)
 			continue
-		case !all && !t.expired(now, keep):
+		case !all && redate:
+			if err := r.redate(t, now); err != nil {
+				return removed, undeletable, err
+			}
+			continue
+		case !all && !due:
 			continue
 		}
 		err := r.deleteTrash(ctx, t.path)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // removeTree deletes path and all below it, following no link and crossing into no other file system, and
@@ -66,7 +68,9 @@ func (t *treeRemover) remove(dir int, name, path string) {
 	if st.Mode&0o700 != 0o700 {
 		t.note(makeWritable(dir, name, uint32(st.Mode)&0o7777|0o700), path)
 	}
+	crash.At("workspace.tree.opened")
 	t.empty(dir, name, path)
+	crash.At("workspace.tree.emptied")
 	t.note(retry(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }), path)
 }
 

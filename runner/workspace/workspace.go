@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // Owner says for whom a workspace is taken. All fields are needed.
@@ -76,6 +78,7 @@ func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err
 	if err != nil {
 		return nil, false, err
 	}
+	crash.At("workspace.lease.taken")
 	w = &Workspace{
 		Path: path, Root: r.Path, Key: key, root: r, lease: lease,
 		TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
@@ -157,14 +160,17 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	if err := w.root.writeRecord(w.rec); err != nil {
 		return err
 	}
+	crash.At("workspace.make.recorded")
 	if fresh {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
 			return failed(err, "make the workspace")
 		}
 	}
+	crash.At("workspace.make.directory")
 	if err := w.makeWork(); err != nil {
 		return err
 	}
+	crash.At("workspace.make.done")
 	return w.pin()
 }
 
@@ -191,6 +197,7 @@ func (w *Workspace) clear(ctx context.Context, keep bool) error {
 		if err != nil {
 			return err
 		}
+		crash.At("workspace.clear.trashed")
 		if !keep {
 			w.root.dispose(ctx, trashed)
 		}
@@ -209,6 +216,7 @@ func (w *Workspace) clearWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	crash.At("workspace.clear.work")
 	w.root.dispose(ctx, trashed)
 	return nil
 }

@@ -142,6 +142,27 @@ func TestCrashLeavesCommands(t *testing.T) {
 	}
 }
 
+// A thread whose first turn was cut off can be resumed, like codex's.
+func TestResumeAfterCrash(t *testing.T) {
+	home := t.TempDir()
+	p := spawn(t, "--home", home)
+	_, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("crash")})
+	_ = want(t, err, codex.CodePortExit)
+	p.status(t)
+	stored, err := filepath.Glob(filepath.Join(home, "threads", "*.json"))
+	if err != nil || len(stored) != 1 {
+		t.Fatal(stored, err)
+	}
+	next := spawn(t, "--home", home)
+	id := strings.TrimSuffix(filepath.Base(stored[0]), ".json")
+	if err := next.ResumeThread(t.Context(), id, codex.ThreadParams{Cwd: next.dir}); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(stored[0]); err != nil || !strings.Contains(string(text), `"interrupted"`) {
+		t.Errorf("the cut turn is not kept as interrupted: %v\n%s", err, text)
+	}
+}
+
 func TestDeaf(t *testing.T) {
 	p := spawn(t)
 	if _, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("deaf", "background "+leavePid, "say now")}); err != nil {

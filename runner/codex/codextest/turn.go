@@ -27,6 +27,7 @@ type turn struct {
 	said    string // last message
 	saidID  string
 	counted bool // tokens was said
+	at      int  // its place in the thread's history
 }
 
 // turnParams are what turn/start takes.
@@ -126,6 +127,8 @@ func (s *server) newTurn(t *thread, prompt, root string) *turn {
 	}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
+	u.at = len(t.History)
+	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // unless it lives to see its end
 	t.here++
 	t.Turns++
 	if t.Prompt == "" {
@@ -176,6 +179,7 @@ func (u *turn) run() {
 	defer u.s.running.Done()
 	defer u.stop()
 	steps, err := u.steps()
+	u.save() // a thread that was killed in mid-turn can be resumed
 	answered := u.answerWhen(steps)
 	if answered == "" {
 		u.answer()
@@ -238,6 +242,12 @@ func (u *turn) play(steps []Step) error {
 	return nil
 }
 
+func (u *turn) save() {
+	if err := u.s.save(u.t); err != nil {
+		u.s.log("codex_core::rollout: " + err.Error())
+	}
+}
+
 // finish ends the turn on the stream.
 func (u *turn) finish(err error) {
 	e := &end{status: "completed"}
@@ -259,13 +269,11 @@ func (u *turn) finish(err error) {
 	}
 	u.s.mu.Lock()
 	u.t.turn = nil
-	u.t.History = append(u.t.History, exchange{Prompt: u.prompt, Answer: u.said, Status: e.status})
+	u.t.History[u.at] = exchange{Prompt: u.prompt, Answer: u.said, Status: e.status}
 	steal := u.t.wantsTurn
 	u.t.wantsTurn = false
 	u.s.mu.Unlock()
-	if err := u.s.save(u.t); err != nil {
-		u.s.log("codex_core::rollout: " + err.Error())
-	}
+	u.save()
 	u.notify("turn/completed", object{"turn": object{
 		"id": u.id, "rootTurnId": u.root, "items": items, "itemsView": view, "status": e.status, "error": failure,
 		"startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),

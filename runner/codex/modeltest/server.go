@@ -75,7 +75,8 @@ func (s *Server) Tokens() (input, output int) {
 }
 
 // WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It
-// needs no key and no login.
+// needs no key and no login, and codex asks nobody else: it would fetch a list
+// of plugins.
 func WriteHome(dir, url string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -87,6 +88,10 @@ model_provider = "mock"
 name = "mock"
 base_url = %q
 wire_api = "responses"
+
+[features]
+apps = false
+plugins = false
 `, url)
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }

@@ -26,11 +26,11 @@ const (
 func (b *bench) burst() error {
 	var last, first, passes []time.Duration
 	for n := range b.o.runs {
-		s, err := b.stage(fmt.Sprintf("burst-%d", n+1))
+		s, err := b.project(fmt.Sprintf("burst-%d", n+1))
 		if err != nil {
 			return err
 		}
-		if err := b.tracker.seed(b.ctx, burstIssueList()); err != nil {
+		if err := b.tracker.Seed(b.ctx, burstIssueList()); err != nil {
 			return err
 		}
 		pass, err := s.symphony("tick", "--json")
@@ -69,7 +69,7 @@ func burstIssueList() []lineartest.Issue {
 
 // initialized waits until every agent has answered `initialize` and returns the first and the last time of it. The
 // scripted agent's answer is followed at once by a notification, which is the first event of a run.
-func (s *stage) initialized(began time.Time) (times [2]time.Duration, err error) {
+func (s *project) initialized(began time.Time) (times [2]time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(s.b.ctx, burstWait)
 	defer cancel()
 	var all []time.Time
@@ -93,7 +93,7 @@ func (s *stage) initialized(began time.Time) (times [2]time.Duration, err error)
 // initializedMethod is the notification.
 const initializedMethod = "remoteControl/status/changed"
 
-func (s *stage) firstEvents() ([]time.Time, error) {
+func (s *project) firstEvents() ([]time.Time, error) {
 	files, err := s.eventFiles()
 	if err != nil {
 		return nil, err
@@ -122,12 +122,12 @@ func (s *stage) firstEvents() ([]time.Time, error) {
 	return times, nil
 }
 
-func (s *stage) eventFiles() ([]string, error) {
-	return filepath.Glob(filepath.Join(s.stateDir, "runs", "*", "events.jsonl"))
+func (s *project) eventFiles() ([]string, error) {
+	return filepath.Glob(filepath.Join(s.StateDir, "runs", "*", "events.jsonl"))
 }
 
 // happened reports whether the events of any run hold the text.
-func (s *stage) happened(text string) (bool, error) {
+func (s *project) happened(text string) (bool, error) {
 	files, err := s.eventFiles()
 	if err != nil {
 		return false, err

@@ -33,7 +33,7 @@ type pairs struct {
 // idle measures with a tracker that answers at once, which the budget is for, and with one that is as far away as
 // trackers are.
 func (b *bench) idle() error {
-	s, err := b.stage("idle")
+	s, err := b.project("idle")
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (b *bench) idle() error {
 		return err
 	}
 	minimal := func() (sample, error) {
-		argv := []string{b.minimal, database, b.tracker.endpoint(), request}
-		return b.watch.time(b.ctx, job{Argv: argv, Env: s.env, Dir: s.dir})
+		argv := []string{b.minimal, database, b.tracker.Endpoint(), request}
+		return b.watch.time(b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
 	}
 	if _, err := minimal(); err != nil { // merges the WAL of the copy
 		return err
@@ -64,11 +64,11 @@ func (b *bench) idle() error {
 		return err
 	}
 	b.idleRows(near, far)
-	return b.tracker.control(b.ctx, "fail/clear", struct{}{}, nil)
+	return b.tracker.ClearFailures(b.ctx)
 }
 
 // pairs takes turns in the order of the two programs, so that what else the machine does meets both alike.
-func (s *stage) pairs(count int, minimal func() (sample, error)) (all pairs, err error) {
+func (s *project) pairs(count int, minimal func() (sample, error)) (all pairs, err error) {
 	for n := range count {
 		var p, m sample
 		var asked int
@@ -93,7 +93,7 @@ func (s *stage) pairs(count int, minimal func() (sample, error)) (all pairs, err
 }
 
 // countedTick also counts what the pass asked the tracker.
-func (s *stage) countedTick() (got sample, requests int, err error) {
+func (s *project) countedTick() (got sample, requests int, err error) {
 	if _, err := s.b.tracker.requests(s.b.ctx); err != nil {
 		return got, 0, err
 	}
@@ -125,7 +125,7 @@ func (b *bench) idleRows(near, far pairs) {
 }
 
 // idleTick is a pass in the way of a terminal or of cron, which must do nothing.
-func (s *stage) idleTick() (sample, error) {
+func (s *project) idleTick() (sample, error) {
 	got, err := s.symphony("tick")
 	if err == nil && !strings.HasSuffix(got.Stdout, ": 0 running, 0 waiting, 0 held, 0 skipped\n") || strings.Count(got.Stdout, "\n") != 1 {
 		err = errors.Join(err, fmt.Errorf("the pass was to do nothing: %s%s", got.Stdout, got.Stderr))
@@ -135,13 +135,13 @@ func (s *stage) idleTick() (sample, error) {
 
 // copyDatabase gives the minimal program the same database as a file of its own: each of the two would otherwise pay
 // for what the other has left in the WAL.
-func (s *stage) copyDatabase() (string, error) {
-	dir := filepath.Join(s.dir, "copy")
+func (s *project) copyDatabase() (string, error) {
+	dir := filepath.Join(s.Dir, "copy")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
 	for _, name := range []string{"state.db", "state.db-wal"} {
-		data, err := os.ReadFile(filepath.Join(s.stateDir, name))
+		data, err := os.ReadFile(filepath.Join(s.StateDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -157,9 +157,9 @@ func (s *stage) copyDatabase() (string, error) {
 
 // settle runs passes until nothing is left of the first one's extra work, and keeps the request that a pass makes
 // in a file, for the minimal program to make the same.
-func (s *stage) settle() (requestFile string, err error) {
+func (s *project) settle() (requestFile string, err error) {
 	done := lineartest.Issue{Title: "Over and done with", State: "Done"}
-	if err := s.b.tracker.seed(s.b.ctx, slices.Repeat([]lineartest.Issue{done}, 20)); err != nil {
+	if err := s.b.tracker.Seed(s.b.ctx, slices.Repeat([]lineartest.Issue{done}, 20)); err != nil {
 		return "", err
 	}
 	for range 3 {
@@ -184,6 +184,6 @@ func (s *stage) settle() (requestFile string, err error) {
 	if err != nil {
 		return "", err
 	}
-	requestFile = filepath.Join(s.dir, "request.json")
+	requestFile = filepath.Join(s.Dir, "request.json")
 	return requestFile, os.WriteFile(requestFile, body, 0o600)
 }

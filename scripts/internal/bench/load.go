@@ -22,11 +22,11 @@ const (
 // load times a pass over 1,000 candidates, of which 500 are claimed and the others blocked, so that it has everything
 // to look at and nothing to start: once where every claimed issue has changed, and once where none has.
 func (b *bench) load() error {
-	s, err := b.stage("load")
+	s, err := b.project("load")
 	if err != nil {
 		return err
 	}
-	if err := b.tracker.seed(b.ctx, nil); err != nil {
+	if err := b.tracker.Seed(b.ctx, nil); err != nil {
 		return err
 	}
 	if _, err := s.quietTick(); err != nil { // makes the database
@@ -38,7 +38,7 @@ func (b *bench) load() error {
 	var changed, same []time.Duration
 	var peaks []float64
 	for n := range b.o.runs {
-		if err := b.tracker.seed(b.ctx, loadIssueList(n+1)); err != nil {
+		if err := b.tracker.Seed(b.ctx, loadIssueList(n+1)); err != nil {
 			return err
 		}
 		for _, to := range []*[]time.Duration{&changed, &same} {
@@ -64,7 +64,7 @@ func (b *bench) load() error {
 }
 
 // loadTick is a pass that must have seen everything.
-func (s *stage) loadTick() (sample, error) {
+func (s *project) loadTick() (sample, error) {
 	if _, err := s.b.tracker.requests(s.b.ctx); err != nil {
 		return sample{}, err
 	}
@@ -110,9 +110,9 @@ func loadIssueList(version int) []lineartest.Issue {
 }
 
 // claim writes the claims as passes would have left them: half of them wait, half are held.
-func (s *stage) claim(issues []lineartest.Issue) (err error) {
+func (s *project) claim(issues []lineartest.Issue) (err error) {
 	ctx := s.b.ctx
-	db, err := state.Open(ctx, s.stateDir)
+	db, err := state.Open(ctx, s.StateDir)
 	if err != nil {
 		return err
 	}
@@ -139,13 +139,13 @@ func (s *stage) claim(issues []lineartest.Issue) (err error) {
 }
 
 // project is how claims name the stage's project.
-func (s *stage) project() (string, error) {
-	source, err := workflow.Read(s.workflow)
+func (s *project) project() (string, error) {
+	source, err := workflow.Read(s.Workflow)
 	if err != nil {
 		return "", err
 	}
 	cfg, err := workflow.Parse(source, workflow.Environment{
-		Home: s.dir, Temp: s.dir, Lookup: func(string) (string, bool) { return lineartest.DefaultKey, true },
+		Home: s.Dir, Temp: s.Dir, Lookup: func(string) (string, bool) { return lineartest.DefaultKey, true },
 	})
 	if err != nil {
 		return "", err

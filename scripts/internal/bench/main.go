@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // bound is how long all of it may take.
@@ -42,8 +44,8 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	if len(args) == 1 && args[0] == linearCommand {
-		return serveLinear(in, out, errw)
+	if len(args) == 1 && args[0] == stage.LinearCommand {
+		return stage.ServeLinear("bench", in, out, errw)
 	}
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -52,7 +54,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
 	flags.StringVar(&o.only, "only", "", "comma-separated: idle, load, burst, stream (default: all)")
 	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
-	flags.StringVar(&o.tags, "tags", "symphony_release,urfave_cli_no_docs,nethttpomithttp2", "build `TAGS`; the default is a release's")
+	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
 	err := flags.Parse(args)
 	switch {

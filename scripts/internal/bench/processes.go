@@ -2,78 +2,53 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // process is one that a stage has started.
-type process struct {
-	pid, parent int
-	words       []string
-}
-
-func (p process) String() string { return fmt.Sprintf("%d %s", p.pid, strings.Join(p.words, " ")) }
+type process struct{ stage.Process }
 
 // worker reports whether it is symphony's worker.
-func (p process) worker() bool { return len(p.words) > 1 && p.words[1] == "worker" }
+func (p process) worker() bool { return len(p.Words) > 1 && p.Words[1] == "worker" }
 
 func (p process) kill() error {
-	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill %s: %w", p, err)
 	}
 	return nil
 }
 
-// processes lists those that name the stage's folder in their arguments: workers and passes name the state
-// directory, agents their home. Arguments can be read of every process, also of a worker, which hides the rest.
-func (s *stage) processes() ([]process, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
+// processes lists those that name the project's folder in their arguments: workers and passes name the state
+// directory, agents their home.
+func (s *project) processes() (list []process, err error) {
+	found, err := stage.Processes(s.Dir, func(string) bool { return false })
+	for _, p := range found {
+		list = append(list, process{p})
 	}
-	var list []process
-	for _, path := range dirs {
-		data, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(data, []byte(s.dir+"/")) {
-			continue // ended meanwhile, or somebody else's
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return nil, err
-		}
-		parent, err := status(pid, "PPid")
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, process{pid: pid, parent: parent, words: words(data)})
-	}
-	return list, nil
+	return list, err
 }
 
 // strangers are those that are neither a worker nor descend from one: between passes there are none.
 func strangers(list []process) (workers int, others []process) {
 	byPID := map[int]process{}
 	for _, p := range list {
-		byPID[p.pid] = p
+		byPID[p.PID] = p
 	}
 	for _, p := range list {
 		if p.worker() {
 			workers++
 			continue
 		}
-		up, known := byPID[p.parent]
+		up, known := byPID[p.Parent]
 		for known && !up.worker() {
-			up, known = byPID[up.parent]
+			up, known = byPID[up.Parent]
 		}
 		if !known {
 			others = append(others, p)

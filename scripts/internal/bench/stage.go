@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,10 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // bench is what all measurements have in common.
@@ -25,20 +23,17 @@ type bench struct {
 	dir      string
 	symphony string
 	minimal  string
-	tracker  *tracker
+	tracker  tracker
 	watch    *watch
 	progress io.Writer
-	stages   []*stage
+	projects []*project
 	table    table
 }
 
 // begin builds the programs and starts what the measurements need.
 func begin(ctx context.Context, o options, progress io.Writer) (b *bench, err error) {
-	dir, err := os.MkdirTemp("", "symphony-bench-")
+	dir, err := stage.TempDir("bench")
 	if err != nil {
-		return nil, err
-	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
 	b = &bench{ctx: ctx, o: o, dir: dir, progress: progress}
@@ -51,7 +46,7 @@ func begin(ctx context.Context, o options, progress io.Writer) (b *bench, err er
 	if err := b.build(); err != nil {
 		return b, err
 	}
-	if b.tracker, err = startTracker(); err != nil {
+	if b.tracker.Tracker, err = stage.StartTracker(30 * time.Second); err != nil {
 		return b, err
 	}
 	b.watch, err = startWatch(filepath.Join(dir, "stopwatch"))
@@ -61,14 +56,14 @@ func begin(ctx context.Context, o options, progress io.Writer) (b *bench, err er
 // end stops what was started and removes the folder.
 func (b *bench) end() error {
 	var errs []error
-	for _, s := range b.stages {
+	for _, s := range b.projects {
 		errs = append(errs, s.clear())
 	}
 	if b.watch != nil {
 		errs = append(errs, b.watch.close())
 	}
-	if b.tracker != nil {
-		errs = append(errs, b.tracker.close())
+	if b.tracker.Tracker != nil {
+		errs = append(errs, b.tracker.Close())
 	}
 	if b.o.keep {
 		fmt.Fprintln(b.progress, "bench: kept", b.dir)
@@ -92,22 +87,17 @@ func (b *bench) build() error {
 	}
 	for out, pkg := range packages {
 		fmt.Fprintf(b.progress, "bench: building %s\n", pkg)
-		cmd := exec.CommandContext(b.ctx, "go", "build", "-trimpath", "-tags", b.o.tags, "-ldflags", "-s -w", "-o", out, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
+		if err := stage.Build(b.ctx, b.o.tags, out, pkg); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// stage is one project: a workflow, its state, its workspaces, an empty home.
-type stage struct {
-	b        *bench
-	dir      string
-	stateDir string
-	workflow string
-	env      []string
+// project is one that is measured.
+type project struct {
+	stage.Project
+	b *bench
 }
 
 const workflowText = `---
@@ -131,36 +121,31 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 Attempt: {{ attempt }}
 `
 
-func (b *bench) stage(name string) (*stage, error) {
-	s := &stage{b: b, dir: filepath.Join(b.dir, name)}
-	s.stateDir, s.workflow = filepath.Join(s.dir, "state"), filepath.Join(s.dir, "WORKFLOW.md")
-	home, agentHome := filepath.Join(s.dir, "home"), filepath.Join(s.dir, "agent-home")
-	for _, dir := range []string{s.dir, home, agentHome, filepath.Join(s.dir, "tmp")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	text := fmt.Sprintf(workflowText, b.tracker.endpoint(), b.symphony, agentHome)
-	if err := os.WriteFile(s.workflow, []byte(text), 0o600); err != nil {
+func (b *bench) project(name string) (*project, error) {
+	dir := filepath.Join(b.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// Nothing of the caller's surroundings but its PATH: a login profile that takes a second is not ours.
-	s.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + filepath.Join(s.dir, "tmp"),
-		"LINEAR_API_KEY=" + lineartest.DefaultKey,
+	made, err := stage.NewProject(dir)
+	if err != nil {
+		return nil, err
 	}
-	b.stages = append(b.stages, s)
+	if err := made.WriteWorkflow(workflowText, b.tracker.Endpoint(), b.symphony, made.AgentHome); err != nil {
+		return nil, err
+	}
+	s := &project{Project: made, b: b}
+	b.projects = append(b.projects, s)
 	return s, nil
 }
 
-// symphony measures one command on the stage's project.
-func (s *stage) symphony(command string, args ...string) (sample, error) {
-	argv := append([]string{s.b.symphony, command, "--workflow", s.workflow, "--state-dir", s.stateDir}, args...)
-	return s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.env, Dir: s.dir})
+// symphony measures one command on the project.
+func (s *project) symphony(command string, args ...string) (sample, error) {
+	argv := append([]string{s.b.symphony, command, "--workflow", s.Workflow, "--state-dir", s.StateDir}, args...)
+	return s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
 }
 
 // quietTick is a pass that must succeed and do nothing.
-func (s *stage) quietTick() (sample, error) {
+func (s *project) quietTick() (sample, error) {
 	got, err := s.symphony("tick", "--json")
 	if err != nil {
 		return got, err
@@ -178,8 +163,8 @@ func (s *stage) quietTick() (sample, error) {
 	return got, nil
 }
 
-// clear ends what a stage still runs.
-func (s *stage) clear() error {
+// clear ends what a project still runs.
+func (s *project) clear() error {
 	running, err := s.processes()
 	if err != nil || len(running) == 0 {
 		return err
@@ -187,8 +172,8 @@ func (s *stage) clear() error {
 	// Where the measurement was broken off its context is over; the clean-up has its own bound.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.b.ctx), 20*time.Second)
 	defer cancel()
-	argv := []string{s.b.symphony, "stop", "--all", "--workflow", s.workflow, "--state-dir", s.stateDir}
-	if _, err := s.b.watch.time(ctx, job{Argv: argv, Env: s.env, Dir: s.dir}); err != nil {
+	argv := []string{s.b.symphony, "stop", "--all", "--workflow", s.Workflow, "--state-dir", s.StateDir}
+	if _, err := s.b.watch.time(ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir}); err != nil {
 		return fmt.Errorf("stop --all: %w", err)
 	}
 	err = until(ctx, func() (bool, error) {
@@ -247,7 +232,7 @@ type watch struct {
 func startWatch(exe string) (*watch, error) {
 	cmd := exec.Command(exe)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = apart()
+	cmd.SysProcAttr = stage.Apart()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -263,9 +248,6 @@ func startWatch(exe string) (*watch, error) {
 	w.out.Buffer(nil, 64<<20)
 	return w, nil
 }
-
-// apart keeps a terminal's Ctrl-C from those that are needed to clean up. They end with their stdin.
-func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // time runs a job, which must succeed.
 func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
@@ -294,8 +276,3 @@ func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
 }
 
 func (w *watch) close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }
-
-// cmdline words of a process.
-func words(cmdline []byte) []string {
-	return strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
-}

@@ -19,13 +19,13 @@ func (b *bench) stream() error {
 	var peaks, agents []float64
 	var workers, others int
 	for n := range b.o.runs {
-		s, err := b.stage(fmt.Sprintf("stream-%d", n+1))
+		s, err := b.project(fmt.Sprintf("stream-%d", n+1))
 		if err != nil {
 			return err
 		}
 		text := fmt.Sprintf("```agent\nstream %d 1ms\nsay The stream is over.\nhang\n```", streamDeltas)
 		issue := lineartest.Issue{Identifier: "ABC-1", Title: "Stream", Description: &text, State: "Todo"}
-		if err := b.tracker.seed(b.ctx, []lineartest.Issue{issue}); err != nil {
+		if err := b.tracker.Seed(b.ctx, []lineartest.Issue{issue}); err != nil {
 			return err
 		}
 		if _, err := s.symphony("tick", "--json"); err != nil {
@@ -36,7 +36,7 @@ func (b *bench) stream() error {
 			return err
 		}
 		for _, p := range list {
-			peak, err := status(p.pid, "VmHWM")
+			peak, err := status(p.PID, "VmHWM")
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (b *bench) stream() error {
 }
 
 // streamed waits for the end of the stream and lists what then runs: the turn goes on, no pass does.
-func (s *stage) streamed() ([]process, error) {
+func (s *project) streamed() ([]process, error) {
 	ctx, cancel := context.WithTimeout(s.b.ctx, streamWait)
 	defer cancel()
 	err := until(ctx, func() (bool, error) { return s.happened(`:"The stream is over."`) })

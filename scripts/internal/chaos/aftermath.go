@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -17,7 +19,7 @@ const quietPasses = 3
 // aftermath lets the tracker be well, runs a few passes, and asks what became of everything.
 func (c *checker) aftermath(ctx context.Context) error {
 	began := time.Now()
-	if err := c.tracker.clearFailures(ctx); err != nil {
+	if err := c.tracker.ClearFailures(ctx); err != nil {
 		return err
 	}
 	for range quietPasses {
@@ -162,7 +164,7 @@ func (c *checker) final(ctx context.Context) error {
 	for _, path := range paths {
 		c.fault("paths left", "%s", path)
 	}
-	return errors.Join(c.count(ctx), c.healthy(ctx), c.met())
+	return errors.Join(c.count(ctx), c.attempts(ctx), c.told(ctx), c.healthy(ctx), c.met())
 }
 
 // count compares sums with totals: a run settled twice adds twice, one that was forgotten not at all.
@@ -206,21 +208,30 @@ func (c *checker) count(ctx context.Context) error {
 }
 
 // healthy: a worker that nobody has hit and that no pass had to stop is not lost. One that never said its pid may
-// have died with the pass that started it.
+// have died with the pass that started it. An agent that nobody has hit ends only where it was told to.
 func (c *checker) healthy(ctx context.Context) error {
-	lost, err := c.ask(ctx, `SELECT worker_pid || ' ' || id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
+	lost, err := c.ask(ctx, `SELECT id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
 		WHERE outcome = 'lost' AND worker_pid > 0 AND stop_reason IS NULL`)
 	if err != nil {
 		return err
 	}
 	for _, row := range lost {
-		text, what, _ := strings.Cut(row, " ")
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			return err
+		if run, _, _ := strings.Cut(row, " "); !c.hits.worker(run) {
+			c.fault("healthy runs killed", "worker of run %s", row)
 		}
-		if !c.hits.was(pid) {
-			c.fault("healthy runs killed", "worker %d of run %s", pid, what)
+	}
+	ended, err := c.ask(ctx, `SELECT id || ' ' || identifier || ' ' || attempt FROM runs WHERE outcome = 'failed' AND error_code = 'port_exit'`)
+	if err != nil {
+		return err
+	}
+	agents, err := journal(c.gateDir)
+	if err != nil {
+		return err
+	}
+	for _, row := range ended {
+		w := strings.Fields(row)
+		if !c.hits.worker(w[0]) && !c.hitAgent(agents, w[0]) && !c.crashes(w[1], number(w[2])) {
+			c.fault("healthy runs killed", "agent of run %s", row)
 		}
 	}
 	return nil
@@ -237,7 +248,7 @@ func (c *checker) met() error {
 		for _, who := range e.Met {
 			column := "leftovers met by an agent"
 			if strings.Contains(who, "app-server") {
-				column = "agents two in a workspace"
+				column = "agents ever two in a workspace"
 			}
 			c.fault(column, "%s agent %d of run %s in %s met %s", e.At.Format("15:04:05.000"), e.PID, e.Run, e.Workspace, who)
 		}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -33,11 +35,15 @@ type checker struct {
 
 	// The operator's, who is one.
 	commands int
-	wanted   map[string]string // the last acknowledged verb for an owned issue
+	wanted   map[string]string      // the last acknowledged verb for an owned issue
+	retried  map[string][]time.Time // when an issue's retry was begun and had ended
 
 	// The watch's, and after it the aftermath's.
 	seen     map[string]runRow
 	settling map[string]time.Time // when a run was first seen settled
+	claimed  map[string]string    // the claim that a run was seen to belong to, by the time when it was made
+	compared int                  // attempts
+	threads  int                  // whose tokens the agents told
 	samples  int
 	unread   int // samples that found the database busy or in the middle of something
 
@@ -50,17 +56,18 @@ type checker struct {
 
 func newChecker(s *scene) *checker {
 	return &checker{
-		scene: s, hits: hits{counts: map[string]int{}, hit: map[int]bool{}, deaths: map[string]time.Time{}},
+		scene: s, hits: hits{counts: map[string]int{}, hit: map[int]bool{}, workers: map[string]bool{}, deaths: map[string]time.Time{}},
 		faults: map[string][]string{}, exits: map[string]int{}, settled: map[string]int{}, wanted: map[string]string{},
 		seen: map[string]runRow{}, settling: map[string]time.Time{}, outcomes: map[string]int{},
+		claimed: map[string]string{}, retried: map[string][]time.Time{},
 	}
 }
 
 // columns are those that must be zero, in the order in which they are printed.
 var columns = []string{
-	"agents two in a workspace", "leftovers met by an agent", "workers two for a run or issue", "runs settled twice", "runs never settled",
-	"outcomes changed", "runs forgotten", "healthy runs killed", "claims lost", "commands lost", "tokens lost",
-	"unexpected ends", "processes left", "paths left",
+	"agents ever two in a workspace", "runs settled twice", "runs never settled", "claims lost", "attempts lost", "tokens lost",
+	"commands lost", "healthy runs killed", "processes left",
+	"leftovers met by an agent", "workers two for a run or issue", "outcomes changed", "runs forgotten", "unexpected ends", "paths left",
 }
 
 // fault notes something under a column, once.
@@ -111,7 +118,7 @@ type runRow struct {
 
 // open opens the database as a reader that knows nothing of the program.
 func (c *checker) open() (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+filepath.Join(c.stateDir, "state.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+	return sql.Open("sqlite", "file:"+filepath.Join(c.StateDir, "state.db")+"?mode=ro&_pragma=busy_timeout(5000)")
 }
 
 // watch samples the tables and /proc until ctx is over.
@@ -141,10 +148,10 @@ func (c *checker) sample(ctx context.Context) error {
 			if forked(list, p) {
 				continue
 			}
-			if other := workers[run]; other != 0 && other != p.pid {
-				c.fault("workers two for a run or issue", "run %s has %d and %d", run, other, p.pid)
+			if other := workers[run]; other != 0 && other != p.PID {
+				c.fault("workers two for a run or issue", "run %s has %d and %d", run, other, p.PID)
 			}
-			workers[run] = p.pid
+			workers[run] = p.PID
 		}
 	}
 	db, err := c.open()
@@ -212,6 +219,14 @@ func (c *checker) look(ctx context.Context, db *sql.DB) error {
 	}
 	if err := rows.Err(); err != nil {
 		return err
+	}
+	claims, err := column(ctx, db, `SELECT run_id || ' ' || claimed_at FROM claims WHERE status = 'running'`)
+	if err != nil {
+		return err
+	}
+	for _, row := range claims {
+		run, at, _ := strings.Cut(row, " ")
+		c.claimed[run] = at
 	}
 	for id, r := range c.seen {
 		if !there[id] && !r.settled {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // gateCommand is the word that makes this program the gate.
@@ -91,7 +95,7 @@ func holders(path string) ([]string, error) {
 		if err != nil {
 			continue // gone
 		}
-		if who := fmt.Sprintf("%d %s", pid, strings.Join(words(cmdline), " ")); !slices.Contains(list, who) {
+		if who := fmt.Sprintf("%d %s", pid, strings.Join(stage.Words(cmdline), " ")); !slices.Contains(list, who) {
 			list = append(list, who)
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -13,22 +15,28 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // hits is what the killer did.
 type hits struct {
-	mu     sync.Mutex
-	counts map[string]int // by kind and signal
-	hit    map[int]bool   // the pids
-	deaths map[string]time.Time
-	calm   atomic.Bool // nobody is hit any more
+	mu      sync.Mutex
+	counts  map[string]int  // by kind and signal
+	hit     map[int]bool    // the pids
+	workers map[string]bool // the workers, by their run
+	deaths  map[string]time.Time
+	calm    atomic.Bool // nobody is hit any more
 }
 
 func (h *hits) note(p process, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counts[p.kind()+" "+name]++
-	h.hit[p.pid] = true
+	h.hit[p.PID] = true
+	if p.kind() == "worker" {
+		h.workers[p.run()] = true
+	}
 	if run := p.run(); name == "SIGKILL" && p.kind() == "worker" && run != "" && h.deaths[run].IsZero() {
 		h.deaths[run] = time.Now()
 	}
@@ -38,6 +46,12 @@ func (h *hits) was(pid int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.hit[pid]
+}
+
+func (h *hits) worker(run string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.workers[run]
 }
 
 // killer hits one process after the other until ctx is over. All that it has stopped goes on before it returns.
@@ -113,7 +127,7 @@ func (h *hits) doom(ctx context.Context, cmd *exec.Cmd, args []string) (end func
 	if h.calm.Load() || rand.IntN(doomed) > 0 {
 		return func() {}
 	}
-	p := process{pid: cmd.Process.Pid, words: append([]string{"symphony"}, args...)}
+	p := process{stage.Process{PID: cmd.Process.Pid, Words: append([]string{"symphony"}, args...)}}
 	var stopped sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	stopped.Go(func() {

@@ -1,9 +1,11 @@
+//go:build linux
+
 // Chaos runs a project under deliberate destruction and judges what is left. Passes come from several processes, the
 // tracker moves issues and fails, agents stream, hang, crash and leave processes behind, and a killer hits passes,
 // workers and agents at random. Everything is real: the program as it is released, its database, its processes; only
-// Linear and the agent are our own, on loopback.
+// Linear and the agent are our own, on loopback. With -codex the agent is real too, and the model is our own.
 //
-//	chaos ─┬─► symphony tick, tick --loop, hold, retry … ─► workers ─► chaos gate ─► scripted agents
+//	chaos ─┬─► symphony tick, tick --loop, hold, retry … ─► workers ─► chaos gate ─► agents
 //	       ├─► chaos linear (a Linear, a process of its own)
 //	       └─► killer, and a checker that reads SQL, /proc and the gate's journal
 //
@@ -20,6 +22,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 func main() {
@@ -36,11 +40,12 @@ type options struct {
 	symphony string
 	tags     string
 	keep     bool
+	codex    string
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	if len(args) == 1 && args[0] == linearCommand {
-		return serveLinear(in, out, errw)
+	if len(args) == 1 && args[0] == stage.LinearCommand {
+		return stage.ServeLinear("chaos", in, out, errw)
 	}
 	if len(args) > 0 && args[0] == gateCommand {
 		return gate(args[1:], errw)
@@ -51,8 +56,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	flags.IntVar(&o.seconds, "seconds", 60, "how long to destroy; what follows takes less than two minutes")
 	flags.Uint64Var(&o.seed, "seed", 0, "repeat the choices of this `SEED`; 0: a new one")
 	flags.StringVar(&o.symphony, "symphony", "", "use this `PROGRAM` instead of building one")
-	flags.StringVar(&o.tags, "tags", "symphony_release,urfave_cli_no_docs,nethttpomithttp2", "build `TAGS`; the default is a release's")
+	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
+	flags.StringVar(&o.codex, "codex", "", "the real codex, this `PROGRAM`, on a mock model in the place of the scripted agent")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -65,7 +71,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
-	fmt.Fprintf(out, "seed %d\n", o.seed)
+	fmt.Fprintf(errw, "chaos: seed %d\n", o.seed)
 	r, err := destroy(ctx, o, errw)
 	if r != nil {
 		r.print(out)

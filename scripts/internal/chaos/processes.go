@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -7,28 +9,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // process is one of this run's.
-type process struct {
-	pid, parent int
-	words       []string
-}
-
-func (p process) String() string { return fmt.Sprintf("%d %s", p.pid, strings.Join(p.words, " ")) }
+type process struct{ stage.Process }
 
 // describe tells what helps to find out whose it is.
 func (p process) describe() string {
-	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.pid))
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID))
 	if err != nil {
 		cwd = "?"
 	}
 	mark := "no run's mark"
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
 	if err != nil {
 		mark = "environment hidden"
 	}
@@ -37,7 +35,7 @@ func (p process) describe() string {
 			mark = kv
 		}
 	}
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.pid))
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
 	if err != nil {
 		return err.Error() // the pattern's
 	}
@@ -47,21 +45,21 @@ func (p process) describe() string {
 			open = append(open, filepath.Base(to))
 		}
 	}
-	return fmt.Sprintf("%s (child of %d, in %s, %s, open %s)", p, p.parent, cwd, mark, strings.Join(open, " "))
+	return fmt.Sprintf("%s (child of %d, in %s, %s, open %s)", p, p.Parent, cwd, mark, strings.Join(open, " "))
 }
 
 // kind is what the killer knows it as; empty: nothing to aim at.
 func (p process) kind() string {
 	switch {
-	case slices.Contains(p.words, "app-server") && slices.Contains(p.words, "demo-agent") && !slices.Contains(p.words, gateCommand):
+	case slices.Contains(p.Words, "app-server") && !slices.Contains(p.Words, gateCommand):
 		return "agent"
-	case len(p.words) < 2 || filepath.Base(p.words[0]) != "symphony":
+	case len(p.Words) < 2 || filepath.Base(p.Words[0]) != "symphony":
 		return ""
-	case p.words[1] == "worker":
+	case p.Words[1] == "worker":
 		return "worker"
-	case p.words[1] == "tick" && slices.Contains(p.words, "--loop"):
+	case p.Words[1] == "tick" && slices.Contains(p.Words, "--loop"):
 		return "loop"
-	case p.words[1] == "tick":
+	case p.Words[1] == "tick":
 		return "pass"
 	}
 	return "operator"
@@ -69,58 +67,28 @@ func (p process) kind() string {
 
 // forked reports whether the process has the same arguments as its parent.
 func forked(list []process, p process) bool {
-	return slices.ContainsFunc(list, func(of process) bool { return of.pid == p.parent && slices.Equal(of.words, p.words) })
+	return slices.ContainsFunc(list, func(of process) bool { return of.PID == p.Parent && slices.Equal(of.Words, p.Words) })
 }
 
 // run is the run that a worker carries out.
 func (p process) run() string {
-	if at := slices.Index(p.words, "--run"); at > 0 && at+1 < len(p.words) {
-		return p.words[at+1]
+	if at := slices.Index(p.Words, "--run"); at > 0 && at+1 < len(p.Words) {
+		return p.Words[at+1]
 	}
 	return ""
 }
 
 // processes lists those that name the folder of this run in their arguments or have its mark in their environment,
-// which a worker hides. Zombies have neither.
-func (s *scene) processes() ([]process, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
+// which a worker hides.
+func (s *scene) processes() (list []process, err error) {
+	found, err := stage.Processes(s.Dir, func(proc string) bool {
+		environ, err := os.ReadFile(filepath.Join(proc, "environ"))
+		return err == nil && bytes.Contains(environ, []byte(markName+"="+s.Dir)) // else it has ended, or is somebody else's
+	})
+	for _, p := range found {
+		list = append(list, process{p})
 	}
-	var list []process
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || len(cmdline) == 0 {
-			continue // ended meanwhile
-		}
-		if !bytes.Contains(cmdline, []byte(s.dir+"/")) {
-			environ, err := os.ReadFile(filepath.Join(dir, "environ"))
-			if err != nil || !bytes.Contains(environ, []byte(markName+"="+s.dir)) {
-				continue // ended meanwhile, or somebody else's
-			}
-		}
-		list = append(list, process{pid: pid, parent: parent(pid), words: words(cmdline)})
-	}
-	return list, nil
-}
-
-// parent of a process, 0 where it is gone.
-func parent(pid int) int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The name in parentheses may hold anything; what follows it is state and parent.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	ppid, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return ppid
+	return list, err
 }
 
 // errGone: the process ended before it was hit.
@@ -128,7 +96,7 @@ var errGone = errors.New("it is gone")
 
 // hold gets a handle of the process that can't become another's.
 func (p process) hold() (pidfd int, err error) {
-	fd, err := unix.PidfdOpen(p.pid, 0)
+	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return -1, errGone
 	}
@@ -136,8 +104,8 @@ func (p process) hold() (pidfd int, err error) {
 		return -1, fmt.Errorf("%s: %w", p, err)
 	}
 	// The pid may have become another's between the listing and the handle.
-	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
-	if err != nil || !slices.Equal(words(now), p.words) {
+	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+	if err != nil || !slices.Equal(stage.Words(now), p.Words) {
 		return -1, errors.Join(errGone, unix.Close(fd))
 	}
 	return fd, nil
@@ -161,9 +129,4 @@ func (p process) kill() error {
 		return nil
 	}
 	return err
-}
-
-// words of a process's arguments.
-func words(cmdline []byte) []string {
-	return strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -32,17 +34,18 @@ func (r *report) print(out io.Writer) {
 	for _, n := range r.hits.counts {
 		kills += n
 	}
+	line("seed", "%d", r.o.seed)
 	line("passes", "%d recorded, %d started here", r.passes, r.started)
 	line("exit codes", "%s", list(r.exits))
 	line("runs", "%d: %s", r.runs, list(r.outcomes))
 	line("agents", "%d", r.agents)
 	line("operator's checked commands", "%d", r.commands)
 	line("kills", "%d: %s", kills, list(r.hits.counts))
+	line("compared", "%d attempts with the run before, %d threads with their agents' books", r.compared, r.threads)
 	line("tokens", "%d in the totals, %d in the runs", r.tokens, r.summed)
 	line("samples", "%d, %d unread", r.samples, r.unread)
 	median, worst, open := r.delays()
-	line("from a worker's death to its", "median %.1f s, worst %.1f s, %d never", median.Seconds(), worst.Seconds(), open)
-	line("  settlement", "")
+	line("from a death to its settlement", "median %.1f s, worst %.1f s, %d never", median.Seconds(), worst.Seconds(), open)
 	line("calm after", "%.1f s", r.calmTook.Seconds())
 	fmt.Fprintln(out, "\nmust be zero:")
 	r.mu.Lock()

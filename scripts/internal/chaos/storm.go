@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -29,7 +31,7 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	defer c.hits.calm.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.o.seconds)*time.Second)
 	defer cancel()
-	fmt.Fprintf(s.progress, "chaos: %d seconds of it in %s\n", s.o.seconds, s.dir)
+	fmt.Fprintf(s.progress, "chaos: %d seconds of it in %s\n", s.o.seconds, s.Dir)
 	var all sync.WaitGroup
 	var errs [3]error // of those without which it is no storm: the first to fail ends it
 	for n, actor := range []func() error{
@@ -65,7 +67,7 @@ func (s *scene) answer(ctx context.Context, c *checker, args ...string) answer {
 	defer cancel()
 	cmd := exec.CommandContext(bound, s.symphony, args...)
 	var out, errw bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, s.env, &out, &errw
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.Dir, s.Env, &out, &errw
 	cmd.WaitDelay = time.Second
 	err := cmd.Start()
 	if err == nil {
@@ -101,7 +103,7 @@ func (s *scene) loops(ctx context.Context, c *checker) {
 	for pause(ctx, time.Second) {
 		cmd := exec.CommandContext(ctx, s.symphony, "tick", "--loop")
 		var errw bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stderr = s.dir, s.env, &errw
+		cmd.Dir, cmd.Env, cmd.Stderr = s.Dir, s.Env, &errw
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 70 * time.Second // its pass may wait for the tracker
 		err := cmd.Run()
@@ -128,19 +130,19 @@ func (s *scene) harm(ctx context.Context, random *rand.Rand) error {
 	times := 1 + random.IntN(3)
 	switch random.IntN(12) {
 	case 0:
-		return s.tracker.fail(ctx, lineartest.Failure{Kind: lineartest.FailStatus, Times: times, Status: 503})
+		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailStatus, Times: times, Status: 503})
 	case 1:
-		return s.tracker.fail(ctx, lineartest.Failure{Kind: lineartest.FailRateLimit, Times: 1, ResetMS: 1500})
+		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailRateLimit, Times: 1, ResetMS: 1500})
 	case 2:
-		return s.tracker.fail(ctx, lineartest.Failure{Kind: lineartest.FailSlow, Times: times, DelayMS: int64(500 + random.IntN(3000))})
+		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailSlow, Times: times, DelayMS: int64(500 + random.IntN(3000))})
 	case 3:
 		kinds := []string{lineartest.FailClose, lineartest.FailGarbage, lineartest.FailGraphQL, lineartest.FailCursor, lineartest.FailMalformed}
-		return s.tracker.fail(ctx, lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
+		return s.tracker.Fail(ctx, lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
 	case 4:
 		if random.IntN(4) > 0 {
 			return nil // a client waits long for an answer, so not often
 		}
-		return s.tracker.fail(ctx, lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
+		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
 	}
 	states := []string{"Todo", "In Progress", "Todo", "In Progress", "Human Review", "Backlog", "Done"}
 	name := fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
@@ -166,7 +168,11 @@ func (s *scene) operate(ctx context.Context, c *checker) {
 			s.resume(ctx, c)
 			continue
 		}
+		began := time.Now()
 		a := s.answer(ctx, c, verb, name)
+		if verb == "retry" {
+			c.retried[name] = append(c.retried[name], began, time.Now())
+		}
 		if !owned(name) {
 			continue
 		}
@@ -209,7 +215,7 @@ func actions(out string) (list []done) {
 
 // leftPaths are what stands in the workspace root that no issue can have put there.
 func (s *scene) leftPaths() (list []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "workspaces"))
+	entries, err := os.ReadDir(filepath.Join(s.Dir, "workspaces"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

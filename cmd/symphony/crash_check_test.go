@@ -1,0 +1,154 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// check looks at what is left when nothing is to be done any more: the invariants of the design, each found out
+// without the program's help.
+func (c *crashScene) check() {
+	c.t.Helper()
+	// Never two agents in one workspace, none in one that is not whole.
+	if wrong, err := os.ReadFile(c.path("ledger", "wrong")); err == nil {
+		c.t.Errorf("the witness saw:\n%s", wrong)
+	}
+	// Every run has one outcome and is settled; nobody has a claim who should not.
+	for what, text := range map[string]string{
+		"runs without an end":     `SELECT id FROM runs WHERE outcome IS NULL OR settled = 0`,
+		"claims that go on":       `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
+		"commands not taken up":   `SELECT verb FROM commands`,
+		"agents' runs unrecorded": `SELECT id FROM runs WHERE kind = 'agent' AND thread_id <> '' AND workspace_id = ''`,
+	} {
+		if left := c.query(text); len(left) > 0 {
+			c.t.Errorf("%s: %q", what, left)
+		}
+	}
+	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept != c.orders {
+		c.t.Errorf("%d commands were kept, %d were given", kept, c.orders)
+	}
+	c.checkAttempts()
+	c.checkTokens()
+	c.checkHealthy()
+	c.checkFiles()
+	c.checkWorkspace()
+}
+
+// checkAttempts: a run that failed or was lost counts, for ever.
+func (c *crashScene) checkAttempts() {
+	if c.recounted {
+		return
+	}
+	rows := c.query(`SELECT attempt || ' ' || outcome FROM runs WHERE kind = 'agent' ORDER BY id`)
+	for i := range rows[:max(0, len(rows)-1)] {
+		attempt, outcome, _ := strings.Cut(rows[i], " ")
+		next, _, _ := strings.Cut(rows[i+1], " ")
+		failed := outcome != "succeeded" && outcome != "interrupted" && outcome != "canceled"
+		if failed && len(next) == len(attempt) && next != string(attempt[0]+1) {
+			c.t.Errorf("the run after one with attempt %s that ended %s has attempt %s", attempt, outcome, next)
+		}
+	}
+}
+
+// checkTokens: what is counted adds up, once. Of the agent's own books only what a dead worker had not heard is missing.
+func (c *crashScene) checkTokens() {
+	runs := c.number(`SELECT coalesce(sum(tokens_total), 0) FROM runs`)
+	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
+	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
+	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
+	if runs != threads || totals != threads || issues != totals {
+		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d in all", runs, threads, issues, totals)
+	}
+	files, err := filepath.Glob(c.path("codex-home", "threads", "*.json"))
+	c.must(err)
+	told := 0
+	for _, file := range files {
+		var thread struct{ Total struct{ Input, Output int } }
+		data, err := os.ReadFile(file)
+		c.must(err)
+		c.must(json.Unmarshal(data, &thread))
+		told += thread.Total.Input + thread.Total.Output
+	}
+	workerDied := c.deaths > 0 || c.died() && strings.HasPrefix(c.point, "worker:")
+	if threads > told || threads < told && !workerDied {
+		c.t.Errorf("%d tokens are counted, the agent told of %d", threads, told)
+	}
+}
+
+// checkHealthy: whoever died, no other worker was killed for it.
+func (c *crashScene) checkHealthy() {
+	lost := c.query(`SELECT id || ' ' || error_code FROM runs WHERE outcome = 'lost' AND worker_pid <> 0`)
+	allowed := c.deaths
+	if strings.HasPrefix(c.point, "worker:") {
+		allowed++
+	}
+	if len(lost) > allowed {
+		c.t.Errorf("healthy runs were lost: %q", lost)
+	}
+}
+
+// checkFiles: nothing was made outside the workspace root and the state directory, and nothing half is left in them.
+func (c *crashScene) checkFiles() {
+	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "state", "tmp", "visits", "visits.before", "witness", "ws")
+	c.entries("home")
+	c.entries("tmp")
+	c.entries("state", "lock", "lock.waiter", "launch.lock", "runs", "state.db", "state.db-wal", "state.db-shm")
+	meta := []string{"projects", "trash", "work", "ABC-1.lock"}
+	if c.keeps {
+		meta = append(meta, "ABC-1.json")
+	}
+	c.entries("ws", ".symphony", "ABC-1")
+	c.entries("ws/.symphony", meta...)
+	c.entries("ws/.symphony/trash")
+	known := c.query(`SELECT id FROM runs`)
+	if dirs, err := os.ReadDir(c.path("state", "runs")); err == nil {
+		for _, d := range dirs {
+			// What a pass left that died between the directory and the row goes after an hour.
+			if !slices.Contains(known, d.Name()) {
+				c.entries("state/runs/"+d.Name(), "workflow.md", "alive")
+				continue
+			}
+			c.entries("state/runs/"+d.Name(), "workflow.md", "alive", "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
+		}
+	}
+}
+
+// entries: the directory holds nothing but these. One that is not there is fine.
+func (c *crashScene) entries(dir string, allowed ...string) {
+	list, err := os.ReadDir(c.path(dir))
+	if err != nil && !os.IsNotExist(err) {
+		c.t.Error(err)
+	}
+	for _, e := range list {
+		// A procs file that was not renamed any more goes with its run's directory.
+		if !slices.Contains(allowed, e.Name()) && !strings.HasPrefix(e.Name(), ".procs-") {
+			c.t.Errorf("%s is left", filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// checkWorkspace: it is there, whole and recorded as such, or it is gone with all that belonged to it.
+func (c *crashScene) checkWorkspace() {
+	if !c.keeps {
+		for _, path := range []string{"ws/ABC-1", "ws/.symphony/ABC-1.json", "ws/.symphony/work/ABC-1"} {
+			if c.exists(path) {
+				c.t.Errorf("%s is left", path)
+			}
+		}
+		return
+	}
+	record, err := os.ReadFile(c.path("ws", ".symphony", "ABC-1.json"))
+	if err != nil || !strings.Contains(string(record), `"state": "ready"`) {
+		c.t.Errorf("the workspace's record: %v\n%s", err, record)
+	}
+	for _, path := range []string{"ws/ABC-1/made/3", "ws/ABC-1/work.txt"} {
+		if !c.exists(path) {
+			c.t.Errorf("%s is missing", path)
+		}
+	}
+}

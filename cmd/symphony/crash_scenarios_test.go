@@ -1,0 +1,307 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// crashScenario is a short story around the issue ABC-1. What it does up to its own end must hold whoever died on the
+// way; then passes run until nothing is left to do.
+type crashScenario struct {
+	name  string
+	issue string // what the agent does
+	play  func(c *crashScene)
+	// ends is the issue's state in the end, when nobody has a claim to it any more; keeps says that the workspace stays.
+	ends      string
+	keeps     bool
+	exits     []int // with which commands may end, besides 0
+	deaths    int   // workers that the story itself kills
+	recounted bool  // attempts begin anew on the way
+	freezer   bool  // it needs a process that no signal reaches
+	stands    bool  // whoever should die stands still instead
+	late      bool  // workers die only once passes may, too
+	// again are beginnings of ROLE:NAME that are died at here although another scenario comes by them, too.
+	again []string
+}
+
+const (
+	handOver = "sh echo work > work.txt\n{move Human Review}"
+	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
+	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
+)
+
+var crashScenarios = []crashScenario{
+	{
+		// The first pass ever, hooks, an agent that hands the issue over, another issue that waits for it.
+		name: "handover", issue: handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.arm()
+			_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}})
+			c.must(err)
+		},
+	},
+	{
+		// The agent finishes the issue, and its workspace goes, with what could not be deleted without a chmod.
+		name: "removed", issue: finish, ends: "Done", late: true,
+		again: []string{"worker:state.finish.", "worker:workspace.hook.started", "worker:workspace.write.", "pass:state.commit."},
+		play:  func(c *crashScene) { c.finished() },
+	},
+	{
+		// The issue is opened again while its workspace is on its way out: whoever comes next works in a new one, or
+		// in the old one while that is whole.
+		name: "reopened", issue: finish, ends: "Human Review", keeps: true, recounted: true, late: true,
+		again: []string{"worker:workspace.remove.", "worker:workspace.tree.opened", "worker:workspace.trash.renamed", "worker:workspace.hook.started"},
+		play: func(c *crashScene) {
+			c.finished()
+			c.passes("the removal begins", func() bool {
+				return c.died() || c.number(`SELECT count(*) FROM runs WHERE kind = 'cleanup' AND phase <> 'starting'`) > 0
+			})
+			if strings.HasPrefix(c.point, "worker:") {
+				c.waitFor("the removal ends or dies", func() bool { return c.died() || !c.exists("ws", ".symphony", "ABC-1.json") }, nil)
+			}
+			text := c.agent(handOver)
+			c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+			c.move("Todo")
+		},
+	},
+	{
+		// A person finishes the issue while its agent is at work.
+		name: "stopped", issue: "sh sleep 30", ends: "Done", again: []string{"pass:state.commit.", "worker:state.finish."},
+		play: func(c *crashScene) {
+			c.atWork()
+			c.move("Done")
+		},
+	},
+	{
+		name: "operator", issue: waits, ends: "Human Review", keeps: true, recounted: true,
+		again: []string{"pass:state.commit.", "pass:state.request_stop."},
+		play: func(c *crashScene) {
+			c.atWork()
+			c.order("stop", "ABC-1")
+			c.passes("held", func() bool {
+				return c.claim() == "held operator" && c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0
+			})
+			c.order("hold", "ABC-1")
+			c.order("retry", "ABC-1")
+			c.write("go", "", 0o600)
+		},
+	},
+	{
+		name: "paused", issue: waits, ends: "Human Review", keeps: true, recounted: true, again: []string{"pass:state.commit.after"},
+		play: func(c *crashScene) {
+			c.atWork()
+			c.order("stop", "--all")
+			c.passes("no run", func() bool { return c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0 })
+			if c.number(`SELECT count(*) FROM meta WHERE key = 'paused'`) != 1 {
+				c.t.Errorf("not paused")
+			}
+			c.order("resume")
+			c.write("go", "", 0o600)
+		},
+	},
+	{
+		// A worker dies, and what it leaves ignores a polite request.
+		name: "leftovers", issue: "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
+		ends: "Human Review", keeps: true, deaths: 1,
+		again: []string{"pass:state.commit.after", "pass:state.end_dead."},
+		play: func(c *crashScene) {
+			c.atWork()
+			c.kill(syscall.SIGKILL)
+		},
+	},
+	{
+		// A worker stands still.
+		name: "frozen", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
+		again: []string{"pass:state.end_dead."},
+		play: func(c *crashScene) {
+			c.atWork()
+			if c.standStill() {
+				c.frozen()
+			}
+		},
+	},
+	{
+		// An agent that neither the end of its input nor SIGTERM ends.
+		name: "deaf", issue: "deaf\nbackground sleep 33\n" + handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) { c.arm() },
+	},
+	{
+		// after_create fails, and what it made goes.
+		name: "refused", issue: handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.write("refuse", "", 0o600)
+			c.arm()
+		},
+	},
+	{
+		// Old runs go, with their directories, and directories of runs that never were.
+		name: "pruned", issue: handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.passes("settled", func() bool {
+				return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
+			})
+			c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+			c.aged()
+			c.arm()
+			c.passes("pruned", func() bool {
+				return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20
+			})
+			// What a pass left that died between the rows and the directories goes with the orphans.
+			c.ageDirs()
+			c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+			c.change(`UPDATE sqlite_sequence SET seq = 999 WHERE name = 'passes'`)
+			c.pass()
+			c.pass()
+			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
+			c.must(err)
+			if len(dirs) != 20 || c.exists("state", "runs", "never") {
+				c.t.Errorf("directories that should have gone: %q", dirs)
+			}
+			c.change(`DELETE FROM runs WHERE id LIKE 'old-%'`)
+			for _, dir := range dirs {
+				c.must(os.RemoveAll(dir))
+			}
+		},
+	},
+	{
+		// The workflow is broken while a worker is at work, and its issue is finished: the last good one does for that.
+		name: "lastgood", issue: "sh sleep 30", ends: "Done", exits: []int{3},
+		play: func(c *crashScene) {
+			c.atWork()
+			good, err := os.ReadFile(c.path("WORKFLOW.md"))
+			c.must(err)
+			c.write("WORKFLOW.md", "---\ntracker: 1\n---\n", 0o600)
+			c.move("Done")
+			c.passes("released", func() bool { return c.claim() == "" })
+			c.write("WORKFLOW.md", strings.Replace(string(good), "max_retry_backoff_ms: 100", "max_retry_backoff_ms: 101", 1), 0o600)
+		},
+	},
+	{
+		// A pass that waits for another.
+		name: "waiting", issue: handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.arm()
+			release, held, err := state.Acquire(context.Background(), c.path("state"), state.Holder{Trigger: "manual", Since: time.Now()}, 0)
+			c.must(err)
+			if held != nil {
+				c.t.Fatalf("the lock is held: %+v", held)
+			}
+			over := make(chan struct{})
+			go func() { defer close(over); c.pass() }()
+			c.waitFor("somebody waits", func() bool { return c.exists("state", "lock.waiter") }, nil)
+			c.must(release())
+			<-over
+		},
+	},
+	{
+		// What a dead worker left can't be ended for a while.
+		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
+		deaths: 1, exits: []int{1}, freezer: true,
+		play: func(c *crashScene) {
+			c.atWork()
+			thaw := c.freeze("sleep 3012")
+			defer thaw()
+			if c.kill(syscall.SIGKILL) {
+				c.passes("counted", func() bool { return c.died() || c.number(`SELECT max(reap_tries) FROM runs`) > 0 })
+			}
+		},
+	},
+}
+
+// atWork brings the agent to work, and arms the passes then.
+func (c *crashScene) atWork() {
+	c.t.Helper()
+	c.passes("an agent at work", func() bool { return c.streaming() || c.state() == c.ends })
+	c.arm()
+}
+
+// finished brings the issue to its end, and arms all when nothing is left to do but to remove the workspace.
+func (c *crashScene) finished() {
+	c.t.Helper()
+	c.passes("an agent at work", c.streaming)
+	// While there is a loop the worker starts no pass of its own.
+	lock := loopLock(c.path("state"))
+	held, err := tryLoopLock(context.Background(), lock)
+	c.must(err)
+	if !held {
+		c.t.Fatal("the loop's lock is held")
+	}
+	c.write("go", "", 0o600)
+	c.waitFor("the worker ends", func() bool { return c.state() == "Done" && len(c.processes()) == 0 }, nil)
+	c.must(lock.Unlock())
+	c.must(os.Remove(c.path("state", "loop.lock")))
+	c.arm()
+}
+
+// frozen lets the time go by after which a pass ends a worker that stands still, once one has seen it do so.
+func (c *crashScene) frozen() {
+	c.t.Helper()
+	c.passes("the worker is given up", func() bool {
+		c.change(`UPDATE runs SET hb_seen_mono = hb_seen_mono - 21000000000 WHERE attempt = 0`)
+		return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0
+	})
+}
+
+// aged adds to the issue's run those of a year ago, two more than are kept, and a directory of a run that never was.
+func (c *crashScene) aged() {
+	c.t.Helper()
+	columns := "kind, issue_id, identifier, phase, outcome, settled, issue"
+	for n := range 22 {
+		id := "old-" + strconv.Itoa(100+n)
+		c.change(fmt.Sprintf(`INSERT INTO runs (id, started_at, ended_at, %[1]s) SELECT '%[2]s', 1, 2, kind, 'old', 'OLD-1', phase, outcome, settled, issue FROM runs
+			WHERE kind = 'agent' ORDER BY id DESC LIMIT 1`, columns, id))
+		c.must(os.MkdirAll(c.path("state", "runs", id), 0o700))
+		c.write(filepath.Join("state", "runs", id, "workflow.md"), "old", 0o600)
+	}
+	c.must(os.MkdirAll(c.path("state", "runs", "never"), 0o700))
+	c.ageDirs()
+	c.change(`DELETE FROM meta WHERE key = 'last_prune'`)
+	c.change(`UPDATE sqlite_sequence SET seq = 499 WHERE name = 'passes'`)
+}
+
+func (c *crashScene) ageDirs() {
+	dirs, err := filepath.Glob(c.path("state", "runs", "*"))
+	c.must(err)
+	for _, dir := range dirs {
+		c.must(os.Chtimes(dir, time.Time{}, time.Now().Add(-48*time.Hour)))
+	}
+}
+
+// freeze makes a process immovable until thaw.
+func (c *crashScene) freeze(cmdline string) (thaw func()) {
+	c.t.Helper()
+	dir, err := os.MkdirTemp(freezer, "symphony-")
+	c.must(err)
+	set := func(state string) {
+		c.must(os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(state), 0o600))
+		c.waitFor(state, func() bool {
+			now, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
+			return err == nil && strings.TrimSpace(string(now)) == state
+		}, nil)
+	}
+	c.waitFor(cmdline, func() bool {
+		for pid, found := range c.processes() {
+			if found == cmdline {
+				c.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
+				return true
+			}
+		}
+		return false
+	}, nil)
+	set("FROZEN")
+	return func() {
+		set("THAWED")
+		c.t.Cleanup(func() { c.waitFor("an empty group", func() bool { return os.Remove(dir) == nil }, nil) })
+	}
+}

@@ -1,0 +1,466 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+const (
+	crashBound = 40 * time.Second       // for anything that a scenario waits for
+	crashStep  = 60 * time.Millisecond  // between two looks or passes
+	crashIdle  = 400 * time.Millisecond // between two passes while a worker lives
+	crashSlow  = 200 * time.Millisecond // how long after_create takes, so that something can happen in its middle
+)
+
+// crashScene is one project in which one process dies at one place.
+type crashScene struct {
+	crashScenario
+	t       *testing.T
+	dir     string
+	mark    string
+	program string
+	env     []string
+	linear  *lineartest.Server
+	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but note what is passed
+	armed   bool   // passes are to die, too, or to be noted
+	orders  int    // operator's commands that were kept
+}
+
+// crashWorkflow has hooks that tell a workspace which is not whole from one that is, and an agent that looks around.
+const crashWorkflow = `---
+tracker:
+  kind: linear
+  endpoint: %[1]s
+  api_key: $LINEAR_API_KEY
+  project_slug: demo
+  terminal_states: [Done, Canceled]
+workspace:
+  root: ./ws
+  keep_removed_ms: 0
+  min_free_bytes: 0
+hooks:
+  after_create: %[2]s/witness after_create
+  before_run: %[2]s/witness before_run
+  after_run: %[2]s/witness after_run
+  before_remove: %[2]s/witness before_remove
+  timeout_ms: 10000
+agent:
+  max_retry_backoff_ms: 100
+codex:
+  command: exec %[2]s/witness agent %[3]s app-server --home %[2]s/codex-home --deaf-for 20s
+---
+{{ issue.description }}
+Attempt: {{ attempt }}
+`
+
+// crashWitness writes down who comes by, and what must never be: an agent that lives while something else of the
+// workspace begins, a new workspace with something in it, one that is worked in without being whole. It believes
+// nothing that the program says.
+const crashWitness = `#!/bin/bash
+what=$1 key=${PWD##*/} ledger=%[1]s/ledger
+shift
+echo "$what $key $SYMPHONY_RUN_ID $$" >> $ledger/log
+wrong() { echo "$what of $SYMPHONY_RUN_ID in $PWD: $*" >> $ledger/wrong; }
+while read -r pid; do
+  { IFS= read -r -d '' first; } 2>/dev/null < /proc/$pid/cmdline
+  case $first in */fake-codex) wrong "agent $pid lives";; esac
+done < <(cat $ledger/agents.$key 2>/dev/null)
+case ${SYMPHONY_CRASH_AT}${SYMPHONY_CRASH_LOG} in ?*) wrong "the crash variables came through";; esac
+whole() { [ -e made/1 ] && [ -e made/2 ] && [ -e made/3 ] || wrong "not whole: $(find . | tr '\n' ' ')"; }
+case $what in
+after_create)
+  [ -z "$(ls -A)" ] || wrong "something is there: $(find . | tr '\n' ' ')"
+  [ ! -e %[1]s/refuse ] || { mkdir begun; touch begun/file; rm %[1]s/refuse; exit 1; }
+  mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3;;
+before_run | before_remove) whole;;
+agent)
+  whole
+  echo $$ >> $ledger/agents.$key
+  exec "$@";;
+esac
+`
+
+func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
+	t.Helper()
+	c := &crashScene{crashScenario: s, t: t, program: program, point: point, mark: fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	// Not t.TempDir: a socket or a person may not like a name as long as the test's.
+	dir, err := os.MkdirTemp("", "crash-")
+	c.must(err)
+	t.Cleanup(func() { c.must(os.RemoveAll(dir)) })
+	c.dir, err = filepath.EvalSymlinks(dir)
+	c.must(err)
+	for _, name := range []string{"home", "codex-home", "tmp", "ledger"} {
+		c.must(os.Mkdir(c.path(name), 0o700))
+	}
+	c.linear = lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
+	c.must(c.linear.Start())
+	t.Cleanup(func() { c.linear.Close() })
+	t.Cleanup(c.sweep)
+	fake, err := inPath(os.Getenv("PATH"), "fake-codex")
+	c.must(err)
+	c.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
+		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
+	}
+	c.write("witness", fmt.Sprintf(crashWitness, c.dir, crashSlow.Seconds()), 0o700)
+	c.write("WORKFLOW.md", fmt.Sprintf(crashWorkflow, c.linear.Endpoint(), c.dir, fake), 0o600)
+	_, err = c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)})
+	c.must(err)
+	return c
+}
+
+// sweep ends what a scenario that failed has left.
+func (c *crashScene) sweep() {
+	for end := time.Now().Add(crashBound); time.Now().Before(end); time.Sleep(crashStep) {
+		left := c.processes()
+		if len(left) == 0 {
+			return
+		}
+		for pid, cmdline := range left {
+			c.t.Errorf("left behind: %d %s", pid, cmdline)
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Kill()
+			}
+		}
+	}
+}
+
+func (c *crashScene) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *crashScene) path(elem ...string) string {
+	return filepath.Join(append([]string{c.dir}, elem...)...)
+}
+
+func (c *crashScene) write(name, text string, mode os.FileMode) {
+	c.t.Helper()
+	c.must(os.WriteFile(c.path(name), []byte(text), mode))
+}
+
+func (c *crashScene) exists(elem ...string) bool {
+	_, err := os.Lstat(c.path(elem...))
+	return err == nil
+}
+
+// agent makes a description of what the agent does; {move STATE} and {gate FILE} stand for what they say.
+func (c *crashScene) agent(script string) *string {
+	script = moveMacro.ReplaceAllStringFunc(script, func(m string) string {
+		id, err := c.linear.StateID("ABC", moveMacro.FindStringSubmatch(m)[1])
+		c.must(err)
+		call, err := json.Marshal(map[string]any{
+			"query":     "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }",
+			"variables": map[string]string{"issue": "ABC-1", "state": id},
+		})
+		c.must(err)
+		return "tool linear_graphql " + string(call)
+	})
+	script = gateMacro.ReplaceAllStringFunc(script, func(m string) string {
+		return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", c.path(gateMacro.FindStringSubmatch(m)[1]))
+	})
+	text := "```agent\n" + strings.TrimSpace(script) + "\n```\n"
+	return &text
+}
+
+// arm says that from here on passes die, too. Workers do from the beginning, unless the scenario is late.
+func (c *crashScene) arm() { c.armed = true }
+
+// died reports whether somebody has died where they should.
+func (c *crashScene) died() bool { return c.point != "" && c.exists("died") }
+
+// environ is that of the next command. After the death nobody is told about it any more.
+func (c *crashScene) environ() []string {
+	switch {
+	case c.late && !c.armed:
+		return c.env
+	case c.point == "" && c.armed:
+		return append(slices.Clip(c.env), "SYMPHONY_CRASH_LOG="+c.path("visits"))
+	case c.point == "":
+		return append(slices.Clip(c.env), "SYMPHONY_CRASH_LOG="+c.path("visits.before"))
+	case c.died() || !c.armed && strings.HasPrefix(c.point, "pass:"):
+		return c.env
+	}
+	env := append(slices.Clip(c.env), "SYMPHONY_CRASH_AT="+c.point, "SYMPHONY_CRASH_LOG="+c.path("died"))
+	if c.stands {
+		env = append(env, "SYMPHONY_CRASH_STOP=1")
+	}
+	return env
+}
+
+// visited gives what the scenario came by: all of the workers, and of the passes what came when they were armed.
+func (c *crashScene) visited() (list []crashPlace) {
+	count := map[[3]string]int{}
+	for _, file := range []string{"visits.before", "visits"} {
+		data, err := os.ReadFile(c.path(file))
+		if err != nil && (file == "visits" || !errors.Is(err, os.ErrNotExist)) {
+			c.t.Error(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			point, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
+			role, name, _ := strings.Cut(point, ":")
+			if role == "worker" || file == "visits" {
+				count[[3]string{role, name, pid}]++
+			}
+		}
+	}
+	for key, n := range count {
+		at := slices.IndexFunc(list, func(p crashPlace) bool { return p.role == key[0] && p.name == key[1] })
+		if at < 0 {
+			list = append(list, crashPlace{role: key[0], name: key[1]})
+			at = len(list) - 1
+		}
+		list[at].visits = max(list[at].visits, n)
+	}
+	slices.SortFunc(list, func(a, b crashPlace) int { return strings.Compare(a.role+a.name, b.role+b.name) })
+	return list
+}
+
+// symphony runs the program. It ends with 0, or with a code that the scenario allows, or dies where it should; one
+// whose worker died meanwhile may say so.
+func (c *crashScene) symphony(args ...string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.environ(), time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	already := c.died()
+	err := cmd.Run()
+	code := cmd.ProcessState.ExitCode()
+	meanwhile := !already && c.died()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case err == nil || slices.Contains(c.exits, code):
+	case meanwhile && (code == 1 || status.Signaled() && status.Signal() == syscall.SIGKILL):
+	default:
+		c.t.Errorf("symphony %s: %v\n%s", strings.Join(args, " "), err, &out)
+	}
+	if strings.Contains(out.String(), c.linear.Key()) || strings.Contains(out.String(), "panic:") {
+		c.t.Errorf("symphony %s says what it must not:\n%s", strings.Join(args, " "), &out)
+	}
+	return out.String()
+}
+
+func (c *crashScene) pass() string { return c.symphony("tick", "--lock-timeout", "10s") }
+
+// passes runs passes until it is so.
+func (c *crashScene) passes(what string, until func() bool) {
+	c.t.Helper()
+	out, last := "", time.Time{}
+	c.waitFor(what, func() bool {
+		// While a worker is at work most passes have nothing to do.
+		if time.Since(last) > crashIdle || !c.working() {
+			out += c.pass()
+			last = time.Now()
+		}
+		return until()
+	}, &out)
+}
+
+// working reports whether some worker lives.
+func (c *crashScene) working() bool {
+	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
+	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return runner.Alive(c.path("state"), run.Name()) })
+}
+
+func (c *crashScene) waitFor(what string, until func() bool, out *string) {
+	c.t.Helper()
+	for end := time.Now().Add(crashBound); !until(); time.Sleep(crashStep) {
+		if c.t.Failed() || time.Now().After(end) {
+			text := ""
+			if out != nil {
+				text = (*out)[max(0, len(*out)-1500):]
+			}
+			c.t.Fatalf("given up: %s\n%s\nprocesses: %v\n%s", what, c.dump(), c.processes(), text)
+		}
+	}
+}
+
+// dump is what a person needs to understand what went wrong.
+func (c *crashScene) dump() string {
+	ledger, _ := os.ReadFile(c.path("ledger", "log"))
+	runs := c.query(`SELECT id || ' ' || kind || ' ' || attempt || ' ' || phase || ' ' || coalesce(outcome, '-') || ' ' || error_code || ' ' || settled FROM runs`)
+	claims := c.query(`SELECT identifier || ' ' || status || ' ' || kind || ' ' || attempt || ' ' || error_code || ' ' || hold_reason FROM claims`)
+	issue, _ := c.linear.Issue("ABC-1")
+	return fmt.Sprintf("issue in %s\nruns:\n%s\nclaims:\n%s\nledger:\n%s", issue.State, strings.Join(runs, "\n"), strings.Join(claims, "\n"), ledger)
+}
+
+// order gives an operator's command, and once more where the first was killed before it was kept: one that was kept
+// must not need it.
+func (c *crashScene) order(args ...string) {
+	c.t.Helper()
+	c.orders++
+	kept := func() int {
+		return c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
+	}
+	before, dead := kept(), c.died()
+	c.symphony(args...)
+	if kept() == before {
+		if dead || !c.died() {
+			c.t.Errorf("symphony %s was not kept", strings.Join(args, " "))
+		}
+		c.symphony(args...)
+	}
+}
+
+// query gives the first column of a query, nothing where there is no database yet.
+func (c *crashScene) query(text string) []string {
+	c.t.Helper()
+	if !c.exists("state", "state.db") {
+		return nil
+	}
+	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_pragma=busy_timeout(10000)")
+	c.must(err)
+	defer db.Close()
+	rows, err := db.Query(text)
+	c.must(err)
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var v sql.NullString
+		c.must(rows.Scan(&v))
+		list = append(list, v.String)
+	}
+	c.must(rows.Err())
+	return list
+}
+
+func (c *crashScene) number(text string) (n int) {
+	c.t.Helper()
+	if list := c.query(text); len(list) > 0 {
+		_, err := fmt.Sscan(list[0], &n)
+		c.must(err)
+	}
+	return n
+}
+
+// change writes into the database behind the program's back: time that has passed.
+func (c *crashScene) change(text string) {
+	c.t.Helper()
+	c.query(text)
+}
+
+func (c *crashScene) claim() string {
+	return strings.Join(c.query(`SELECT trim(status || ' ' || hold_reason) FROM claims WHERE identifier = 'ABC-1'`), " ")
+}
+
+func (c *crashScene) state() string {
+	issue, err := c.linear.Issue("ABC-1")
+	c.must(err)
+	return issue.State
+}
+
+// streaming: the agent is at work, and a worker of a live run has it.
+func (c *crashScene) streaming() bool {
+	return c.number(`SELECT count(*) FROM runs WHERE phase = 'streaming_turn' AND outcome IS NULL AND turns > 0`) > 0
+}
+
+func (c *crashScene) move(state string) {
+	c.t.Helper()
+	c.must(c.linear.Move("ABC-1", state))
+}
+
+// processes are those of this scene, found as marked does, but for less: a worker that starts a pass and ends while
+// the list is read hides both from the first look.
+func (c *crashScene) processes() map[int]string {
+	found := map[int]string{}
+	for look := 0; look < 2 && len(found) == 0; look++ {
+		entries, err := os.ReadDir("/proc")
+		c.must(err)
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil || pid == os.Getpid() {
+				continue
+			}
+			cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+			if err != nil || len(cmdline) == 0 { // gone, or a zombie
+				continue
+			}
+			environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // not everybody's may be read
+			if bytes.Contains(cmdline, []byte(c.dir+"/")) || bytes.Contains(environ, []byte(markName+"="+c.mark)) {
+				found[pid] = strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))
+			}
+		}
+	}
+	return found
+}
+
+// kill ends the one worker that lives; false where none does.
+func (c *crashScene) kill(sig syscall.Signal) bool {
+	for pid, cmdline := range c.processes() {
+		if strings.HasPrefix(cmdline, "symphony worker ") {
+			if err := syscall.Kill(pid, sig); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// standStill stops the worker, but not while it writes to the database: what then happens is for TestFrozenInAWrite.
+func (c *crashScene) standStill() bool {
+	c.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)")
+	c.must(err)
+	defer db.Close()
+	turn, err := db.Begin()
+	c.must(err)
+	stopped := c.kill(syscall.SIGSTOP)
+	c.must(turn.Rollback())
+	return stopped
+}
+
+// quiet runs passes until nothing is left to do.
+func (c *crashScene) quiet() {
+	c.t.Helper()
+	later := false
+	c.passes("nothing to do and nobody alive", func() bool {
+		if c.state() != c.ends || c.number(`SELECT (SELECT count(*) FROM runs WHERE settled = 0)
+			+ (SELECT count(*) FROM commands) + (SELECT count(*) FROM claims)`) > 0 || len(c.processes()) > 0 {
+			return false
+		}
+		if !later {
+			// Ten minutes later somebody looks after removals that were cut off.
+			c.change(`UPDATE meta SET value = '0' WHERE key = 'last_sweep'`)
+			later = true
+			return false
+		}
+		return true
+	})
+}
+
+// play plays the scenario to its end and checks what is left.
+func (c *crashScene) play() {
+	c.t.Helper()
+	c.crashScenario.play(c)
+	c.quiet()
+	if out := c.pass(); c.died() == (c.point != "") && (!strings.Contains(out, ": 0 running, 0 waiting") || strings.Count(strings.TrimSpace(out), "\n") > 0) {
+		c.t.Errorf("the pass after the end does something:\n%s", out)
+	}
+	c.check()
+	if c.t.Failed() || c.point == "" {
+		c.t.Log(c.dump())
+	}
+}

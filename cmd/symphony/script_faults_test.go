@@ -1,0 +1,123 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// faultCommands are for the machine's own faults.
+func faultCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"clock": clockCmd, "other-linear": otherLinearCmd, "pidof": pidofCmd, "recorded": recordedCmd,
+	}
+}
+
+// clockVar names the file that says how far the wall clock is off. The monotonic clock goes on as it is: a step
+// looks so, and so does the time after a suspend.
+const clockVar = "SYMPHONY_TEST_CLOCK"
+
+// steppedMain is the program with a wall clock that its script can set, in processes that run already too.
+func steppedMain() {
+	wallClock = stepped
+	main()
+}
+
+func stepped() time.Time {
+	now := time.Now()
+	text, err := os.ReadFile(os.Getenv(clockVar))
+	if errors.Is(err, fs.ErrNotExist) {
+		return now
+	}
+	if err != nil {
+		panic(err)
+	}
+	off, err := time.ParseDuration(string(text))
+	if err != nil {
+		panic(err)
+	}
+	return now.Add(off)
+}
+
+// clockCmd sets the wall clock that far off the real one: clock 8h
+func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: clock DURATION")
+	}
+	_, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	path := ts.Getenv(clockVar)
+	ts.Check(os.WriteFile(path+".new", []byte(args[0]), 0o600))
+	ts.Check(os.Rename(path+".new", path))
+}
+
+// otherLinearCmd makes linear steer another workspace of Linear, at $OTHER_ENDPOINT with the key $OTHER_KEY; the next
+// time it makes it steer the first one again: other-linear
+func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 0 || neg {
+		ts.Fatalf("usage: other-linear")
+	}
+	s := ts.Value(stageKey{}).(*stage)
+	if s.other == nil {
+		s.other = lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("stranger", 3)})
+		ts.Check(s.other.Start())
+		other := s.other
+		ts.Defer(func() { other.Close() })
+		ts.Setenv("OTHER_ENDPOINT", s.other.Endpoint())
+		ts.Setenv("OTHER_KEY", s.other.Key())
+	}
+	s.linear, s.other = s.other, s.linear
+}
+
+// pidofCmd puts pid and start time of the one process of the script whose command line matches into variables: pidof
+// NAME PATTERN sets NAME and NAME_START.
+func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 || neg {
+		ts.Fatalf("usage: pidof NAME PATTERN")
+	}
+	pids, cmdlines := matching(ts, args[1])
+	if len(pids) != 1 {
+		ts.Fatalf("not one process %s: %v %q", args[1], pids, cmdlines)
+	}
+	start, err := proc.StartTime(pids[0])
+	ts.Check(err)
+	ts.Setenv(args[0], strconv.Itoa(pids[0]))
+	ts.Setenv(args[0]+"_START", strconv.FormatUint(start, 10))
+}
+
+// recordedCmd makes the oldest run without an outcome name a process as its worker and as one that it has started, as if
+// the number had changed hands since: recorded PID START, or recorded FILE that holds both
+func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 1 {
+		args = strings.Fields(ts.ReadFile(args[0]))
+	}
+	if len(args) != 2 || neg {
+		ts.Fatalf("usage: recorded PID START, or recorded FILE")
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(ts.Getenv("STATE"), "state.db")+"?_pragma=busy_timeout(5000)")
+	ts.Check(err)
+	defer db.Close()
+	var id string
+	ts.Check(db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM runs WHERE outcome IS NULL) RETURNING id",
+		args[0], args[1]).Scan(&id))
+	procs := filepath.Join(runner.RunDir(ts.Getenv("STATE"), id), "procs")
+	text := ts.ReadFile(procs)
+	ts.Check(os.WriteFile(procs, []byte(text+args[0]+" "+args[1]+" \"stranger\"\n"), 0o600))
+}
+
+// canUnshare tries it: a container or an ordinary user often may not.
+func canUnshare() bool {
+	return exec.Command("unshare", "--mount", "--pid", "--fork", "--mount-proc", "true").Run() == nil
+}

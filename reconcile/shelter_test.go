@@ -1,0 +1,91 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+var errMortal = &Error{Code: CodeWorkersWouldDie, Message: "a worker would end with x.service"}
+
+// shelterless runs a pass that asks whether workers would outlive it, and says how often it has asked.
+func shelterless(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
+	t.Helper()
+	deps := w.deps(p)
+	deps.Shelter = func(context.Context) error { asked++; return answer }
+	r = Tick(t.Context(), deps, o)
+	w.noWrong(t)
+	return r, asked
+}
+
+// Where workers would end with the pass nothing is started; all else goes on, and it is over by itself.
+func TestWorkersWouldDie(t *testing.T) {
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
+		running(issueNo(3), nil).same().candidates(issueNo(4))
+	w := worldOf(s.Snapshot)
+	r, asked := shelterless(t, w, s.Policy, Options{}, errMortal)
+	equal(t, "plan", w.story(r), "settle A-1 failed; skip A-4 blocked")
+	equal(t, "errors", codes(r), CodeWorkersWouldDie)
+	equal(t, "asked", asked, 1)
+	equal(t, "block", *w.hostBlock, Block{Code: CodeWorkersWouldDie, Message: errMortal.Message, Since: noon})
+	equal(t, "skips", w.skips[0].Reason+" "+w.skips[0].Message, "blocked workers_would_die: "+errMortal.Message)
+	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
+
+	w.now = noon.Add(time.Minute)
+	r, _ = shelterless(t, w, s.Policy, Options{}, errMortal)
+	equal(t, "still", codes(r), CodeWorkersWouldDie)
+	equal(t, "since", w.hostBlock.Since, noon)
+
+	r, asked = shelterless(t, w, s.Policy, Options{}, nil)
+	equal(t, "plan", w.story(r), "dispatch A-1 backoff; dispatch A-2 backoff; dispatch A-4")
+	equal(t, "asked", asked, 1)
+	equal(t, "over", w.hostBlock == nil, true)
+}
+
+// Removed and removable workspaces wait, too: a removal would be cut off in its middle.
+func TestRemovalsWouldDie(t *testing.T) {
+	done := issueNo(1, inState("Done"))
+	s := newScene().workspace(done).answer(done)
+	w := worldOf(s.Snapshot)
+	w.trash = true
+	r, _ := shelterless(t, w, s.Policy, Options{}, errMortal)
+	equal(t, "plan", w.story(r), "")
+	equal(t, "errors", codes(r), CodeWorkersWouldDie)
+}
+
+// A pass that starts nothing asks nobody; one that has seen that there is nothing to start forgets the block.
+func TestShelterIsAskedForWhatStarts(t *testing.T) {
+	for name, row := range map[string]struct {
+		edit    func(*Snapshot)
+		options Options
+		asked   int
+		kept    bool
+	}{
+		"one to start":       {nil, Options{}, 1, false},
+		"dry run":            {nil, Options{DryRun: true}, 1, true},
+		"no candidate":       {func(s *Snapshot) { s.Tracker = newScene().candidates().Tracker }, Options{}, 0, false},
+		"paused":             {func(s *Snapshot) { s.Paused = true }, Options{}, 0, false},
+		"dispatch off":       {nil, Options{DispatchOff: true}, 0, true},
+		"a pass for another": {nil, Options{Only: "id-2"}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene().candidates(issueNo(1))
+			if row.edit != nil {
+				s.edit(row.edit)
+			}
+			w := worldOf(s.Snapshot)
+			w.hostBlock = &Block{Code: CodeWorkersWouldDie}
+			_, asked := shelterless(t, w, s.Policy, row.options, nil)
+			equal(t, "asked", asked, row.asked)
+			equal(t, "block kept", w.hostBlock != nil, row.kept)
+		})
+	}
+}
+
+// The error keeps its code if it has one.
+func TestShelterError(t *testing.T) {
+	s := newScene().candidates(issueNo(1))
+	r, _ := shelterless(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: true}, errors.New("no idea"))
+	equal(t, "errors", codes(r), CodeWorkersWouldDie)
+}

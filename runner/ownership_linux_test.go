@@ -1,0 +1,187 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// washed is a shell command that starts a process with nothing of the run in its environment, in a session of its own.
+// Its name is the test's.
+func washed(name string) string {
+	return "env -i setsid bash -c 'exec -a " + name + " sleep 1000'"
+}
+
+// named are those of the processes whose first argument is one of the names.
+func named(procs []reconcile.Process, names ...string) (found []string) {
+	for _, p := range procs {
+		data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "cmdline"))
+		first, _, _ := strings.Cut(string(data), "\x00")
+		if err == nil && slices.Contains(names, first) {
+			found = append(found, first)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// What hooks and agents start is known by the run's tree file, even if nothing was ever written down of it.
+func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
+	hooks, agents := "hooks-"+strconv.Itoa(os.Getpid()), "agents-"+strconv.Itoa(os.Getpid())
+	r := newRig(t, "background "+washed(agents)+"\nsay under way\nhang")
+	r.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
+	go func() {
+		defer close(r.terminate)
+		r.streaming()
+		eventually(t, "both to be found", func() bool {
+			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, treeFile)})
+			return err == nil && len(named(found, hooks, agents)) == 2
+		})
+	}()
+	r.ends(reconcile.InterruptedRun, CodeTerminated)
+	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, treeFile)}); err != nil || len(found) > 0 {
+		t.Errorf("after the run: %v, %v", found, err)
+	}
+}
+
+// Between two heartbeats too, what is new below the worker is written down.
+func TestNewProcessesAreWrittenDownBetweenHeartbeats(t *testing.T) {
+	for name, kernelTells := range map[string]bool{"by the kernel's lists of children": true, "by a look at all": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "")
+			a := &attempt{Worker: r.Worker, run: r.run}
+			a.rec = a.newRecord(func(error) {})
+			must(t, a.open())
+			defer a.close()
+			if a.brood == nil && kernelTells {
+				t.Skip("this kernel has no such lists")
+			}
+			if !kernelTells {
+				a.brood = nil
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			go func() { defer close(over); a.rec.beat(ctx, time.Hour) }()
+			defer func() { cancel(); <-over }()
+			r.journal.until(t, "the only heartbeat", func(reconcile.Run) bool { return true })
+			cmd := exec.Command("sleep", "1000")
+			cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+			must(t, cmd.Start())
+			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+			eventually(t, "it to be written down", func() bool {
+				recorded, _, err := proc.ReadProcs(filepath.Join(r.Dir, procsFile))
+				must(t, err)
+				return slices.ContainsFunc(recorded, func(p reconcile.Process) bool { return p.PID == cmd.Process.Pid })
+			})
+		})
+	}
+}
+
+// A pass knows what a dead run left by its mark, by its thread or by its tree file, each alone.
+func TestReapByOneReason(t *testing.T) {
+	for _, how := range []string{"orphan", "threaded", "washed"} {
+		t.Run(how, func(t *testing.T) {
+			l, run := started(t, how)
+			run.ThreadID = run.ID
+			must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
+			eventually(t, "the worker's end", func() bool { return !Alive(l.StateDir, run.ID) })
+			if live := l.Probe(t.Context(), run); len(live.Left) != 1 || live.Left[0].Name != "sleep" {
+				t.Fatalf("%+v", live)
+			}
+			left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
+			if live := l.Probe(t.Context(), run); err != nil || len(left)+len(live.Left) > 0 {
+				t.Errorf("left %+v, %v, then %+v", left, err, live)
+			}
+		})
+	}
+}
+
+// So does one that ends a worker that stands still.
+func TestKillByTree(t *testing.T) {
+	l, run := started(t, "washed")
+	must(t, l.Kill(t.Context(), run))
+	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(RunDir(l.StateDir, run.ID), treeFile)}); err != nil || len(found) > 0 {
+		t.Errorf("left %v, %v", found, err)
+	}
+}
+
+// The scope that the worker wrote down is asked too, where it is the run's.
+func TestOwnerNamesTheScope(t *testing.T) {
+	dir := t.TempDir()
+	owner := func() string {
+		o, err := ownerOf(dir, "r-1")
+		must(t, err)
+		return o.Scope
+	}
+	if got := owner(); got != "" {
+		t.Errorf("no scope is %q", got)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, scopeFile), []byte("/user.slice/symphony-r-1.scope\n"), 0o600))
+	if got := owner(); got != "/user.slice/symphony-r-1.scope" {
+		t.Errorf("scope %q", got)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, scopeFile), []byte("/\n"), 0o600))
+	if got := owner(); got != "" {
+		t.Errorf("the whole machine is the run's: %q", got)
+	}
+}
+
+// A worker that has given up its run may live for some moments more, to start its own pass: it sits in the run's scope
+// then, and is no leftover. What else sits there is.
+func TestLeavingWorkerIsNoLeftover(t *testing.T) {
+	l, run := started(t, "leave")
+	scope := makeScope(t, run.ID)
+	must(t, os.WriteFile(filepath.Join(RunDir(l.StateDir, run.ID), scopeFile), []byte("/"+filepath.Base(scope)+"\n"), 0o600))
+	other := exec.Command("sleep", "1000")
+	must(t, other.Start())
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
+	for _, pid := range []int{worker.PID, other.Process.Pid} {
+		must(t, os.WriteFile(filepath.Join(scope, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+	}
+	must(t, proc.Signal(worker, syscall.SIGTERM))
+	eventually(t, "the alive file to be free", func() bool { return !Alive(l.StateDir, run.ID) })
+	if live := l.Probe(t.Context(), run); live.Unknown || len(live.Left) != 1 || live.Left[0].PID != other.Process.Pid {
+		t.Errorf("%+v", live)
+	}
+	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
+	if err != nil || len(left) > 0 || !proc.SameProcess(run.Worker) {
+		t.Errorf("left %v, %v; the worker lives: %v", left, err, proc.SameProcess(run.Worker))
+	}
+	if live := l.Probe(t.Context(), run); live.Unknown || len(live.Left) > 0 {
+		t.Errorf("%+v", live)
+	}
+}
+
+// makeScope makes a cgroup named like the run's scope at the top of the unified hierarchy.
+func makeScope(t *testing.T, runID string) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	must(t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			dir := filepath.Join(f[1], proc.ScopeUnit(runID))
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Skipf("no cgroup can be made here: %v", err)
+			}
+			t.Cleanup(func() {
+				// Who still is in there is killed by another clean-up or, the worker, by this one.
+				_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+				eventually(t, "the cgroup's end", func() bool { return os.Remove(dir) == nil })
+			})
+			return dir
+		}
+	}
+	t.Skip("no unified cgroup hierarchy is mounted here")
+	return ""
+}

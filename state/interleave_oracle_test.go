@@ -1,0 +1,344 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// What must hold in every schedule. It is written without the plan: from the rows as they were before a step and
+// are after it, and from what the processes did.
+
+// row is one line of the database in a common shape; what a to d and n are differs by kind, see dumpRows.
+type row struct {
+	kind, id, a, b, c, d string
+	n                    [4]int64
+	rest                 string
+}
+
+const dumpRows = `
+	SELECT 'claim', issue_id, status, run_id, hold_reason, '', version, attempt, hold_next, 0,
+		json_array(kind, due_at, error_code, error_message, held_at, failures, idle_runs, runs, interruptions,
+			token_base, issue, claimed_at) FROM claims
+	UNION ALL SELECT 'run', id, phase, coalesce(outcome, ''), issue_id, error_code, settled, tokens_total, attempt,
+		turns_done, json_array(stop_reason, reap_tries, thread_id, worker_pid, beats, hb_seen, handoff_state) FROM runs
+	UNION ALL SELECT 'command', id, verb, issue_id, '', '', 0, 0, 0, 0, '' FROM commands
+	UNION ALL SELECT 'meta', key, value, '', '', '', 0, 0, 0, 0, '' FROM meta WHERE key <> 'created_at'
+	UNION ALL SELECT 'thread', thread_id, run_id, issue_id, '', '', total, base_total, 0, 0, '' FROM threads
+	UNION ALL SELECT 'total', issue_id, '', '', '', '', total, 0, 0, 0, '' FROM issue_totals
+	ORDER BY 1, 2`
+
+// rows is the whole database at one time.
+type rows struct {
+	all  []row
+	text string
+}
+
+// rowsNow reads the database, if it has changed.
+func (m *model) rowsNow() *rows {
+	if !m.dirty {
+		return m.rows
+	}
+	found, err := m.lab.dump.QueryContext(context.Background())
+	all, err := collect(found, err, func(s scanner) (r row, err error) {
+		err = s.Scan(&r.kind, &r.id, &r.a, &r.b, &r.c, &r.d, &r.n[0], &r.n[1], &r.n[2], &r.n[3], &r.rest)
+		return r, err
+	})
+	if err != nil {
+		panic(err)
+	}
+	m.rows, m.dirty = &rows{all: all}, false
+	m.rows.text = strings.Join(m.rows.lines(), "\n")
+	return m.rows
+}
+
+func (r *rows) lines() []string {
+	var lines []string
+	for _, one := range r.all {
+		lines = append(lines, fmt.Sprint(one))
+	}
+	return lines
+}
+
+func (r *rows) find(kind, id string) row {
+	for _, one := range r.all {
+		if one.kind == kind && one.id == id {
+			return one
+		}
+	}
+	return row{}
+}
+
+func (r *rows) run(id string) row      { return r.find("run", id) }
+func (r *rows) claim(id string) row    { return r.find("claim", id) }
+func (r *rows) meta(key string) string { return r.find("meta", key).a }
+
+func (r *rows) of(kind string) []row {
+	return slices.DeleteFunc(slices.Clone(r.all), func(one row) bool { return one.kind != kind })
+}
+
+// look compares the world with the one before the last step, and tells the first rule that is broken.
+func (s *schedule) look() error {
+	was, is := s.seen, s.rowsNow()
+	s.seen = is
+	if len(s.wrong) > 0 {
+		return s.broken("%s", strings.Join(s.wrong, "; "))
+	}
+	for id := range s.agents {
+		if run := is.run(id); run.b != "" {
+			return s.broken("%s has ended (%s) and its agent lives", id, run.b)
+		}
+	}
+	if was == is {
+		return nil
+	}
+	if fault := standing(is); fault != "" {
+		return s.broken("%s", fault)
+	}
+	if was == nil {
+		return nil
+	}
+	if fault := s.moved(was, is); fault != "" {
+		return s.broken("%s", fault)
+	}
+	return nil
+}
+
+// standing is what holds of the rows at any time.
+func standing(is *rows) string {
+	sums, all := map[string]int64{}, int64(0)
+	for _, run := range is.of("run") {
+		settled := run.n[0] == 1
+		claim := is.claim(run.c)
+		switch {
+		case settled && run.b == "":
+			return run.id + " is settled without an outcome"
+		case !settled && (claim.a != "running" || claim.b != run.id):
+			return run.id + " is unsettled and its issue's claim does not name it"
+		}
+		if settled {
+			sums[run.c] += run.n[1]
+			all += run.n[1]
+		}
+	}
+	for _, claim := range is.of("claim") {
+		if claim.a == "running" && (is.run(claim.b).id == "" || is.run(claim.b).n[0] == 1) {
+			return "the claim of " + claim.id + " is running, and its run is none that runs: " + claim.b
+		}
+	}
+	for _, total := range is.of("total") {
+		if total.n[0] != sums[total.id] {
+			return fmt.Sprintf("the total of %s is %d, its settled runs used %d", total.id, total.n[0], sums[total.id])
+		}
+	}
+	if got := is.meta("totals_total"); got != fmt.Sprint(all) {
+		return fmt.Sprintf("the project's total is %s, all settled runs used %d", got, all)
+	}
+	return ""
+}
+
+// moved is what may become of the rows in one step, which makes one transaction.
+func (s *schedule) moved(was, is *rows) string {
+	for _, old := range was.all {
+		now := is.find(old.kind, old.id)
+		fault := ""
+		switch old.kind {
+		case "run":
+			fault = s.runMoved(old, now)
+		case "claim":
+			fault = claimMoved(old, now, was, is)
+		case "command":
+			fault = commandTaken(old, now, was, is)
+		case "thread", "total":
+			if now.n[0] < old.n[0] {
+				fault = "counts less than before"
+			}
+		}
+		if fault != "" {
+			return old.kind + " " + old.id + " " + fault
+		}
+	}
+	return ""
+}
+
+func (s *schedule) runMoved(old, now row) string {
+	switch {
+	case now.id == "":
+		return "is gone"
+	case old.b != "" && now.b != old.b || old.b != "" && now.d != old.d:
+		return fmt.Sprintf("had ended as %s %s and now as %s %s", old.b, old.d, now.b, now.d)
+	case old.n[0] > now.n[0]:
+		return "was settled and is no more"
+	case old.n[1] > now.n[1]:
+		return "has lost tokens"
+	case old.b != "" && old.n[1] != now.n[1]:
+		return "has ended and still used tokens"
+	case old.b == "" && now.b == string(reconcile.Lost) && s.calm:
+		return "is lost although nobody died"
+	case old.b == "" && now.d == reconcile.CodeSpawnFailed && old.a != string(reconcile.Starting):
+		return "counts as never started, and was in phase " + old.a
+	}
+	return ""
+}
+
+func claimMoved(old, now row, was, is *rows) string {
+	given := func(verb string) bool { return taken(was, is, verb, old.id) }
+	ended := is.run(old.b) // the run it named
+	settled := was.run(old.b).n[0] == 0 && ended.n[0] == 1
+	switch {
+	case now.id == "":
+		return ""
+	case now.n[0] != old.n[0]+1 && now != old:
+		return "was changed without its version, or twice"
+	case now.n[1] < old.n[1] && (!settled || ended.b != string(reconcile.Succeeded)) && !given("retry"):
+		return fmt.Sprintf("went from attempt %d back to %d", old.n[1], now.n[1])
+	case settled && ended.b == string(reconcile.Lost) && now.a != "held" && now.n[1] != ended.n[2]+1:
+		return fmt.Sprintf("has attempt %d after attempt %d was lost", now.n[1], ended.n[2])
+	case old.a == "held" && old.c == reconcile.HoldOperator && now.a != "held" && !given("retry"):
+		return "was held by an operator, and nobody retried it"
+	case old.n[2] == 1 && now.n[2] == 0 && now.a != "held" && !given("retry"):
+		return "was to be held after its run, and is not"
+	case old.a != "held" && now.a == "held" && now.c == reconcile.HoldOperator && old.n[2] == 0 && !given("hold") && !given("stop"):
+		return "is held, and no operator asked for it"
+	}
+	return ""
+}
+
+// taken reports whether a command of that kind about the issue was consumed in the step.
+func taken(was, is *rows, verb, issue string) bool {
+	return slices.ContainsFunc(was.of("command"), func(c row) bool {
+		return c.a == verb && c.b == issue && is.find("command", c.id).id == ""
+	})
+}
+
+// commandTaken: a command goes in the transaction that makes it true.
+func commandTaken(old, now row, _, is *rows) string {
+	if now.id != "" {
+		return ""
+	}
+	claim := is.claim(old.b)
+	done := true
+	switch reconcile.Verb(old.a) {
+	case reconcile.VerbHold, reconcile.VerbStop:
+		done = claim.a == "held" || claim.a == "running" && claim.n[2] == 1
+	case reconcile.VerbRetry:
+		done = claim.id == "" || claim.a != "held" && claim.n[2] == 0
+	case reconcile.VerbPause, reconcile.VerbStopAll:
+		done = is.meta(metaPaused) == "1"
+	case reconcile.VerbResume:
+		done = is.meta(metaPaused) == ""
+	}
+	if !done {
+		return old.a + " is gone without its effect"
+	}
+	return ""
+}
+
+// alone lets one actor, and who comes of it, run to the end undisturbed.
+func (s *schedule) alone(name string, body func(*actor)) error {
+	s.faults = 0
+	s.enter(name, body)
+	for range 1000 {
+		all := s.choices()
+		if len(all) == 0 {
+			return nil
+		}
+		s.take(all[0])
+		if err := s.look(); err != nil {
+			return err
+		}
+	}
+	return s.broken("no end")
+}
+
+// settleDown runs passes when everybody else is gone: they must leave nothing undone and nobody forgotten.
+func (s *schedule) settleDown() error {
+	s.conduct = conduct{tokens: 1, brief: true}
+	s.now = s.now.Add(time.Hour)
+	quiet := passKind{options: reconcile.Options{DispatchOff: true}}
+	if err := s.alone("pass after all", pass(quiet)); err != nil {
+		return err
+	}
+	if err := s.finished("one pass"); err != nil {
+		return err
+	}
+	if fault := s.obeyed(); fault != "" {
+		return s.broken("%s", fault)
+	}
+	before := s.rowsNow()
+	s.now = s.now.Add(time.Hour)
+	if err := s.alone("pass that starts", pass(passKind{})); err != nil {
+		return err
+	}
+	return s.wentOn(before)
+}
+
+// finished: nothing is left to do but what the next dispatch brings.
+func (s *schedule) finished(when string) error {
+	is := s.rowsNow()
+	for _, run := range is.of("run") {
+		if run.n[0] == 0 {
+			return s.broken("after %s %s is still not settled", when, run.id)
+		}
+	}
+	if left := is.of("command"); len(left) > 0 {
+		return s.broken("after %s a command is still queued: %v", when, left)
+	}
+	if len(s.agents)+len(s.locks)+len(s.leases) > 0 {
+		return s.broken("after %s something is left: %v %v %v", when, s.agents, s.locks, s.leases)
+	}
+	return nil
+}
+
+// obeyed: of the commands, in the order in which they were stored, the last about a thing decides.
+func (s *schedule) obeyed() string {
+	is, last := s.rowsNow(), map[string]reconcile.Verb{}
+	for _, c := range s.given {
+		last[c.IssueID] = c.Verb
+	}
+	for issue, verb := range last {
+		claim := is.claim(issue)
+		if modelPolicy.Terminal(s.issues[issue].State) {
+			continue // it is done, and no command holds what is done
+		}
+		ok := true
+		switch verb {
+		case reconcile.VerbHold, reconcile.VerbStop:
+			ok = claim.a == "held" && claim.c == reconcile.HoldOperator
+		case reconcile.VerbRetry:
+			ok = claim.a != "held"
+		case reconcile.VerbPause, reconcile.VerbStopAll:
+			ok = is.meta(metaPaused) == "1"
+		case reconcile.VerbResume:
+			ok = is.meta(metaPaused) == ""
+		}
+		if !ok {
+			return fmt.Sprintf("the last command about %q was %s, and that is not how it stands", issue, verb)
+		}
+	}
+	return ""
+}
+
+// wentOn: an issue that is still to be worked on got a run from the pass, unless an operator keeps it back.
+func (s *schedule) wentOn(before *rows) error {
+	is := s.rowsNow()
+	if is.meta(metaPaused) == "1" {
+		return nil
+	}
+	for id, issue := range s.issues {
+		if !modelPolicy.Active(issue.State) || before.claim(id).a == "held" {
+			continue
+		}
+		runs := func(r *rows) int {
+			return len(slices.DeleteFunc(r.of("run"), func(run row) bool { return run.c != id }))
+		}
+		if runs(is) == runs(before) {
+			return s.broken("nobody works on %s any more, and nothing holds it", id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package state
+
+// raceDetector: this binary was built with -race.
+const raceDetector = true

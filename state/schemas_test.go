@@ -1,0 +1,278 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// A database of each schema is kept in testdata, as the program of that schema left it. UPDATE_SCHEMAS=1 writes the
+// one of the present schema; the older ones are never written again.
+
+func keptSchema(version int) string {
+	return filepath.Join("testdata", fmt.Sprintf("schema-%d.sql", version))
+}
+
+// furnish does everything once that puts a row somewhere.
+func furnish(t *testing.T, db *DB) {
+	t.Helper()
+	ctx := context.Background()
+	mono := reconcile.Instant{Boot: "boot-1", Mono: time.Hour}
+	issue := func(i int) reconcile.Claim {
+		issue := issueOf(i)
+		return reconcile.Claim{
+			IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: "project", WorkspaceRoot: "/root", Attempt: i,
+			ClaimedAt: epoch,
+		}
+	}
+	// 1 runs, 2 has ended and is not settled, 3 waits, 4 is held, 5 is done but for its totals.
+	for i := 1; i <= 5; i++ {
+		c := issue(i)
+		c.Status = reconcile.Running
+		c.RunID = runID(i)
+		run := newRun(i)
+		run.Attempt = i
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
+		taken, err := db.TakeRun(ctx, run.ID, worker, epoch)
+		check(t, err)
+		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
+		check(t, db.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
+		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
+		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/root/x", "space"
+		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
+		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
+		_, err = db.UpdateRun(ctx, epoch, taken)
+		check(t, err)
+		if i == 1 {
+			check(t, db.SawHeartbeat(ctx, run.ID, 7, mono))
+			check(t, db.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
+			continue
+		}
+		taken.Outcome, taken.ErrorCode, taken.ErrorText = reconcile.Failed, "turn_failed", "It went wrong."
+		check(t, db.Finish(ctx, epoch.Add(time.Minute), taken))
+		if i > 2 {
+			settled(t, db, i)
+		}
+	}
+	for i, verb := range []reconcile.Verb{reconcile.VerbHold, reconcile.VerbPause} {
+		_, err := db.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch})
+		check(t, err)
+	}
+	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
+	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
+	check(t, db.SaveSweep(ctx, epoch))
+	check(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
+	_, err := db.SavePass(ctx, Pass{
+		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,
+		Errors: []PassError{{Code: "tracker_error", Message: "No answer."}},
+	})
+	check(t, err)
+}
+
+// settled draws the consequence of the run of issue i.
+func settled(t *testing.T, db *DB, i int) {
+	t.Helper()
+	c, _, err := db.ClaimByIssue(context.Background(), issueOf(i).ID)
+	check(t, err)
+	c.Status, c.Kind, c.DueAt, c.Failures, c.ErrorCode, c.ErrorMessage = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1, "turn_failed", "It went wrong."
+	if i == 4 {
+		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
+	}
+	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5}))
+}
+
+// dump is the whole database as statements that make it again.
+func dump(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	var b strings.Builder
+	var version int
+	check(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
+	fmt.Fprintf(&b, "PRAGMA user_version = %d;\n", version)
+	names := lines(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`)
+	for _, made := range lines(t, db, `SELECT sql FROM sqlite_schema WHERE sql <> '' AND name NOT LIKE 'sqlite_%'
+		ORDER BY type DESC, name`) {
+		fmt.Fprintf(&b, "%s;\n", made)
+	}
+	for _, name := range names {
+		columns := lines(t, db, `SELECT quote(name) FROM pragma_table_info('`+name+`')`)
+		for i, c := range columns {
+			columns[i] = strings.ReplaceAll(c, "'", `"`)
+		}
+		list := strings.Join(columns, ", ")
+		for _, values := range lines(t, db, `SELECT concat_ws(', ', quote(`+strings.Join(columns, "), quote(")+`)) FROM `+name) {
+			fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES\n  (%s);\n", name, list, values)
+		}
+	}
+	return b.String()
+}
+
+func lines(t *testing.T, db *sql.DB, query string) []string {
+	t.Helper()
+	rows, err := db.Query(query)
+	all, err := collect(rows, err, func(row scanner) (s string, err error) { err = row.Scan(&s); return s, err })
+	check(t, err)
+	return all
+}
+
+// written makes a database of what is kept, as the program of that schema would have left it.
+func writtenAs(t *testing.T, version int) (dir string) {
+	t.Helper()
+	dir = newDir(t)
+	check(t, os.MkdirAll(dir, 0o700))
+	script, err := os.ReadFile(keptSchema(version))
+	check(t, err)
+	path := filepath.Join(dir, databaseName)
+	check(t, os.WriteFile(path, nil, 0o600))
+	db, err := handleOf(path, "rw", "")
+	check(t, err)
+	check(t, useWAL(context.Background(), db))
+	_, err = db.Exec(string(script))
+	check(t, err)
+	check(t, db.Close())
+	return dir
+}
+
+func TestKeptSchemaIsWhatThisProgramWrites(t *testing.T) {
+	db := newDB(t)
+	furnish(t, db)
+	got, path := dump(t, db.sql), keptSchema(schemaVersion)
+	if os.Getenv("UPDATE_SCHEMAS") != "" {
+		check(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	check(t, err)
+	if got != string(want) {
+		t.Errorf("this program writes another database than %s; a schema that has been released does not change: "+
+			"add a migration, and write its file with UPDATE_SCHEMAS=1", path)
+	}
+}
+
+// TestEverySchemaCanBeOpened: what an older program has stored is all there after the migration, and can be worked on.
+func TestEverySchemaCanBeOpened(t *testing.T) {
+	ctx := context.Background()
+	for version := 1; version <= schemaVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			dir := writtenAs(t, version)
+			old, err := handleOf(filepath.Join(dir, databaseName), "ro", "")
+			check(t, err)
+			before := dump(t, old)
+			check(t, old.Close())
+
+			db := createIn(t, dir)
+			if version == schemaVersion && dump(t, db.sql) != before {
+				t.Error("opening it changed something")
+			}
+			rec, err := db.Recorded(ctx)
+			check(t, err)
+			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
+				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
+			}
+			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) || rec.Claims[2].Attempt != 3 || rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
+				t.Errorf("claims are %+v", rec.Claims[2:])
+			}
+			if totals, err := db.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {
+				t.Errorf("totals are %+v, %v", totals, err)
+			}
+			// The worker of that schema that still runs goes on, and what has ended is settled.
+			run := rec.Runs[0]
+			run.Beats++
+			reason, err := db.UpdateRun(ctx, epoch, run)
+			check(t, err)
+			if reason != reconcile.StopOperator {
+				t.Errorf("the stop reason is %q", reason)
+			}
+			settled(t, db, 2)
+			if totals, err := db.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
+				t.Errorf("totals are %+v, %v", totals, err)
+			}
+		})
+	}
+}
+
+// newer is a migration that is not there yet.
+var newer = fstest.MapFS{"migration/0002_novelties.sql": {Data: []byte(`
+	ALTER TABLE runs ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
+	ALTER TABLE claims ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
+	CREATE TABLE novelties (id INTEGER PRIMARY KEY) STRICT;`)}}
+
+// TestWorkerOfTheSchemaBefore: a newer pass migrates under a running worker, which knows nothing of it and takes
+// nothing of it away.
+func TestWorkerOfTheSchemaBefore(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	inserted := insertedRun(t, db, 1)
+	old := openIn(t, dir)
+	run, err := old.TakeRun(ctx, inserted.ID, worker, epoch)
+	check(t, err)
+
+	check(t, migrate(ctx, db.sql, newer, 1, 2, epoch))
+	_, err = db.sql.Exec(`UPDATE runs SET novelty = 'of the newer program'`)
+	check(t, err)
+
+	run.Phase, run.Beats = reconcile.StreamingTurn, 1
+	_, err = old.UpdateRun(ctx, epoch, run)
+	check(t, err)
+	run.Tokens = reconcile.Tokens{Input: 1, Output: 2, Total: 3}
+	check(t, old.SaveThread(ctx, run.ID, run.IssueID, "thread", "space", run.Tokens, epoch))
+	run.Outcome = reconcile.Succeeded
+	check(t, old.Finish(ctx, epoch, run))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
+	var novelty string
+	check(t, db.sql.QueryRow(`SELECT novelty FROM runs WHERE outcome = 'succeeded' AND tokens_total = 3`).Scan(&novelty))
+	if novelty != "of the newer program" {
+		t.Errorf("what the newer program had written is now %q", novelty)
+	}
+	// One that starts after the migration works as well.
+	late := insertedRun(t, db, 2)
+	_, err = openIn(t, dir).TakeRun(ctx, late.ID, worker, epoch)
+	check(t, err)
+}
+
+// TestPassOfTheSchemaBefore: beside a newer program a pass of this one settles what ends, obeys and releases, and
+// starts nothing: neither what is due nor what is new.
+func TestPassOfTheSchemaBefore(t *testing.T) {
+	l := newLab(t, without{})
+	check(t, migrate(context.Background(), l.sql, newer, 1, 2, epoch))
+	s := l.begin(scene{setUp: func(s *schedule) {
+		s.ended(1)   // with its worker's own pass
+		s.waiting(2) // and due
+		s.offered(3)
+		s.operator(reconcile.VerbHold, 4)
+		s.scheduled = true
+	}}, maphash.MakeSeed(), tape{})
+	defer s.abandon()
+	check(t, s.alone("pass", pass(passKind{})))
+	is := s.rowsNow()
+	if runs := is.of("run"); len(runs) != 1 || runs[0].n[0] != 1 {
+		t.Errorf("runs are %v", runs)
+	}
+	if c := is.claim(issueOf(2).ID); c.a != string(reconcile.Waiting) {
+		t.Errorf("what was due is %v", c)
+	}
+	if c := is.claim(issueOf(3).ID); c.id != "" {
+		t.Errorf("what was offered is %v", c)
+	}
+	if fault := s.obeyed(); fault != "" {
+		t.Error(fault)
+	}
+	// This is what keeps it from starting something.
+	_, err := l.sql.Exec(`UPDATE meta SET value = '1' WHERE key = 'schema'`)
+	check(t, err)
+	s.dirty = true
+	check(t, s.alone("pass again", pass(passKind{})))
+	if runs := s.rowsNow().of("run"); len(runs) != 3 {
+		t.Errorf("nothing else keeps it back, and of 3 runs there are %v", runs)
+	}
+}
