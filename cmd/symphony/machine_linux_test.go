@@ -1,0 +1,250 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+const (
+	// machineBound ends a machine that its test does not end; cron may use a minute of it until its first job.
+	machineBound = 110 * time.Second
+	// annHome is where a machine shows the home directory: a path that anybody may reach, wherever it really is.
+	annHome    = "/run/ann"
+	annProject = annHome + "/web-shop"
+)
+
+// A machine is a set of namespaces with its own processes, mounts and, perhaps, its own systemd. It has one user,
+// ann, with the program, a scripted agent and a project, and shares the loopback with the test, where its Linear
+// is. It ends with its standard input, so it can't outlive the test.
+type machine struct {
+	t      *testing.T
+	uid    int
+	home   string              // annHome as it is called outside
+	as     func(string) string // the command line that runs a command as its user
+	linear *lineartest.Server
+	in     io.Writer
+	out    *bufio.Reader
+}
+
+// serveCommands runs what it reads, each up to a zero byte, and closes each answer with a zero byte and the exit
+// status.
+const serveCommands = `while IFS= read -r -d '' cmd; do timeout 20 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
+
+// Each machine's ann has an id of her own, so that what she leaves is told from what the others' do now.
+const (
+	systemdUID = 20001 + iota
+	systemUnitsUID
+	cronUID
+)
+
+// bootMachine starts one with the program that makes the namespaces.
+func bootMachine(t *testing.T, uid int, boot ...string) *machine {
+	t.Helper()
+	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})}
+	m.as = m.asAnn
+	m.must(m.linear.Start())
+	t.Cleanup(func() { m.linear.Close() })
+	m.furnish()
+
+	ctx, cancel := context.WithTimeout(context.Background(), machineBound)
+	cmd := exec.CommandContext(ctx, boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it has things to clean up
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Dir = "/"
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	in, err := cmd.StdinPipe()
+	m.must(err)
+	out, err := cmd.StdoutPipe()
+	m.must(err)
+	m.in, m.out = in, bufio.NewReader(out)
+	m.must(cmd.Start())
+	t.Cleanup(func() {
+		defer cancel()
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v\n%s", boot[0], err, complaints.String())
+		}
+		left := processesOf(t, uid)
+		for end := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(end); left = processesOf(t, uid) {
+			time.Sleep(50 * time.Millisecond) // its first process was killed, and takes the others with it
+		}
+		if len(left) > 0 {
+			t.Errorf("processes have outlived their machine: %q", left)
+		}
+	})
+
+	// The user is known in here alone.
+	m.mustSh(fmt.Sprintf(`set -e
+		mkdir %[1]s; mount --bind '%[2]s' %[1]s
+		{ cat /etc/passwd; echo 'ann:*:%[3]d:%[3]d::%[1]s:/bin/bash'; } > /run/passwd
+		mount --bind /run/passwd /etc/passwd`, annHome, m.home, uid))
+	return m
+}
+
+// furnish makes ann's home. A machine may hide /tmp, so it lies elsewhere.
+func (m *machine) furnish() {
+	m.t.Helper()
+	cache, err := os.UserCacheDir()
+	m.must(err)
+	m.must(os.MkdirAll(cache, 0o700))
+	m.home, err = os.MkdirTemp(cache, "symphony-machine-")
+	m.must(err)
+	m.t.Cleanup(func() {
+		if err := os.RemoveAll(m.home); err != nil {
+			m.t.Error(err)
+		}
+	})
+	for _, dir := range []string{"bin", "codex-home"} {
+		m.must(os.MkdirAll(filepath.Join(m.home, dir), 0o755))
+	}
+	program, err := buildProgram()
+	m.must(err)
+	m.must(os.WriteFile(filepath.Join(m.home, "bin", "symphony"), program, 0o755))
+	agent, err := inPath(os.Getenv("PATH"), "fake-codex")
+	m.must(err)
+	program, err = os.ReadFile(agent)
+	m.must(err)
+	m.must(os.WriteFile(filepath.Join(m.home, "bin", "fake-codex"), program, 0o755))
+	m.project("web-shop")
+	m.own()
+}
+
+// buildProgram builds the program as users have it, once for all machines.
+var buildProgram = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "symphony-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "symphony")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return os.ReadFile(path)
+})
+
+const machineWorkflow = `---
+tracker:
+  kind: linear
+  endpoint: %s
+  project_slug: demo
+workspace:
+  root: ./ws
+  min_free_bytes: 0
+codex:
+  command: %s/bin/fake-codex app-server --home %[2]s/codex-home
+---
+{{ issue.description }}
+Attempt: {{ attempt }}
+`
+
+// project writes a workflow; own must follow.
+func (m *machine) project(name string) {
+	m.t.Helper()
+	m.must(os.MkdirAll(filepath.Join(m.home, name), 0o700))
+	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, machineWorkflow, m.linear.Endpoint(), annHome), 0o600))
+}
+
+// own gives ann what stands in her home.
+func (m *machine) own() {
+	m.t.Helper()
+	m.must(filepath.WalkDir(m.home, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, m.uid, m.uid)
+	}))
+}
+
+// key puts the key where check says that it belongs.
+func (m *machine) key() {
+	m.t.Helper()
+	m.mustSh(m.as(fmt.Sprintf("umask 077; mkdir -p ~/.config/symphony; echo LINEAR_API_KEY=%s > %s", m.linear.Key(), m.envFile("web-shop"))))
+}
+
+func (m *machine) envFile(project string) string {
+	m.t.Helper()
+	said := m.mustSh(m.as("bin/symphony check -w " + project + "/WORKFLOW.md"))
+	_, path, found := strings.Cut(said, "its environment file is ")
+	if !found {
+		m.t.Fatalf("check names no environment file:\n%s", said)
+	}
+	path, _, _ = strings.Cut(path, "\n")
+	return path
+}
+
+func (m *machine) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// sh runs a command as root.
+func (m *machine) sh(command string) (string, int) {
+	m.t.Helper()
+	if _, err := io.WriteString(m.in, command+"\x00"); err != nil {
+		m.t.Fatalf("the machine takes no commands: %v", err)
+	}
+	said, err := m.out.ReadString(0)
+	if err != nil {
+		m.t.Fatalf("the machine has ended during %q: %v\n%s", command, err, said)
+	}
+	status, err := m.out.ReadString('\n')
+	m.must(err)
+	code, err := strconv.Atoi(strings.TrimSpace(status))
+	m.must(err)
+	return strings.TrimSpace(strings.TrimSuffix(said, "\x00")), code
+}
+
+func (m *machine) mustSh(command string) string {
+	m.t.Helper()
+	said, code := m.sh(command)
+	if code != 0 {
+		m.t.Fatalf("%s\nexit status %d\n%s", command, code, said)
+	}
+	return said
+}
+
+// asAnn is the command line that runs a command as ann, in her home, with nothing of root's environment.
+func (m *machine) asAnn(command string) string {
+	return fmt.Sprintf("cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=ann PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
+		annHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
+}
+
+// until waits for something, and says what was seen last.
+func (m *machine) until(what string, within time.Duration, ok func() (bool, string)) {
+	m.t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		good, seen := ok()
+		if good {
+			return
+		}
+		if time.Now().After(end) {
+			m.t.Fatalf("%s: not within %v; the last seen:\n%s\n%s", what, within, seen, m.story())
+		}
+	}
+}
+
+// story is what helps when a wait was in vain.
+func (m *machine) story() string {
+	said, _ := m.sh(m.as("bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log .local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30"))
+	return said
+}
