@@ -91,7 +91,19 @@ func (p *planner) contenders() []contender {
 		list = append(list, contender{issue: issue})
 	}
 	slices.SortStableFunc(list, func(a, b contender) int { return compareIssues(a.issue, b.issue) })
+	if b := p.s.AgentBlock; b != nil {
+		slices.SortStableFunc(list, func(x, y contender) int { return x.probed(*b).Compare(y.probed(*b)) })
+	}
 	return list
+}
+
+// probed is when the contender's last run ended in vain under the block; zero if it has not been tried. After the first
+// they take turns: for one of them it may be its own work that brings the fault about, time after time.
+func (c contender) probed(b Block) (at time.Time) {
+	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
+		at = c.claim.DueAt
+	}
+	return at
 }
 
 // compareIssues is the order of dispatch: priority 1 to 4, then the rest; oldest first; identifier.

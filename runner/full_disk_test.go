@@ -181,3 +181,38 @@ func TestOutcomeGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// held is a journal that another process keeps: the first try ends for that, the last one with the time for all of them.
+type held struct {
+	*memory
+	tries int
+}
+
+func (h *held) Finish(ctx context.Context, _ time.Time, _ reconcile.Run) error {
+	if h.tries++; h.tries == 1 {
+		return &reconcile.Error{Code: "state_busy", Message: "held"}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What has kept the outcome from being stored is said also where the time ended in the middle of a try.
+func TestOutcomeGivenUpInATry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), aliveFile)
+	must(t, proc.CreateAlive(path))
+	alive, err := proc.HoldAlive(path, time.Second)
+	must(t, err)
+	defer alive.Close()
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{Journal: &held{memory: newMemory()}, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+		err := w.Conclude(t.Context(), reconcile.Run{ID: "run-1", Phase: reconcile.Finishing, Outcome: reconcile.Succeeded})
+		if storeCode(err) != "state_busy" {
+			t.Errorf("given up with %v", err)
+		}
+	})
+	pulse, err := proc.ProbeAlive(path)
+	must(t, err)
+	if pulse.Refused != "state_busy" {
+		t.Errorf("the alive file says %+v: the run would count as a failure", pulse)
+	}
+}

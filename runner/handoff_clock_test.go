@@ -1,10 +1,13 @@
 package runner
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // A wall clock that jumps takes the time of the handoff along, at the next write of the row. One that goes as it should
@@ -36,4 +39,28 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	if at := a.rec.get().HandoffAt; !at.IsZero() {
 		t.Errorf("no handoff, and its time is %v", at)
 	}
+}
+
+// The clock in the alive file is the one that a pass compares with its own: a heartbeat is as old as it is, whatever the
+// wall clock says.
+func TestBeatTellsTheMonotonicClock(t *testing.T) {
+	r := newRig(t, "")
+	a := &attempt{Worker: r.Worker, run: r.run}
+	a.rec = a.newRecord(func(error) {})
+	a.rec.now = func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
+	must(t, a.open())
+	defer a.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	began := proc.Monotonic()
+	go func() { defer close(over); a.rec.beat(ctx, time.Hour) }()
+	defer func() { cancel(); <-over }()
+	eventually(t, "the only heartbeat", func() bool {
+		pulse, err := proc.ProbeAlive(filepath.Join(r.Dir, aliveFile))
+		must(t, err)
+		if pulse.Beats == 1 && (pulse.Mono < began || pulse.Mono > proc.Monotonic()) {
+			t.Fatalf("between %v and %v on the monotonic clock it says %v", began, proc.Monotonic(), pulse.Mono)
+		}
+		return pulse.Beats == 1
+	})
 }

@@ -192,10 +192,14 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 // Kill implements reconcile.Runners. The worker goes first and without a word: asked to end, one that stood still
 // might wake up and go on beside the pass. What descends from it is looked up before.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
+	what := "ending the worker of run " + run.ID
+	if !proc.SameProcess(run.Worker) && Alive(l.StateDir, run.ID) {
+		return fmt.Errorf("%s, which stands still: process %d is not to be seen from here (hidepid, another container); end it by hand",
+			what, run.Worker.PID)
+	}
 	if !proc.SameProcess(run.Worker) {
 		return nil
 	}
-	what := "ending the worker of run " + run.ID
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
 	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 // workerVar makes this test binary a worker that behaves as its value says.
 const workerVar = "RUNNER_TEST_WORKER"
 
-// playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends,
-// "orphan" leaves a process behind that only the mark tells, "threaded" one that only the mark of a thread tells, which is
-// named like the run, "washed" one that only the tree file tells; "leave" gives its run up at SIGTERM and lingers; "refuse" and
-// "die" never take it.
+// playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends, "leave" gives
+// its run up at SIGTERM and lingers, "refuse" and "die" never take it. Some leave a process behind: "orphan" one that
+// only the mark tells, "threaded" one that only the mark of a thread tells, which is named like the run, "washed" one
+// that only the tree file tells, "recorded" one that only the procs file does.
 func playWorker(how string, args []string) int {
 	ready, err := proc.ReadySocket()
 	if err != nil {
@@ -75,6 +75,21 @@ func playWorker(how string, args []string) int {
 			return 9
 		}
 		if _, err := child.Close(); err != nil {
+			return 9
+		}
+	}
+	if how == "recorded" {
+		orphan := exec.Command("sleep", "1000")
+		orphan.Env, orphan.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+		if orphan.Start() != nil {
+			return 9
+		}
+		procs, err := proc.OpenProcs(filepath.Join(dir, procsFile))
+		if err != nil {
+			return 9
+		}
+		below, err := proc.Descendants(os.Getpid())
+		if err != nil || procs.Record(below) != nil || procs.Close() != nil {
 			return 9
 		}
 	}
@@ -219,8 +234,16 @@ func TestStopWorker(t *testing.T) {
 	if err := l.Stop(ctx, run); err != nil || !Alive(l.StateDir, run.ID) {
 		t.Errorf("a stubborn worker: %v", err)
 	}
+	unseen := run
+	unseen.Worker.Boot = "another"
+	if err := l.Kill(t.Context(), unseen); err == nil || !strings.Contains(err.Error(), "is not to be seen from here") || !Alive(l.StateDir, run.ID) {
+		t.Errorf("killing one that nobody sees: %v", err)
+	}
 	if err := l.Kill(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
 		t.Errorf("killing it: %v", err)
+	}
+	if err := l.Kill(t.Context(), unseen); err != nil {
+		t.Errorf("killing one that is dead: %v", err)
 	}
 }
 

@@ -87,9 +87,9 @@ func TestNewProcessesAreWrittenDownBetweenHeartbeats(t *testing.T) {
 	}
 }
 
-// A pass knows what a dead run left by its mark, by its thread or by its tree file, each alone.
+// A pass knows what a dead run left by its mark, by its thread, by its tree file or by what was written down, each alone.
 func TestReapByOneReason(t *testing.T) {
-	for _, how := range []string{"orphan", "threaded", "washed"} {
+	for _, how := range []string{"orphan", "threaded", "washed", "recorded"} {
 		t.Run(how, func(t *testing.T) {
 			l, run := started(t, how)
 			run.ThreadID = run.ID

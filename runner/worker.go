@@ -366,11 +366,16 @@ const (
 func (a *attempt) conclude(run context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
 	defer cancel()
+	var before error
 	for {
 		err := a.Journal.Finish(ctx, a.Now(), a.rec.get())
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
 		}
+		if ctx.Err() != nil && before != nil {
+			return fmt.Errorf("outcome of %s: %w", a.run.ID, before) // and not that the time was over in the middle of a try
+		}
+		before = err
 		if code := storeCode(err); code == "state_replaced" || errors.Is(context.Cause(run), errTerminated) && unreadable(code) {
 			return fmt.Errorf("outcome of %s: %w", a.run.ID, err)
 		}

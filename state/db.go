@@ -40,6 +40,8 @@ type DB struct {
 	// hasty is set once somebody else has kept the database for as long as busyTimeout: the next one is waited for a
 	// little only, so that a pass with much to write comes to its end.
 	hasty bool
+	// queued is how long this program has waited for others' turns.
+	queued time.Duration
 
 	// schema is the version found at opening, which may be newer than ours.
 	schema int

@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -71,6 +73,29 @@ func TestNewConnectionIsNoReplacement(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(db.Dir(), "other"), nil, 0o600))
 	claim(t, db, 2)
 	claim(t, db, 3)
+}
+
+// A transaction that its context ended says so, wherever it was: that is no fault of the database's.
+func TestTransactionWhoseContextEnds(t *testing.T) {
+	db := newDB(t)
+	for name, left := range map[string]func(error) error{
+		"at a statement": func(err error) error { return err },
+		"at its commit":  func(error) error { return nil },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := db.update(ctx, "store something", full, func(tx *sql.Tx) error {
+			cancel()
+			for {
+				if _, err := tx.Exec(`DELETE FROM claims`); err != nil {
+					return left(err)
+				}
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	claim(t, db, 1)
 }
 
 // Of many writes that find the database taken only the first waits long, so that a pass with many runs comes to its end.

@@ -33,7 +33,7 @@ func (db *DB) update(ctx context.Context, doing string, level durability, f func
 			return f(tx)
 		})
 	})
-	if busy := busyError(err); busy != db.hasty && (busy || err == nil) {
+	if busy := busyError(err) || db.queued > queueBound; busy != db.hasty && (busy || err == nil) {
 		if pragmaErr := db.patience(context.WithoutCancel(ctx), busy); pragmaErr != nil {
 			return fault(db.dir, doing, errors.Join(err, pragmaErr))
 		}
@@ -41,21 +41,27 @@ func (db *DB) update(ctx context.Context, doing string, level durability, f func
 	return fault(db.dir, doing, err)
 }
 
-// queueBound is how long a writer goes on trying while others get their turns.
+// queueBound is how long a writer goes on trying while others get their turns, in all its writes together: a pass may
+// have many, and must come to its end. One that gets its turn at once starts the count anew.
 const queueBound = time.Minute
 
 // inTurn tries again where another writer was waited for in vain although writers came and went meanwhile. SQLite
 // does not queue them: each looks again now and then, and one that is unlucky may find the database taken for longer
 // than the timeout. Where nobody has written anything in that time, somebody holds it, and a person is to be told.
 func (db *DB) inTurn(try func() error) error {
-	bound := queueBound
-	if db.hasty {
-		bound = busyTimeout
-	}
-	for start := time.Now(); ; {
+	start := time.Now()
+	defer func() {
+		took := time.Since(start)
+		if took < hastyTimeout {
+			db.queued = 0
+		} else {
+			db.queued += took
+		}
+	}()
+	for {
 		before := db.lastWrite()
 		err := try()
-		if !busyError(err) || db.lastWrite() == before || time.Since(start) > bound {
+		if !busyError(err) || db.lastWrite() == before || db.queued+time.Since(start) > queueBound {
 			return err
 		}
 	}
@@ -102,7 +108,7 @@ func within(ctx context.Context, handle *sql.DB, opts *sql.TxOptions, f func(*sq
 	if err != nil {
 		return err
 	}
-	defer func() { err = rollback(tx, err) }()
+	defer func() { err = rollback(tx, ended(ctx, err)) }()
 	if err := f(tx); err != nil {
 		return err
 	}
@@ -124,6 +130,14 @@ func (db *DB) synchronous(ctx context.Context, level durability) error {
 	}
 	db.level = level
 	return nil
+}
+
+// ended says that the context ended a transaction where it was found to be over already.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // rollback takes back what an error left open. After a commit, or where the cancelled context has already

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,24 +29,59 @@ func TestWriterInACrowd(t *testing.T) {
 	check(t, err)
 
 	until := time.Now().Add(2 * time.Second)
-	hog, err := handleOf(filepath.Join(dir, databaseName), "rw", "")
-	check(t, err)
-	t.Cleanup(func() { check(t, hog.Close()) })
-	began, over := make(chan struct{}), make(chan error, 1)
-	go func() { over <- hogUntil(hog, until, began) }()
-	select {
-	case <-began:
-	case err := <-over:
-		t.Fatalf("the other writer: %v", err)
-	}
+	over := crowded(t, dir, func() bool { return time.Now().After(until) })
 	run.Beats++
 	_, err = db.UpdateRun(context.Background(), epoch, run)
 	check(t, errors.Join(err, <-over))
 }
 
+// TestCrowdThatDoesNotEnd: many writes wait for their turns no longer than one, and who gets one at once is patient again.
+func TestCrowdThatDoesNotEnd(t *testing.T) {
+	dir := newDir(t)
+	db := createIn(t, dir)
+	_, err := db.sql.ExecContext(context.Background(), `PRAGMA busy_timeout = 600`)
+	check(t, err)
+	var done atomic.Bool
+	over := crowded(t, dir, done.Load)
+	stop := time.AfterFunc(20*time.Second, func() { done.Store(true) })
+	db.queued = queueBound - 2*time.Second
+	for i := range 5 {
+		if err := db.SaveSweep(context.Background(), epoch.Add(time.Duration(i)*time.Hour)); err != nil {
+			wantCode(t, err, "state_busy")
+		}
+	}
+	if !stop.Stop() {
+		t.Error("five writes have waited for as long as there was a crowd")
+	}
+	done.Store(true)
+	check(t, <-over)
+	for end := time.Now().Add(20 * time.Second); db.hasty || db.queued > 0; { // the machine may be busy otherwise
+		check(t, db.SaveSweep(context.Background(), epoch))
+		if time.Now().After(end) {
+			t.Fatal("it is still in a hurry")
+		}
+	}
+}
+
+// crowded lets another connection write until over, and returns when it has begun.
+func crowded(t *testing.T, dir string, over func() bool) <-chan error {
+	t.Helper()
+	hog, err := handleOf(filepath.Join(dir, databaseName), "rw", "")
+	check(t, err)
+	t.Cleanup(func() { check(t, hog.Close()) })
+	began, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- hogUntil(hog, over, began) }()
+	select {
+	case <-began:
+	case err := <-ended:
+		t.Fatalf("the other writer: %v", err)
+	}
+	return ended
+}
+
 // hogUntil writes in one transaction after the other.
-func hogUntil(hog *sql.DB, until time.Time, began chan<- struct{}) error {
-	for n := 0; time.Now().Before(until); n++ {
+func hogUntil(hog *sql.DB, over func() bool, began chan<- struct{}) error {
+	for n := 0; !over(); n++ {
 		tx, err := hog.BeginTx(context.Background(), nil)
 		if err == nil {
 			_, err = tx.ExecContext(context.Background(), `UPDATE meta SET value = ? WHERE key = 'totals_input'`, strconv.Itoa(n))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -44,7 +45,7 @@ func thisProgram() programFile {
 // replacement is the other program that lies where this one was started from, nil if there is none.
 func (p programFile) replacement() os.FileInfo {
 	now, err := os.Stat(p.path)
-	if err != nil || p.file == nil || sameProgram(now, p.file) || p.refused != nil && sameProgram(now, p.refused) {
+	if err != nil || p.file == nil || sameProgram(now, p.file) || p.refused != nil && sameProgram(now, p.refused) && now.Mode() == p.refused.Mode() {
 		return nil
 	}
 	return now
@@ -69,7 +70,7 @@ func (l *looper) upgrade(ctx context.Context, p *project) {
 		return
 	}
 	err := tryProgram(ctx, l.program.path)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, syscall.ETXTBSY) { // it is still being written
 		return
 	}
 	if err == nil {

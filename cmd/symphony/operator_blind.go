@@ -33,45 +33,93 @@ func (p *project) endWorkers(ctx context.Context, cause error) error {
 	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.now()}, commandPatience)
 	switch {
 	case err != nil:
-		return errors.Join(cause, err)
+		return notAsked(cause, err)
 	case holder != nil:
 		return lockedError(holder)
 	}
 	defer func() { _ = release() }() // it ends with the process
 	workers, err := proc.Workers(p.stateDir)
 	if err != nil {
-		return errors.Join(cause, err)
+		return notAsked(cause, err)
 	}
-	maps.DeleteFunc(workers, func(id string, _ reconcile.Process) bool { return !runner.Alive(p.stateDir, id) })
+	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.stateDir, id) })
+	if err := p.strangers(workers); err != nil {
+		return err
+	}
+	p.askToEnd(ctx, workers)
+	return p.ended(cause, workers)
+}
+
+// askToEnd waits for the workers that it asks, and for no others.
+func (p *project) askToEnd(ctx context.Context, workers map[string]proc.FoundWorker) {
 	for id, w := range workers {
-		if err := proc.Signal(w, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 	}
-	for end := p.w.now().Add(blindPatience); p.w.now().Before(end) && len(p.living()) > 0; {
+	asked := func(id string) bool { _, ok := workers[id]; return ok }
+	for end := p.w.now().Add(blindPatience); p.w.now().Before(end) && slices.ContainsFunc(p.living(), asked); {
 		if !sleep(ctx, waitStep) {
-			break
+			return
 		}
 	}
+}
+
+// ended says which of the workers have ended, and returns the cause with what to do now.
+func (p *project) ended(cause error, workers map[string]proc.FoundWorker) error {
 	said := p.w.stdout
 	if p.w.json { // of JSON there is one object, the error
 		said = p.w.stderr
 	}
-	left := p.living()
+	living := p.living()
+	var ending []string
 	for _, id := range slices.Sorted(maps.Keys(workers)) {
-		if !slices.Contains(left, id) {
-			// In a backup the run is still under way. Its death there is no fault of its issue's.
-			if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.stateDir, id), "alive"), asError(cause).Code); err != nil {
-				fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
+		if slices.Contains(living, id) {
+			ending = append(ending, id)
+			continue
+		}
+		// In a backup the run is still under way. Its death there is no fault of its issue's.
+		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.stateDir, id), "alive"), asError(cause).Code); err != nil {
+			fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
+		}
+		fmt.Fprintf(said, "ended the worker of run %s (pid %d)\n", id, workers[id].PID)
+	}
+	unseen := slices.DeleteFunc(living, func(id string) bool { _, ok := workers[id]; return ok })
+	known := *asError(cause)
+	switch {
+	case len(unseen) > 0:
+		known.Hint = "no process of run " + strings.Join(unseen, ", ") +
+			" is to be seen from here: repeat the command as root, or where its worker was started (another container), before you put a backup in place"
+	case len(ending) > 0:
+		known.Hint = "still ending: run " + strings.Join(ending, ", ") + "; wait, or repeat the command, before you put a backup in place"
+	default:
+		known.Hint = "no worker lives any more: put a backup of state.db in its place, without state.db-wal and state.db-shm, or move " +
+			p.stateDir + " aside to begin anew"
+	}
+	return &known
+}
+
+// strangers refuses workers of another workflow. Else the database would say whose the directory is.
+func (p *project) strangers(workers map[string]proc.FoundWorker) error {
+	for _, w := range workers {
+		if theirs, err := os.Stat(w.Workflow); w.Workflow != p.path && err == nil {
+			if ours, err := os.Stat(p.path); err != nil || !os.SameFile(ours, theirs) {
+				return &reconcile.Error{
+					Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.stateDir, w.Workflow, p.path),
+					Hint: "give that workflow: -w " + shellQuote(w.Workflow),
+				}
 			}
-			fmt.Fprintf(said, "ended the worker of run %s (pid %d)\n", id, workers[id].PID)
 		}
 	}
+	return nil
+}
+
+// notAsked is the cause, with why no worker was asked to end: its own hint says to try what has just been tried.
+func notAsked(cause, err error) error {
 	known := *asError(cause)
-	known.Hint = "no worker lives any more: put a backup of state.db in its place, without state.db-wal and state.db-shm, or move " + p.stateDir + " aside to begin anew"
-	if len(left) > 0 {
-		known.Hint = "still ending: run " + strings.Join(left, ", ") + "; wait, or repeat the command, before you put a backup in place"
-	}
+	known.Message += "; and no worker was asked to end: " + err.Error()
+	known.Hint = "mend what is said last and repeat the command, or end the processes named symphony worker by hand"
+	known.Err = errors.Join(cause, err)
 	return &known
 }
 

@@ -87,7 +87,7 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if err := p.nested(); err != nil {
 		return r, err
 	}
-	if err := proc.CheckLimits(); err != nil {
+	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
 	cfg, cfgErr := p.config()

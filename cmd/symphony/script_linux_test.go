@@ -26,7 +26,7 @@ func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
 
 // systemPrograms are those that only this system has.
 func systemPrograms() map[string]func() {
-	return map[string]func(){"power": func() { os.Exit(power.Main(os.Args[1:])) }}
+	return map[string]func(){"power": func() { os.Exit(power.Main(os.Args[1:])) }, "without-pidfds": withoutPidfds}
 }
 
 // canMount tries it: root in a container often may not.

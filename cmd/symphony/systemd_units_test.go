@@ -28,6 +28,13 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.add("ABC-1", "gate-1")
 	m.mustSh(m.asAnn("bin/symphony tick -w web-shop/WORKFLOW.md"))
 	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
+
+	// Nor is one refused that waits for what it starts: the service, a job of a CI perhaps, lasts as long.
+	m.add("ABC-7", "")
+	m.mustSh("systemd-run --quiet --wait --unit=ci-job -p User=ann -p WorkingDirectory=" + annProject + " -p Environment=HOME=" + annHome + " " + annHome + "/bin/symphony tick --wait")
+	m.handedOver("ABC-7", time.Second)
+	m.unblocked()
+
 	m.add("ABC-2", "gate-2")
 	m.refused(systemctl, service, "KillMode=control-group")
 	m.lives(w, "a pass that starts nothing")

@@ -20,7 +20,8 @@ type Brood struct {
 	known, now map[int]bool
 	buf        []byte
 	dirents    []byte
-	born       int // the newest number when the tree was last looked at and held nobody new
+	born       int  // the newest number when the tree was last looked at and held nobody new
+	counted    bool // the newest number can be asked for
 }
 
 // NewBrood fails with errors.ErrUnsupported where the kernel does not tell a thread's children.
@@ -31,14 +32,29 @@ func NewBrood() (*Brood, error) {
 	if _, err := os.Stat(childrenOf(os.Getpid(), strconv.Itoa(os.Getpid()))); err != nil {
 		return nil, fmt.Errorf("children of threads: %w", errors.ErrUnsupported)
 	}
-	return &Brood{known: map[int]bool{}, now: map[int]bool{}, buf: make([]byte, 0, 4096), dirents: make([]byte, 4096)}, nil
+	return &Brood{
+		known: map[int]bool{}, now: map[int]bool{}, buf: make([]byte, 0, 4096), dirents: make([]byte, 4096), counted: ownLoadavg(),
+	}, nil
+}
+
+const loadavg = "/proc/loadavg"
+
+// ownLoadavg reports whether the file is the kernel's. Containers may have one of lxcfs in its place, which is some
+// seconds old.
+func ownLoadavg() bool {
+	var st unix.Statfs_t
+	_, err := retry(func() (int, error) { return 0, unix.Statfs(loadavg, &st) })
+	return err == nil && st.Type == unix.PROC_SUPER_MAGIC
 }
 
 // newest is the number that was given last to a process or thread of this pid namespace, as /proc/loadavg has it; 0
 // where that is not to be had.
 func (b *Brood) newest() (n int) {
+	if !b.counted {
+		return 0
+	}
 	var err error
-	if b.buf, err = readAt(unix.AT_FDCWD, "/proc/loadavg", b.buf, maxStat); err != nil {
+	if b.buf, err = readAt(unix.AT_FDCWD, loadavg, b.buf, maxStat); err != nil {
 		return 0
 	}
 	words := strings.Fields(string(b.buf))

@@ -1,9 +1,12 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -74,5 +77,20 @@ func BenchmarkBrood(b *testing.B) {
 		if _, err := brood.Fresh(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A container's /proc/loadavg may be a file of somebody else's making, which stands still for seconds.
+func TestBroodBelievesNoOtherLoadavg(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "loadavg")
+	must(t, os.WriteFile(file, []byte("0.00 0.00 0.00 1/100 4242\n"), 0o644))
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", `mount --bind "$1" /proc/loadavg || exit 77; shift; exec "$@"`, "-",
+		file, os.Args[0], "-test.run=^TestBroodListsTheNewOnesOnce$").CombinedOutput()
+	var status *exec.ExitError
+	if errors.As(err, &status) && status.ExitCode() == 77 || strings.Contains(string(out), "unshare: ") {
+		t.Skipf("no mounts of our own to be had: %s", out)
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

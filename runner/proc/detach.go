@@ -93,7 +93,7 @@ func Detach(s Spawn) (*Detached, error) {
 }
 
 func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
-	// The whole secret lies in the socket before the worker exists, so nobody ever waits for it.
+	// The whole secret lies in the socket before the worker exists; only its end comes later.
 	if err := hand(ours, s.Secret); err != nil {
 		return nil, err
 	}
@@ -125,22 +125,23 @@ func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Only now that it has been seen may the worker hide itself: where /proc shows its user nothing else (hidepid) it could
+	// not be told any more which process it is. Should this fail it does not wait for long.
+	_ = control(ours, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 	d := &Detached{process: watch.process, sock: ours, deadline: time.Now().Add(s.Wait), done: make(chan struct{})}
 	go d.reap(watch)
 	return d, nil
 }
 
-// hand writes the secret and its end.
 func hand(sock *os.File, secret []byte) error {
-	if len(secret) > 0 {
-		if err := sock.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-			return err
-		}
-		if _, err := sock.Write(secret); err != nil {
-			return err
-		}
+	if len(secret) == 0 {
+		return nil
 	}
-	return control(sock, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
+	if err := sock.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	_, err := sock.Write(secret)
+	return err
 }
 
 func (d *Detached) reap(watch *exitWatch) {

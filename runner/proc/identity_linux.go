@@ -125,6 +125,23 @@ func pidfdOpen(pid int) (int, error) {
 	return fd, nil
 }
 
+// CheckPidfds says whether processes can be held fast here. Without that none can be ended safely, and so none is to be
+// started: each attempt would fail, and be taken for the fault of its issue.
+func CheckPidfds() error {
+	self := reconcile.Process{PID: os.Getpid(), Name: "symphony"}
+	fd, err := pidfdOpen(self.PID)
+	if err == nil {
+		err = errors.Join(sendSignal(fd, self, 0), unix.Close(fd))
+	}
+	if errors.Is(err, unix.ENOSYS) || notOurs(err) {
+		return &reconcile.Error{
+			Code: "system_unsupported", Message: err.Error(), Err: err,
+			Hint: "symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal",
+		}
+	}
+	return err
+}
+
 func sendSignal(fd int, p reconcile.Process, sig unix.Signal) error {
 	_, err := retry(func() (int, error) { return 0, unix.PidfdSendSignal(fd, sig, nil, 0) })
 	if gone(err) {

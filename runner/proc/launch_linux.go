@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +39,7 @@ func sealEach() error {
 
 // watchExit watches a child that has not been reaped, through a pidfd in the poller: a goroutine, not a thread.
 func watchExit(p *os.Process) (*exitWatch, error) {
-	e, err := statOf(p.Pid)
+	e, err := statOfChild(p.Pid)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +64,25 @@ func watchExit(p *os.Process) (*exitWatch, error) {
 		}
 	}()
 	return w, nil
+}
+
+// childBound is how long a child may take to be seen, childStep how often it is looked for.
+const (
+	childBound = 2 * time.Second
+	childStep  = time.Millisecond
+)
+
+// statOfChild reads a child that has not been reaped, and so is there whatever /proc says: one that hides what its
+// reader may not look into (hidepid) hides a non-dumpable process's child until the very end of its exec, a moment
+// after os.StartProcess has returned.
+func statOfChild(pid int) (entry, error) {
+	for end := time.Now().Add(childBound); ; time.Sleep(childStep) {
+		e, err := statOf(pid)
+		hidden := notOurs(err) || errors.Is(err, os.ErrProcessDone)
+		if !hidden || time.Now().After(end) {
+			return e, err
+		}
+	}
 }
 
 // awaitEnd blocks a thread until the process behind a pidfd has ended.

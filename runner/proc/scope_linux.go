@@ -94,6 +94,9 @@ func (t *table) members(cgroup string) ([]int, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 			return nil // it has gone meanwhile, and then it was empty
 		}
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return nil // one of threads: the processes that these are of stand further up
+		}
 		return err
 	})
 	if err != nil {

@@ -124,6 +124,19 @@ func TestFindByScope(t *testing.T) {
 	}
 }
 
+// A process that has spread its threads over cgroups below is found where it stands as a whole.
+func TestFindByScopeOfThreads(t *testing.T) {
+	cgroup, dir := newScope(t, mark(t))
+	threads := filepath.Join(dir, "threads")
+	must(t, os.Mkdir(threads, 0o755))
+	must(t, os.WriteFile(filepath.Join(threads, "cgroup.type"), []byte("threaded"), 0))
+	member := startAs(t, nil, within(t, dir), "idle").up()
+	must(t, os.WriteFile(filepath.Join(threads, "cgroup.threads"), []byte(itoa(member.PID)), 0))
+	if got := find(t, Owner{Scope: cgroup}); len(got) != 1 || !got[member.PID] {
+		t.Errorf("found %v, want %d", got, member.PID)
+	}
+}
+
 // chain forks and ends, and so does each of its children, some ten thousand times: nobody lives for long enough to be
 // found and then signalled.
 func chain([]string) int {

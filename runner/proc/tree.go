@@ -24,12 +24,15 @@ func OpenTree(path string) (*os.File, error) {
 	return f, nil
 }
 
+// treeRoom is how many numbers beyond TreeFD a fork uses for a moment, to bring the others to theirs.
+const treeRoom = 16
+
 // WithTree appends tree to files, the first of which becomes descriptor first, so that it becomes TreeFD. The numbers
-// between are closed in the child. Without a tree, and where its number is taken or beyond the limit on descriptors,
+// between are closed in the child. Without a tree, and where its number is taken or too near the limit on descriptors,
 // files stay as they are.
 func WithTree(files []*os.File, first int, tree *os.File) []*os.File {
 	var limit unix.Rlimit
-	if tree == nil || len(files) > TreeFD-first || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD {
+	if tree == nil || len(files) > TreeFD-first || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+treeRoom {
 		return files
 	}
 	out := make([]*os.File, TreeFD-first+1)

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -26,21 +27,21 @@ func stranger([]string) int {
 	return idle(nil)
 }
 
-// limited may have no more than 40 descriptors, and starts a child with a tree file all the same.
+// limited may have no more than so many descriptors, fewer each time, and starts a child with a tree file all the same.
 func limited(args []string) int {
-	low := unix.Rlimit{Cur: 40, Max: 40}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-		say("error", err)
-		return 1
-	}
 	tree, err := OpenTree(args[0])
-	if err != nil {
-		say("error", err)
-		return 1
-	}
-	c, err := Exec{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Tree: tree}.Start()
-	if err == nil {
-		_, err = c.Close()
+	for n := uint64(2 * TreeFD); err == nil && n >= 40; n-- {
+		if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			break
+		}
+		var c *Child
+		c, err = Exec{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Lease: tree, Tree: tree}.Start()
+		if err == nil {
+			_, err = c.Close()
+		}
+		if err != nil {
+			err = fmt.Errorf("with %d: %w", n, err)
+		}
 	}
 	say("started", err)
 	return 0

@@ -1,10 +1,6 @@
 package proc
 
-import (
-	"errors"
-
-	"github.com/symphony-cron/symphony/reconcile"
-)
+import "errors"
 
 // Workers is not there: the command lines of others are not read.
-func Workers(string) (map[string]reconcile.Process, error) { return nil, errors.ErrUnsupported }
+func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }

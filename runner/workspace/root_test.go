@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOpenRootMakesWhatIsMissing(t *testing.T) {
@@ -198,6 +200,18 @@ func TestContained(t *testing.T) {
 		if path, err := r.path(key); !IsCode(err, CodeInvalidCwd) {
 			t.Errorf("key %q gives %q, %v", key, path, err)
 		}
+	}
+}
+
+// One that counts no space says zero of it, as a full disk does.
+func TestFreeBytesWhereNoneAreCounted(t *testing.T) {
+	const counts = "/proc"
+	var st unix.Statfs_t
+	if err := unix.Statfs(counts, &st); err != nil || st.Blocks > 0 {
+		t.Skipf("%s is no file system that counts nothing: %v", counts, err)
+	}
+	if free, err := FreeBytes(counts); err != nil || free <= 0 {
+		t.Errorf("%d, %v", free, err)
 	}
 }
 

@@ -1,0 +1,163 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// hiddenUID is somebody whom a /proc with hidepid hides from others, and others from.
+const hiddenUID = 20790
+
+func init() {
+	helpers["start many"] = startMany
+	helpers["workers"] = listWorkers
+	helpers["detach many"] = detachMany
+	helpers["hider"] = hider
+}
+
+// startMany starts children as a worker does: from a process that may not be looked into.
+func startMany([]string) int {
+	if err := NonDumpable(); err != nil {
+		say("error", err)
+		return 1
+	}
+	return sideBySide(30, func() error {
+		c, err := Exec{Argv: []string{"bash", "-c", ":"}}.Start()
+		if err == nil {
+			_, err = c.Close()
+		}
+		return err
+	})
+}
+
+// detachMany starts workers as a pass does.
+func detachMany([]string) int {
+	return sideBySide(8, func() error {
+		d, err := Detach(Spawn{Exe: os.Args[0], Argv: []string{os.Args[0], helperArg, "hider"}, Wait: bound})
+		if err == nil {
+			err = d.Ready(context.Background())
+		}
+		return err
+	})
+}
+
+// hider takes its run as a worker does, and may not be looked into from then on.
+func hider([]string) int {
+	r, err := ReadySocket()
+	if err == nil {
+		err = NonDumpable()
+	}
+	if err != nil || r.Taken() != nil {
+		return 1
+	}
+	return 0
+}
+
+// sideBySide does it so many times in eight goroutines, since it is a matter of who comes first.
+func sideBySide(times int, do func() error) int {
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			for range times {
+				errs[i] = errors.Join(errs[i], do())
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		say("error", err)
+		return 1
+	}
+	say("fine")
+	return 0
+}
+
+func listWorkers(args []string) int {
+	found, err := Workers(args[0])
+	if err != nil {
+		say("error", err)
+		return 1
+	}
+	for run := range found {
+		say(run)
+	}
+	return 0
+}
+
+// amongHidden runs a helper as another user where /proc shows nobody else's processes, beside what before has started.
+func amongHidden(t *testing.T, hidepid, before string, helper ...string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount /proc")
+	}
+	program := filepath.Join(t.TempDir(), "helper")
+	text, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(program, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := filepath.Dir(program); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf(`mount -o remount,hidepid=%[1]s /proc || exit 77
+as() { setpriv --reuid %[2]d --regid %[2]d --clear-groups "$@"; }
+%[3]s
+as "$@"`, hidepid, hiddenUID, before)
+	cmd := exec.Command("unshare", append([]string{
+		"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, "-", program, helperArg,
+	}, helper...)...)
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == 77 || strings.Contains(string(out), "unshare: ") {
+		t.Skipf("no /proc of our own to be had: %v: %s", err, out)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Where /proc hides what its reader may not trace, a child can't be seen before the end of its exec: it must not be
+// taken for one that is gone.
+func TestStartWithHiddenProcesses(t *testing.T) {
+	for _, hidepid := range []string{"1", "2"} {
+		for _, helper := range []string{"start many", "detach many"} {
+			if out := amongHidden(t, hidepid, "", helper); out != "fine" {
+				t.Errorf("hidepid=%s, %s: %s", hidepid, helper, out)
+			}
+		}
+	}
+}
+
+// The processes of others, which may be hidden, and the name by which a worker calls its directory do not matter.
+func TestWorkersAmongHidden(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "worker"), []byte("echo up; exec 1>&-; read -r end\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const start = `cd %[1]s && coproc as sh worker --run run-1 --state-dir %[2]s
+read -r up <&"${COPROC[0]}"`
+	for _, called := range []string{dir, dir + "/link"} {
+		if out := amongHidden(t, "1", fmt.Sprintf(start, dir, called), "workers", dir); out != "run-1" {
+			t.Errorf("called %s: found %q", called, out)
+		}
+	}
+	if out := amongHidden(t, "1", fmt.Sprintf(start, dir, dir), "workers", filepath.Dir(dir)); out != "" {
+		t.Errorf("of another directory: found %q", out)
+	}
+}
