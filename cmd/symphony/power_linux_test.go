@@ -46,7 +46,7 @@ func TestPowerFailure(t *testing.T) {
 			scripts = append(scripts, path)
 		}
 	}
-	p := params("script")
+	p := params(t, "script")
 	p.Dir, p.Files, p.UpdateScripts = "", scripts, false
 	testscript.Run(t, p)
 }

@@ -509,7 +509,7 @@ func TestReadmeWorkflow(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := params("script")
+	p := params(t, "script")
 	p.Dir, p.Files = "", []string{script}
 	testscript.Run(t, p)
 }

@@ -132,7 +132,7 @@ func (f stateFault) try(r *rig) {
 	r.pass()
 	r.atWork("ABC-1")
 	r.backUp()
-	agents := r.processes("codex app-server")
+	agent := r.agent()
 	undo := f.make(r)
 
 	if f.pass != "" { // else the pass sees nothing wrong
@@ -150,8 +150,8 @@ func (f stateFault) try(r *rig) {
 	}
 	r.wantCode(r.run("ps"), f.look)
 	r.wantCode(r.run("logs", "ABC-1"), f.look)
-	if now := r.processes("codex app-server"); !slices.Equal(sorted(now), sorted(agents)) {
-		r.t.Errorf("the agent's processes were %v and are %v", agents, now)
+	if now := r.agent(); now != agent {
+		r.t.Errorf("the agent was %d and is %d", agent, now)
 	}
 
 	r.hurry = true
@@ -178,7 +178,15 @@ func (f stateFault) try(r *rig) {
 	}
 }
 
-func sorted(list []int) []int { slices.Sort(list); return list }
+// agent is the agent's process: of those that look like it the oldest, for its children do before their exec.
+func (r *rig) agent() int {
+	r.t.Helper()
+	pids := r.processes("codex app-server")
+	if len(pids) == 0 {
+		r.t.Fatalf("there is no agent\n%s", r.story())
+	}
+	return slices.Min(pids)
+}
 
 func (r *rig) database() string { return filepath.Join(r.state, "state.db") }
 
@@ -212,9 +220,7 @@ func (r *rig) restore() {
 	if a.code != 1 || !strings.Contains(a.stdout, "ended the worker of run ") || !strings.Contains(a.stderr, "no worker lives any more: put a backup of state.db in its place") {
 		r.t.Errorf("stop --all without a database: %v\n%s", a, r.story())
 	}
-	if left := r.processes("symphony worker"); len(left) > 0 {
-		r.t.Errorf("workers are left: %v", left)
-	}
+	r.gone("symphony worker") // its locks have fallen already
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(r.database() + suffix); err != nil && !os.IsNotExist(err) {
 			r.t.Fatal(err)

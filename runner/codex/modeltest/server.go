@@ -84,14 +84,14 @@ func WriteHome(dir, url string) error {
 	text := fmt.Sprintf(`model = "gpt-5.5"
 model_provider = "mock"
 
+[features]
+apps = false
+plugins = false
+
 [model_providers.mock]
 name = "mock"
 base_url = %q
 wire_api = "responses"
-
-[features]
-apps = false
-plugins = false
 `, url)
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }
