@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -214,14 +215,31 @@ func (h *held) failed(ctx context.Context, w *world, err error, log *slog.Logger
 	}
 }
 
-// programPath is where the running program was started from, to be started again after it may have been
-// replaced there; empty where it is gone.
+// programPath is where the running program was started from, to be started again after it may have been replaced
+// there: the link by which it was called, where there is one, for that is what an upgrade turns to another file. Empty
+// where it is gone.
 func programPath() string {
 	exe, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	return exe
+	called, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return exe
+	}
+	if called, err = filepath.Abs(called); err != nil || !sameFile(called, exe) {
+		return exe
+	}
+	return called
+}
+
+func sameFile(a, b string) bool {
+	there, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	here, err := os.Stat(b)
+	return err == nil && os.SameFile(there, here)
 }
 
 // startOwnPass starts a pass that settles this run. Nobody waits for its end, and nothing of the run is handed
