@@ -22,7 +22,20 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CODEXTEST_AS_CODEX") != "" {
 		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(inAHome(m))
+}
+
+// inAHome runs the tests in a home without a login profile: the shells that they kill might be in the middle of one.
+func inAHome(m *testing.M) int {
+	home, err := os.MkdirTemp("", "codextest-home-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+	if err := os.Setenv("HOME", home); err != nil {
+		panic(err)
+	}
+	return m.Run()
 }
 
 // process is a server in a process of its own, with a session on its pipes.
