@@ -271,7 +271,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		},
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
-		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey},
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
 		Log: slog.New(slog.NewTextHandler(hidden, nil)),
 	}
 	r.next("run-1")

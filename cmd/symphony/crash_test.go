@@ -29,6 +29,7 @@ import (
 // comes by; then once for each place, by the first scenario that comes by it, and for some places by every one.
 // A place that none comes by fails the test. SYMPHONY_CRASH_TEST=all plays every scenario for every place of it.
 func TestCrashPoints(t *testing.T) {
+	t.Parallel()
 	points := crashPoints(t)
 	program := filepath.Join(t.TempDir(), "symphony")
 	build(t, program, "crashpoints")
