@@ -68,7 +68,7 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
 		return fail("run directory", err)
 	}
-	return fail("run directory", syncDir(filepath.Dir(dir)))
+	return fail("run directory", proc.SyncDir(filepath.Dir(dir)))
 }
 
 // Start implements reconcile.Runners.
@@ -346,14 +346,6 @@ func writeSynced(path string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Alive reports whether the worker of a run lives, as far as that can be found out.

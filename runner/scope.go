@@ -37,5 +37,5 @@ func RecordScope(stateDir, runID string) error {
 	if err := writeSynced(filepath.Join(dir, scopeFile), []byte(cgroup+"\n")); err != nil {
 		return fail("scope file", err)
 	}
-	return fail("scope file", syncDir(dir))
+	return fail("scope file", proc.SyncDir(dir))
 }

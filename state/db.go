@@ -57,7 +57,7 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	if err := ensureDir(dir); err != nil {
+	if err := EnsureDir(dir); err != nil {
 		return nil, err
 	}
 	exists, err := present(dir)

@@ -73,12 +73,9 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
-// EnsureDir makes the state directory where there is none, private to the account, and refuses one that can't be used.
-func EnsureDir(dir string) error { return ensureDir(dir) }
-
-// ensureDir makes the state directory, 0700, or checks the one that is there: ours, closed to others, on a
+// EnsureDir makes the state directory, 0700, or checks the one that is there: ours, closed to others, on a
 // filesystem whose locks work. It never opens up or changes a directory that holds something.
-func ensureDir(dir string) error {
+func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
 	}

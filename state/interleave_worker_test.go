@@ -53,7 +53,7 @@ func (w *workerProcess) work(a *actor, db *DB, run reconcile.Run, do conduct) bo
 		run.Outcome, run.ErrorCode = reconcile.Failed, reconcile.CodeWorkspaceBusy
 	default:
 		a.leases[issue], a.acted = run.ID, true
-		run.WorkspacePath = "/root/" + issue
+		run.WorkspacePath = "/srv/" + issue
 		if !w.converse(a, db, &run, do) {
 			return false
 		}

@@ -50,7 +50,7 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock the project: %w", err)
 	}
-	if err := ensureDir(dir); err != nil {
+	if err := EnsureDir(dir); err != nil {
 		return nil, nil, err
 	}
 	l := &projectLock{dir: dir, file: flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode))}

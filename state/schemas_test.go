@@ -48,7 +48,7 @@ func furnish(t *testing.T, db *DB) {
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
 		check(t, db.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
 		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
-		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/root/x", "space"
+		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
 		_, err = db.UpdateRun(ctx, epoch, taken)

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 func demoCommand(w *world) *cli.Command {
@@ -199,11 +200,11 @@ func (d *playground) writeWorkflow() error {
 	return nil
 }
 
-// shellQuote makes one word of a path.
+// shellQuote makes one word of a path, and leaves it as it is where a shell would.
 func shellQuote(s string) string {
 	for _, r := range s {
 		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+			return proc.ShellWord(s)
 		}
 	}
 	return s

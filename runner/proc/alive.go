@@ -49,10 +49,11 @@ func CreateAlive(path string) (err error) {
 		return err
 	}
 	crash.At("proc.alive.made")
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-func syncDir(path string) error {
+// SyncDir puts the names in a directory on the disk.
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func ShellReport(vars []string, path, command string) string {
 	var b strings.Builder
 	for _, v := range vars {
 		if isIdentifier(v) {
-			fmt.Fprintf(&b, `[ -z "${%s+x}" ] || : >| %s || exit 78; `, v, shellWord(path))
+			fmt.Fprintf(&b, `[ -z "${%s+x}" ] || : >| %s || exit 78; `, v, ShellWord(path))
 		}
 	}
 	return b.String() + command
@@ -56,11 +56,11 @@ func ShellReport(vars []string, path, command string) string {
 // ShellIn returns command so that a login shell runs it in dir, wherever the profile went, and whatever it made
 // of cd. Where it can't go there the shell ends with 78.
 func ShellIn(dir, command string) string {
-	return "command cd -- " + shellWord(dir) + " || exit 78; " + command
+	return "command cd -- " + ShellWord(dir) + " || exit 78; " + command
 }
 
-// shellWord quotes a text for a shell.
-func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// ShellWord quotes a text for a shell.
+func ShellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func isIdentifier(s string) bool {
 	for i, r := range s {
