@@ -18,9 +18,10 @@ import (
 
 func init() { helpers["full-disk"] = func(args []string) error { return onFullDisk(args[0]) } }
 
-// A disk that is really full: a small one in a mount namespace of the helper's own.
-func TestFullDisk(t *testing.T) {
-	cmd := helper(t, "full-disk", t.TempDir())
+// inNamespaces runs a helper where it may mount, and returns what it says.
+func inNamespaces(t *testing.T, what string) string {
+	t.Helper()
+	cmd := helper(t, what, t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -32,8 +33,14 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("no user namespaces here: %v", err)
 	}
 	check(t, cmd.Wait())
-	if out.String() != "" {
-		t.Skip(out.String())
+	return out.String()
+}
+
+// A disk that is really full: a small one in a mount namespace of the helper's own.
+func TestFullDisk(t *testing.T) {
+	out := inNamespaces(t, "full-disk")
+	if out != "" {
+		t.Skip(out)
 	}
 }
 
