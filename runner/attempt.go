@@ -295,7 +295,7 @@ func (a *attempt) killEverything(ctx context.Context) error {
 		return fmt.Errorf("own process: %w", err)
 	}
 	owner.Roots = []reconcile.Process{{PID: self.PID, Start: self.Start}}
-	bornAfter(&owner, self)
+	ofWorker(&owner, self, run.WorkspaceRoot)
 	return a.killAll(ctx, owner)
 }
 

@@ -139,7 +139,7 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 	if err != nil {
 		return reconcile.Liveness{Unknown: true}
 	}
-	bornAfter(&owner, run.Worker)
+	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
 	spare(&owner, run.Worker)
 	left, err := proc.Find(owner)
 	return reconcile.Liveness{Left: left, Unknown: err != nil, Refused: pulse.Refused}
@@ -148,11 +148,12 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 // stopStep is how often a pass looks whether a worker has ended.
 const stopStep = 20 * time.Millisecond
 
-// bornAfter spares the search the processes that are older than the run's worker. One that an earlier run
-// of the same thread left is found by whoever takes the workspace next.
-func bornAfter(o *proc.Owner, worker reconcile.Handle) {
+// ofWorker adds what is known by the run's worker: its session, and that nothing older needs a look. A process that an
+// earlier run of the same thread left is found by whoever takes the workspace next.
+func ofWorker(o *proc.Owner, worker reconcile.Handle, root string) {
 	if worker.Start != 0 && worker.PID != 0 && (o.Boot == "" || o.Boot == worker.Boot) {
 		o.Boot, o.Since = worker.Boot, worker.Start
+		o.Session = proc.Session{Leader: reconcile.Process{PID: worker.PID, Start: worker.Start}, Folder: root}
 	}
 }
 
@@ -208,7 +209,8 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	if owner.Boot != run.Worker.Boot {
 		owner.Boot, owner.Recorded = run.Worker.Boot, nil
 	}
-	owner.Since, owner.Recorded = run.Worker.Start, append(owner.Recorded, worker)
+	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
+	owner.Recorded = append(owner.Recorded, worker)
 	tree, err := proc.Find(owner)
 	if err != nil {
 		return fail(what, err)
@@ -242,7 +244,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 	if err != nil {
 		return nil, err
 	}
-	bornAfter(&owner, run.Worker)
+	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
 	spare(&owner, run.Worker)
 	crash.At("runner.reap.locked")
 	bounded, cancel := context.WithTimeout(ctx, reapBound)

@@ -26,7 +26,7 @@ const workerVar = "RUNNER_TEST_WORKER"
 // playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends, "leave" gives
 // its run up at SIGTERM and lingers, "refuse" and "die" never take it. Some leave a process behind: "orphan" one that
 // only the mark tells, "threaded" one that only the mark of a thread tells, which is named like the run, "washed" one
-// that only the tree file tells, "recorded" one that only the procs file does.
+// that only the tree file tells, "recorded" one that only the procs file does, "session" one that only its session does.
 func playWorker(how string, args []string) int {
 	ready, err := proc.ReadySocket()
 	if err != nil {
@@ -75,6 +75,13 @@ func playWorker(how string, args []string) int {
 			return 9
 		}
 		if _, err := child.Close(); err != nil {
+			return 9
+		}
+	}
+	if how == "session" {
+		orphan := exec.Command("sleep", "1000")
+		orphan.Env, orphan.Dir = []string{}, filepath.Dir(filepath.Dir(dir))
+		if orphan.Start() != nil {
 			return 9
 		}
 	}

@@ -33,6 +33,10 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.add("ABC-7", "")
 	m.mustSh("systemd-run --quiet --wait --unit=ci-job -p User=ann -p WorkingDirectory=" + annProject + " -p Environment=HOME=" + annHome + " " + annHome + "/bin/symphony tick --wait")
 	m.handedOver("ABC-7", time.Second)
+	m.until("ABC-7's run is settled", 20*time.Second, func() (bool, string) {
+		v, ok := m.ps()
+		return ok && len(v.Running) == 1, fmt.Sprintf("%+v", v)
+	})
 	m.unblocked()
 
 	m.add("ABC-2", "gate-2")

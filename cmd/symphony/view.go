@@ -338,7 +338,7 @@ func (v *view) past(ctx context.Context, db *state.DB) error {
 		return err
 	}
 	for _, r := range runs {
-		if r.Outcome == "" {
+		if !r.Settled {
 			continue
 		}
 		v.Ended = append(v.Ended, endedRow{

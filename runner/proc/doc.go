@@ -22,8 +22,8 @@
 //     (Reaper). Nobody has to register anything, and what can't be told is left alone.
 //   - What belongs to a run is known by several reasons, since each has its hole: the marks in the environment (a
 //     cleared one), descent (a parent that ended), the procs file (a worker that died within a quarter of a second),
-//     the tree file, an open descriptor that children inherit (programs that close what they don't know), and the
-//     cgroup of the worker's scope, which has none but is not to be had everywhere.
+//     the tree file, an open descriptor that children inherit (programs that close what they don't know), the worker's
+//     session (daemons leave it), and the cgroup of the worker's scope, which has none but is not to be had everywhere.
 //   - The tree file is looked for at one number, TreeFD, by the text of its link, and compared by inode only where the
 //     text fits: 2 µs a process, and no look at a file system that may not answer.
 //   - The members of a scope are read from the cgroup, not asked of each process (7 µs each); a scope is killed at one

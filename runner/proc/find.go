@@ -18,6 +18,7 @@ const (
 // entry is one process as the system lists it.
 type entry struct {
 	pid, ppid int
+	session   int // 0 where the system does not say
 	start     uint64
 	name      string
 	kernel    bool // a thread of the kernel
@@ -28,8 +29,8 @@ func (e entry) process() reconcile.Process {
 	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
 }
 
-// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded and
-// Roots suffices.
+// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded, Roots
+// and Session suffices.
 type Owner struct {
 	// RunID is the value of RunMark, ThreadIDs those of ThreadMark; empty ones match nothing.
 	RunID     string
@@ -42,19 +43,21 @@ type Owner struct {
 	Recorded []reconcile.Process
 	// Roots do not belong, but all that descends from them does: for a worker, itself.
 	Roots []reconcile.Process
+	// Session is that of the run's worker.
+	Session Session
 	// Since is when the run's worker began (its start time; 0: unknown). Nothing older is asked for its mark or its
 	// descriptors, which spares a look at most processes of the machine.
 	Since uint64
-	// Boot is the BootID that Recorded, Roots and Since were written in; with another one they mean nothing. It must
-	// be set where they are.
+	// Boot is the BootID that Recorded, Roots, Session and Since were written in; with another one they mean nothing. It
+	// must be set where they are.
 	Boot string
 	// Exclude are pids that do not belong, nor does what descends from them unless it has a reason of its own.
 	Exclude map[int]bool
 }
 
 // Find lists, by pid, the processes alive that belong to the run: those with its mark or thread in their environment
-// or its tree file open (of this user only), those in its scope, those recorded with the same start time, and all that
-// descends from them or from the roots. This process and its own ancestors are never among them, kernel threads and
+// or its tree file open (of this user only), those in its scope or at work in its session, those recorded with the same
+// start time, and all that descends from them or from the roots. This process and its own ancestors are never among them, kernel threads and
 // zombies neither.
 //
 // An error means that the list may lack some.
@@ -77,7 +80,7 @@ func search(o Owner) (*family, error) {
 	}
 	o = o.in(boot)
 	b := o.badge()
-	if b.none() && o.Scope == "" && len(o.Recorded)+len(o.Roots) == 0 {
+	if b.none() && o.Scope == "" && o.Session.Leader.PID == 0 && len(o.Recorded)+len(o.Roots) == 0 {
 		return nil, nil
 	}
 	t, err := scan()
@@ -90,7 +93,7 @@ func search(o Owner) (*family, error) {
 	if o.Scope != "" {
 		errs = append(errs, f.claimScope(func() ([]int, error) { return t.members(o.Scope) }))
 	}
-	errs = append(errs, f.claimMarked(b, o.Since, t.wearing))
+	errs = append(errs, f.claimSession(o.Session, t.worksBelow), f.claimMarked(b, o.Since, t.wearing))
 	return f, errors.Join(errs...)
 }
 
@@ -111,7 +114,7 @@ func Descendants(pid int) ([]reconcile.Process, error) {
 
 // check refuses pids of which nobody knows when they were true.
 func (o Owner) check() error {
-	if o.Boot == "" && (o.Since > 0 || len(o.Recorded)+len(o.Roots) > 0) {
+	if o.Boot == "" && (o.Since > 0 || o.Session.Leader.PID != 0 || len(o.Recorded)+len(o.Roots) > 0) {
 		return errors.New("find processes: recorded pids without the boot they were recorded in")
 	}
 	return nil
@@ -120,7 +123,7 @@ func (o Owner) check() error {
 // in is what o means in this boot.
 func (o Owner) in(boot string) Owner {
 	if o.Boot != boot {
-		o.Recorded, o.Roots, o.Since = nil, nil, 0
+		o.Recorded, o.Roots, o.Session, o.Since = nil, nil, Session{}, 0
 	}
 	o.Boot = boot
 	return o

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -139,6 +140,16 @@ func (t *table) wearing(pids []int, b badge) ([]bool, error) {
 		return errors.Join(errs...)
 	})
 	return worn, err
+}
+
+// worksBelow reports whether the process has its working directory in the folder, or below it, as far as that may be
+// seen. The folder is one without symlinks.
+func (t *table) worksBelow(pid int, folder string) (bool, error) {
+	dir, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
+	if gone(err) || notOurs(err) {
+		return false, nil
+	}
+	return strings.HasPrefix(dir+"/", folder+"/"), err
 }
 
 func notOurs(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }

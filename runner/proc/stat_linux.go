@@ -27,7 +27,7 @@ func parseStat(b []byte) (entry, error) {
 	}
 	e.pid, e.name = pid, string(b[open+1:end])
 
-	// Numbers below are those of proc(5): 3 state, 4 parent, 9 flags, 20 threads, 22 start time.
+	// Numbers below are those of proc(5): 3 state, 4 parent, 6 session, 9 flags, 20 threads, 22 start time.
 	var state byte
 	var flags, threads uint64
 	rest := b[end+1:]
@@ -48,6 +48,8 @@ func parseStat(b []byte) (entry, error) {
 			state = word[0]
 		case 4:
 			e.ppid, err = strconv.Atoi(string(word))
+		case 6:
+			e.session, err = strconv.Atoi(string(word))
 		case 9:
 			flags, err = strconv.ParseUint(string(word), 10, 64)
 		case 20:

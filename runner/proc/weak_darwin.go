@@ -20,7 +20,7 @@ import (
 //     microseconds, the pid may change hands.
 //   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user: their marks
 //     are not seen, so a shell that left its parents is found by the procs file only.
-//   - The descriptors of others are not looked at: what holds the tree file is not found by it.
+//   - The descriptors and sessions of others are not looked at: nothing is found by the tree file or the session.
 //   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
 //   - There is no NonDumpable: processes of the same user may read a worker's environment.
 //   - A child is reaped as soon as it ends, so KillGroup refuses once its leader has ended.
@@ -128,6 +128,9 @@ func (t *table) close() {}
 
 // members is nobody: there are no cgroups.
 func (t *table) members(string) ([]int, error) { return nil, nil }
+
+// worksBelow is not asked: sessions are not known.
+func (t *table) worksBelow(int, string) (bool, error) { return false, nil }
 
 // wearing reports which of the processes carry one of the marks, where the system shows their environment.
 func (t *table) wearing(pids []int, b badge) ([]bool, error) {
