@@ -135,6 +135,11 @@ type answer struct {
 
 // send posts one GraphQL request and reads the whole answer.
 func (c *Client) send(ctx context.Context, query string, variables any) (answer, error) {
+	return c.sendUpTo(ctx, query, variables, maxBody)
+}
+
+// sendUpTo refuses an answer of more than most bytes; of one that is larger no more than that is kept.
+func (c *Client) sendUpTo(ctx context.Context, query string, variables any, most int64) (answer, error) {
 	payload, err := json.Marshal(struct {
 		Query     string `json:"query"`
 		Variables any    `json:"variables,omitempty"`
@@ -157,19 +162,36 @@ func (c *Client) send(ctx context.Context, query string, variables any) (answer,
 		return answer{}, c.requestError(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, more, err := readUpTo(resp.Body, most)
 	if err != nil {
 		return answer{}, c.requestError(fmt.Errorf("read answer: %w", err))
 	}
-	if len(body) > maxBody {
-		return answer{}, c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
-	}
 	c.note(resp.Header)
+	if more > 0 {
+		return answer{}, c.tooLarge(most, more)
+	}
 	// Before anything is cut off the body, so that no part of the key is left at the end.
 	if len(c.key) >= shortestKey {
 		body = bytes.ReplaceAll(body, []byte(c.key), []byte("[key]"))
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// readUpTo reads most bytes, and counts how many more there are, up to maxBody.
+func readUpTo(r io.Reader, most int64) (body []byte, more int64, err error) {
+	if body, err = io.ReadAll(io.LimitReader(r, most)); err != nil || int64(len(body)) < most {
+		return body, 0, err
+	}
+	more, err = io.Copy(io.Discard, io.LimitReader(r, maxBody+1-most))
+	return body, more, err
+}
+
+func (c *Client) tooLarge(most, more int64) error {
+	if most+more > maxBody {
+		return c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
+	}
+	return c.fail("answer_too_large", fmt.Sprintf("Linear's answer has %d bytes, and %d are the most: ask for fewer fields, "+
+		"or for fewer entries at a time (first: 20, after: the last endCursor)", most+more, most), "")
 }
 
 // envelope is the outer shape of every GraphQL answer.

@@ -162,32 +162,41 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 // issue_not_found where Linear knows no such issue or the key may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
-	missing := &reconcile.Error{
-		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear knows no issue %q", identifier)),
-		Hint: "check the identifier, and that the user of the API key may see the issue",
-	}
 	if identifier == "" {
-		return nil, missing
+		return nil, c.missing(identifier)
 	}
 	var data struct {
 		Issue json.RawMessage `json:"issue"`
 	}
 	err := c.query(ctx, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier}, &data)
-	if nf := (errNotFound{}); errors.As(err, &nf) {
-		missing.Err = err
-		return nil, missing
-	}
 	if err != nil {
-		return nil, err
+		return nil, c.notFound(err, identifier)
 	}
 	if len(data.Issue) == 0 || string(data.Issue) == "null" {
-		return nil, missing
+		return nil, c.missing(identifier)
 	}
 	issue, err := c.issue(ctx, data.Issue)
 	if err != nil {
 		return nil, c.asUnknown(err)
 	}
 	return &issue, nil
+}
+
+func (c *Client) missing(identifier string) *reconcile.Error {
+	return &reconcile.Error{
+		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear knows no issue %q", identifier)),
+		Hint: "check the identifier, and that the user of the API key may see the issue",
+	}
+}
+
+// notFound turns an answer that says so into issue_not_found, and leaves every other error as it is.
+func (c *Client) notFound(err error, identifier string) error {
+	if nf := (errNotFound{}); !errors.As(err, &nf) {
+		return err
+	}
+	missing := c.missing(identifier)
+	missing.Err = err
+	return missing
 }
 
 // eachIssue runs a query for a connection of issues over all of its pages.

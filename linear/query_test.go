@@ -30,6 +30,7 @@ func documents() map[string]struct {
 		"candidates":     {candidatesQuery + issueFields + relationFields, map[string]any{"projectSlug": "s", "stateNames": []any{"Todo"}, "first": pageSize, "after": "c"}},
 		"by_ids":         {byIDsQuery + issueFields + relationFields, map[string]any{"ids": ids, "first": batch, "after": "c"}},
 		"by_identifier":  {byIdentifierQuery + issueFields + relationFields, map[string]any{"id": "x"}},
+		"comments":       {commentsQuery, map[string]any{"id": "x", "since": "2026-01-01T00:00:00Z", "first": commentPage, "after": "c"}},
 		"more_labels":    {moreLabelsQuery, more},
 		"more_relations": {moreRelationsQuery + relationFields, more},
 		"verify": {verifyQuery, map[string]any{

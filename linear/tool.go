@@ -1,45 +1,15 @@
 package linear
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// maxDocument bounds what an agent may send as a query, in bytes and in tokens.
-const (
-	maxDocument = 256 << 10
-	maxTokens   = 20000
-)
-
-// Execute sends one GraphQL document as it is, for the agent's tool (specification 10.5). The body is Linear's
-// answer; graphqlErrors says that it holds top-level errors, also where Linear sent it with HTTP 400. An error is
-// a *reconcile.Error as elsewhere.
-func (c *Client) Execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
-	var vars any
-	if len(variables) > 0 {
-		vars = variables
-	}
-	a, err := c.send(ctx, query, vars)
-	if err != nil {
-		return nil, false, err
-	}
-	env, err := c.check(a)
-	clientFault := a.status >= 400 && a.status < 500 && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
-	if limited := (*RateLimited)(nil); err != nil && (errors.As(err, &limited) || !clientFault || len(env.Errors) == 0) {
-		return nil, false, err
-	}
-	return json.RawMessage(c.scrub(string(a.body))), len(env.Errors) > 0, nil
-}
 
 // GraphQLTool is the dynamic tool linear_graphql (specification 10.5). The key stays on this side.
 type GraphQLTool struct {
@@ -47,15 +17,21 @@ type GraphQLTool struct {
 	Description string
 	InputSchema json.RawMessage
 
-	client *Client
+	client   *Client
+	readOnly bool
 }
 
-// Tool makes the tool. Without a client every call is answered with missing_tracker_api_key.
-func Tool(c *Client) *GraphQLTool {
+// Tool makes the tool. Without a client every call is answered with missing_tracker_api_key; with readOnly
+// (tracker.tool_scope: read) mutations are refused.
+func Tool(c *Client, readOnly bool) *GraphQLTool {
+	what, use := "query or mutation", "read issues, comment, and move issues between states"
+	if readOnly {
+		what, use = "query", "read issues (mutations are refused in this project)"
+	}
 	return &GraphQLTool{
 		Name: "linear_graphql",
-		Description: "Run one GraphQL query or mutation against Linear with the workflow's own credentials. " +
-			"Use it to read issues, comment, and move issues between states. One operation per call; " +
+		Description: "Run one GraphQL " + what + " against Linear with the workflow's own credentials. " +
+			"Use it to " + use + ". One operation per call; " +
 			"ids come from queries. Example: {\"query\": \"query($id: String!) { issue(id: $id) { id title } }\", " +
 			"\"variables\": {\"id\": \"ABC-1\"}}",
 		InputSchema: json.RawMessage(`{
@@ -63,47 +39,93 @@ func Tool(c *Client) *GraphQLTool {
   "additionalProperties": false,
   "required": ["query"],
   "properties": {
-    "query": {"type": "string", "description": "A GraphQL document with exactly one query or mutation."},
+    "query": {"type": "string", "description": "A GraphQL document with exactly one ` + what + `."},
     "variables": {"type": ["object", "null"], "additionalProperties": true, "description": "Values of the document's variables."}
   }
 }`),
-		client: c,
+		client: c, readOnly: readOnly,
 	}
+}
+
+// ToolAnswer is what the agent gets to read, and what the run keeps of a mutation.
+type ToolAnswer struct {
+	// Text is Linear's answer, or {"error": {"code", "message"}}.
+	Text string
+	// Success as specification 10.5 has it.
+	Success bool
+	// Mutation is nil for a query, and where nothing was sent.
+	Mutation *reconcile.Mutation
 }
 
 // Call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
-// The text is Linear's answer, or {"error": {"code", "message"}}; success as specification 10.5 has it.
-func (t *GraphQLTool) Call(ctx context.Context, args json.RawMessage) (text string, success bool) {
-	query, variables, err := toolInput(args)
+func (t *GraphQLTool) Call(ctx context.Context, args json.RawMessage) ToolAnswer {
+	in, err := readInput(args)
 	if err != nil {
-		return toolError("invalid_input", err.Error()), false
+		return refused("invalid_input", err.Error())
+	}
+	if t.readOnly && in.mutates() {
+		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so that "+
+			strings.Join(in.rootFields(), ", ")+" was not sent; say in your last message what should be changed")
 	}
 	if t.client == nil {
-		return toolError("missing_tracker_api_key", "no Linear API key is configured"), false
+		return refused("missing_tracker_api_key", "no Linear API key is configured")
 	}
-	body, failed, err := t.client.Execute(ctx, query, variables)
-	if err != nil {
-		code, message := "linear_api_request", err.Error()
-		if e := (*reconcile.Error)(nil); errors.As(err, &e) {
-			code, message = e.Code, e.Message
-		}
-		return toolError(code, t.client.scrub(message)), false
+	if !in.mutates() {
+		body, failed, err := t.client.patiently(ctx, in.query, in.variables)
+		return t.answer(body, failed, err)
 	}
-	return string(body), !failed
+	done := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
+	body, failed, err := t.mutate(ctx, in, done)
+	answer := t.answer(body, failed, err)
+	done.Success, answer.Mutation = answer.Success, done
+	return answer
+}
+
+// mutate sends a mutation, and notes what it has created.
+func (t *GraphQLTool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
+	query, asked := askForIDs(in)
+	body, failed, err = t.client.patiently(ctx, query, in.variables)
+	if err != nil || len(asked) == 0 {
+		return body, failed, err
+	}
+	if failed && refusedAsInvalid(body) {
+		// Nothing was carried out. Whether it is for what was added or not, the agent is to read of its own text.
+		return t.client.patiently(ctx, in.query, in.variables)
+	}
+	done.Created, body = takeIDs(body, asked)
+	return body, failed, nil
+}
+
+func (t *GraphQLTool) answer(body json.RawMessage, failed bool, err error) ToolAnswer {
+	if err == nil {
+		return ToolAnswer{Text: string(body), Success: !failed}
+	}
+	code, message := "linear_api_request", err.Error()
+	if e := (*reconcile.Error)(nil); errors.As(err, &e) {
+		code, message = e.Code, e.Message
+	}
+	return refused(code, t.client.scrub(message))
+}
+
+func refused(code, message string) ToolAnswer { return ToolAnswer{Text: toolError(code, message)} }
+
+func toolError(code, message string) string {
+	type fault struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	b, err := json.Marshal(map[string]fault{"error": {code, message}})
+	if err != nil { // two strings always encode
+		return `{"error":{"code":"internal","message":"encode error"}}`
+	}
+	return string(b)
 }
 
 // ChangesIssue reports whether the call changes an issue itself (its state, assignee, labels …), as against
-// reading, commenting or attaching. Arguments that can't be read change nothing.
+// reading, commenting or attaching. Arguments that can't be read change nothing, nor does what is refused.
 func (t *GraphQLTool) ChangesIssue(args json.RawMessage) bool {
-	query, _, err := toolInput(args)
-	if err != nil {
-		return false
-	}
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Name: "query", Input: query}, maxTokens)
-	if err != nil || doc.Operations[0].Operation != ast.Mutation {
-		return false
-	}
-	return changesIssue(doc.Operations[0].SelectionSet)
+	in, err := readInput(args)
+	return err == nil && !t.readOnly && in.mutates() && changesIssue(in.operation().SelectionSet)
 }
 
 // changesIssue looks for issueUpdate, issueArchive, issueAddLabel and their like. A fragment spread counts
@@ -124,81 +146,4 @@ func changesIssue(set ast.SelectionSet) bool {
 		}
 	}
 	return false
-}
-
-func toolError(code, message string) string {
-	type fault struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
-	b, err := json.Marshal(map[string]fault{"error": {code, message}})
-	if err != nil { // two strings always encode
-		return `{"error":{"code":"internal","message":"encode error"}}`
-	}
-	return string(b)
-}
-
-func toolInput(args json.RawMessage) (query string, variables json.RawMessage, err error) {
-	args = bytes.TrimSpace(args)
-	switch {
-	case len(args) == 0:
-		return "", nil, errors.New("no arguments: give an object with a query")
-	case args[0] == '"':
-		if err := json.Unmarshal(args, &query); err != nil {
-			return "", nil, fmt.Errorf("arguments are no valid JSON: %w", err)
-		}
-	case args[0] == '{':
-		if query, variables, err = toolObject(args); err != nil {
-			return "", nil, err
-		}
-	default:
-		return "", nil, errors.New("arguments must be an object with a query, or a query as a string")
-	}
-	if err := oneOperation(query); err != nil {
-		return "", nil, err
-	}
-	return query, variables, nil
-}
-
-func toolObject(args json.RawMessage) (query string, variables json.RawMessage, err error) {
-	var in map[string]json.RawMessage
-	if err := json.Unmarshal(args, &in); err != nil {
-		return "", nil, fmt.Errorf("arguments are no valid JSON: %w", err)
-	}
-	// Other keys are left alone: agents add an operationName, which one operation does not need.
-	if json.Unmarshal(in["query"], &query) != nil || in["query"] == nil || string(in["query"]) == "null" {
-		return "", nil, errors.New("query must be a string")
-	}
-	v := in["variables"]
-	if len(v) == 0 || string(v) == "null" {
-		return query, nil, nil
-	}
-	if v[0] != '{' {
-		return "", nil, errors.New("variables must be an object")
-	}
-	return query, v, nil
-}
-
-// oneOperation refuses what is no document with exactly one query or mutation.
-func oneOperation(query string) error {
-	if strings.TrimSpace(query) == "" {
-		return errors.New("query must not be empty")
-	}
-	if len(query) > maxDocument {
-		return fmt.Errorf("query is longer than %d bytes", maxDocument)
-	}
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Name: "query", Input: query}, maxTokens)
-	if err != nil {
-		return fmt.Errorf("query is no valid GraphQL: %w", err)
-	}
-	switch n := len(doc.Operations); {
-	case n == 0:
-		return errors.New("query holds no operation, only fragments")
-	case n > 1:
-		return fmt.Errorf("query holds %d operations: send one per call", n)
-	}
-	if op := doc.Operations[0].Operation; op != ast.Query && op != ast.Mutation {
-		return fmt.Errorf("%s operations are not supported: use a query or a mutation", op)
-	}
-	return nil
 }

@@ -6,7 +6,7 @@ import (
 )
 
 func TestChangesIssue(t *testing.T) {
-	tool := Tool(nil)
+	tool := Tool(nil, false)
 	for query, want := range map[string]bool{
 		`mutation { issueUpdate(id: "A-1", input: {stateId: "x"}) { success } }`:                     true,
 		`mutation M($i: String!) { done: issueArchive(id: $i) { success } }`:                         true,
@@ -22,6 +22,9 @@ func TestChangesIssue(t *testing.T) {
 		}
 		if got := tool.ChangesIssue(args); got != want {
 			t.Errorf("ChangesIssue(%s) = %v", query, got)
+		}
+		if Tool(nil, true).ChangesIssue(args) {
+			t.Errorf("%s is refused, and is said to change the issue", query)
 		}
 	}
 }

@@ -21,9 +21,16 @@ func toolFault(t *testing.T, text string) (code, message string) {
 	return out.Error.Code, out.Error.Message
 }
 
+// callTool calls the tool and gives what the agent reads.
+func callTool(t *testing.T, tool *linear.GraphQLTool, args string) (text string, success bool) {
+	t.Helper()
+	a := tool.Call(t.Context(), json.RawMessage(args))
+	return a.Text, a.Success
+}
+
 func TestToolRefusesBadInput(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	tool := linear.Tool(newClient(t, s))
+	tool := linear.Tool(newClient(t, s), false)
 	for name, tc := range map[string]struct{ args, message string }{
 		"nothing":             {``, "no arguments"},
 		"null":                {`null`, "must be an object"},
@@ -44,10 +51,11 @@ func TestToolRefusesBadInput(t *testing.T) {
 		"variables as list":   {`{"query":"{ viewer { id } }","variables":[1]}`, "variables must be an object"},
 		"variables as string": {`{"query":"{ viewer { id } }","variables":"{}"}`, "variables must be an object"},
 		"a schema":            {`{"query":"type X { id: ID }"}`, "no valid GraphQL"},
+		"large variables":     {`{"query":"{ viewer { id } }","variables":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`, "1048576 are the most"},
 		"very long":           {`{"query":"` + strings.Repeat("a ", 200000) + `"}`, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, ok := tool.Call(t.Context(), json.RawMessage(tc.args))
+			text, ok := callTool(t, tool, tc.args)
 			code, message := toolFault(t, text)
 			if ok || code != "invalid_input" || !strings.Contains(message, tc.message) {
 				t.Errorf("success %v, %s: %s; want %q", ok, code, message, tc.message)
@@ -62,8 +70,8 @@ func TestToolRefusesBadInput(t *testing.T) {
 func TestToolCalls(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
-	tool := linear.Tool(newClient(t, s))
-	call := func(args string) (string, bool) { return tool.Call(t.Context(), json.RawMessage(args)) }
+	tool := linear.Tool(newClient(t, s), false)
+	call := func(args string) (string, bool) { return callTool(t, tool, args) }
 
 	for name, args := range map[string]string{
 		"query":              `{"query":"{ viewer { email } }"}`,
@@ -95,27 +103,26 @@ func TestToolCalls(t *testing.T) {
 
 func TestToolFailures(t *testing.T) {
 	for kind, code := range map[string]string{
-		lineartest.FailStatus:    "linear_api_status",
-		lineartest.FailClose:     "linear_api_request",
-		lineartest.FailGarbage:   "linear_unknown_payload",
-		lineartest.FailRateLimit: "tracker_rate_limited",
+		lineartest.FailStatus:  "linear_api_status",
+		lineartest.FailClose:   "linear_api_request",
+		lineartest.FailGarbage: "linear_unknown_payload",
 	} {
 		s := startLinear(t, lineartest.Config{})
 		if err := s.Fail(lineartest.Failure{Kind: kind}); err != nil {
 			t.Fatal(err)
 		}
-		text, ok := linear.Tool(newClient(t, s)).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+		text, ok := callTool(t, linear.Tool(newClient(t, s), false), `"{ viewer { id } }"`)
 		if got, _ := toolFault(t, text); ok || got != code {
 			t.Errorf("%s: %v %s", kind, ok, text)
 		}
 	}
-	text, ok := linear.Tool(nil).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+	text, ok := callTool(t, linear.Tool(nil, false), `"{ viewer { id } }"`)
 	if got, _ := toolFault(t, text); ok || got != "missing_tracker_api_key" {
 		t.Errorf("without a client: %v %s", ok, text)
 	}
 	s := startLinear(t, lineartest.Config{})
 	wrong := newClient(t, s, func(o *linear.Options) { o.APIKey = testKey })
-	text, ok = linear.Tool(wrong).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+	text, ok = callTool(t, linear.Tool(wrong, false), `"{ viewer { id } }"`)
 	if got, _ := toolFault(t, text); ok || got != "linear_api_status" {
 		t.Errorf("with a wrong key: %v %s", ok, text)
 	}
@@ -126,7 +133,7 @@ func TestToolNeverShowsTheKey(t *testing.T) {
 		for _, body := range []string{
 			`{"data":{"echo":"` + testKey + `"}}`, `{"errors":[{"message":"` + testKey + `"}]}`, testKey,
 		} {
-			text, _ := linear.Tool(answering(t, status, body)).Call(t.Context(), json.RawMessage(`"{ viewer { id } }"`))
+			text, _ := callTool(t, linear.Tool(answering(t, status, body), false), `"{ viewer { id } }"`)
 			if strings.Contains(text, testKey) {
 				t.Errorf("HTTP %d %s gave %s", status, body, text)
 			}
@@ -135,7 +142,7 @@ func TestToolNeverShowsTheKey(t *testing.T) {
 }
 
 func TestToolDescribesItself(t *testing.T) {
-	tool := linear.Tool(nil)
+	tool := linear.Tool(nil, false)
 	var schema struct {
 		Type       string
 		Required   []string

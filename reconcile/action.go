@@ -35,6 +35,8 @@ type Action struct {
 	// Issue and Attempt of a dispatch.
 	Issue   *Issue
 	Attempt int
+	// Probe is the account's block that this dispatch is to show the end of, nil for none.
+	Probe *Block
 	// Workspace to remove.
 	Workspace *Workspace
 	// Outcome to record for a dead run that recorded none.

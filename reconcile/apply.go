@@ -180,6 +180,11 @@ func (a *applier) insert(ctx context.Context, action *Action) error {
 	if err := a.Runners.Prepare(ctx, run); err != nil {
 		return err
 	}
+	if action.Probe != nil {
+		if err := a.Accounts.Probe(ctx, a.Now(), *action.Probe, run); err != nil {
+			return err
+		}
+	}
 	return a.Store.Commit(ctx, a.Now(), change)
 }
 

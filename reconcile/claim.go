@@ -117,11 +117,29 @@ const (
 	StopProject  = "project_change" // the workflow names another project now
 )
 
-// Tokens are cumulative counts of a run (specification 13.5).
+// Tokens are cumulative counts (specification 13.5).
 type Tokens struct {
-	Input  int64
-	Output int64
-	Total  int64
+	Input     int64
+	Cached    int64 // part of Input
+	Output    int64
+	Reasoning int64 // part of Output
+	Total     int64
+}
+
+// Since is what was used after base was counted; a count that went back has used nothing.
+func (t Tokens) Since(base Tokens) Tokens {
+	return Tokens{
+		Input: max(t.Input-base.Input, 0), Cached: max(t.Cached-base.Cached, 0), Output: max(t.Output-base.Output, 0),
+		Reasoning: max(t.Reasoning-base.Reasoning, 0), Total: max(t.Total-base.Total, 0),
+	}
+}
+
+// Plus adds up.
+func (t Tokens) Plus(o Tokens) Tokens {
+	return Tokens{
+		Input: t.Input + o.Input, Cached: t.Cached + o.Cached, Output: t.Output + o.Output,
+		Reasoning: t.Reasoning + o.Reasoning, Total: t.Total + o.Total,
+	}
 }
 
 // Run is one worker process for one issue (the specification's run attempt, 4.1.5 and 4.1.6).

@@ -60,4 +60,11 @@
 //
 // A block that was set before a clock was set back is brought to the present, since no run could be seen to have
 // started after it otherwise.
+//
+// The faults of an account (login, allowance) are no block of the project's own: its worker shares them before it
+// records how the run ended, and all projects of that codex home wait, probe one at a time and go on together. Where
+// that could not be written the project blocks itself, as by any other fault.
+//
+// Slots of the account are taken after the first plan, as many as it would start runs, and the pass plans again with
+// what it got: so a pass that waits for its tracker keeps none from the others.
 package reconcile

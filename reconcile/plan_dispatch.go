@@ -38,7 +38,7 @@ func (p *planner) dispatch() {
 		case c.claim == nil:
 			p.plan.Skips = append(p.plan.Skips, Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message})
 		case reason == SkipNoSlot || reason == SkipNoSlotInState:
-			p.markNoSlot(*c.claim)
+			p.markNoSlot(*c.claim, message)
 		}
 	}
 	if p.s.Tracker.Fetched && p.plan.Skips == nil {
@@ -91,7 +91,7 @@ func (p *planner) contenders() []contender {
 		list = append(list, contender{issue: issue})
 	}
 	slices.SortStableFunc(list, func(a, b contender) int { return compareIssues(a.issue, b.issue) })
-	if b := p.s.AgentBlock; b != nil {
+	for _, b := range p.dispatchBlocks() {
 		slices.SortStableFunc(list, func(x, y contender) int { return x.probed(*b).Compare(y.probed(*b)) })
 	}
 	return list
@@ -142,6 +142,8 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 	anySlot := p.s.AnySlot && p.s.Only == c.issue.ID
 	state := NormalizeState(c.issue.State)
 	limit, limited := pol.MaxByState[state]
+	shut, why := p.refuseByAccount(probes)
+	full := p.noAccountSlot()
 	switch {
 	case p.s.Paused:
 		return SkipPaused, "symphony resume ends the pause"
@@ -149,6 +151,8 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 		return SkipWorkspaceBusy, "its old workspace is being removed"
 	case p.s.HostBlock != nil:
 		return SkipBlocked, p.s.HostBlock.Code + ": " + p.s.HostBlock.Message
+	case shut != "":
+		return shut, why
 	case p.s.AgentBlock != nil && probes <= 0:
 		return SkipBlocked, p.s.AgentBlock.Code + ": " + p.s.AgentBlock.Message
 	case p.s.Tracker.Low:
@@ -159,6 +163,8 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", used.taken, pol.MaxConcurrent)
 	case !anySlot && limited && used.byState[state] >= limit:
 		return SkipNoSlotInState, fmt.Sprintf("%d of %d slots taken in %s", used.byState[state], limit, c.issue.State)
+	case full != "":
+		return SkipNoSlot, full
 	}
 	return "", ""
 }
@@ -189,19 +195,17 @@ func nameOf(b BlockerRef) string {
 
 // probes is how many runs may start: all of them, or while the agent's side is blocked one at a time.
 func (p *planner) probes() int {
-	b := p.s.AgentBlock
-	if b == nil {
-		return math.MaxInt
-	}
-	for _, r := range p.runs {
-		if b.startedUnder(*r) {
+	n := math.MaxInt
+	for _, b := range p.dispatchBlocks() {
+		if p.probing(*b) || p.s.Now.Before(b.NextTry) {
 			return 0
 		}
+		n = 1
 	}
-	if p.s.Now.Before(b.NextTry) {
+	if p.s.Account.Block != nil && p.s.Account.Probing {
 		return 0
 	}
-	return 1
+	return n
 }
 
 // start makes the contender's claim running and asks for its worker.
@@ -224,24 +228,29 @@ func (p *planner) start(c contender) {
 	if c.claim != nil {
 		reason = string(c.claim.Kind)
 	}
+	probed := p.startOnAccount()
 	if b := p.s.AgentBlock; b != nil {
-		next := *b
-		next.Tries++
-		next.NextTry = p.s.Now.Add(Delay(next.Tries+1, longestProbe))
+		next := b.Tried(p.s.Now)
 		p.s.AgentBlock, change.AgentBlock = &next, &next
+	}
+	if probed != nil || change.AgentBlock != nil {
 		reason = "probe"
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
 		Kind: ActDispatch, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason,
-		Change: change, Issue: &c.issue, Attempt: claim.Attempt,
+		Change: change, Issue: &c.issue, Attempt: claim.Attempt, Probe: probed,
 	})
 }
 
 // markNoSlot says once that a due retry found no slot. It stays due and keeps its attempt.
-func (p *planner) markNoSlot(c Claim) {
+func (p *planner) markNoSlot(c Claim, why string) {
 	if c.Kind == NoSlot {
 		return
 	}
 	c.Kind, c.ErrorCode, c.ErrorMessage = NoSlot, "", MessageNoSlot
-	p.act(ActRetry, c, string(NoSlot), MessageNoSlot, p.put(c))
+	message := MessageNoSlot
+	if why == p.noAccountSlot() {
+		message += ", " + why // what else fills the slots ps shows
+	}
+	p.act(ActRetry, c, string(NoSlot), message, p.put(c))
 }

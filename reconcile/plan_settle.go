@@ -13,7 +13,7 @@ const (
 	HoldMaxFailures = "max_failures"
 	HoldMaxIdleRuns = "max_idle_runs"
 	HoldMaxRuns     = "max_runs"
-	HoldMaxTokens   = "max_tokens"
+	HoldMaxTokens   = CodeMaxTokens
 	HoldInterrupted = "interrupted"
 	HoldLeftover    = codeLeftover
 )
@@ -32,6 +32,8 @@ const (
 	CodeRebooted      = "rebooted"
 	// CodeResourceLimit: the machine gave no further process, descriptor or memory.
 	CodeResourceLimit = "resource_limit"
+	// CodeMaxTokens: the issue used up its tokens in the middle of a turn, which was interrupted.
+	CodeMaxTokens = "max_tokens"
 )
 
 // MessageSpawnFailed is what the specification calls a worker that could not be started (16).
@@ -206,6 +208,10 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 		return p.hold(c, HoldOperator, operatorHold), true
 	case r.Outcome == Succeeded:
 		return p.afterSuccess(c, r), true
+	case r.Outcome == Canceled && r.ErrorCode == CodeMaxTokens:
+		// It has done its share of work; the cap holds the issue after the refresh, unless the limit has been raised.
+		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
+		return c, true
 	case r.Outcome == Canceled && r.StopReason != StopAll:
 		// Why it was stopped may be over by now: the tracker's next answer decides.
 		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
@@ -276,14 +282,10 @@ func (p *planner) blockAfter(r Run) *Block {
 	if unstored(r) {
 		return nil // and that is over: this pass stores
 	}
-	b := Block{Since: endOf(r, p.s.Now)}
-	if old := p.s.AgentBlock; old != nil {
-		b = *old
+	if p.s.Account.shared(r.ErrorCode) {
+		return nil // its worker has said so to all projects
 	}
-	b.Code, b.Message = r.ErrorCode, r.ErrorText
-	if next := endOf(r, p.s.Now).Add(Delay(b.Tries+1, longestProbe)); next.After(b.NextTry) {
-		b.NextTry = next
-	}
+	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
 	for _, other := range p.runs {
 		if b.overBy(*other) {
 			return nil
@@ -309,7 +311,7 @@ func endOf(r Run, now time.Time) time.Time {
 // failure, raises no attempt and holds no issue.
 func MachineFault(code string) bool {
 	return TrackerFault(code) || strings.HasPrefix(code, "state_") || slices.Contains([]string{
-		"codex_not_found", "codex_incompatible", "sandbox_unavailable", "agent_auth", "agent_quota", "network", "disk_full",
+		"codex_not_found", "codex_incompatible", "sandbox_unavailable", CodeAgentAuth, CodeAgentQuota, "network", "disk_full",
 		CodeResourceLimit, "workspace_root_unusable",
 	}, code)
 }

@@ -17,6 +17,8 @@ type Snapshot struct {
 	// AgentBlock and TrackerBlock are faults of the machine, nil when there is none.
 	AgentBlock   *Block
 	TrackerBlock *Block
+	// Account is what the projects of one codex home share.
+	Account Account
 	// HostBlock says that a worker started now would end with the pass; nil where it would not, and where nobody
 	// has asked in this pass.
 	HostBlock *Block

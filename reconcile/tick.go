@@ -22,9 +22,11 @@ type Deps struct {
 	Store   Store
 	Tracker Tracker // nil where the configuration gives no way to ask
 	Runners Runners
-	Now     func() time.Time
-	Mono    func() time.Duration // CLOCK_MONOTONIC
-	Boot    string
+	// Accounts is nil where the project shares nothing with others.
+	Accounts Accounts
+	Now      func() time.Time
+	Mono     func() time.Duration // CLOCK_MONOTONIC
+	Boot     string
 	// Shelter says why a worker started now would not outlive the pass; nil where nothing ends workers. Only a pass
 	// that has something to start asks.
 	Shelter func(ctx context.Context) error
@@ -69,6 +71,9 @@ type Report struct {
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, Options: o, free: -1, reaped: map[string]bool{}}
 	work := context.WithoutCancel(ctx)
+	if d.Accounts != nil {
+		defer d.Accounts.Release()
+	}
 	if !t.observe(work) {
 		return t.report
 	}
@@ -99,6 +104,7 @@ type tick struct {
 	busy     bool            // another process keeps the database
 	asked    bool            // Shelter was
 	host     *Block          // what it said
+	slots    *Slots          // of the account, taken by this pass
 	free     int64           // bytes of the workspace volume, negative where not known yet
 }
 
@@ -122,6 +128,7 @@ func (t *tick) observe(ctx context.Context) bool {
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
 	}
+	t.snapshot.Account = t.lookAtAccount(ctx)
 	return true
 }
 
@@ -174,6 +181,9 @@ func (t *tick) half(ctx context.Context) {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
 	if planned.plan.starts() && !t.sheltered(ctx) {
+		planned = compute(t.snapshot)
+	}
+	if t.takeSlots(ctx, planned.plan) {
 		planned = compute(t.snapshot)
 	}
 	plan := planned.plan

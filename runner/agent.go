@@ -80,13 +80,14 @@ func (a *attempt) sessionOptions() codex.Options {
 	o := codex.Options{
 		ClientVersion: a.Version, ReadTimeout: a.Config.ReadTimeout, InitializeTimeout: a.Config.InitializeTimeout,
 		TurnTimeout: a.Config.TurnTimeout, StallTimeout: a.Config.StallTimeout,
-		OnApproval: a.Config.OnApproval, Busy: a.agent.busy, OnEvent: a.onEvent,
+		OnApproval: a.Config.OnApproval, OnQuestion: a.Config.OnQuestion, Ask: a.askPerson,
+		Busy: a.agent.busy, OnEvent: a.onEvent,
 	}
 	if a.Tool != nil {
 		o.Tools = []codex.Tool{a.Tool.Spec}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
-			text, ok := a.callTool(ctx, args)
-			return codex.ToolResult{Text: a.secrets.clean(text), Success: ok}
+			answer := a.callTool(ctx, args)
+			return codex.ToolResult{Text: a.key.clean(answer.Text), Success: answer.Success}
 		}
 	}
 	return o
@@ -94,23 +95,26 @@ func (a *attempt) sessionOptions() codex.Options {
 
 // callTool runs the agent's call. What changes the issue is announced in the run's row before it is sent,
 // and the state that it led to is noted after: so a pass can tell a handoff from somebody else's move.
-func (a *attempt) callTool(ctx context.Context, args json.RawMessage) (text string, success bool) {
+func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer {
 	if !a.Tool.ChangesIssue(args) {
-		return a.Tool.Call(ctx, args)
+		return a.callAndNote(ctx, args)
 	}
 	a.rec.handsOver()
 	a.rec.flush(ctx)
 	crash.At("runner.tool.before")
-	text, success = a.Tool.Call(ctx, args)
+	answer := a.callAndNote(ctx, args)
 	crash.At("runner.tool.called")
 	found, err := a.Tracker.ByIDs(ctx, []string{a.run.IssueID})
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "handoff not confirmed", slog.String("error", err.Error()))
-		return text, success
+		return answer
 	}
 	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
 	a.rec.flush(ctx)
-	return text, success
+	if issue, visible := found[a.run.IssueID]; visible && answer.Success {
+		a.described(ctx, args, issue)
+	}
+	return answer
 }
 
 // agentCommand is codex.command for a login shell, whatever the profile does.
@@ -338,10 +342,4 @@ func (g *agent) signal(sig unix.Signal, log *slog.Logger) {
 	if err := g.child.KillGroup(sig); err != nil {
 		log.Info("agent", slog.String("signal", sig.String()), slog.String("error", err.Error()))
 	}
-}
-
-// lastLine is the last line of a log that says something.
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }

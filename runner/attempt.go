@@ -206,12 +206,16 @@ func (a *attempt) agentEnv() []string {
 		name, _, _ := strings.Cut(kv, "=")
 		drop = append(drop, name)
 	}
-	env := proc.Scrub(a.Env, append(drop, crash.Variables()...)...)
-	env = slices.DeleteFunc(env, func(kv string) bool {
+	return append(cleanEnv(a.Env, a.Config.SecretValues, drop), own...)
+}
+
+// cleanEnv is env without the variables of a run, those named in drop, and those that hold a secret by whatever name.
+func cleanEnv(env, secretValues, drop []string) []string {
+	kept := proc.Scrub(env, slices.Concat(drop, crash.Variables())...)
+	return slices.DeleteFunc(kept, func(kv string) bool {
 		_, value, _ := strings.Cut(kv, "=")
-		return slices.ContainsFunc(a.Config.SecretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
+		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
 	})
-	return append(env, own...)
 }
 
 // oneValue keeps what can't stand in an environment variable out of it.
@@ -234,6 +238,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
 	a.endAgent(ctx)
+	a.tellAccount(ctx, code, a.secrets.clean(message))
 	crash.At("runner.finish.agent")
 	a.afterRun(ctx, outcome)
 	crash.At("runner.finish.hook")

@@ -32,6 +32,8 @@ type Config struct {
 	StallTimeout      time.Duration
 
 	OnApproval      codex.Approval
+	OnQuestion      codex.QuestionPolicy
+	AnswerTimeout   time.Duration // of what is left to a person
 	Network         bool
 	WritableRoots   []string
 	TrustRepository bool
@@ -59,14 +61,24 @@ type Prompt interface {
 // Tracker refreshes the worker's own issue. Errors are *reconcile.Error.
 type Tracker interface {
 	ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error)
+	// Comments gives the issue's comments that were made after since, the newest first.
+	Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error)
 }
 
 // Tool is what the agent may call in the worker (specification 10.5).
 type Tool struct {
 	Spec codex.Tool
-	Call func(ctx context.Context, args json.RawMessage) (text string, success bool)
+	Call func(ctx context.Context, args json.RawMessage) ToolAnswer
 	// ChangesIssue reports whether a call changes an issue itself.
 	ChangesIssue func(args json.RawMessage) bool
+}
+
+// ToolAnswer is what the agent gets to read of a call, and what the run keeps of it.
+type ToolAnswer struct {
+	Text    string
+	Success bool
+	// Mutation is nil where nothing was to be changed.
+	Mutation *reconcile.Mutation
 }
 
 // Journal is the worker's side of the database. Errors that wrap reconcile.ErrConflict say that the run is
@@ -83,7 +95,12 @@ type Journal interface {
 	// LastThread gives the issue's newest thread, the workspace it worked in, and how many runs in a row
 	// have failed with it.
 	LastThread(ctx context.Context, issueID string) (threadID, workspaceID string, failed int, err error)
+	// SaveCreated keeps what the agent made in the tracker.
+	SaveCreated(ctx context.Context, runID, issueID string, made []reconcile.Created, now time.Time) error
+	// IssueTokens gives what an issue has used of agent.max_tokens.
+	IssueTokens(ctx context.Context, issueID string) (int64, error)
 	// Meta and SetMeta keep small facts, here which codex homes have been used.
 	Meta(ctx context.Context, key string) (string, bool, error)
 	SetMeta(ctx context.Context, key, value string) error
+	Recollection
 }

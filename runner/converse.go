@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,12 +25,16 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 	if err := a.launch(ctx); err != nil {
 		return err
 	}
-	if err := a.handshake(ctx); err != nil {
+	thread, err := a.handshake(ctx)
+	if err != nil {
 		return a.explain(ctx, err)
+	}
+	input, err := a.opening(ctx, prompt, thread)
+	if err != nil {
+		return err
 	}
 	a.rec.phase(ctx, reconcile.StreamingTurn)
 	crash.At("runner.session.open")
-	input := prompt
 	for turn := 1; ; turn++ {
 		if err := a.turn(ctx, input, turn); err != nil {
 			return a.explain(ctx, err)
@@ -40,7 +43,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 		if !more || err != nil {
 			return err
 		}
-		input = a.continuation(turn + 1)
+		input = a.continuation(ctx, turn+1)
 	}
 }
 
@@ -62,35 +65,23 @@ func (a *attempt) wantsMore(ctx context.Context, turn int) (bool, error) {
 	return turn < a.Config.MaxTurns, err
 }
 
-// continuation is the text of a later turn on the same thread: what is there already is not said again
-// (specification 7.1).
-func (a *attempt) continuation(turn int) string {
-	issue := a.rec.get().Issue
-	return fmt.Sprintf(`Continuation guidance:
-
-- This is continuation turn #%d of %d in this run. The task is the one this thread began with; its text is above and not repeated.
-- %s is still in state %q. Look at the workspace as it is now and go on from there; do not begin again.
-- When everything asked for is done, hand the issue over as the task describes. If something outside the workspace is missing, say so on the issue and hand it over.`,
-		turn, a.Config.MaxTurns, issue.Identifier, issue.State)
-}
-
 // handshake opens the session and the thread.
-func (a *attempt) handshake(ctx context.Context) error {
+func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	a.rec.phase(ctx, reconcile.InitializingSession)
 	server, err := a.agent.session.Initialize(ctx)
 	a.agent.launched(err == nil)
 	if err != nil {
-		return err
+		return openedThread{}, err
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
 	params, err := a.threadParams()
 	if err != nil {
-		return err
+		return openedThread{}, err
 	}
 	thread, err := a.openThread(ctx, params)
 	// Also that of a resume that failed: a thread which can't be loaded is given up after some runs.
-	a.rec.change(func(r *reconcile.Run) { r.ThreadID = thread })
-	return err
+	a.rec.change(func(r *reconcile.Run) { r.ThreadID = thread.id })
+	return thread, err
 }
 
 func (a *attempt) threadParams() (codex.ThreadParams, error) {
@@ -112,31 +103,47 @@ func (a *attempt) threadParams() (codex.ThreadParams, error) {
 // failuresBeforeFresh is how many runs in a row may fail on a thread before a new one is begun.
 const failuresBeforeFresh = 2
 
+// openedThread is the thread that the run's turns belong to.
+type openedThread struct {
+	id      string
+	resumed bool // it is that of an earlier run
+	worked  bool // an earlier run has worked in this workspace
+}
+
 // openThread goes on with the thread that worked in this very workspace, or starts one. With an error it names the
 // thread that could not be resumed.
-func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (string, error) {
+func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (openedThread, error) {
 	thread, space, failed, err := a.Journal.LastThread(ctx, a.run.IssueID)
 	if err != nil {
-		return "", err
+		return openedThread{}, err
 	}
-	resume := a.Config.ResumeThread && thread != "" && space == a.space.ID && !a.space.CreatedNow && failed < failuresBeforeFresh
-	if !resume {
-		return a.agent.session.StartThread(ctx, params)
+	worked := thread != "" && space == a.space.ID && !a.space.CreatedNow
+	if worked && a.Config.ResumeThread && failed < failuresBeforeFresh {
+		opened, err := a.resumeThread(ctx, thread, params)
+		if opened.resumed || err != nil {
+			return opened, err
+		}
 	}
-	err = a.agent.session.ResumeThread(ctx, thread, params)
+	id, err := a.agent.session.StartThread(ctx, params)
+	return openedThread{id: id, worked: worked}, err
+}
+
+// resumeThread loads the thread. Without an error and not resumed, it can't be and a new one is to be begun.
+func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.ThreadParams) (openedThread, error) {
+	err := a.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, codex.ErrActiveWriter) {
 		// Our own orphan may hold it. Whatever else does is not ours to end.
 		owner := proc.Owner{ThreadIDs: []string{thread}, Exclude: a.ownProcesses()}
 		if killErr := a.killAll(ctx, owner); killErr != nil {
-			return "", killErr
+			return openedThread{}, killErr // says nothing of the thread
 		}
 		err = a.agent.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, codex.ErrNoRollout) || errors.Is(err, codex.ErrActiveWriter) {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "thread not resumed, a new one is begun", slog.String("thread_id", thread), slog.String("error", err.Error()))
-		return a.agent.session.StartThread(ctx, params)
+		return openedThread{}, nil
 	}
-	return thread, err
+	return openedThread{id: thread, resumed: err == nil, worked: true}, err
 }
 
 func (a *attempt) ownProcesses() map[int]bool {
@@ -160,6 +167,7 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	a.agent.beginTurn()
 	a.rec.flush(ctx)
+	a.notePrompt(input, number)
 	_, err = a.agent.session.RunTurn(ctx, codex.TurnParams{
 		Input: input, Cwd: a.space.Path, Title: issue.Identifier + ": " + issue.Title,
 		ApprovalPolicy: a.Config.ApprovalPolicy, SandboxPolicy: policy,
@@ -171,6 +179,7 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	crash.At("runner.turn.over")
 	if err == nil {
 		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
+		a.worked(ctx)
 	}
 	a.rec.flush(ctx)
 	return err
@@ -187,6 +196,10 @@ func (a *attempt) onEvent(e codex.Event) {
 	a.agent.watch(e)
 	a.count()
 	message := a.secrets.clean(e.Message)
+	var limits []byte
+	if record := a.agent.session.RateLimits(); record != nil {
+		limits = a.secrets.scrub(record)
+	}
 	a.rec.change(func(r *reconcile.Run) {
 		r.LastEvent, r.LastEventAt = e.Name, e.At
 		if message != "" {
@@ -195,10 +208,14 @@ func (a *attempt) onEvent(e codex.Event) {
 		if e.TurnID != "" && e.ThreadID == r.ThreadID {
 			r.TurnID = e.TurnID
 		}
-		if limits := a.agent.session.RateLimits(); limits != nil {
-			r.RateLimits = a.secrets.scrub(slices.Clone(limits))
+		if limits != nil {
+			r.RateLimits = limits
 		}
 	})
+	a.limits.note(limits)
+	if e.Name == codex.EventSessionStarted && e.ThreadID == a.rec.get().ThreadID {
+		a.accepted(context.Background())
+	}
 	if e.Name == codex.EventSessionStarted {
 		a.rec.flush(context.Background()) // who watches sees the session at once
 	}
@@ -235,7 +252,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return err
 	case <-time.After(deathWait):
 	}
-	text := lastLine(a.agent.stderr.tail(4 << 10))
+	text := lastWords(a.agent.stderr.tail(4 << 10))
 	switch {
 	case exit != nil && (exit.ExitCode() == 127 || exit.ExitCode() == 126):
 		return &reconcile.Error{

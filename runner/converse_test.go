@@ -257,7 +257,7 @@ func TestResume(t *testing.T) {
 		return r.ends(reconcile.Succeeded, "")
 	}
 	run := again("run-2", func() {})
-	if run.ThreadID != first.ThreadID || run.Tokens != (reconcile.Tokens{Input: 500, Output: 50, Total: 550}) {
+	if run.ThreadID != first.ThreadID || run.Tokens != (reconcile.Tokens{Input: 500, Cached: 125, Output: 50, Reasoning: 10, Total: 550}) {
 		t.Errorf("thread %s, before %s; used %+v", run.ThreadID, first.ThreadID, run.Tokens)
 	}
 	if got := r.journal.threads[run.ThreadID]; got.Total != 880 {
@@ -331,6 +331,10 @@ func TestThreadInUse(t *testing.T) {
 			run := r.ends(reconcile.Succeeded, "")
 			if (run.ThreadID == first.ThreadID) != c.resumed {
 				t.Errorf("thread %s after %s", run.ThreadID, first.ThreadID)
+			}
+			list := r.prompts(run.ThreadID)
+			if last := list[len(list)-1]; strings.HasPrefix(last, guidanceTitle) != c.resumed || strings.Contains(last, earlierWork) == c.resumed {
+				t.Errorf("it is told\n%s", last)
 			}
 		})
 	}

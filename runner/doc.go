@@ -8,4 +8,8 @@
 //
 // A worker is another program: it shares types, a directory and a database with the pass that started it,
 // never memory, and outlives it.
+//
+// The first turn of a thread gets the workflow's prompt, every later one guidance: why the last run ended, what people
+// have written since, what they answered too late. What a thread was told is written down when codex has accepted the
+// turn: a crash before that tells it twice, and none keeps it from being told.
 package runner

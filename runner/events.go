@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 
 const (
 	eventFileLimit  = 16 << 20 // bytes of events.jsonl before it is turned over
-	eventFieldLimit = 8 << 10  // bytes of one payload
+	eventFieldLimit = 32 << 10 // bytes of one payload
 )
 
 // EventLine is one line of events.jsonl (specification 10.4).
@@ -57,24 +56,13 @@ func (l *eventLog) open() error {
 	return nil
 }
 
-// append writes one event as one line, secrets removed.
+// append writes one event as one line, bounded and without secrets.
 func (l *eventLog) append(e codex.Event) error {
 	line := EventLine{At: e.At.UTC(), Event: e.Name, Method: e.Method, ThreadID: e.ThreadID, TurnID: e.TurnID, Message: e.Message}
-	if len(e.Raw) <= eventFieldLimit {
-		line.Payload = e.Raw
-	}
-	data, err := json.Marshal(line)
+	data, err := l.encode(line, shorten(e.Raw, eventFieldLimit, l.secrets))
 	if err != nil {
-		// A payload that is no JSON: a line of the agent that was none.
-		line.Payload, err = json.Marshal(string(e.Raw))
-		if err == nil {
-			data, err = json.Marshal(line)
-		}
-		if err != nil {
-			return fmt.Errorf("event log: %w", err)
-		}
+		return fmt.Errorf("event log: %w", err)
 	}
-	data = append(l.secrets.scrub(data), '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+int64(len(data)) > eventFileLimit {
@@ -88,6 +76,24 @@ func (l *eventLog) append(e codex.Event) error {
 		return fmt.Errorf("event log: %w", err)
 	}
 	return nil
+}
+
+// encode gives the line of an event. A payload that is no JSON becomes a string: a line of the agent that was none, or
+// one that ceased to be any when a secret was taken out of it in the middle of an escape.
+func (l *eventLog) encode(line EventLine, payload json.RawMessage) ([]byte, error) {
+	line.Payload = payload
+	if data, err := json.Marshal(line); err == nil {
+		if clean := l.secrets.scrub(data); len(clean) == len(data) || json.Valid(clean) {
+			return append(clean, '\n'), nil
+		}
+	}
+	text, err := json.Marshal(string(l.secrets.scrub(payload)))
+	if err != nil {
+		return nil, err
+	}
+	line.Payload, line.Message = text, l.secrets.clean(line.Message)
+	data, err := json.Marshal(line)
+	return append(data, '\n'), err
 }
 
 func (l *eventLog) turnOver() error {
@@ -139,10 +145,9 @@ func openTail(path string, limit int, s secrets) (*tailFile, error) {
 func (t *tailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	data := t.secrets.scrub(append(t.held, p...))
-	whole := len(data) - t.secrets.begun(data)
-	t.held = bytes.Clone(data[whole:])
-	t.store(data[:whole])
+	clean, held := t.secrets.scrubBegun(append(t.held, p...))
+	t.store(clean)
+	t.held = held
 	return len(p), nil
 }
 
@@ -196,14 +201,14 @@ func (t *tailFile) tail(n int) string {
 	if _, err := t.file.ReadAt(buf, int64(t.size-len(buf))); err != nil {
 		return ""
 	}
-	buf = append(buf, t.held...)
+	buf = append(buf, t.secrets.scrub(t.held)...)
 	return string(buf[max(0, len(buf)-n):])
 }
 
 func (t *tailFile) close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.store(t.held)
+	t.store(t.secrets.scrub(t.held))
 	t.held = nil
 	return t.file.Close()
 }

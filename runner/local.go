@@ -35,6 +35,8 @@ type Local struct {
 	WorkflowPath string
 	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
 	Secret []byte
+	// Slots gives each agent's worker its slot of the account; nil where the number of runs is not bounded.
+	Slots SlotSource
 	// Scopes finds out whether workers get scopes of systemd; nil starts them without.
 	Scopes *proc.Shelter
 	// Stays: the process of this pass waits for the runs that it starts, so that what ends them would end it first.
@@ -78,11 +80,19 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return fail("worker log", err)
 	}
 	defer log.Close()
+	argv := []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath}
+	slot, err := l.slotFor(run)
+	if err != nil {
+		return fail("slot", err)
+	}
+	if slot != nil {
+		argv = append(argv, "--slot", slot.Name())
+		defer slot.Close() // from then on it is the worker's alone
+	}
 	crash.At("runner.start.before")
 	worker, err := proc.Detach(proc.Spawn{
-		Exe:  l.Exe,
-		Argv: []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath},
-		Env:  proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
+		Exe: l.Exe, Argv: argv, Hand: slot,
+		Env: proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
 		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})
 	crash.At("runner.start.spawned")

@@ -53,6 +53,9 @@ type memory struct {
 	lastIn   string
 	failures int
 	meta     map[string]string
+	before   int64 // tokens that the issue had used before
+	created  []reconcile.Created
+	recollection
 }
 
 func newMemory() *memory {
@@ -111,6 +114,13 @@ func (m *memory) LastThread(context.Context, string) (string, string, int, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last, m.lastIn, m.failures, nil
+}
+
+func (m *memory) SaveCreated(_ context.Context, _, _ string, made []reconcile.Created, _ time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.created = append(m.created, made...)
+	return nil
 }
 
 func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
@@ -179,6 +189,7 @@ type tracker struct {
 	mu      sync.Mutex
 	answers []func() (map[string]reconcile.Issue, error)
 	asked   int
+	board
 }
 
 func (k *tracker) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {

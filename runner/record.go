@@ -34,6 +34,8 @@ type record struct {
 	// stopped is told the reason when a pass wants the run to end, lost when the row is no longer ours.
 	stopped func(reason string)
 	lost    func(err error)
+	// counted is called whenever tokens have been counted.
+	counted func(ctx context.Context)
 
 	write sync.Mutex // one writer of the row at a time, in order
 	mu    sync.Mutex
@@ -148,11 +150,8 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 	run := r.get()
 	var sum reconcile.Tokens
 	for id, u := range byThread {
-		t := reconcile.Tokens{Input: u.Input, Output: u.Output, Total: u.Total}
-		base := r.threadBase(ctx, id)
-		sum.Input += max(t.Input-base.Input, 0)
-		sum.Output += max(t.Output-base.Output, 0)
-		sum.Total += max(t.Total-base.Total, 0)
+		t := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
+		sum = sum.Plus(t.Since(r.threadBase(ctx, id)))
 		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
 			// Then the run may not have these tokens either: a resume would count them once more.
 			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
@@ -160,6 +159,7 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 		}
 	}
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
+	r.counted(ctx)
 }
 
 // threadBase reads once what a thread had used when this run first met it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -52,6 +53,9 @@ func (c Config) threadConfig(runID string, w *workspace.Workspace) (map[string]a
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
 		"shell_environment_policy":              map[string]any{"set": map[string]any{proc.RunMark: runID}},
+	}
+	if c.OnQuestion == codex.QuestionAsk {
+		config["features.default_mode_request_user_input"] = true // else the model is not let ask
 	}
 	if c.ThreadSandbox == nil || c.TrustRepository {
 		return config, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -123,6 +124,7 @@ func TestThreadConfig(t *testing.T) {
 		root   string // marked untrusted
 	}{
 		{"no thread sandbox", Config{}, clone, ""},
+		{"questions to a person", Config{OnQuestion: codex.QuestionAsk}, clone, ""},
 		{"thread sandbox, clone", Config{ThreadSandbox: word}, clone, clone.Path},
 		{"thread sandbox, linked worktree", Config{ThreadSandbox: word}, linked, main},
 		{"thread sandbox, no repository", Config{ThreadSandbox: word}, none, none.Path},
@@ -133,6 +135,9 @@ func TestThreadConfig(t *testing.T) {
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false,
 			"shell_environment_policy": map[string]any{"set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
+		}
+		if c.config.OnQuestion == codex.QuestionAsk {
+			want["features.default_mode_request_user_input"] = true
 		}
 		if c.root != "" {
 			want["projects"] = map[string]any{c.root: map[string]any{"trust_level": "untrusted"}}

@@ -2,44 +2,102 @@ package runner
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 )
 
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// secrets are values that are kept out of everything a run writes, each in every form it may be written in.
-type secrets [][]byte
+// secrets are values that are kept out of everything a run writes, each in every form it may be written in. The zero
+// value knows none.
+type secrets struct{ *patterns }
 
-// newSecrets knows a value as it is and as JSON writes it.
+// newSecrets knows the values in all their forms, and beside them whatever follows the word Bearer.
 func newSecrets(values []string) secrets {
-	var s secrets
+	var forms [][]byte
 	for _, v := range values {
-		if v == "" {
-			continue
-		}
-		s = append(s, []byte(v))
-		// A string always encodes.
-		if quoted, err := json.Marshal(v); err == nil {
-			s = append(s, quoted[1:len(quoted)-1])
+		forms = append(forms, formsOf(v)...)
+	}
+	return secrets{newPatterns(forms, true)}
+}
+
+// secretsOf knows also the secrets that an environment holds.
+func secretsOf(values, env []string) secrets {
+	return newSecrets(slices.Concat(values, EnvSecrets(env)))
+}
+
+// onlyValues knows the values and nothing else: for what the agent gets to read, which is to be altered no more than it
+// must be.
+func onlyValues(values []string) secrets {
+	var forms [][]byte
+	for _, v := range values {
+		forms = append(forms, formsOf(v)...)
+	}
+	return secrets{newPatterns(forms, false)}
+}
+
+// shortestSecret is the length from which the value of a variable is looked for. A shorter one would be found in
+// ordinary words.
+const shortestSecret = 8
+
+// EnvSecrets are the values of variables that are called *_KEY, *_TOKEN, *_SECRET or *_PASSWORD. The path of a file that
+// exists is none, though what stands in the file may be: SSH_KEY=/home/x/.ssh/id.
+func EnvSecrets(env []string) []string {
+	var found []string
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if secretName(name) && len(value) >= shortestSecret && !isPath(value) {
+			found = append(found, value)
 		}
 	}
-	// The longest first: of two that begin alike the shorter one must not leave the other's end standing.
-	slices.SortStableFunc(s, func(a, b []byte) int { return len(b) - len(a) })
-	return slices.CompactFunc(s, bytes.Equal)
+	return found
+}
+
+func secretName(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, func(end string) bool {
+		return strings.HasSuffix(name, end)
+	})
+}
+
+func isPath(value string) bool {
+	if !strings.HasPrefix(value, "/") {
+		return false
+	}
+	_, err := os.Lstat(value)
+	return err == nil
 }
 
 // scrub replaces secrets. What holds none is returned as it is.
 func (s secrets) scrub(data []byte) []byte {
-	for _, secret := range s {
-		if bytes.Contains(data, secret) {
-			data = bytes.ReplaceAll(data, secret, []byte(redacted))
-		}
+	return s.scrubCut(s.scrubWhole(data))
+}
+
+func (s secrets) scrubWhole(data []byte) []byte {
+	if s.patterns == nil {
+		return data
 	}
-	return s.scrubCut(data)
+	var out []byte
+	done := 0
+	for at := 0; ; {
+		start, end := s.find(data, at)
+		if start < 0 {
+			break
+		}
+		if out == nil {
+			out = make([]byte, 0, len(data))
+		}
+		out = append(append(out, data[done:start]...), redacted...)
+		done, at = end, end
+	}
+	if out == nil {
+		return data
+	}
+	return append(out, data[done:]...)
 }
 
 const (
@@ -47,6 +105,14 @@ const (
 	// tellingCut is how many bytes of a secret in front of it are too many. Shorter beginnings say nothing.
 	tellingCut = 8
 )
+
+// longest is how many bytes the longest of them has.
+func (s secrets) longest() int {
+	if s.patterns == nil || len(s.list) == 0 {
+		return 0
+	}
+	return len(s.list[0])
+}
 
 // scrubCut replaces what is left of secrets in the middle of which a text was cut.
 func (s secrets) scrubCut(data []byte) []byte {
@@ -65,7 +131,36 @@ func (s secrets) scrubCut(data []byte) []byte {
 }
 
 // clean is scrub for a text.
-func (s secrets) clean(text string) string { return string(s.scrub([]byte(text))) }
+func (s secrets) clean(text string) string {
+	data := []byte(text)
+	if out := s.scrub(data); len(out) != len(data) || len(out) > 0 && &out[0] != &data[0] {
+		return string(out)
+	}
+	return text
+}
+
+// longestHeld is how much of a stream is kept back in order to see what it goes on with.
+const longestHeld = 64 << 10
+
+// scrubBegun is scrub for a text that goes on: held is its end, as it came, where that may belong to a secret whose rest
+// is still to come.
+func (s secrets) scrubBegun(data []byte) (clean, held []byte) {
+	cut := len(data) - max(s.begun(data), s.openToken(data))
+	for at := 0; cut < len(data); {
+		start, end := s.find(data, at)
+		if start < 0 || start >= cut {
+			break
+		}
+		if at = end; end > cut {
+			cut = start // one that ends there may be the beginning of a longer one
+			break
+		}
+	}
+	if len(data)-cut > longestHeld {
+		cut = len(data)
+	}
+	return s.scrub(data[:cut]), slices.Clone(data[cut:])
+}
 
 // Redactor passes on what a log writes, a record at a time, without the secrets it has been told: an error may
 // repeat what a hook or a server said.
@@ -90,17 +185,4 @@ func (r *Redactor) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// begun is how many of the last bytes may be the beginning of a secret whose rest is still to come.
-func (s secrets) begun(data []byte) int {
-	longest := 0
-	for _, secret := range s {
-		for n := min(len(secret)-1, len(data)); n > longest; n-- {
-			if bytes.HasSuffix(data, secret[:n]) {
-				longest = n
-			}
-		}
-	}
-	return longest
 }

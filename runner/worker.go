@@ -25,7 +25,9 @@ type Worker struct {
 	Journal  Journal
 	Tracker  Tracker
 	Tool     *Tool // nil: the agent gets none
+	Requests Requests
 	Executor Executor
+	Account  Account // nil: nothing is shared with other projects
 	Alive    *proc.Alive
 	// Dir is the run's directory, StateDir the project's.
 	Dir, StateDir string
@@ -34,6 +36,8 @@ type Worker struct {
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
+	// Attend has a person told of the requests that were stored; it returns at once. Nil: a pass has to.
+	Attend func(ctx context.Context)
 
 	fingerprint func(ctx context.Context, dir string) (string, error) // nil: workspace.Fingerprint
 }
@@ -68,6 +72,7 @@ type attempt struct {
 	*Worker
 	run    reconcile.Run // as dispatched
 	rec    *record
+	ending <-chan struct{} // closed when the run is to end
 	events *eventLog
 	procs  *proc.ProcFile
 	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
@@ -77,8 +82,10 @@ type attempt struct {
 	tree    *os.File // what hooks and agent hold of the run
 	space   *workspace.Workspace
 	agent   *agent
-	// secrets are kept out of everything that is written.
-	secrets secrets
+	telling telling
+	limits  limitsTeller
+	// secrets are kept out of everything that is written, the tracker's key out of what the agent is told as well.
+	secrets, key secrets
 	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
 	// then, empty where it took too long to find out.
 	begun  bool
@@ -90,10 +97,14 @@ type attempt struct {
 func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan struct{}) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{Worker: w, run: run, secrets: newSecrets(w.Config.SecretValues)}
+	a := &attempt{
+		Worker: w, run: run, ending: ctx.Done(),
+		secrets: secretsOf(w.Config.SecretValues, w.Env), key: onlyValues(w.Config.SecretValues),
+	}
 	if w.fingerprint == nil {
 		w.fingerprint = workspace.Fingerprint
 	}
+	a.limits = limitsTeller{account: w.Account, now: w.Now, log: w.Log}
 	a.rec = a.newRecord(cancel)
 	err := a.open()
 	defer a.close()
@@ -165,6 +176,7 @@ func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
 		fresh:   a.noteFresh,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },
+		counted: func(ctx context.Context) { a.heedTokens(ctx, cancel) },
 		base:    map[string]reconcile.Tokens{},
 	}
 }
@@ -290,6 +302,7 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	var stopped errStopped
 	var moved errMovedOn
 	var gone errTrackerGone
+	var spent errSpent
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
@@ -298,6 +311,8 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 		return reconcile.Canceled, stopped.reason, stopped.Error()
 	case errors.Is(cause, errTerminated):
 		return reconcile.InterruptedRun, CodeTerminated, errTerminated.Error()
+	case errors.As(cause, &spent):
+		return reconcile.Canceled, reconcile.CodeMaxTokens, spent.Error()
 	case errors.As(err, &moved):
 		return reconcile.Canceled, moved.reason, moved.Error()
 	case errors.As(err, &gone):

@@ -411,12 +411,12 @@ func TestHandoffIsAnnounced(t *testing.T) {
 	r.Tool = &Tool{
 		Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
-		Call: func(_ context.Context, args json.RawMessage) (string, bool) {
+		Call: func(_ context.Context, args json.RawMessage) ToolAnswer {
 			r.journal.mu.Lock()
 			defer r.journal.mu.Unlock()
 			before = append(before, r.journal.updates[len(r.journal.updates)-1])
 			moved = moved || strings.Contains(string(args), "change")
-			return "the key is " + testKey, true
+			return ToolAnswer{Text: "the key is " + testKey, Success: true}
 		},
 	}
 	run := r.ends(reconcile.Succeeded, "")
@@ -425,6 +425,47 @@ func TestHandoffIsAnnounced(t *testing.T) {
 	}
 	if run.HandoffState != "Human Review" {
 		t.Errorf("found %q after the change", run.HandoffState)
+	}
+}
+
+// What the agent changes is an event of its own, and what it creates is kept; what it reads is neither.
+func TestMutationIsKept(t *testing.T) {
+	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
+	r.Tool = &Tool{
+		Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		ChangesIssue: func(json.RawMessage) bool { return false },
+		Call: func(_ context.Context, args json.RawMessage) ToolAnswer {
+			if strings.Contains(string(args), "read") {
+				return ToolAnswer{Text: "Bearer words are read as they are", Success: true}
+			}
+			return ToolAnswer{Text: "changed", Success: true, Mutation: &reconcile.Mutation{
+				Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
+				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `, ` + strings.Repeat("x", 2*eventFieldLimit) + `"}`),
+				Created:   []reconcile.Created{{Kind: "comment", ID: "c-1"}},
+			}}
+		},
+	}
+	r.ends(reconcile.Succeeded, "")
+	var found []EventLine
+	for line := range strings.Lines(read(t, filepath.Join(r.Dir, eventsFile))) {
+		var e EventLine
+		must(t, json.Unmarshal([]byte(line), &e))
+		if e.Event == EventMutation {
+			found = append(found, e)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d mutations: %+v", len(found), found)
+	}
+	var m reconcile.Mutation
+	must(t, json.Unmarshal(found[0].Payload, &m))
+	variables := string(m.Variables)
+	if found[0].Message != "commentCreate" || !m.Success || len(m.Created) != 1 || len(variables) > eventFieldLimit ||
+		!strings.HasPrefix(variables, `{"body":"the key is [redacted], xxx`) || !strings.Contains(variables, "bytes cut]") {
+		t.Errorf("%+v", found[0])
+	}
+	if !slices.Equal(r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}}) {
+		t.Errorf("kept %v", r.journal.created)
 	}
 }
 

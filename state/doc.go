@@ -14,6 +14,9 @@
 //	threads                     the worker of a run without outcome
 //	passes, skips, meta         a pass
 //
+// What the projects of one codex home share lies beside their databases, in files of its own (Account): passes of
+// projects that know nothing of each other read it, and none of them waits for another's database.
+//
 // # Decisions
 //
 // One connection per process. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own

@@ -40,13 +40,15 @@ const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, worksp
 	turn_id = ?, turns = ?, turns_done = ?, progress = ?, tokens_input = max(tokens_input, ?),
 	tokens_output = max(tokens_output, ?), tokens_total = max(tokens_total, ?),
 	rate_limits_at = iif(rate_limits IS ?13, rate_limits_at, ?14), rate_limits = ?13, heartbeat_at = ?14,
-	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?`
+	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?,
+	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?)`
 
 func workerValues(now time.Time, r reconcile.Run) []any {
 	return []any{
 		string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
 		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total, nullText(string(r.RateLimits)),
 		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
+		r.Tokens.Cached, r.Tokens.Reasoning,
 	}
 }
 

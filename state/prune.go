@@ -35,6 +35,9 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
+		if err := pruneRequests(ctx, tx, runIDs); err != nil {
+			return err
+		}
 		passes, err := prunePasses(ctx, tx, now, limit)
 		if err != nil {
 			return err
@@ -43,7 +46,11 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
-		if more = len(runIDs) >= limit || passes >= int64(limit) || threads >= int64(limit); more {
+		attentions, err := pruneAttentions(ctx, tx, db.dir, now, limit)
+		if err != nil {
+			return err
+		}
+		if more = len(runIDs) >= limit || passes >= int64(limit) || threads >= int64(limit) || attentions >= int64(limit); more {
 			return nil
 		}
 		return setMeta(ctx, tx, metaPruned, pruned)

@@ -15,7 +15,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(out
 	coalesce(stop_reason, ''), coalesce(stop_mono, 0), coalesce(stop_boot, ''), reap_tries, coalesce(hb_seen, 0),
 	coalesce(hb_seen_mono, 0), coalesce(hb_seen_boot, ''), settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
 	workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress, tokens_input,
-	tokens_output, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
+	tokens_cached, tokens_output, tokens_reasoning, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
 	handoff_state, beats, heartbeat_at, started_at, ended_at`
 
 func scanRun(row scanner) (reconcile.Run, error) {
@@ -25,7 +25,7 @@ func scanRun(row scanner) (reconcile.Run, error) {
 		&r.ErrorText, &r.StopReason, &r.StopAt.Mono, &r.StopAt.Boot, &r.ReapTries, &r.Seen.Beats, &r.Seen.At.Mono,
 		&r.Seen.At.Boot, &r.Settled, jsonOf{&r.Issue}, &r.Fingerprint, &r.Worker.Boot, &r.Worker.PID,
 		&start, &r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns,
-		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Output, &r.Tokens.Total, &r.RateLimits,
+		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, &r.RateLimits,
 		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, stampOf{&r.HandoffAt}, &r.HandoffState, &r.Beats, stampOf{&r.HeartbeatAt},
 		stampOf{&r.StartedAt}, stampOf{&r.EndedAt})
 	r.Worker.Start = uint64(start) // stored as the same 64 bits

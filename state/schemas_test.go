@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -78,6 +79,29 @@ func furnish(t *testing.T, db *DB) {
 		Errors: []PassError{{Code: "tracker_error", Message: "No answer."}},
 	})
 	check(t, err)
+	furnishTalk(t, db)
+}
+
+// furnishTalk does everything once that has to do with a person: of what run 1 asks one request is open, one approved,
+// one expired; what run 2 asked was answered too late.
+func furnishTalk(t *testing.T, db *DB) {
+	t.Helper()
+	ctx, run := context.Background(), mustRun(t, db, runID(1))
+	asked(t, db, run, reconcile.CommandRequest)
+	_, err := decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false)
+	check(t, err)
+	expired := asked(t, db, run, reconcile.PermissionsRequest)
+	_, err = db.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired)
+	check(t, err)
+	_, err = db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)) // as it was a moment ago
+	check(t, err)
+	late := asked(t, db, mustRun(t, db, runID(2)), reconcile.QuestionRequest)
+	_, err = db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2))
+	check(t, err)
+	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
+	check(t, err)
+	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
+	check(t, db.Tell(ctx, run.ID, run.IssueID, "thread-1", "space", reconcile.Told{CommentAt: epoch, Description: "hash"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.
@@ -184,6 +208,9 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if totals, err := db.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {
 				t.Errorf("totals are %+v, %v", totals, err)
 			}
+			if version >= 2 {
+				wantTalk(t, db)
+			}
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
@@ -200,8 +227,31 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 	}
 }
 
+// wantTalk looks for what furnishTalk has left.
+func wantTalk(t *testing.T, db *DB) {
+	t.Helper()
+	ctx := context.Background()
+	open, err := db.OpenRequests(ctx)
+	check(t, err)
+	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
+		t.Errorf("open requests are %+v", open)
+	}
+	late, err := db.LateAnswers(ctx, issueOf(2).ID)
+	check(t, err)
+	if len(late) != 1 || late[0].Answer.Answers["q1"][0] != "Yes" {
+		t.Errorf("late answers are %+v", late)
+	}
+	made, err := db.Created(ctx, []string{"comment-1", "comment-2"})
+	if err != nil || !made["comment-1"] || made["comment-2"] {
+		t.Errorf("our comments are %v, %v", made, err)
+	}
+	if told, found, err := db.Told(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
+		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
+	}
+}
+
 // newer is a migration that is not there yet.
-var newer = fstest.MapFS{"migration/0002_novelties.sql": {Data: []byte(`
+var newer = fstest.MapFS{fmt.Sprintf("migration/%04d_novelties.sql", schemaVersion+1): {Data: []byte(`
 	ALTER TABLE runs ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
 	ALTER TABLE claims ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
 	CREATE TABLE novelties (id INTEGER PRIMARY KEY) STRICT;`)}}
@@ -217,7 +267,7 @@ func TestWorkerOfTheSchemaBefore(t *testing.T) {
 	run, err := old.TakeRun(ctx, inserted.ID, worker, epoch)
 	check(t, err)
 
-	check(t, migrate(ctx, db.sql, newer, 1, 2, epoch))
+	check(t, migrate(ctx, db.sql, newer, schemaVersion, schemaVersion+1, epoch))
 	_, err = db.sql.Exec(`UPDATE runs SET novelty = 'of the newer program'`)
 	check(t, err)
 
@@ -244,7 +294,7 @@ func TestWorkerOfTheSchemaBefore(t *testing.T) {
 // starts nothing: neither what is due nor what is new.
 func TestPassOfTheSchemaBefore(t *testing.T) {
 	l := newLab(t, without{})
-	check(t, migrate(context.Background(), l.sql, newer, 1, 2, epoch))
+	check(t, migrate(context.Background(), l.sql, newer, schemaVersion, schemaVersion+1, epoch))
 	s := l.begin(scene{setUp: func(s *schedule) {
 		s.ended(1)   // with its worker's own pass
 		s.waiting(2) // and due
@@ -268,7 +318,7 @@ func TestPassOfTheSchemaBefore(t *testing.T) {
 		t.Error(fault)
 	}
 	// This is what keeps it from starting something.
-	_, err := l.sql.Exec(`UPDATE meta SET value = '1' WHERE key = 'schema'`)
+	_, err := l.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'schema'`, strconv.Itoa(schemaVersion))
 	check(t, err)
 	s.dirty = true
 	check(t, s.alone("pass again", pass(passKind{})))

@@ -172,6 +172,9 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 		}
 	}
 	if c.Claim != nil {
+		if err := noteHold(ctx, tx, now, c); err != nil {
+			return err
+		}
 		if err := changeClaim(ctx, tx, now, c); err != nil {
 			return err
 		}
@@ -192,6 +195,9 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 		return err
 	}
 	if err := saveBlock(ctx, tx, metaHostBlock, c.HostBlock); err != nil {
+		return err
+	}
+	if err := noteBlocks(ctx, tx, now, c.AgentBlock, c.HostBlock); err != nil {
 		return err
 	}
 	if c.Paused == nil {

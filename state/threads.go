@@ -41,35 +41,53 @@ func (db *DB) SaveThread(ctx context.Context, runID, issueID, threadID, workspac
 func saveThread(ctx context.Context, tx *sql.Tx, runID, issueID, threadID, workspaceID string,
 	t reconcile.Tokens, now time.Time,
 ) error {
+	var known reconcile.Tokens
+	err := scanTokens(tx.QueryRowContext(ctx, threadTokens, threadID), &known)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
 	found, err := affected(tx.ExecContext(ctx, `INSERT INTO threads AS old
-			(thread_id, issue_id, run_id, workspace_id, input, output, total, updated_at)
-		SELECT ?, ?, id, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
+			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
+		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
 		ON CONFLICT (thread_id) DO UPDATE SET
 			base_input = iif(run_id = excluded.run_id, base_input, input),
+			base_cached = iif(run_id = excluded.run_id, base_cached, cached),
 			base_output = iif(run_id = excluded.run_id, base_output, output),
+			base_reasoning = iif(run_id = excluded.run_id, base_reasoning, reasoning),
 			base_total = iif(run_id = excluded.run_id, base_total, total),
 			run_id = excluded.run_id, issue_id = excluded.issue_id, workspace_id = excluded.workspace_id,
-			input = max(input, excluded.input), output = max(output, excluded.output),
+			input = max(input, excluded.input), cached = max(cached, excluded.cached),
+			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
 			total = max(total, excluded.total), updated_at = excluded.updated_at`,
-		threadID, issueID, workspaceID, t.Input, t.Output, t.Total, stamp(now), runID))
+		threadID, issueID, workspaceID, t.Input, t.Cached, t.Output, t.Reasoning, t.Total, stamp(now), runID))
 	if err := runConflict(runID, found, err); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE runs SET
 			tokens_input = max(tokens_input, own.input), tokens_output = max(tokens_output, own.output),
-			tokens_total = max(tokens_total, own.total)
-		FROM (SELECT sum(input - base_input) AS input, sum(output - base_output) AS output,
+			tokens_total = max(tokens_total, own.total), tokens_cached = max(tokens_cached, own.cached),
+			tokens_reasoning = max(tokens_reasoning, own.reasoning)
+		FROM (SELECT sum(input - base_input) AS input, sum(cached - base_cached) AS cached,
+			sum(output - base_output) AS output, sum(reasoning - base_reasoning) AS reasoning,
 			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
 		WHERE id = ?1`, runID)
-	return err
+	if err != nil {
+		return err
+	}
+	return countDay(ctx, tx, now, t.Since(known))
+}
+
+const threadTokens = `SELECT input, cached, output, reasoning, total FROM threads WHERE thread_id = ?`
+
+func scanTokens(row scanner, t *reconcile.Tokens) error {
+	return row.Scan(&t.Input, &t.Cached, &t.Output, &t.Reasoning, &t.Total)
 }
 
 // Thread returns the highest totals that were seen of a codex thread; false where it is not known. A resumed
 // thread goes on counting from there.
 func (db *DB) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
 	var t reconcile.Tokens
-	err := db.sql.QueryRowContext(ctx, `SELECT input, output, total FROM threads WHERE thread_id = ?`, threadID).
-		Scan(&t.Input, &t.Output, &t.Total)
+	err := scanTokens(db.sql.QueryRowContext(ctx, threadTokens, threadID), &t)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, false, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,8 @@ import (
 )
 
 // Whatever the order in which runs report, end, are settled (also twice) and the program is started anew, the
-// totals are the sum of the settled runs, and every token that any thread used is counted once.
+// totals are the sum of the settled runs, and every token that any thread used is counted once: by run, issue, day and
+// thread. What a dead worker had not heard of is made good by the next report of the thread.
 func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 	// Each step waits for the disk: fewer cases than usual, unless asked for more.
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
@@ -28,11 +30,13 @@ func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &totalsModel{dir: filepath.Join(dir, "state"), threads: map[string]int64{}, now: epoch}
+		m := &totalsModel{
+			dir: filepath.Join(dir, "state"), threads: map[string]int64{}, heard: map[string]int64{}, days: map[string]int64{}, now: epoch,
+		}
 		m.reopen(t)
 		defer func() { _ = m.db.Close() }()
 		t.Repeat(map[string]func(*rapid.T){
-			"start": m.start, "report": m.report, "finish": m.finish, "settle": m.settle, "reopen": m.reopen,
+			"start": m.start, "report": m.report, "unheard": m.unheard, "repeated": m.repeated, "finish": m.finish, "settle": m.settle, "reopen": m.reopen,
 			"": m.check,
 		})
 	})
@@ -52,6 +56,13 @@ type totalsModel struct {
 	now     time.Time
 	runs    []*modelRun
 	threads map[string]int64 // codex's own cumulative count
+	heard   map[string]int64 // what of it was reported
+	days    map[string]int64 // when it was
+}
+
+// usage is the count of a thread that has used so much.
+func usage(n int64) reconcile.Tokens {
+	return reconcile.Tokens{Input: 5 * n, Cached: 3 * n, Output: 2 * n, Reasoning: n, Total: 7 * n}
 }
 
 // start begins a run of one of three issues, where none is live: the issue's threads are resumed by it.
@@ -87,14 +98,13 @@ func (m *totalsModel) pick(t *rapid.T, fits func(*modelRun) bool) *modelRun {
 // before it could.
 func (m *totalsModel) report(t *rapid.T) {
 	r := m.pick(t, func(r *modelRun) bool { return !r.ended })
-	thread := fmt.Sprint("thread-", rapid.IntRange(0, 1).Draw(t, "thread"), "-", r.run.IssueID)
-	used := int64(rapid.IntRange(0, 1000).Draw(t, "tokens"))
-	r.used += used
-	m.threads[thread] += used
+	thread := m.use(t, r)
 	n := m.threads[thread]
-	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 10_000).Draw(t, "ms")) * time.Millisecond)
-	must(t, m.db.SaveThread(context.Background(), r.run.ID, r.run.IssueID, thread, "ws",
-		reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n}, m.now))
+	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 40_000_000).Draw(t, "ms")) * time.Millisecond)
+	r.used += n - m.heard[thread]
+	m.days[m.now.Format(time.DateOnly)] += n - m.heard[thread]
+	m.heard[thread] = n
+	must(t, m.db.SaveThread(context.Background(), r.run.ID, r.run.IssueID, thread, "ws", usage(n), m.now))
 	stored, err := m.db.Run(context.Background(), r.run.ID)
 	must(t, err)
 	r.run.Tokens = stored.Tokens
@@ -102,6 +112,26 @@ func (m *totalsModel) report(t *rapid.T) {
 		_, err := m.db.UpdateRun(context.Background(), m.now, r.run)
 		must(t, err)
 	}
+}
+
+// use has a thread of the run's issue use some more tokens.
+func (m *totalsModel) use(t *rapid.T, r *modelRun) (thread string) {
+	thread = fmt.Sprint("thread-", rapid.IntRange(0, 1).Draw(t, "thread"), "-", r.run.IssueID)
+	m.threads[thread] += int64(rapid.IntRange(0, 1000).Draw(t, "tokens"))
+	return thread
+}
+
+// unheard is use that the worker dies before it hears of.
+func (m *totalsModel) unheard(t *rapid.T) {
+	m.use(t, m.pick(t, func(r *modelRun) bool { return !r.ended }))
+}
+
+// repeated is a report that comes twice, or late: an older count of a thread that the run has reported.
+func (m *totalsModel) repeated(t *rapid.T) {
+	r := m.pick(t, func(r *modelRun) bool { return !r.ended })
+	thread := fmt.Sprint("thread-0-", r.run.IssueID)
+	older := rapid.Int64Range(0, m.heard[thread]).Draw(t, "older")
+	must(t, m.db.SaveThread(context.Background(), r.run.ID, r.run.IssueID, thread, "ws", usage(older), m.now))
 }
 
 func (m *totalsModel) finish(t *rapid.T) {
@@ -139,7 +169,7 @@ func (m *totalsModel) check(t *rapid.T) {
 			continue
 		}
 		own := Totals{
-			Tokens:  reconcile.Tokens{Input: r.used, Output: 2 * r.used, Total: 3 * r.used},
+			Tokens:  usage(r.used),
 			Runtime: time.Duration(r.ms) * time.Millisecond,
 		}
 		want = plus(want, own)
@@ -157,13 +187,46 @@ func (m *totalsModel) check(t *rapid.T) {
 			t.Fatalf("totals of %s are %+v, want %+v", issue, got, want)
 		}
 	}
+	m.checkParts(t)
+}
+
+// checkParts compares runs, days and threads, and what an issue has used in all.
+func (m *totalsModel) checkParts(t *rapid.T) {
+	ctx := context.Background()
+	issues := map[string]int64{}
+	for _, r := range m.runs {
+		issues[r.run.IssueID] += usage(r.used).Total
+		if got, err := m.db.Run(ctx, r.run.ID); err != nil || got.Tokens != usage(r.used) {
+			t.Fatalf("run %s has %+v, used %d, %v", r.run.ID, got.Tokens, r.used, err)
+		}
+	}
+	for issue, want := range issues {
+		if got, err := m.db.IssueTokens(ctx, issue); err != nil || got != want {
+			t.Fatalf("%s has used %d, want %d, %v", issue, got, want, err)
+		}
+	}
+	for thread, n := range m.heard {
+		if got, _, err := m.db.Thread(ctx, thread); err != nil || got != usage(n) {
+			t.Fatalf("%s has %+v, used %d, %v", thread, got, n, err)
+		}
+	}
+	days, err := m.db.Days(ctx, epoch)
+	must(t, err)
+	left := maps.Clone(m.days)
+	maps.DeleteFunc(left, func(_ string, n int64) bool { return n == 0 })
+	for _, d := range days {
+		if want := usage(left[d.Date]); d.Tokens != want {
+			t.Fatalf("%s has %+v, want %+v", d.Date, d.Tokens, want)
+		}
+		delete(left, d.Date)
+	}
+	if len(left) > 0 {
+		t.Fatalf("days are missing: %v", left)
+	}
 }
 
 func plus(a, b Totals) Totals {
-	return Totals{Runtime: a.Runtime + b.Runtime, Tokens: reconcile.Tokens{
-		Input:  a.Tokens.Input + b.Tokens.Input,
-		Output: a.Tokens.Output + b.Tokens.Output, Total: a.Tokens.Total + b.Tokens.Total,
-	}}
+	return Totals{Runtime: a.Runtime + b.Runtime, Tokens: a.Tokens.Plus(b.Tokens)}
 }
 
 func must(t *rapid.T, err error) {

@@ -25,6 +25,7 @@ func newApp(w *world) *cli.App {
 		Commands: []*cli.Command{
 			tickCommand(w), runCommand(w), psCommand(w), logsCommand(w),
 			stopCommand(w), holdCommand(w), retryCommand(w), pauseCommand(w), resumeCommand(w),
+			approveCommand(w), denyCommand(w), answerCommand(w),
 			promptCommand(w), checkCommand(w), demoCommand(w), versionCommand(w),
 			workerCommand(w), demoAgentCommand(w),
 		},
@@ -49,7 +50,7 @@ func newApp(w *world) *cli.App {
 
 // later lists commands of the design that are not built yet: refused by name, so that nobody takes a
 // silence for an answer.
-var later = []string{"show", "approve", "deny", "answer", "doctor", "init", "schedule", "report", "projects", "prune", "takeover", "serve", "completion"}
+var later = []string{"show", "doctor", "init", "schedule", "report", "projects", "prune", "takeover", "serve", "completion"}
 
 func unknownCommand(app *cli.App, name string) error {
 	if slices.Contains(later, name) {
@@ -103,7 +104,7 @@ func wanted(c *cli.Command, name string) string {
 	switch flagOf(c, name).(type) {
 	case *cli.DurationFlag:
 		return "a duration such as 10s"
-	case *cli.IntFlag:
+	case *cli.IntFlag, *cli.IntSliceFlag:
 		return "a whole number"
 	case *cli.BoolFlag:
 		return "true or false"

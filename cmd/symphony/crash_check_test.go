@@ -20,9 +20,11 @@ func (c *crashScene) check() {
 	}
 	// Every run has one outcome and is settled; nobody has a claim who should not.
 	for what, text := range map[string]string{
-		"runs without an end":     `SELECT id FROM runs WHERE outcome IS NULL OR settled = 0`,
-		"claims that go on":       `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
-		"commands not taken up":   `SELECT verb FROM commands`,
+		"runs without an end":   `SELECT id FROM runs WHERE outcome IS NULL OR settled = 0`,
+		"claims that go on":     `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
+		"commands not taken up": `SELECT verb FROM commands`,
+		"answers that nobody heard": `SELECT q.number FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.decision = 'answer' AND q.told_run = ''
+			AND (coalesce(q.fate, '') <> 'answered' OR r.outcome = 'lost' AND q.ended_at >= r.heartbeat_at)`,
 		"agents' runs unrecorded": `SELECT id FROM runs WHERE kind = 'agent' AND thread_id <> '' AND workspace_id = ''`,
 	} {
 		if left := c.query(text); len(left) > 0 {
@@ -32,9 +34,13 @@ func (c *crashScene) check() {
 	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept != c.orders {
 		c.t.Errorf("%d commands were kept, %d were given", kept, c.orders)
 	}
+	if strings.HasPrefix(c.issue, links) && c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
+		c.t.Errorf("what the agent created is known as %q", c.query(`SELECT kind FROM created`))
+	}
 	c.checkAttempts()
 	c.checkTokens()
 	c.checkHealthy()
+	c.checkAttentions()
 	c.checkFiles()
 	c.checkWorkspace()
 }
@@ -61,8 +67,9 @@ func (c *crashScene) checkTokens() {
 	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
 	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
 	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
-	if runs != threads || totals != threads || issues != totals {
-		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d in all", runs, threads, issues, totals)
+	days := c.number(`SELECT coalesce(sum(total), 0) FROM day_totals`)
+	if runs != threads || totals != threads || issues != totals || days != threads {
+		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d of days, %d in all", runs, threads, issues, days, totals)
 	}
 	files, err := filepath.Glob(c.path("codex-home", "threads", "*.json"))
 	c.must(err)
@@ -95,9 +102,16 @@ func (c *crashScene) checkHealthy() {
 // checkFiles: nothing was made outside the workspace root and the state directory, and nothing half is left in them.
 func (c *crashScene) checkFiles() {
 	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "state", "tmp", "visits", "visits.before", "witness", "ws")
-	c.entries("home")
+	c.entries("home", ".local") // what projects share of the account
+	accounts, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*"))
+	c.must(err)
+	for _, dir := range accounts {
+		dir = strings.TrimPrefix(dir, c.dir+"/")
+		c.entries(dir, "limits.json", "limits.json.new", "limits.lock", "slots", "slots.lock") // the new one is the next writer's
+		c.entries(dir+"/slots", "1")
+	}
 	c.entries("tmp")
-	c.entries("state", "lock", "lock.waiter", "launch.lock", "runs", "state.db", "state.db-wal", "state.db-shm")
+	c.entries("state", "lock", "lock.waiter", "launch.lock", "runs", "state.db", "state.db-wal", "state.db-shm", "attention.log", "attention.tree")
 	meta := []string{"projects", "trash", "work", "ABC-1.lock"}
 	if c.keeps {
 		meta = append(meta, "ABC-1.json")

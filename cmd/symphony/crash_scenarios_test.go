@@ -39,12 +39,14 @@ const (
 	handOver = "sh echo work > work.txt\n{move Human Review}"
 	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
+	// links creates something in the tracker that another run of it creates no second time.
+	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
 )
 
 var crashScenarios = []crashScenario{
 	{
-		// The first pass ever, hooks, an agent that hands the issue over, another issue that waits for it.
-		name: "handover", issue: handOver, ends: "Human Review", keeps: true,
+		// The first pass ever, hooks, an agent that links something and hands the issue over, another issue that waits for it.
+		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
 			_, err := c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}})
@@ -96,6 +98,11 @@ var crashScenarios = []crashScenario{
 			c.order("retry", "ABC-1")
 			c.write("go", "", 0o600)
 		},
+	},
+	{
+		name: "told", issue: "ask-command touch asked\n" + handOver, ends: "Human Review", keeps: true, recounted: true,
+		again: []string{"pass:state.commit.", "worker:state.take_attention.", "worker:state.done_attention.", "worker:runner.attention."},
+		play:  toldPlay,
 	},
 	{
 		name: "paused", issue: waits, ends: "Human Review", keeps: true, recounted: true, again: []string{"pass:state.commit.after"},
@@ -188,6 +195,45 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// The agent asks a person, who answers, again and again where the agent has to ask anew.
+		name: "asked", issue: "ask-user Which way?\n" + handOver, ends: "Human Review", keeps: true, exits: []int{1},
+		play: func(c *crashScene) {
+			c.arm()
+			c.passes("handed over", func() bool { c.answer(); return c.state() == c.ends })
+		},
+	},
+	{
+		// The person answers when the worker is dead: the next run is told.
+		name: "answered late", issue: "attempt 0:\nask-user Which way?\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
+		deaths: 1, exits: []int{1},
+		play: func(c *crashScene) {
+			c.passes("a question", func() bool { return len(c.questions()) > 0 || c.state() == c.ends })
+			asked := c.questions()
+			if c.kill(syscall.SIGKILL) && len(asked) > 0 {
+				c.waitFor("the worker's end", func() bool { return !c.working() }, nil)
+				c.symphony("answer", asked[0], "Yes")
+			}
+			c.arm()
+		},
+	},
+	{
+		// codex has no login, and when it has one again a run shows it.
+		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
+		again: []string{"worker:state.account.", "pass:state.account."},
+		play: func(c *crashScene) {
+			c.passes("blocked", func() bool {
+				return c.number(`SELECT count(*) FROM claims WHERE kind = 'blocked'`) == 1 && c.blockIsDue()
+			})
+			text := c.agent(handOver)
+			c.must(c.linear.Edit("ABC-1", func(i *lineartest.Issue) { i.Description = text }))
+			c.arm()
+			c.passes("tried again", func() bool {
+				c.blockIsDue()
+				return c.state() == c.ends
+			})
+		},
+	},
+	{
 		// A pass that waits for another.
 		name: "waiting", issue: handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
@@ -224,6 +270,20 @@ func (c *crashScene) atWork() {
 	c.t.Helper()
 	c.passes("an agent at work", func() bool { return c.streaming() || c.state() == c.ends })
 	c.arm()
+}
+
+// questions names what the agent asks and nobody has answered.
+func (c *crashScene) questions() []string {
+	return c.query(`SELECT q.identifier || '.' || q.number FROM requests q JOIN runs r ON r.id = q.run_id
+		WHERE r.outcome IS NULL AND q.decision IS NULL AND q.fate IS NULL`)
+}
+
+// answer answers them. What has ended meanwhile is refused.
+func (c *crashScene) answer() {
+	c.t.Helper()
+	for _, id := range c.questions() {
+		c.symphony("answer", id, "Yes")
+	}
 }
 
 // finished brings the issue to its end, and arms all when nothing is left to do but to remove the workspace.

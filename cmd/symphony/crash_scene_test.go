@@ -64,6 +64,7 @@ hooks:
   timeout_ms: 10000
 agent:
   max_retry_backoff_ms: 100
+  on_question: ask
 codex:
   command: exec %[2]s/witness agent %[3]s app-server --home %[2]s/codex-home --deaf-for 20s
 ---
@@ -119,6 +120,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	c.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
 		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
+		"SYMPHONY_MAX_AGENTS=1", // a slot that somebody took with him would stop all that follows
 	}
 	c.write("witness", fmt.Sprintf(crashWitness, c.dir, crashSlow.Seconds()), 0o700)
 	c.write("WORKFLOW.md", fmt.Sprintf(crashWorkflow, c.linear.Endpoint(), c.dir, fake), 0o600)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
@@ -20,42 +22,116 @@ var unsaid = map[string]bool{
 	"mcpServer/startupStatus/updated": true,
 }
 
-// humanize puts an event into one line for a person, or into none. The whole of it is in logs --raw.
-func humanize(e runner.EventLine) (line string, ok bool) {
-	text := e.Message
+// humanize puts an event into words for a person, or into none. What belongs below its line follows in lines of its
+// own. The whole of it is in logs --raw.
+func humanize(e runner.EventLine) (text string, ok bool) {
+	text = e.Message
 	if text == "" {
 		text = e.Method
 	}
-	if e.Event != codex.EventNotification {
-		name := strings.ReplaceAll(e.Event, "_", " ")
-		if text == name || text == e.Method {
-			return e.Event, true
-		}
-		return e.Event + ": " + text, true
+	switch e.Event {
+	case codex.EventNotification:
+		return humanizeNotice(e, text)
+	case runner.EventPrompt:
+		return "prompt, " + text + below(promptLines(e)), true
+	case runner.EventMutation:
+		return e.Event + ": " + text + below(createdLines(e)), true
 	}
+	name := strings.ReplaceAll(e.Event, "_", " ")
+	if text == name || text == e.Method {
+		return e.Event, true
+	}
+	return e.Event + ": " + text, true
+}
+
+func humanizeNotice(e runner.EventLine, text string) (string, bool) {
 	if unsaid[e.Method] {
 		return "", false
 	}
-	switch kind := itemKind(e); {
-	case e.Method == "item/started" && (kind == "userMessage" || kind == "agentMessage" || kind == "reasoning"):
-		return "", false // its end says what it is
-	case kind == "agentMessage":
+	item := itemOf(e)
+	if e.Method == "item/started" {
+		return text, !item.toldAtItsEnd()
+	}
+	switch item.Type {
+	case "userMessage":
+		return "", false // turn_prompt says what it is
+	case "agentMessage":
+		if item.Text != "" {
+			text = strings.TrimSpace(item.Text)
+		}
 		return "agent: " + text, true
+	case "commandExecution":
+		return text + item.lasted() + below(item.failure()), true
+	case "fileChange":
+		return text + below(item.files()), true
+	case "dynamicToolCall":
+		// That it was called, and with what, says the answer to the call.
+		return text + below(firstLines(item.result(), resultLines)), item.failed()
 	}
 	return text, true
 }
 
-// itemKind is the type of the item that an event is about, empty where it is about none or too long to be kept.
-func itemKind(e runner.EventLine) string {
-	var m struct {
-		Params struct {
-			Item struct {
-				Type string `json:"type"`
-			} `json:"item"`
-		} `json:"params"`
-	}
-	if !strings.HasPrefix(e.Method, "item/") || json.Unmarshal(e.Payload, &m) != nil {
+// How many lines are shown of a prompt, of a failed command's output and of a failed call's result.
+const (
+	promptShown = 6
+	outputLines = 10
+	resultLines = 3
+)
+
+// below are lines under that of the event.
+func below(lines []string) string {
+	if len(lines) == 0 {
 		return ""
 	}
-	return m.Params.Item.Type
+	return "\n" + strings.Join(lines, "\n")
+}
+
+func promptLines(e runner.EventLine) []string {
+	var p runner.PromptEvent
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return nil // logs --raw shows what it is
+	}
+	return firstLines(p.Text, promptShown)
+}
+
+func createdLines(e runner.EventLine) (lines []string) {
+	var m reconcile.Mutation
+	if json.Unmarshal(e.Payload, &m) != nil {
+		return nil
+	}
+	for _, c := range m.Created {
+		lines = append(lines, "created "+c.Kind+" "+c.ID)
+	}
+	return lines
+}
+
+func firstLines(text string, most int) []string {
+	lines := linesOf(text)
+	if more := len(lines) - most; more > 0 {
+		lines = append(lines[:most:most], "… "+count(more, "more line"))
+	}
+	return lines
+}
+
+func lastLines(text string, most int) []string {
+	lines := linesOf(text)
+	if more := len(lines) - most; more > 0 {
+		lines = append([]string{"… " + count(more, "line") + " before"}, lines[more:]...)
+	}
+	return lines
+}
+
+// linesOf are the lines of a text without blank ones around it.
+func linesOf(text string) []string {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -156,34 +157,19 @@ func (p *project) printFile(path string, show func([]byte)) error {
 
 // followFile prints what is there, and while the run goes on what comes.
 func (p *project) followFile(ctx context.Context, db *state.DB, runID, path string, follow bool, show func([]byte)) error {
-	var file *os.File
-	var in *bufio.Reader
-	var rest []byte
+	f := follower{path: path}
+	defer f.close()
 	for {
 		run, err := db.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
 			return err
 		}
 		ended := run.Outcome != "" || p.dead(run)
-		if file == nil {
-			if file, err = os.Open(path); err == nil {
-				defer file.Close()
-				in = bufio.NewReader(file)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("log: %w", err)
-			}
-		}
-		if in != nil {
-			part, err := showLines(io.MultiReader(bytes.NewReader(rest), in), show)
-			if err != nil {
-				return err
-			}
-			rest = part
+		if err := f.read(show); err != nil {
+			return err
 		}
 		if !follow || ended {
-			if len(rest) > 0 {
-				show(rest)
-			}
+			f.showRest(show)
 			return nil
 		}
 		if !sleep(ctx, waitStep) {
@@ -217,7 +203,13 @@ func (p *project) showEvent(line []byte) {
 		p.showText(line)
 		return
 	}
-	if text, ok := humanize(e); ok {
-		fmt.Fprintf(p.w.stdout, "%s  %s\n", e.At.Local().Format("15:04:05"), visible(text))
+	text, ok := humanize(e)
+	if !ok {
+		return
+	}
+	margin := e.At.Local().Format("15:04:05")
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, visible(strings.TrimSuffix(line, "\r")))
+		margin = "        "
 	}
 }

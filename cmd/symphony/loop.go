@@ -55,7 +55,7 @@ func looping(stateDir string) bool {
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
 // somebody is still looking; later mistakes are said, and the loop goes on.
 func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
-	if _, err := p.config(); err != nil {
+	if _, err := p.passConfig(); err != nil {
 		return err
 	}
 	if err := p.nested(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
 func main() { os.Exit(mainCode()) }
@@ -135,7 +136,9 @@ func usageError(format string, args ...any) error {
 // exitCode maps an error's code to the exit code of the program.
 func exitCode(code string) int {
 	switch code {
-	case "usage":
+	case workspace.CodeHookFailed, workspace.CodeHookTimeout: // of hooks.on_attention: a warning
+		return exitOK
+	case "usage", "not_a_terminal":
 		return exitUsage
 	case "locked":
 		return exitLock

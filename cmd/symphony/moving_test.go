@@ -77,7 +77,7 @@ linear is ABC-1 Human Review
 exec cat home2/symphony/web-shop/ABC-1/work.txt
 stdout '^begun\nfinished$'
 exec sh -c 'echo home2/.local/state/symphony/*'
-exec sh -c 'for f in home2/.local/state/symphony/*; do ln -s $f moved; done'
+exec sh -c 'for f in home2/.local/state/symphony/*-*; do ln -s $f moved; done'
 env STATE=$WORK/moved
 sql 'SELECT outcome FROM runs WHERE kind = ''agent'' ORDER BY id'
 cmp stdout runs.txt

@@ -90,7 +90,7 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
-	cfg, cfgErr := p.config()
+	cfg, cfgErr := p.passConfig()
 	if cfgErr != nil && !p.hasState() {
 		return r, cfgErr
 	}
@@ -110,7 +110,7 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	if o.lockTimeout > 0 {
 		// The wait may have been long, and a pass works with the workflow as it is now.
 		p = p.w.project(p.path, p.stateDir)
-		cfg, cfgErr = p.config()
+		cfg, cfgErr = p.passConfig()
 	}
 	db, err := state.Create(ctx, p.stateDir, began)
 	if err != nil {
@@ -125,6 +125,8 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	mono := proc.Monotonic()
 	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
 	crash.At("pass.reconciled")
+	p.tellPeople(ctx, db, &r)
+	crash.At("pass.told")
 	r.condense()
 	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
 	ctx = context.WithoutCancel(ctx)
@@ -247,13 +249,15 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, o passOptions, askTra
 		return reconcile.Deps{}, err
 	}
 	runners.Stays = o.stays
+	account := p.passAccount(cfg.Codex.Home, r.warn)
+	runners.Slots = account
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Shelter: runners.Shelter, Now: p.w.now, Mono: proc.Monotonic, Boot: boot, Log: log,
-		NewRunID: runIDs(db, p.w.now),
+		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.now,
+		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.now),
 	}
 	if askTracker {
 		client, err := newTracker(cfg, p.w.now, log)

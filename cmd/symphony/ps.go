@@ -56,8 +56,9 @@ func ps(c *cli.Context, w *world, p *project) error {
 	}
 }
 
-// printView is ps for a person: first what blocks the project, then what runs, waits and is held.
+// printView is ps for a person: first who waits for an answer, then what blocks the project, then what runs, waits and is held.
 func (w *world) printView(v view) {
+	w.printRequests(v)
 	w.printObstacles(v)
 	w.printRunning(v)
 	w.printWaiting(v)
@@ -103,6 +104,8 @@ func (w *world) printRunning(v view) {
 			phase = "ended"
 		case r.StopReason != nil:
 			phase = "stopping: " + *r.StopReason
+		case len(r.WaitsFor) > 0:
+			phase = "asks " + strings.Join(r.WaitsFor, ", ")
 		}
 		last := ""
 		if r.LastEvent != nil {

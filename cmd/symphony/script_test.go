@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		"fake-codex": func() {
 			os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
+		"codex-wire": wireMain,
+		"mcp-forms":  formsMain,
 	}
 	maps.Copy(programs, systemPrograms())
 	testscript.Main(m, programs)
@@ -76,9 +78,9 @@ func params(t *testing.T, dir string) testscript.Params {
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "json": jsonCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "quiet": quietCmd, "release-lock": releaseLockCmd,
-		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd,
+		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "json": jsonCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
+		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd, "wire-like": wireLikeCmd,
 	}
 	maps.Copy(cmds, systemCommands())
 	maps.Copy(cmds, faultCommands())
@@ -106,6 +108,7 @@ type stage struct {
 	linear *lineartest.Server
 	other  *lineartest.Server // the workspace of Linear that linear does not steer now, nil for none
 	model  *modeltest.Server  // nil without the real codex
+	holder *holder            // the codex that hold-thread has started
 	// release gives up the project lock that hold-lock took.
 	release func() error
 }
@@ -174,6 +177,16 @@ func setup(env *testscript.Env) error {
 			return err
 		}
 		env.Setenv("REAL_CODEX", real+" app-server")
+		wire, err := inPath(env.Getenv("PATH"), "codex-wire")
+		if err != nil {
+			return err
+		}
+		forms, err := inPath(env.Getenv("PATH"), "mcp-forms")
+		if err != nil {
+			return err
+		}
+		env.Setenv("MCP_FORMS", forms)
+		env.Setenv("RECORDED_CODEX", wire+" "+filepath.Join(env.WorkDir, "wire")+" "+real+" app-server")
 	}
 	for k, v := range map[string]string{
 		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",

@@ -66,10 +66,34 @@ func TestHumanize(t *testing.T) {
 			Payload: []byte(`{"params":{"item":{"type":"` + kind + `"}}}`),
 		}
 	}
+	ended := func(message, members string) runner.EventLine {
+		return runner.EventLine{
+			Event: "notification", Method: "item/completed", Message: message, Payload: []byte(`{"params":{"item":{` + members + `}}}`),
+		}
+	}
 	for _, c := range []struct {
 		e    runner.EventLine
 		want string
 	}{
+		{runner.EventLine{Event: "turn_prompt", Message: "turn 1, 9 characters", Payload: []byte(`{"turn":1,"text":"a\nb\nc\nd\ne\nf\ng\n"}`)}, "prompt, turn 1, 9 characters\na\nb\nc\nd\ne\nf\n… 1 more line"},
+		{runner.EventLine{Event: "turn_prompt", Message: "turn 1", Payload: []byte(`"cut"`)}, "prompt, turn 1"},
+		{
+			runner.EventLine{Event: "tracker_mutation", Message: "commentCreate", Payload: []byte(`{"created":[{"kind":"comment","id":"1"}]}`)},
+			"tracker_mutation: commentCreate\ncreated comment 1",
+		},
+		{ended("first", `"type":"agentMessage","text":"first\nsecond\n"`), "agent: first\nsecond"},
+		{ended("command exited 0: x", `"type":"commandExecution","exitCode":0,"durationMs":2345,"aggregatedOutput":"fine"`), "command exited 0: x (2.3s)"},
+		{ended("command exited 1: x", `"type":"commandExecution","exitCode":1,"durationMs":2,"aggregatedOutput":"a\nb\n"`), "command exited 1: x\na\nb"},
+		{ended("command declined: x", `"type":"commandExecution","exitCode":null,"status":"declined"`), "command declined: x"},
+		{
+			ended("2 file changes completed: a, b", `"type":"fileChange","changes":[{"path":"/w/a","kind":{"type":"update"},"diff":"@@ -1 +1,2 @@\n-x\n+y\n+z\n"},{"path":"/w/b","kind":"add","diff":"+x"}]`),
+			"2 file changes completed: a, b\nupdate /w/a +2 -1\nadd /w/b",
+		},
+		{ended("tool x completed", `"type":"dynamicToolCall","status":"completed","success":true`), ""},
+		{ended("tool x failed", `"type":"dynamicToolCall","success":false,"contentItems":[{"text":"a\nb\nc\nd\ne"}]`), "tool x failed\na\nb\nc\n… 2 more lines"},
+		{ended("MCP tool f/a completed", `"type":"mcpToolCall","durationMs":"soon"`), "MCP tool f/a completed"},
+		{item("item/completed", "userMessage", "prompt"), ""},
+		{runner.EventLine{Event: "approval_granted", Method: "item/commandExecution/requestApproval", Message: "approved by operator: make"}, "approval_granted: approved by operator: make"},
 		{runner.EventLine{Event: "turn_failed", Method: "turn/completed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
 		{runner.EventLine{Event: "turn_completed", Method: "turn/completed", Message: "turn completed"}, "turn_completed"},
 		{item("item/completed", "agentMessage", "done"), "agent: done"},
@@ -78,7 +102,7 @@ func TestHumanize(t *testing.T) {
 		{runner.EventLine{Event: "notification", Method: "thread/status/changed", Message: "thread is idle"}, ""},
 		{runner.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
 	} {
-		if got, ok := humanize(c.e); got != c.want || ok != (c.want != "") {
+		if got, ok := humanize(c.e); ok && got != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)
 		}
 	}

@@ -24,7 +24,8 @@ func tickCommand(w *world) *cli.Command {
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
 		UsageText: usageText("tick", "[WORKFLOW]"),
 		Description: "A pass settles runs that have ended, stops those that no longer should run, starts those that should,\n" +
-			"and exits. Run it from cron or a systemd timer, by hand, or with --loop.",
+			"and exits. Run it from cron or a systemd timer, by hand, or with --loop.\n\n" +
+			"SYMPHONY_MAX_AGENTS bounds the live runs of one codex home, over all projects.",
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; changes nothing and takes no lock"},

@@ -21,7 +21,7 @@ type view struct {
 	Running     []runningRow    `json:"running"`
 	Retrying    []retryingRow   `json:"retrying"`
 	Held        []heldRow       `json:"held"`
-	Requests    []struct{}      `json:"pending_requests"`
+	Requests    []pendingRow    `json:"pending_requests"`
 	Totals      totalsRow       `json:"codex_totals"`
 	RateLimits  json.RawMessage `json:"rate_limits"`
 	LastPass    *lastPassRow    `json:"last_pass"`
@@ -43,9 +43,11 @@ type viewCounts struct {
 }
 
 type tokensRow struct {
-	Input  int64 `json:"input_tokens"`
-	Output int64 `json:"output_tokens"`
-	Total  int64 `json:"total_tokens"`
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"` // part of Input
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"` // part of Output
+	Total     int64 `json:"total_tokens"`
 }
 
 type totalsRow struct {
@@ -74,6 +76,8 @@ type runningRow struct {
 	WorkspacePath *string    `json:"workspace_path"`
 	Host          *string    `json:"host"`
 	Alive         bool       `json:"worker_alive"`
+	// WaitsFor names the requests of the run that a person is to decide.
+	WaitsFor []string `json:"waits_for"`
 }
 
 type retryingRow struct {
@@ -169,7 +173,7 @@ func (p *project) look(ctx context.Context, all bool) (view, error) {
 	}
 	defer db.Close()
 	v := view{
-		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []struct{}{},
+		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
 		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
 	}
 	if path, known, err := db.Meta(ctx, ownerKey); err != nil {
@@ -182,8 +186,11 @@ func (p *project) look(ctx context.Context, all bool) (view, error) {
 		return v, err
 	}
 	v.claims(p, rec)
+	if err := v.requests(ctx, p, db); err != nil {
+		return v, err
+	}
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
-	v.tracker(p)
+	v.tracker(p, rec)
 	if v.Schedule, err = scheduleAlive(ctx, db, p.w.now()); err != nil {
 		return v, err
 	}
@@ -227,6 +234,7 @@ func newRunningRow(p *project, c reconcile.Claim, r reconcile.Run) runningRow {
 		Tokens: tokensRow(r.Tokens), RunID: c.RunID, Attempt: attemptOf(r.Attempt), Phase: string(r.Phase),
 		StopReason: orNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: orNull(r.ThreadID),
 		WorkspacePath: orNull(r.WorkspacePath), Host: orNull(r.Host), Alive: r.ID != "" && alive(p.stateDir, r.ID),
+		WaitsFor: []string{},
 	}
 	if r.ThreadID != "" && r.TurnID != "" {
 		row.SessionID = orNull(r.ThreadID + "-" + r.TurnID)
@@ -276,8 +284,8 @@ func blockedBy(rec reconcile.Recorded) *blockedRow {
 	return &blockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
 }
 
-// tracker names the project, as far as the workflow can be read.
-func (v *view) tracker(p *project) {
+// tracker names the project and what stops its account, as far as the workflow can be read.
+func (v *view) tracker(p *project, rec reconcile.Recorded) {
 	env := p.environment(nil)
 	env.KeyOptional = true
 	if p.sourceErr != nil {
@@ -285,6 +293,10 @@ func (v *view) tracker(p *project) {
 	}
 	if cfg, err := workflow.Parse(p.source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
+		// What the account stops comes behind what stops everything else.
+		if b := accountBlock(p.account(cfg.Codex.Home), p.w.now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+			v.Blocked = b
+		}
 	}
 }
 
@@ -313,9 +325,7 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded
 		if end.IsZero() {
 			end = v.GeneratedAt
 		}
-		v.Totals.Input += r.Tokens.Input
-		v.Totals.Output += r.Tokens.Output
-		v.Totals.Total += r.Tokens.Total
+		v.Totals.tokensRow = tokensRow(reconcile.Tokens(v.Totals.tokensRow).Plus(r.Tokens))
 		v.Totals.Seconds += max(end.Sub(r.StartedAt).Seconds(), 0)
 	}
 	v.RateLimits, err = db.RateLimits(ctx)

@@ -163,7 +163,8 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 		ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
-		OnApproval: approvals[cfg.Agent.OnApproval], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
+		OnApproval: approvals[cfg.Agent.OnApproval], OnQuestion: questions[cfg.Agent.OnQuestion], AnswerTimeout: cfg.Agent.AnswerTimeout,
+		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 		TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
 		Secrets:     cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
@@ -179,7 +180,10 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 
 var approvals = map[workflow.Answer]codex.Approval{
 	workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
+	workflow.Ask: codex.ApprovalAsk,
 }
+
+var questions = map[workflow.Answer]codex.QuestionPolicy{workflow.Fail: codex.QuestionFail, workflow.Ask: codex.QuestionAsk}
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
 func newLog(w *world, level slog.Level) *slog.Logger { return newLogTo(w.stderr, level) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -29,9 +31,10 @@ func workerCommand(w *world) *cli.Command {
 		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run"}, &cli.StringFlag{Name: "state-dir"}, &cli.StringFlag{Name: "workflow"},
+			&cli.StringFlag{Name: "slot"},
 		},
 		Action: func(c *cli.Context) error {
-			return work(c.Context, w, c.String("run"), c.String("state-dir"), c.String("workflow"))
+			return work(c.Context, w, c.String("run"), c.String("state-dir"), c.String("workflow"), c.String("slot"))
 		},
 	}
 }
@@ -42,11 +45,15 @@ const workerGC = 25 // percent
 const takePatience = 2 * time.Second
 
 // work takes the run, carries it out, records the outcome, and starts a pass of its own so that what
-// follows need not wait for the schedule.
-func work(ctx context.Context, w *world, id, stateDir, path string) error {
+// follows need not wait for the schedule. slot names the slot of the account that the pass has handed on, if any.
+func work(ctx context.Context, w *world, id, stateDir, path, slot string) error {
 	ready, err := proc.ReadySocket()
 	if err != nil {
 		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
+	}
+	handed, err := handedSlot(slot)
+	if err != nil {
+		return errors.Join(err, ready.Refuse(err.Error()))
 	}
 	// Started from /proc/self/exe it would be listed as "exe". Where the name can't be set (/proc read-only) it is harder
 	// to recognise, and all else as it should be.
@@ -62,6 +69,7 @@ func work(ctx context.Context, w *world, id, stateDir, path string) error {
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
+	h.slot = handed
 	defer h.close(log)
 	crash.At("worker.taken")
 	if err := ready.Taken(); err != nil {
@@ -89,6 +97,7 @@ type held struct {
 	run    reconcile.Run
 	db     *state.DB
 	alive  *proc.Alive
+	slot   *os.File // of the account, held for as long as it is open; nil for none
 	closed bool
 }
 
@@ -135,7 +144,8 @@ func (h *held) close(log *slog.Logger) {
 	}
 	h.closed = true
 	crash.At("worker.close")
-	if err := errors.Join(h.db.Close(), h.alive.Close()); err != nil {
+	// The slot first: the pass that settles the run may need it.
+	if err := errors.Join(h.freeSlot(), h.db.Close(), h.alive.Close()); err != nil {
 		log.Warn("closing", slog.String("error", err.Error()))
 	}
 }
@@ -177,20 +187,29 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 		return err
 	}
 	config := runnerConfig(cfg)
-	hide(config.SecretValues)
+	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.environ())))
 	client, err := newTracker(cfg, p.w.now, log)
 	if err != nil {
 		return err
 	}
-	tool := linear.Tool(client)
+	tool := linear.Tool(client, cfg.Tracker.ToolReadOnly)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.db, Tracker: client, Executor: runner.Here{},
+		Config: config, Prompt: cfg.Prompt, Journal: h.db, Requests: h.db, Tracker: client, Executor: runner.Here{},
+		Account: p.account(cfg.Codex.Home),
 		Tool: &runner.Tool{
 			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
-			Call: tool.Call, ChangesIssue: tool.ChangesIssue,
+			Call: func(ctx context.Context, args json.RawMessage) runner.ToolAnswer {
+				return runner.ToolAnswer(tool.Call(ctx, args))
+			},
+			ChangesIssue: tool.ChangesIssue,
 		},
 		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log,
 	}
+	var stopTelling func()
+	worker.Attend, stopTelling = teller{
+		p: p, db: h.db, hook: p.attentionHook(cfg).OfRun(p.stateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
+	}.attending(ctx, log)
+	defer stopTelling()
 	run, err := worker.Run(context.WithoutCancel(ctx), h.run, ctx.Done())
 	h.run = run
 	if errors.Is(err, reconcile.ErrConflict) {

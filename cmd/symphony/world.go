@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,8 @@ type world struct {
 	json bool
 	// jsonLines is set where one object after another is printed: each is a line.
 	jsonLines bool
+	// input reads stdin where somebody is asked; see lines.
+	input *bufio.Reader
 	// listen makes SIGINT and SIGTERM end the context, where they do not yet.
 	listen func()
 }

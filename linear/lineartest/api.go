@@ -34,6 +34,7 @@ type Issue struct {
 type Comment struct {
 	ID        string    `json:"id"`
 	Author    string    `json:"author"` // email; the viewer's if empty
+	Bot       string    `json:"bot"`    // the integration that wrote it instead of a user
 	Body      string    `json:"body"`
 	CreatedAt time.Time `json:"createdAt"` // now if zero
 }
@@ -182,7 +183,7 @@ func (i *issue) public() Issue {
 }
 
 func (c *comment) public() Comment {
-	p := Comment{ID: c.id, Body: c.body, CreatedAt: c.created}
+	p := Comment{ID: c.id, Bot: c.bot, Body: c.body, CreatedAt: c.created}
 	if c.user != nil {
 		p.Author = c.user.email
 	}
@@ -269,7 +270,10 @@ func (w *workspace) addComment(i *issue, p Comment) (*comment, error) {
 			return nil, fmt.Errorf("there is no user %q", p.Author)
 		}
 	}
-	c := &comment{entity: w.entity("comment", p.ID), body: p.Body, issue: i, user: author}
+	if p.Bot != "" {
+		author = nil
+	}
+	c := &comment{entity: w.entity("comment", p.ID), body: p.Body, bot: p.Bot, issue: i, user: author}
 	if !p.CreatedAt.IsZero() {
 		c.created = p.CreatedAt.UTC()
 	}

@@ -236,6 +236,7 @@ func (r *relation) get(f string) any {
 type comment struct {
 	entity
 	body   string
+	bot    string // the integration that wrote it, where no user did
 	issue  *issue
 	user   *user
 	parent *comment
@@ -261,6 +262,11 @@ func (c *comment) get(f string) any {
 			return nil
 		}
 		return c.parent.id
+	case "botActor":
+		if c.bot == "" {
+			return nil
+		}
+		return record{"ActorBot", map[string]any{"name": c.bot, "type": "integration"}}
 	case "editedAt":
 		return maybe(c.edited)
 	case "url":

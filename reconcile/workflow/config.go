@@ -47,6 +47,8 @@ type Tracker struct {
 	RequiredLabels []string
 	// Assignee is an email, an id, "me", or empty for anybody.
 	Assignee string
+	// ToolReadOnly is tracker.tool_scope: read: the agent's tool refuses mutations.
+	ToolReadOnly bool
 }
 
 // Polling is how often --loop runs a pass (specification 5.3.2).
@@ -69,6 +71,7 @@ type Hooks struct {
 	BeforeRun    string
 	AfterRun     string
 	BeforeRemove string
+	OnAttention  string // belongs to no workspace
 	Timeout      time.Duration
 }
 
@@ -88,6 +91,8 @@ type Agent struct {
 
 	OnApproval Answer
 	OnQuestion Answer
+	// AnswerTimeout is how long a person may take where either is Ask.
+	AnswerTimeout time.Duration
 	// Network lets commands in the default sandbox reach the network.
 	Network bool
 	// WritableRoots are directories that the default sandbox may write to besides the workspace.
@@ -106,6 +111,7 @@ const (
 	Approve Answer = "approve"
 	Deny    Answer = "deny"
 	Fail    Answer = "fail"
+	Ask     Answer = "ask" // a person decides
 )
 
 // Codex is how the agent is started and watched (specification 5.3.6).

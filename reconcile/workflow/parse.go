@@ -92,6 +92,7 @@ func (r *reader) tracker(cfg *Config) (literals []field) {
 		t.RequiredLabels = append(t.RequiredLabels, strings.ToLower(l))
 	}
 	r.assignee(t)
+	t.ToolReadOnly = r.choice("tracker.tool_scope", "any", "any", "read") == "read"
 	return literals
 }
 
@@ -309,6 +310,7 @@ func (r *reader) place(cfg *Config) {
 		BeforeRun:    r.text("hooks.before_run"),
 		AfterRun:     r.text("hooks.after_run"),
 		BeforeRemove: r.text("hooks.before_remove"),
+		OnAttention:  r.text("hooks.on_attention"),
 		Timeout:      r.milliseconds("hooks.timeout_ms"),
 	}
 }

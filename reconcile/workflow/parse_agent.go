@@ -24,12 +24,24 @@ func (r *reader) agent(cfg *Config) {
 		MaxIdleRuns:     int(r.integer("agent.max_idle_runs")),
 		MaxRuns:         int(r.integer("agent.max_runs")),
 		MaxTokens:       r.integer("agent.max_tokens"),
-		OnApproval:      r.choice("agent.on_approval", onApproval, Approve, Deny, Fail),
-		OnQuestion:      r.choice("agent.on_question", Fail, Fail),
+		OnApproval:      r.choice("agent.on_approval", onApproval, Approve, Deny, Fail, Ask),
+		OnQuestion:      r.choice("agent.on_question", Fail, Fail, Ask),
+		AnswerTimeout:   r.milliseconds("agent.answer_timeout_ms"),
 		Network:         r.boolean("agent.network"),
 		WritableRoots:   r.writableRoots(cfg.Workspace.Root),
 		TrustRepository: r.boolean("agent.trust_repository"),
 		ResumeThread:    r.boolean("agent.resume_thread"),
+	}
+	r.askHints(cfg)
+}
+
+// askHints warns about settings by which nobody is ever asked.
+func (r *reader) askHints(cfg *Config) {
+	if cfg.Agent.OnApproval == Ask && string(cfg.Codex.ApprovalPolicy) == `"never"` {
+		r.warn(r.lines["agent.on_approval"], "agent.on_approval", "no effect: codex asks for no approval under codex.approval_policy never; on-request is what it asks under")
+	}
+	if line, set := r.lines["agent.answer_timeout_ms"]; set && cfg.Agent.OnApproval != Ask && cfg.Agent.OnQuestion != Ask {
+		r.warn(line, "agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 }
 

@@ -165,14 +165,11 @@ func (r *reader) choice(key string, standard Answer, allowed ...Answer) Answer {
 			return a
 		}
 	}
-	got, hint := kindName(f.node), ""
+	got := kindName(f.node)
 	if f.node.Kind == yaml.ScalarNode {
 		got = strconv.Quote(f.node.Value)
-		if f.node.Value == "ask" {
-			got, hint = "ask, which is not built yet", "use "+names[len(names)-1]+" until it is"
-		}
 	}
-	r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", strings.Join(names, " or "), got), hint)
+	r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", strings.Join(names, " or "), got), "")
 	return standard
 }
 

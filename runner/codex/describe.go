@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
 )
 
 // messageLength is where Event.Message is cut, in characters.
@@ -20,32 +21,202 @@ func describeLong(method string, p *params) string {
 	switch method {
 	case "item/started", "item/completed":
 		return describeItem(method == "item/completed", &p.Item)
-	case "item/agentMessage/delta", "item/commandExecution/outputDelta":
-		return p.Delta
-	case "turn/started":
-		return "turn started"
 	case "turn/completed", "turn/failed", "turn/cancelled", "turn/canceled", "turn/interrupted":
 		return describeEnd(endOf(method, p))
 	case "error":
 		return describeError(p)
+	}
+	if text, ok := describeDelta(method, p); ok {
+		return text
+	}
+	if text, ok := describeRequest(method, p); ok {
+		return text
+	}
+	if text, ok := describeThread(method, p); ok {
+		return text
+	}
+	return describeNotice(method, p)
+}
+
+// describeDelta is for the parts in which items come.
+func describeDelta(method string, p *params) (string, bool) {
+	switch method {
+	case "item/agentMessage/delta", "item/commandExecution/outputDelta", "item/fileChange/outputDelta", "item/plan/delta",
+		"item/reasoning/summaryTextDelta", "item/reasoning/textDelta":
+		return p.Delta, true
+	case "item/reasoning/summaryPartAdded":
+		return "reasoning goes on", true
+	case "item/fileChange/patchUpdated":
+		return "file change is now" + paths(p.Changes), true
+	case "item/mcpToolCall/progress":
+		return join("MCP tool", p.Message), true
+	case "item/commandExecution/terminalInteraction":
+		return "input to a running command", true
+	}
+	return "", false
+}
+
+// describeRequest is for requests of codex's, but for approvals: Ask.line has those.
+func describeRequest(method string, p *params) (string, bool) {
+	switch method {
 	case "item/tool/call":
-		return "tool " + p.Tool + " " + string(p.Arguments)
-	case "item/commandExecution/requestApproval", "execCommandApproval":
-		return join("approve command: "+commandText(p.Command), p.Reason)
-	case "item/fileChange/requestApproval", "applyPatchApproval":
-		return join("approve file changes", p.Reason)
-	case "item/permissions/requestApproval":
-		return join("approve permissions: "+string(p.Permissions), p.Reason)
+		return "tool " + p.Tool + " " + string(p.Arguments), true
 	case "mcpServer/elicitation/request":
-		return join("MCP server "+p.ServerName+" asks a person", p.Message)
+		return join("MCP server "+p.ServerName+" asks a person", p.Message), true
 	case "item/tool/requestUserInput":
-		return describeQuestions(p)
+		return describeQuestions(p), true
+	case "currentTime/read":
+		return "codex asks for the time", true
+	case "account/chatgptAuthTokens/refresh":
+		return join("refused: codex asks for a new login, and symphony keeps none (codex login does)", p.Reason), true
+	case "attestation/generate":
+		return "refused: codex asks for an attestation, and symphony can't give one", true
+	}
+	return "", false
+}
+
+// describeThread is for what is said of threads and turns as a whole.
+func describeThread(method string, p *params) (string, bool) {
+	switch method {
+	case "turn/started":
+		return "turn started", true
+	case "turn/diff/updated":
+		return describeDiff(p.Diff), true
+	case "turn/plan/updated":
+		return describePlan(p), true
+	case "thread/started":
+		return "thread started", true
+	case "thread/closed":
+		return "thread closed", true
+	case "thread/compacted":
+		return "context compacted", true
 	case "thread/status/changed":
-		return "thread is " + statusText(p)
+		return "thread is " + statusText(p), true
+	case "thread/settings/updated":
+		return "settings of the thread changed", true
+	case "thread/readState/changed":
+		return "read state of the thread changed", true
+	case "thread/tokenUsage/updated":
+		return "tokens", true
+	case "thread/goal/updated":
+		return join("goal "+camelToWords(p.Goal.Status), p.Goal.Objective), true
+	case "thread/goal/cleared":
+		return "goal cleared", true
+	}
+	return "", false
+}
+
+// describeNotice is for all else; a method that is not known stands for itself.
+func describeNotice(method string, p *params) string {
+	switch method {
+	case "serverRequest/resolved":
+		return "request " + string(p.RequestID) + " is settled"
+	case "account/rateLimits/updated":
+		return describeLimits(p.RateLimits)
+	case "warning":
+		return join("warning", p.Message)
+	case "guardianWarning":
+		return join("guardian warns", p.Message)
+	case "configWarning":
+		return join("configuration", join(p.Summary, p.Details))
+	case "deprecationNotice":
+		return join("deprecated", join(p.Summary, p.Details))
 	case "mcpServer/startupStatus/updated":
-		return "MCP server " + p.Name + " is " + p.statusWord()
+		text := "MCP server " + p.Name + " is " + p.statusWord()
+		if p.Error != nil {
+			text = join(text, p.Error.Message)
+		}
+		return text
+	case "model/rerouted":
+		return join("model "+p.ToModel+" instead of "+p.FromModel, camelToWords(p.Reason))
+	case "modelProvider/authRecoveryStarted":
+		return join("signing in to "+p.Provider+" again", p.Message)
+	case "modelProvider/authRecoveryCompleted":
+		return join("signed in to "+p.Provider+" again", p.Message)
+	case "remoteControl/status/changed":
+		return "remote control is " + p.statusWord()
 	}
 	return cmp.Or(p.Message, p.Summary, method)
+}
+
+// describeDiff counts what a unified diff changes: it may be as large as the work.
+func describeDiff(diff string) string {
+	files, added, removed := 0, 0, 0
+	for line := range strings.Lines(diff) {
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			files++
+		case strings.HasPrefix(line, "+++ "), strings.HasPrefix(line, "--- "):
+		case strings.HasPrefix(line, "+"):
+			added++
+		case strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	return fmt.Sprintf("diff of the turn: %s, +%d -%d", count(files, "file"), added, removed)
+}
+
+func describePlan(p *params) string {
+	done, now := 0, ""
+	for _, step := range p.Plan {
+		switch camelWord(step.Status) {
+		case "completed":
+			done++
+		case "inProgress":
+			now = cmp.Or(now, step.Step)
+		}
+	}
+	return join(fmt.Sprintf("plan: %d of %s done", done, count(len(p.Plan), "step")), cmp.Or(now, p.Explanation))
+}
+
+// describeLimits names the windows that an update has; most have none.
+func describeLimits(raw json.RawMessage) string {
+	var limit struct {
+		Primary   *limitWindow `json:"primary"`
+		Secondary *limitWindow `json:"secondary"`
+	}
+	var parts []string
+	if json.Unmarshal(raw, &limit) == nil {
+		for _, w := range []*limitWindow{limit.Primary, limit.Secondary} {
+			if w != nil {
+				parts = append(parts, fmt.Sprintf("%.0f%% of %s used", w.Used, window(w.Minutes)))
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return "rate limits: nothing new"
+	}
+	return "rate limits: " + strings.Join(parts, ", ")
+}
+
+type limitWindow struct {
+	Used    float64 `json:"usedPercent"`
+	Minutes float64 `json:"windowDurationMins"`
+}
+
+func window(minutes float64) string {
+	switch hours := minutes / 60; {
+	case minutes <= 0:
+		return "a window"
+	case hours >= 48:
+		return fmt.Sprintf("%.0f days", hours/24)
+	case hours >= 1:
+		return fmt.Sprintf("%.0f h", hours)
+	}
+	return fmt.Sprintf("%.0f min", minutes)
+}
+
+// camelToWords gives "high risk cyber activity" for highRiskCyberActivity.
+func camelToWords(word string) string {
+	var b strings.Builder
+	for _, r := range word {
+		if unicode.IsUpper(r) {
+			b.WriteByte(' ')
+			r = unicode.ToLower(r)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // describeItem tells of an item begun or ended.
@@ -66,12 +237,19 @@ func describeItem(ended bool, i *wireItem) string {
 			text = fmt.Sprintf("command exited %d: %s", *i.ExitCode, shellText(i.Command))
 		}
 		return text
-	case "fileChange":
+	case itemFileChange:
+		if len(i.Changes) == 0 {
+			return "file changes " + state
+		}
 		return fmt.Sprintf("%s %s%s", count(len(i.Changes), "file change"), state, paths(i.Changes))
 	case "dynamicToolCall":
 		return "tool " + i.Tool + " " + state
 	case "mcpToolCall":
-		return "MCP tool " + i.Server + "/" + i.Tool + " " + state
+		text := "MCP tool " + i.Server + "/" + i.Tool + " " + state
+		if i.Error != nil {
+			text = join(text, i.Error.Message)
+		}
+		return text
 	case "collabAgentToolCall":
 		return "sub-agent " + i.Tool + " " + state
 	case "reasoning":
@@ -80,8 +258,14 @@ func describeItem(ended bool, i *wireItem) string {
 		return join("web search", i.Query)
 	case "userMessage":
 		return "prompt"
+	case "contextCompaction":
+		return "compaction of the context " + state
+	case "plan":
+		return join("plan", firstLine(i.Text))
+	case "imageView":
+		return join("looks at an image", i.Path)
 	}
-	return join(i.Type, state)
+	return join(camelToWords(i.Type), state)
 }
 
 func describeEnd(end turnEnd) string {
@@ -120,7 +304,7 @@ func statusText(p *params) string {
 	if json.Unmarshal(p.Status, &status) != nil {
 		return cmp.Or(p.statusWord(), "unknown")
 	}
-	return join(status.Type, strings.Join(status.ActiveFlags, ", "))
+	return join(camelToWords(status.Type), camelToWords(strings.Join(status.ActiveFlags, ", ")))
 }
 
 // tokensText is the line for token usage.

@@ -19,7 +19,7 @@
 //	                         ├─► events queue ─► deliver ─► OnEvent
 //	                         └─► writer queue ─► run ─────► stdin
 //	RunTurn: waits on the turn's channels, ctx and the clocks (watch)
-//	CallTool, interrupts of turns nobody asked for: a goroutine each
+//	CallTool, Ask, interrupts of turns nobody asked for: a goroutine each
 //
 // The reader never waits for the agent: answers are queued, so that a full pipe
 // in one direction can't stop the other. It waits for OnEvent only when a
@@ -57,14 +57,39 @@
 // patches), since the policy would say yes again. Permissions are granted for
 // the turn, exactly as asked: the next turn asks again and gets them again, and
 // nothing outlives the work it was asked for. Denied, a command is declined and
-// the turn goes on; failing, it is cancelled, which ends the turn. MCP servers'
-// forms are declined in any case, they want a person's words. A question fails
-// the turn; it is answered with nothing first, because codex would wait for
-// ever, and the turn is interrupted then.
+// the turn goes on; failing, it is cancelled, which ends the turn. A question
+// fails the turn; it is answered with nothing first, because codex would wait
+// for ever, and the turn is interrupted then. MCP servers' forms want a person's
+// words: where none is asked they are declined, and the turn goes on. codex's own
+// question whether a tool of an MCP server may run comes as a form without
+// fields, told by its _meta (codex_approval_kind); it is an approval and answered
+// as one.
+//
+// Where a person is asked, both clocks stand still: nobody but the person is
+// late. A request that is declined or expires is declined to codex and the turn
+// goes on, a question's too, which is answered with nothing. What is decided
+// after the request's end is not sent, there is nothing left that it would
+// answer; only a sub-agent's request that our turn leaves behind is declined then.
+//
+// Every command that codex asks about is said to run outside the sandbox. An
+// accept of an escalation does so, and nothing in the request tells one for
+// certain. Tried with 0.169: under untrusted each command is asked about, without
+// a reason, and stays inside; so does a dangerous one (rm -rf) under on-request.
+// But an escalation whose model gave no justification has no reason either,
+// and the same members throughout. A request for additional permissions, which
+// stays inside, has a reason like an escalation's, and its additionalPermissions
+// does not come. A patch stays inside only under untrusted, without a reason, with
+// every path below the turn's cwd and none in what the sandbox protects there
+// (approved, one through a link that led out failed); under the other policies it
+// is asked about because the sandbox would refuse it, or has done so. An MCP
+// server's tool runs where the server does, outside.
 //
 // Messages of other versions are read where 10.2 to 10.5 name them: turn/failed
 // and turn/cancelled, turn/completed without parameters, token totals in
-// wrappers with snake case. Nothing of another version is ever sent.
+// wrappers, members in snake case, codex/event/*. Those events came alone
+// once and later beside today's notifications; task_complete and turn_aborted
+// therefore end a turn only when no turn/completed has come within a second.
+// Nothing of another version is ever sent.
 //
 // A blocked write can't be called back in Go; it is reported after ReadTimeout
 // and ends the session, and Close unblocks it.

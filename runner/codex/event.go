@@ -17,6 +17,14 @@ const (
 	EventApprovalAutoApproved = "approval_auto_approved"
 	EventApprovalDenied       = "approval_denied"
 	EventApprovalRequired     = "approval_required"
+	EventApprovalRequested    = "approval_requested" // a person is asked
+	EventApprovalGranted      = "approval_granted"   // by a person
+	EventQuestionAsked        = "question_asked"
+	EventQuestionAnswered     = "question_answered"
+	EventQuestionDeclined     = "question_declined"
+	EventRequestExpired       = "request_expired"   // nobody decided in time
+	EventRequestWithdrawn     = "request_withdrawn" // it ended before anybody decided
+	EventRequestRefused       = "request_refused"   // of a kind that is not served
 	EventUnsupportedToolCall  = "unsupported_tool_call"
 	EventToolCallCompleted    = "tool_call_completed"
 	EventToolCallFailed       = "tool_call_failed"

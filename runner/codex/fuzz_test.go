@@ -30,6 +30,7 @@ const (
 	modeFail
 	modeTools
 	modeInterrupt
+	modeAsk
 )
 
 const (
@@ -62,6 +63,12 @@ func FuzzStream(f *testing.F) {
 			`{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex","primary":{"usedPercent":100,"resetsAt":1e300}}}}` + "\n" +
 			`{"method":"turn/failed","params":{"error":{"message":"usage limit","codexErrorInfo":"usageLimitExceeded"}}}`},
 		{modeHandshake, `{"method":"turn/started","params":{"turnId":"o"}}` + "\n" + `{"method":"turn/completed"}` + "\n" + `{"id":null,"method":"x"}` + "\n[]\n\x00"},
+		{modeHandshake | modeAsk, begunPatch + "\n" + askPatch + "\n" + askCommand + "\n" + resolved + "\n" +
+			`{"id":2,"method":"mcpServer/elicitation/request","params":{"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}` + "\n" +
+			`{"id":5,"method":"item/tool/requestUserInput","params":{"questions":[{"id":"a","question":"?"}]}}`},
+		{modeHandshake, `{"method":"codex/event/task_complete","params":{"conversation_id":"th","msg":{"type":"task_complete","last_agent_message":"x"}}}`},
+		{modeHandshake, `{"method":"codex/event/x","params":{"msg":{"type":"exec_command_begin","call_id":"c","command":["a"]}}}` + "\n" +
+			`{"method":"item/started","params":{"thread_id":"th","item":{"type":"file_change","id":"p","changes":[{"path":"a","kind":"add"}]}}}`},
 		{0, strings.Repeat("{\"id\":3,\"result\":{}}\n"+turnCompleted+"\n", 80)},
 		{modeHandshake, `{"id":1,"method":"a` + `\u0000` + `b","params":[1]}` + "\n" + `{"method":"item/started","params":{"item":{"type":"commandExecution","id":"c","command":7}}}`},
 	} {
@@ -75,7 +82,7 @@ func FuzzStream(f *testing.F) {
 			r := fuzzed{t: t}
 			r.run(mode, stream)
 			r.judgeEvents(len(stream))
-			r.judgeAnswers(stream)
+			r.judgeAnswers(mode, stream)
 		})
 	})
 }
@@ -93,6 +100,18 @@ func (r *fuzzed) run(mode byte, stream []byte) {
 		o.OnApproval = ApprovalFail
 	case mode&modeDeny != 0:
 		o.OnApproval = ApprovalDeny
+	}
+	if mode&modeAsk != 0 {
+		o.OnApproval, o.OnQuestion = ApprovalAsk, QuestionAsk
+		o.Ask = func(ctx context.Context, a Ask) Decision {
+			if a.Kind == AskCommand { // nobody looks at it for a while
+				select {
+				case <-ctx.Done():
+				case <-time.After(fuzzRead):
+				}
+			}
+			return Decision{Approve: true, Answers: map[string][]string{"a": {"1"}}}
+		}
 	}
 	if mode&modeTools != 0 {
 		o.Tools = []Tool{{Name: "t"}, {Name: "wait"}}
@@ -219,7 +238,7 @@ func (r *fuzzed) judgeState(s *Session, fed int) {
 		r.t.Errorf("%d early answers, counted %d; %d early ends", kept, s.calls.kept, len(s.early))
 	}
 	// A line that is kept in any way has some bytes; a few are those of the handshake.
-	entries := len(s.foreign) + len(s.finished) + len(s.requests) + len(s.usage) + len(s.limits) + len(s.calls.pending)
+	entries := len(s.foreign) + len(s.finished) + len(s.requests) + len(s.usage) + len(s.limits) + len(s.calls.pending) + len(s.patches.files)
 	if entries > 8+fed/8 {
 		r.t.Errorf("%d entries kept of %d bytes", entries, fed)
 	}
@@ -257,7 +276,7 @@ func (r *fuzzed) judgeEvents(fed int) {
 
 // judgeAnswers: the client writes whole JSON lines; every request of the agent's is answered once with its own id, and
 // nothing else is answered.
-func (r *fuzzed) judgeAnswers(stream []byte) {
+func (r *fuzzed) judgeAnswers(mode byte, stream []byte) {
 	answered := map[string]int{}
 	for line := range bytes.Lines(r.heard) {
 		var m map[string]json.RawMessage
@@ -274,7 +293,8 @@ func (r *fuzzed) judgeAnswers(stream []byte) {
 	}
 	for line := range bytes.Lines(stream) {
 		if id, sure := requestID(line); sure {
-			if answered[id]--; answered[id] < 0 {
+			// What a person is asked is not answered when it ended before.
+			if answered[id]--; answered[id] < 0 && mode&modeAsk == 0 {
 				r.t.Errorf("not answered: %q", line)
 			}
 		} else if answered[id] > 0 {

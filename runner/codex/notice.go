@@ -36,25 +36,38 @@ func isProgress(method string) bool {
 func (s *Session) notice(m *message) {
 	var p params
 	p.read(m.Params)
-	progress := isProgress(m.Method)
+	method, old := m.Method, false
+	if name, ok := strings.CutPrefix(method, oldMethods); ok {
+		method, old = p.modern(name), true
+	}
+	progress := isProgress(method)
 	s.touch(progress)
 	e := Event{
 		Name: EventNotification, Method: m.Method, ThreadID: p.threadID(), TurnID: p.turnID(),
-		Message: describe(m.Method, &p), Progress: progress, Raw: m.raw,
+		Message: describe(method, &p), Progress: progress, Raw: m.raw,
 	}
-	switch m.Method {
+	switch method {
 	case "turn/completed", "turn/failed", "turn/cancelled", "turn/canceled", "turn/interrupted":
-		s.noticeEnd(m, &p, e)
+		if old {
+			s.noticeOldEnd(method, &p, e)
+		} else {
+			s.noticeEnd(m, &p, e)
+		}
 		return
 	case "turn/started":
 		s.noticeStart(&p)
 	case "item/started", "item/completed":
-		s.noticeItem(m.Method, &p)
+		s.noticeItem(method, &p)
+	case "item/fileChange/patchUpdated":
+		s.keepPatch(p.ItemID, &p, p.Changes)
 	case "error":
 		s.noticeError(&p)
 	case "serverRequest/resolved":
 		s.withdraw(string(p.RequestID))
 	case "account/rateLimits/updated":
+		s.updateLimits(p.RateLimits)
+	}
+	if old {
 		s.updateLimits(p.RateLimits)
 	}
 	if strings.Contains(m.Method, "oken") { // tokenUsage, token_count
@@ -118,7 +131,8 @@ func (s *Session) noticeEnd(m *message, p *params, e Event) {
 			s.early = append(s.early, m)
 		}
 		t = nil
-	case s.isEndOf(t, p):
+	case s.isEndOf(t, p) && !t.ending:
+		t.ending = true
 		t.keepLast(p)
 	default:
 		t, ours = nil, false
@@ -163,10 +177,31 @@ func (t *turn) keepLast(p *params) {
 const (
 	itemAgentMessage = "agentMessage"
 	itemCommand      = "commandExecution"
+	itemFileChange   = "fileChange"
 )
 
-// noticeItem keeps the open commands and the agent's last message.
+// keepPatch keeps what a file change would do.
+func (s *Session) keepPatch(item string, p *params, changes []wireChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patches.keep(p.threadID(), item, changes)
+}
+
+func (s *Session) dropPatch(item string, p *params) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patches.drop(p.threadID(), item)
+}
+
+// noticeItem keeps the open commands and file changes, and the agent's last
+// message.
 func (s *Session) noticeItem(method string, p *params) {
+	switch {
+	case p.Item.Type == itemFileChange && method == "item/started":
+		s.keepPatch(p.Item.ID, p, p.Item.Changes)
+	case p.Item.Type == itemFileChange:
+		s.dropPatch(p.Item.ID, p)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
@@ -194,7 +229,7 @@ func (s *Session) noticeError(p *params) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != nil && p.Error != nil {
-		s.turn.lastError = p.Error
+		s.turn.lastError, s.turn.lastFinal = p.Error, !p.WillRetry
 	}
 }
 

@@ -3,21 +3,7 @@ package codex
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-)
-
-// Approval says how requests for approval are answered (10.5, design 9).
-type Approval int
-
-const (
-	// ApprovalApprove grants what is asked: commands and patches for the
-	// session, permissions for the turn.
-	ApprovalApprove Approval = iota
-	// ApprovalDeny declines; the turn goes on without.
-	ApprovalDeny
-	// ApprovalFail declines and ends the turn with approval_required.
-	ApprovalFail
 )
 
 // response answers a request of codex's; the id is echoed as it came.
@@ -47,71 +33,32 @@ func (s *Session) serve(m *message) {
 	switch m.Method {
 	case "item/tool/call":
 		s.serveTool(m, &p, e)
-	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval":
-		s.approve(m, e, object{"decision": "acceptForSession"}, object{"decision": "decline"}, object{"decision": "cancel"})
-	case "execCommandApproval", "applyPatchApproval":
-		denied := object{"decision": object{"denied": object{"rejection": "declined by symphony's configuration"}}}
-		s.approve(m, e, object{"decision": "approved_for_session"}, denied, object{"decision": "abort"})
+	case "item/commandExecution/requestApproval":
+		s.serveApproval(m, e, commandAsk(&p), itemVerdicts())
+	case "item/fileChange/requestApproval":
+		s.serveApproval(m, e, s.changeAsk(&p), itemVerdicts())
+	case "execCommandApproval":
+		s.serveApproval(m, e, commandAsk(&p), reviewVerdicts())
+	case "applyPatchApproval":
+		s.serveApproval(m, e, s.patchAsk(&p), reviewVerdicts())
 	case "item/permissions/requestApproval":
-		none := object{"permissions": object{}, "scope": "turn"}
-		s.approve(m, e, object{"permissions": grant(p.Permissions), "scope": "turn"}, none, none)
+		s.serveApproval(m, e, permissionsAsk(&p), permissionVerdicts(p.Permissions))
 	case "mcpServer/elicitation/request":
-		// A form made for a person; there is nothing a policy could fill in.
-		e.Name = EventApprovalDenied
-		s.reply(m, e, object{"action": "decline", "content": nil, "_meta": nil})
+		s.serveElicitation(m, &p, e)
 	case "item/tool/requestUserInput":
-		e.Name = EventTurnInputRequired
-		s.reply(m, e, object{"answers": object{}})
-		s.fail(&Error{Code: CodeTurnInputRequired, Message: oneLine("the agent asks a person: "+e.Message, errorLength)})
+		s.serveQuestions(m, &p, e)
 	case "currentTime/read":
 		e.Name = EventNotification
 		s.reply(m, e, object{"currentTimeAt": time.Now().Unix()})
 	default:
 		// Unknown, or for clients that keep codex's login
 		// (account/chatgptAuthTokens/refresh, attestation/generate).
-		e.Name = EventOtherMessage
+		e.Name = EventRequestRefused
+		if e.Message == m.Method {
+			e.Message = oneLine("refused: "+m.Method+" is not known", messageLength)
+		}
 		s.refuseRequest(m, e)
 	}
-}
-
-// approve answers a request for approval by the policy.
-func (s *Session) approve(m *message, e Event, granted, denied, ended object) {
-	switch s.o.OnApproval {
-	case ApprovalApprove:
-		e.Name = EventApprovalAutoApproved
-		s.reply(m, e, granted)
-	case ApprovalDeny:
-		e.Name = EventApprovalDenied
-		s.reply(m, e, denied)
-	default:
-		e.Name = EventApprovalRequired
-		// The reason is set before codex knows the answer, which ends the turn.
-		s.fail(&Error{Code: CodeApprovalRequired, Message: oneLine("the agent asks for approval: "+e.Message, errorLength)})
-		s.reply(m, e, ended)
-	}
-}
-
-// grant gives exactly what was asked for, without the members that ask for
-// nothing: the answer's schema knows no null there.
-func grant(asked json.RawMessage) object {
-	out := object{}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(asked, &members) != nil {
-		return out // not an object: nothing intelligible was asked for
-	}
-	for _, name := range []string{"network", "fileSystem"} {
-		var fields map[string]any
-		if json.Unmarshal(members[name], &fields) != nil || fields == nil {
-			continue
-		}
-		for k, v := range fields {
-			if v == nil {
-				delete(fields, k)
-			}
-		}
-		out[name] = fields
-	}
-	return out
 }
 
 // reply sends the answer and then emits the event: an event says what was
@@ -130,45 +77,4 @@ func (s *Session) refuseRequest(m *message, e Event) {
 		e.Message = oneLine(e.Message+" (not answered: "+err.Error()+")", messageLength)
 	}
 	s.emit(e)
-}
-
-// withdraw ends a request that codex settled without us, or after our answer.
-func (s *Session) withdraw(id string) {
-	s.mu.Lock()
-	cancel := s.requests[id]
-	delete(s.requests, id)
-	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
-}
-
-// commandText reads a command that is a string or a list of words.
-func commandText(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return shellText(text)
-	}
-	var words []string
-	if json.Unmarshal(raw, &words) != nil {
-		return ""
-	}
-	if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {
-		return words[2]
-	}
-	return strings.Join(words, " ")
-}
-
-// shellText takes the shell off a command: codex reports all of them as
-// /bin/bash -lc '…', or with -c where login shells are off.
-func shellText(command string) string {
-	shell, rest, _ := strings.Cut(command, " ")
-	flag, rest, _ := strings.Cut(rest, " ")
-	if !strings.Contains(shell, "sh") || flag != "-lc" && flag != "-c" || rest == "" {
-		return command
-	}
-	if n := len(rest); n >= 2 && (rest[0] == '\'' || rest[0] == '"') && rest[n-1] == rest[0] {
-		return strings.ReplaceAll(rest[1:n-1], `'\''`, "'")
-	}
-	return rest
 }

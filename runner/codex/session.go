@@ -40,8 +40,15 @@ type Options struct {
 	// command item is open, the stall clock is lengthened to TurnTimeout.
 	// It is called from the goroutine of RunTurn and may read /proc.
 	Busy func() bool
-	// OnApproval is the answer to requests for approval.
+	// OnApproval is the answer to requests for approval, OnQuestion that to
+	// questions and forms.
 	OnApproval Approval
+	OnQuestion QuestionPolicy
+	// Ask is needed by ApprovalAsk and QuestionAsk; nil: nobody can be asked, and
+	// all of it is declined. It runs in a goroutine of its own for each request,
+	// and both clocks stand still while one is open. What it returns after its
+	// ctx has ended is not sent.
+	Ask AskPerson
 	// Tools are offered to the model as dynamic tools (10.5); not empty, they
 	// need codex's experimental API, which is then asked for.
 	Tools []Tool
@@ -82,7 +89,10 @@ type Session struct {
 	early    []*message           // ends of turns that came before their turn was known
 	foreign  map[string]*foreign  // turns of our thread that codex started by itself
 	finished map[string]bool      // turns that ended; late repetitions are ignored
-	requests map[string]func()    // server requests being answered: cancel, by raw id
+	requests map[string]*served   // server requests being answered, by raw id
+	patches  patches              // file changes under way
+	cwd      string               // of the last turn
+	asksAll  bool                 // the last turn's approval policy asks about everything
 	usage    map[string]Usage     // highest totals, by thread
 	limits   map[string]rateLimit // by limit id
 	limitID  string               // the latest one updated
@@ -110,7 +120,7 @@ func New(t Transport, o Options) *Session {
 		calls:    newCalls(),
 		foreign:  make(map[string]*foreign),
 		finished: make(map[string]bool),
-		requests: make(map[string]func()),
+		requests: make(map[string]*served),
 		usage:    make(map[string]Usage),
 		limits:   make(map[string]rateLimit),
 	}
@@ -172,10 +182,11 @@ func (s *Session) end(err error) {
 		s.err = portExit(err)
 	}
 	s.calls.failAll(s.err)
-	for _, cancel := range s.requests {
-		cancel()
-	}
+	t := s.turn
 	s.mu.Unlock()
+	if t != nil {
+		s.endByOld(t) // nothing better comes any more
+	}
 	s.stopTools()
 	close(s.ended)
 }

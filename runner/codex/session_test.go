@@ -138,6 +138,15 @@ func inTurn(t *testing.T, ctx context.Context, o Options) (*Session, *peer, func
 	}
 }
 
+func wantAny(t *testing.T, err error) *Error {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v without a code", err)
+	}
+	return e
+}
+
 func wantCode(t *testing.T, err error, code Code) *Error {
 	t.Helper()
 	var e *Error
@@ -442,7 +451,7 @@ func TestCancel(t *testing.T) {
 // A tool call neither stops the reading nor outlives its turn.
 func TestToolRunsBeside(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
-	_, p, wait := inTurn(t, t.Context(), Options{
+	s, p, wait := inTurn(t, t.Context(), Options{
 		Tools: []Tool{{Name: "slow"}},
 		CallTool: func(ctx context.Context, _ string, args json.RawMessage) ToolResult {
 			if string(args) == `{"n":2}` {
@@ -460,6 +469,11 @@ func TestToolRunsBeside(t *testing.T) {
 	if got := p.hear(); got != `{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}` {
 		t.Errorf("heard %s", got)
 	}
+	s.mu.Lock()
+	if len(s.requests) != 1 {
+		t.Errorf("%d requests are open, one is", len(s.requests))
+	}
+	s.mu.Unlock()
 	go p.rest()
 	p.say(turnCompleted)
 	if _, err := wait(); err != nil {

@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 )
@@ -52,24 +51,14 @@ func (s *Session) serveTool(m *message, p *params, e Event) {
 		s.reply(m, e, toolAnswer(ToolResult{Text: text}))
 		return
 	}
-	id := string(m.ID)
-	s.mu.Lock()
-	parent := s.toolCtx
-	if s.turn != nil {
-		parent = s.turn.tools
-	}
-	ctx, cancel := context.WithCancel(parent)
-	s.requests[id] = cancel
-	s.mu.Unlock()
+	r := s.openRequest(m)
 	go func() {
-		defer cancel()
-		result := s.o.CallTool(ctx, p.Tool, p.Arguments)
+		defer r.cancel()
+		result := s.o.CallTool(r.ctx, p.Tool, p.Arguments)
 		// Taken out before the answer: the clock must see either the open
 		// request or the item that codex sends upon the answer.
 		s.touch(true)
-		s.mu.Lock()
-		delete(s.requests, id)
-		s.mu.Unlock()
+		s.closeRequest(r)
 		e.Name = EventToolCallCompleted
 		if !result.Success {
 			e.Name = EventToolCallFailed

@@ -62,6 +62,12 @@ type turn struct {
 	lastBusy     time.Time // last time that work without progress was seen
 	lastText     string    // the agent's last whole message
 	lastError    *turnError
+	lastFinal    bool            // lastError was no notice of a retry
+	asking       int             // requests that wait for a person
+	stillSince   time.Time       // asking > 0: both clocks stand still since
+	wake         chan struct{}   // they go on
+	old          *oldEnd         // an end in the shape of another version
+	ending       bool            // the event of the turn's end is out
 	tools        context.Context // ends with the turn
 	stopTools    context.CancelFunc
 }
@@ -77,6 +83,7 @@ func (s *Session) newTurn() *turn {
 		answered:     make(chan struct{}),
 		ended:        make(chan struct{}),
 		refused:      make(chan struct{}),
+		wake:         make(chan struct{}, 1),
 		open:         make(map[string]struct{}),
 		lastMessage:  now,
 		lastProgress: now,
@@ -130,7 +137,7 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 		return nil, errors.New("turn/start: a turn is still under way")
 	}
 	t := s.newTurn()
-	s.turn = t
+	s.turn, s.cwd, s.asksAll = t, p.Cwd, string(p.ApprovalPolicy) == `"untrusted"`
 	req := turnRequest{
 		ThreadID: s.thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd, Title: p.Title,
 		ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
@@ -216,6 +223,7 @@ func (s *Session) isEndOf(t *turn, p *params) bool {
 func (s *Session) finish(t *turn, end turnEnd) {
 	t.end = end
 	s.turn = nil
+	t.old.stop()
 	if t.id != "" {
 		s.finished[t.id] = true
 	}

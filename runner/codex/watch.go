@@ -29,6 +29,7 @@ func (s *Session) watch(ctx context.Context, t *turn) (Turn, error) {
 			return s.lastWords(t)
 		case <-ctx.Done():
 			return s.abandon(t, fmt.Errorf("turn: %w", ctx.Err()))
+		case <-t.wake:
 		case <-timer.C:
 		}
 	}
@@ -110,6 +111,9 @@ func (s *Session) clocks(t *turn) (next time.Duration, err error) {
 	next = noClock
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.asking > 0 {
+		return next, nil // until t.wake
+	}
 	now := time.Now()
 	if limit := s.o.TurnTimeout; limit > 0 {
 		left := limit - now.Sub(t.lastMessage)

@@ -55,6 +55,8 @@ type Spawn struct {
 	Log *os.File
 	// Secret goes to the worker through the socket, not through the environment; 16 KiB at most, may be empty.
 	Secret []byte
+	// Hand is a file that it gets as descriptor 4 (Handed), nil for none. The caller keeps its own.
+	Hand *os.File
 	// Scope is where systemd starts it, nil for no place of its own.
 	Scope *Scope
 	// Wait is how long Ready waits for the worker's answer, from Detach on.
@@ -70,8 +72,8 @@ type Detached struct {
 	status   string        // set before done is closed
 }
 
-// Detach starts a process in a session of its own, with stdin from /dev/null and no descriptor open but its log
-// and, as number 3, the socket that ReadySocket takes there. Descriptors that this process inherited
+// Detach starts a process in a session of its own, with stdin from /dev/null and no descriptor open but its log,
+// as number 3 the socket that ReadySocket takes there, and what Hand says. Descriptors that this process inherited
 // and never meant to pass on don't reach it either. Ready must be called once.
 //
 // If this process lives on, the worker is reaped when it ends; until then one goroutine watches it.
@@ -116,10 +118,14 @@ func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
 			return nil, err
 		}
 	}
+	files := []*os.File{null, log, log, theirs}
+	if s.Hand != nil {
+		files = append(files, s.Hand)
+	}
 	_, watch, err := launch(exe, argv, &os.ProcAttr{
 		Dir:   dir,
 		Env:   notNil(env),
-		Files: []*os.File{null, log, log, theirs},
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

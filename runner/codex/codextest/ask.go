@@ -15,6 +15,8 @@ func (u *turn) asking(s *Step) (ask func() error, ok bool) {
 		return func() error { return u.askFile(s.Text) }, true
 	case "ask-user":
 		return func() error { return u.askUser(s.Text) }, true
+	case "ask-form":
+		return func() error { return u.askForm(s.Text) }, true
 	case "ask-permissions":
 		return u.askPermissions, true
 	case "legacy-approval":
@@ -163,6 +165,29 @@ func (u *turn) askUser(question string) error {
 		return u.say("the question was not answered")
 	}
 	return u.say(fmt.Sprintf("answered: %q", r.Answers["q1"].Answers))
+}
+
+// askForm asks what an MCP server named forms would have a person fill in.
+func (u *turn) askForm(text string) error {
+	m, err := u.ask("mcpServer/elicitation/request", "", object{
+		"serverName": "forms", "mode": "form", "_meta": nil, "message": text,
+		"requestedSchema": object{"type": "object", "required": []string{"region"}, "properties": object{
+			"n":      object{"type": "integer", "description": "how many", "minimum": 1},
+			"region": object{"type": "string", "title": "Region", "description": "where it runs", "enum": []string{"eu", "us"}},
+			"sure":   object{"type": "boolean"},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	var r struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content"`
+	}
+	if m.Error != nil || json.Unmarshal(m.Result, &r) != nil || r.Action == "" {
+		return u.say("form: refused")
+	}
+	return u.say("form: " + r.Action + " " + string(r.Content))
 }
 
 func (u *turn) askPermissions() error {

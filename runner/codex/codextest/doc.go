@@ -40,6 +40,7 @@
 //	sleep DURATION        silence
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
+//	subagent-ask COMMAND  another thread has a turn and asks approval of a command
 //
 // What it asks (the answers are obeyed as codex obeys them):
 //
@@ -47,6 +48,7 @@
 //	ask-file FILE         approval of a file change
 //	ask-permissions       more permissions
 //	ask-user QUESTION     a question to a person
+//	ask-form MESSAGE      an MCP server's form: region (eu or us), sure and n, the last two optional
 //	legacy-approval CMD   execCommandApproval of older versions
 //	request METHOD JSON   any request of the server's; threadId and turnId are added
 //	unknown-request       one that no client knows

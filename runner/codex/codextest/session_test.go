@@ -524,3 +524,66 @@ func waitFor(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// A person decides what the server asks, one after the other; each answer is obeyed.
+func TestAsk(t *testing.T) {
+	var mu sync.Mutex
+	var asked []codex.Ask
+	decide := func(yes bool) codex.AskPerson {
+		return func(_ context.Context, a codex.Ask) codex.Decision {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, a)
+			d := codex.Decision{Approve: yes, ForSession: a.Summary == "touch a", By: "operator"}
+			if yes {
+				d.Answers = map[string][]string{"q1": {"Yes"}, "region": {"us"}, "n": {"2"}}
+			}
+			return d
+		}
+	}
+	script := []string{
+		"ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "legacy-approval touch c", "ask-permissions", "ask-user Which way?",
+		"ask-form Where?", "subagent-ask touch e", "say end",
+	}
+	kinds := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		var out []string
+		for _, a := range asked {
+			out = append(out, string(a.Kind))
+		}
+		asked = nil
+		return strings.Join(out, " ")
+	}
+	for _, c := range []struct {
+		yes   bool
+		kinds string
+		files int
+		said  []string
+	}{
+		{true, "command command file_change command permissions question question command", 5, []string{
+			"permissions: 2 granted for the turn", `answered: ["Yes"]`, `form: accept {"n":2,"region":"us"}`,
+		}},
+		{false, "command command command file_change command permissions question question command", 0, []string{
+			"permissions: 0 granted for the turn", "answered: []", "form: decline null",
+		}},
+	} {
+		r := start(t, codextest.ServeOptions{}, codex.Options{OnApproval: codex.ApprovalAsk, OnQuestion: codex.QuestionAsk, Ask: decide(c.yes)})
+		turn, err := r.turn(script...)
+		if err != nil || turn.LastMessage != "end" {
+			t.Fatal(turn, err)
+		}
+		if got := kinds(); got != c.kinds {
+			t.Errorf("asked %s\nwant  %s", got, c.kinds)
+		}
+		files, err := os.ReadDir(r.dir)
+		if err != nil || len(files) != c.files {
+			t.Errorf("%d files, %v", len(files), err)
+		}
+		for _, text := range c.said {
+			if !strings.Contains(r.messages(), text) {
+				t.Errorf("no %q in\n%s", text, r.messages())
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package codextest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,9 @@ func (u *turn) step(s *Step) error {
 	case "stream":
 		return u.stream(s.N, s.Wait)
 	case "subagent":
-		u.subAgent(s.Text)
+		return u.subAgent(s.Text, nil)
+	case "subagent-ask":
+		return u.subAgent("done", func(child *turn) error { return child.askCommand(s.Text) })
 	case "steal-turn":
 		u.s.mu.Lock()
 		u.t.wantsTurn = true
@@ -166,6 +169,7 @@ func (u *turn) count(in, out int64) {
 	u.t.Total.add(last)
 	total := u.t.Total
 	u.s.mu.Unlock()
+	u.save() // what was used is used, whoever hears of it
 	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
 		"total": usageShape(total), "last": usageShape(last), "modelContextWindow": 258400,
 	}})
@@ -235,8 +239,9 @@ func (u *turn) retryNotices(n int, interval time.Duration) error {
 	return nil
 }
 
-// subAgent is a turn of another thread, as it shows on the parent's stream.
-func (u *turn) subAgent(text string) {
+// subAgent is a turn of another thread, as it shows on the parent's stream; act, if not nil, is what it does before it
+// says text.
+func (u *turn) subAgent(text string, act func(child *turn) error) error {
 	child := &turn{
 		s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd, Total: tokens{}}, id: newID(), root: u.root, began: time.Now(), ctx: u.ctx,
 	}
@@ -251,6 +256,16 @@ func (u *turn) subAgent(text string) {
 	u.itemCompleted(call, id, at)
 	child.status(object{"type": "active", "activeFlags": []any{}})
 	child.notify("turn/started", object{"turn": turnShape(child.id, child.root, child.began.Unix())})
+	status := "completed"
+	if act != nil {
+		var over *end
+		switch err := act(child); {
+		case errors.As(err, &over):
+			status = over.status // its own turn; ours goes on
+		case err != nil:
+			return err
+		}
+	}
 	msg := child.itemID("msg")
 	child.item(messageItem(msg, text), msg)
 	child.said, child.saidID = text, msg
@@ -259,7 +274,8 @@ func (u *turn) subAgent(text string) {
 	item := messageItem(msg, text)
 	item["startedAtMs"], item["completedAtMs"] = now(), now()
 	child.notify("turn/completed", object{"turn": object{
-		"id": child.id, "rootTurnId": child.root, "items": []any{item}, "itemsView": "summary", "status": "completed", "error": nil,
+		"id": child.id, "rootTurnId": child.root, "items": []any{item}, "itemsView": "summary", "status": status, "error": nil,
 		"startedAt": child.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(child.began).Milliseconds(),
 	}})
+	return u.interrupted()
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +77,7 @@ type replay struct {
 
 	mu       sync.Mutex
 	outcomes []string
+	events   []codex.Event
 }
 
 func (r *replay) outcome(what string, err error) {
@@ -194,8 +197,11 @@ func (r *replay) recv(msg json.RawMessage) {
 	}
 }
 
-func play(t *testing.T, records []record) []string {
+// play gives how the session's calls ended, and checks that it made something of every line: an event for each message,
+// none of them malformed.
+func play(t *testing.T, records []record, o codex.Options) []string {
 	t.Helper()
+	sent := map[string]int{} // by method
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	r := &replay{t: t, out: outW, ids: make(map[string]string), heard: make(chan wire, 1000)}
@@ -209,15 +215,22 @@ func play(t *testing.T, records []record) []string {
 			}
 		}
 	}()
-	r.s = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, codex.Options{
-		ReadTimeout: never,
-		Tools:       []codex.Tool{{Name: "linear_graphql"}},
-		CallTool: func(context.Context, string, json.RawMessage) codex.ToolResult {
-			return codex.ToolResult{Success: true}
-		},
-		OnEvent: func(codex.Event) {},
-	})
+	o.ReadTimeout = never
+	o.Tools = []codex.Tool{{Name: "linear_graphql"}}
+	o.CallTool = func(context.Context, string, json.RawMessage) codex.ToolResult {
+		return codex.ToolResult{Success: true}
+	}
+	o.OnEvent = func(e codex.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, e)
+	}
+	r.s = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, o)
 	for _, rec := range records {
+		var m wire
+		if rec.Dir == "recv" && json.Unmarshal(rec.Msg, &m) == nil && m.Method != "" {
+			sent[m.Method]++
+		}
 		switch rec.Dir {
 		case "send":
 			r.send(rec.Msg)
@@ -237,8 +250,40 @@ func play(t *testing.T, records []record) []string {
 	case <-time.After(never):
 		t.Fatal("the session hangs")
 	}
+	r.judge(sent)
 	_ = r.s.Close()
 	return r.outcomes
+}
+
+// judge looks at the events for what was sent, by method.
+func (r *replay) judge(sent map[string]int) {
+	r.t.Helper()
+	told := map[string]int{}
+	// A tool call is told of when it is over, which may be after the end of the stream.
+	waitFor(r.t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		clear(told)
+		for _, e := range r.events {
+			if e.Raw != nil {
+				told[e.Method]++
+			}
+		}
+		return told["item/tool/call"] == sent["item/tool/call"]
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Name == codex.EventMalformed || e.Name == codex.EventOtherMessage && e.Raw != nil || e.Name == codex.EventRequestRefused {
+			r.t.Errorf("%s: %s", e.Name, e.Message)
+		}
+		if e.Raw != nil && (e.Message == "" || e.Message == e.Method) && !strings.Contains(string(e.Raw), `"delta":""`) {
+			r.t.Errorf("nothing is said of %s", e.Raw)
+		}
+	}
+	if !maps.Equal(sent, told) {
+		r.t.Errorf("codex sent %v\nevents for %v", sent, told)
+	}
 }
 
 func TestReplay(t *testing.T) {
@@ -287,7 +332,7 @@ func TestReplay(t *testing.T) {
 	for name, records := range all {
 		t.Run(name, func(t *testing.T) {
 			// Calls that overlap in the recording may return in either order.
-			outcomes := play(t, records)
+			outcomes := play(t, records, codex.Options{})
 			slices.Sort(outcomes)
 			got := strings.Join(outcomes, ", ")
 			wanted := strings.Split(want[name], ", ")
@@ -297,6 +342,31 @@ func TestReplay(t *testing.T) {
 			}
 			t.Log(got)
 		})
+	}
+}
+
+// The same, with a person who is asked all that a person can be asked.
+func TestReplayAsking(t *testing.T) {
+	var asked atomic.Int32
+	for name, records := range transcripts(t) {
+		t.Run(name, func(t *testing.T) {
+			play(t, records, codex.Options{
+				OnApproval: codex.ApprovalAsk, OnQuestion: codex.QuestionAsk,
+				Ask: func(_ context.Context, a codex.Ask) codex.Decision {
+					asked.Add(1)
+					if a.Summary == "" || a.ItemID == "" || a.ThreadID == "" || a.TurnID == "" {
+						t.Errorf("asked %+v", a)
+					}
+					if a.Kind == codex.AskFileChange && (len(a.Changes) == 0 || a.Changes[0].Diff == "") {
+						t.Errorf("the changes are not known: %+v", a)
+					}
+					return codex.Decision{Approve: true, By: "operator"}
+				},
+			})
+		})
+	}
+	if n := asked.Load(); n != 25 {
+		t.Errorf("%d requests were asked, the transcripts have 25", n)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,16 +23,8 @@ type answer struct {
 	sequence int
 	index    int // of the next output item
 	spoke    bool
+	try      int // of this response, from 1: codex asks again after a fault
 	in, out  int // tokens; default below
-}
-
-// isCall says which directives end a response with a call of a tool.
-func isCall(verb string) bool {
-	switch verb {
-	case "sh", "background", "tool", "patch", "ask-command", "ask-permissions", "ask-user", "steal-turn":
-		return true
-	}
-	return false
 }
 
 // play does the steps of one response: up to the first call, or to the end.
@@ -71,11 +61,11 @@ func (a *answer) speak(s *codextest.Step) (done bool) {
 	case "stream":
 		return a.stream(s.N, s.Wait)
 	case "fail":
-		a.fail(s.Name, s.Text)
-		return true
+		return a.fail(s.Name, s.Text)
 	case "crash":
-		a.begin()
-		panic(http.ErrAbortHandler) // the connection is cut, nothing is logged
+		a.cut()
+	case "long":
+		a.long(s.N)
 	case "hang":
 		a.wait()
 		return true
@@ -174,6 +164,19 @@ func (a *answer) stream(n int, interval time.Duration) (gone bool) {
 	return a.messageOf(words, interval)
 }
 
+// pieceSize is how much of a long message one delta carries.
+const pieceSize = 256 << 10
+
+// long is a message of n bytes in one line.
+func (a *answer) long(n int) {
+	piece := strings.Repeat("x", pieceSize)
+	var pieces []string
+	for left := n; left > 0; left -= pieceSize {
+		pieces = append(pieces, piece[:min(left, pieceSize)])
+	}
+	a.messageOf(pieces, 0)
+}
+
 func (a *answer) messageOf(words []string, interval time.Duration) (gone bool) {
 	a.begin()
 	a.spoke = true
@@ -196,76 +199,4 @@ func (a *answer) messageOf(words []string, interval time.Duration) (gone bool) {
 	a.event("response.output_item.done", object{"output_index": a.index, "item": item})
 	a.index++
 	return false
-}
-
-// call asks codex for a tool.
-func (a *answer) call(s *codextest.Step) {
-	if s.Verb == "patch" {
-		input := fmt.Sprintf("*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n", filepath.ToSlash(s.Name), s.Text)
-		a.item(object{"type": "custom_tool_call", "id": a.s.id("ctc"), "call_id": a.s.id("call"), "name": "apply_patch", "input": input})
-		return
-	}
-	name, args := function(s)
-	text, err := json.Marshal(args)
-	if err != nil {
-		panic(err) // args are made here, or JSON already
-	}
-	a.item(object{"type": "function_call", "id": a.s.id("fc"), "call_id": a.s.id("call"), "name": name, "arguments": string(text)})
-}
-
-func function(s *codextest.Step) (name string, args any) {
-	switch s.Verb {
-	case "tool":
-		return s.Name, s.JSON
-	case "background":
-		return "exec_command", object{"cmd": s.Text, "yield_time_ms": 250}
-	case "ask-command":
-		return "exec_command", object{
-			"cmd": s.Text, "sandbox_permissions": "require_escalated", "justification": "needs to run outside the sandbox",
-		}
-	case "ask-permissions":
-		return "request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}}
-	case "ask-user":
-		return "request_user_input", object{"questions": []object{{
-			"id": "q1", "header": "Choice", "question": s.Text,
-			"options": []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}},
-		}}}
-	case "steal-turn":
-		return "create_goal", object{"objective": "go on"}
-	}
-	return "exec_command", object{"cmd": s.Text, "yield_time_ms": 30000}
-}
-
-// fail ends the response with an error: by HTTP, unless its stream has begun
-// or the name is a code of the API's own.
-func (a *answer) fail(name, text string) {
-	status, err := strconv.Atoi(name)
-	if name == "usage_limit_reached" && a.id == "" {
-		a.usageLimit(text)
-		return
-	}
-	if err != nil || a.id != "" {
-		a.begin()
-		r := a.response("failed")
-		r["error"] = object{"code": name, "message": text}
-		a.event("response.failed", object{"response": r})
-		return
-	}
-	refuse(a.w, status, text)
-}
-
-// limitLasts is how far off the end of a usage limit is.
-const limitLasts = time.Hour
-
-func (a *answer) usageLimit(text string) {
-	resets := time.Now().Add(limitLasts).Unix()
-	h := a.w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("x-codex-primary-used-percent", "100")
-	h.Set("x-codex-primary-window-minutes", "300")
-	h.Set("x-codex-primary-reset-at", strconv.FormatInt(resets, 10))
-	a.w.WriteHeader(http.StatusTooManyRequests)
-	_ = json.NewEncoder(a.w).Encode(object{"error": object{
-		"type": "usage_limit_reached", "message": text, "plan_type": "pro", "resets_at": resets, "resets_in_seconds": int(limitLasts.Seconds()),
-	}})
 }

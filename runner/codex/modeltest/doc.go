@@ -14,9 +14,12 @@
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
 //	patch            apply_patch
-//	tool             a function call of that name
-//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), or the code of a response.failed
-//	crash            the connection is cut in mid-stream
+//	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in namespaces
+//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (the connection, in
+//	                 mid-stream), or the code of a response.failed. usage_limit_reached=30s ends in 30 s, not in an hour;
+//	                 500/2 and the like: only the first two requests, then the script goes on
+//	crash            fail cut
+//	long             a message of so many bytes, in one line of codex's
 //	hang             no answer at all; silent: headers, then nothing
 //	steal-turn       create_goal, so that codex goes on by itself
 //

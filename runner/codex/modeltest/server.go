@@ -25,6 +25,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
+	tries    map[string]int // by what is asked for
 	serial   int
 	in, out  int // tokens of the responses so far
 }
@@ -41,7 +42,7 @@ type Request struct {
 
 // New starts a server on the loopback interface.
 func New() *Server {
-	s := &Server{quit: make(chan struct{})}
+	s := &Server{quit: make(chan struct{}), tries: make(map[string]int)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/responses", s.respond)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
@@ -207,13 +208,16 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
+	same := fmt.Sprint(req.Thread, len(req.Prompts), len(req.Outputs))
+	s.tries[same]++
+	try := s.tries[same]
 	s.mu.Unlock()
 	all, err := steps(req.Prompts)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	a := &answer{s: s, w: w, r: r, model: req.Model}
+	a := &answer{s: s, w: w, r: r, model: req.Model, try: try}
 	a.play(rest(all, len(req.Outputs)))
 }
 

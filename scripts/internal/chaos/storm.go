@@ -111,7 +111,10 @@ func (s *scene) loops(ctx context.Context, c *checker) {
 			c.fault("unexpected ends", "tick --loop: %v", err)
 			continue
 		}
-		c.heard([]string{"tick", "--loop"}, answer{err: errw.String(), exit: cmd.ProcessState.ExitCode(), hit: c.hits.was(cmd.Process.Pid)}, err, false)
+		exit := cmd.ProcessState.ExitCode()
+		// The storm's end hits it too, maybe before it listens for signals.
+		hit := c.hits.was(cmd.Process.Pid) || ctx.Err() != nil && exit < 0
+		c.heard([]string{"tick", "--loop"}, answer{err: errw.String(), exit: exit, hit: hit}, err, false)
 	}
 }
 

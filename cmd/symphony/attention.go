@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// attentionsAtOnce bounds the hooks that are run side by side.
+const attentionsAtOnce = 16
+
+// teller runs hooks.on_attention for what a person has not been told of.
+type teller struct {
+	p    *project
+	db   *state.DB
+	hook runner.AttentionHook
+	by   string // who tells: a run's id, or ofPass
+	// issueID confines it to one issue, where it is not empty; standing is what is told of without being stored.
+	issueID  string
+	standing []reconcile.Attention
+}
+
+// ofPass is who takes an attention in a pass. There is only one at a time, so that one of another pass is a dead one's.
+const ofPass = "pass"
+
+func (p *project) attentionHook(cfg *workflow.Config) runner.AttentionHook {
+	return runner.AttentionHook{
+		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.home, Workflow: p.path,
+		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.w.now,
+	}
+}
+
+// tellPeople is the end of a pass: whatever a person has not been told of is told now. It takes no longer than the
+// hook's bound and what it takes to end those that hang; what goes wrong is a warning.
+func (p *project) tellPeople(ctx context.Context, db *state.DB, r *passResult) {
+	if r.cfg == nil || ctx.Err() != nil { // whoever broke the pass off waits for no hook: the next one tells
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if strings.TrimSpace(r.cfg.Hooks.OnAttention) == "" {
+		if err := db.DropAttentions(ctx, p.w.now()); err != nil {
+			r.fail(err)
+		}
+		return
+	}
+	t := teller{p: p, db: db, hook: p.attentionHook(r.cfg).OfPass(p.stateDir), by: ofPass}
+	t.standing = accountAttentions(p.account(r.cfg.Codex.Home), p.w.now())
+	told, err := t.tell(ctx)
+	if len(told) > 0 {
+		err = errors.Join(err, t.hook.Clear(ctx))
+	}
+	if err != nil {
+		r.fail(err)
+	}
+	if err := failedHooks(told); err != nil {
+		r.fail(err)
+	}
+}
+
+// accountAttentions tell of what stops all projects of a codex account: it is written down with the account.
+func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
+	s, err := a.Read(now)
+	switch {
+	case err != nil: // it counts for nothing, and the pass has said so
+		return nil
+	case s.Limit != nil:
+		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, a.Home, now)}
+	case s.Block != nil:
+		return []reconcile.Attention{reconcile.BlockAttention(*s.Block)}
+	}
+	return nil
+}
+
+// failedHooks is one error for all that failed, nil where none did.
+func failedHooks(told []runner.Told) error {
+	var first *reconcile.Error
+	more := 0
+	for _, one := range told {
+		switch {
+		case one.Err == nil:
+		case first == nil:
+			first = asError(one.Err)
+		default:
+			more++
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	if more > 0 {
+		all := *first
+		all.Message += fmt.Sprintf(" (and %d more)", more)
+		first = &all
+	}
+	return first
+}
+
+// tell runs the hook for all that is open, side by side, and returns how each ended.
+func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
+	open, err := t.db.OpenAttentions(ctx, t.p.w.now(), runner.AttentionPatience, t.issueID, t.standing...)
+	if err != nil || len(open) == 0 {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, t.hook.Bound())
+	defer cancel()
+	late, cancelLate := context.WithTimeout(bounded, t.hook.Bound()/2)
+	defer cancelLate()
+
+	var mu sync.Mutex
+	var told []runner.Told
+	var errs []error
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, attentionsAtOnce)
+	for _, a := range open {
+		slots <- struct{}{}
+		if late.Err() != nil {
+			break // it would not get its time: the next pass begins with it
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			one, err := t.tellOne(ctx, bounded, a)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			if one != nil {
+				told = append(told, *one)
+			}
+		})
+	}
+	wg.Wait()
+	return told, errors.Join(append(errs, t.hook.Keep(told))...)
+}
+
+// tellOne takes one and runs the hook for it; nil where it is somebody else's to tell.
+func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
+	if a.TakenBy != "" && a.TakenBy != ofPass && alive(t.p.stateDir, a.TakenBy) {
+		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
+	}
+	took, err := t.db.TakeAttention(ctx, t.p.w.now(), runner.AttentionPatience, a.Attention, t.by)
+	if err != nil || !took {
+		return nil, err
+	}
+	told := t.hook.Run(bounded, a.Attention)
+	if told.Unfinished {
+		return &told, nil // a later pass tries once more
+	}
+	failure := ""
+	if told.Err != nil {
+		failure = asError(told.Err).Message
+	}
+	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.w.now(), a.Key, failure)
+}
+
+// attending lets a worker tell of its requests. attend returns at once; stop waits for a hook that is still at work,
+// which it ends.
+func (t teller) attending(ctx context.Context, log *slog.Logger) (attend func(context.Context), stop func()) {
+	if strings.TrimSpace(t.hook.Script) == "" {
+		return func(context.Context) {}, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wake, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return
+			}
+			told, err := t.tell(ctx)
+			if err = errors.Join(err, failedHooks(told)); err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "attention", slog.String("error", err.Error()))
+			}
+		}
+	}()
+	attend = func(context.Context) {
+		select {
+		case wake <- struct{}{}:
+		default: // it is about to look anyway
+		}
+	}
+	return attend, func() { cancel(); <-done }
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"strings"
+)
+
+// toldPlay: an agent asks, its worker has a person told; the issue is held, and a pass does.
+func toldPlay(c *crashScene) {
+	c.edit("hooks:\n", "hooks:\n  on_attention: "+c.path("witness")+" attention\n")
+	c.edit("agent:\n", "agent:\n  on_approval: ask\n")
+	c.arm()
+	c.passes("asked and told", func() bool {
+		return c.number(`SELECT count(*) FROM attentions a JOIN requests r ON a.ref = r.identifier || '.' || r.number
+			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`) > 0 ||
+			c.died() && c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`) > 0
+	})
+	c.order("stop", "ABC-1")
+	c.passes("held and told", func() bool {
+		return c.claim() == "held operator" && c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0 &&
+			c.number(`SELECT count(*) FROM attentions WHERE kind = 'hold' AND taken_at IS NOT NULL`) > 0
+	})
+	c.edit("  on_approval: ask\n", "")
+	c.order("retry", "ABC-1")
+}
+
+// edit replaces a part of the workflow.
+func (c *crashScene) edit(old, text string) {
+	c.t.Helper()
+	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), old, text, 1), 0o600)
+}
+
+// checkAttentions: whatever a person should know somebody has begun to tell, and nothing was told twice for no death.
+func (c *crashScene) checkAttentions() {
+	if left := c.query(`SELECT key FROM attentions WHERE taken_at IS NULL AND done_at IS NULL`); len(left) > 0 {
+		c.t.Errorf("nobody was told of %q", left)
+	}
+	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() && c.deaths == 0 {
+		c.t.Errorf("nobody wrote down that a person was told of %q", undone)
+	}
+	told := strings.Count("\n"+c.read("ledger/log"), "\nattention ")
+	most := c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`)
+	if c.died() {
+		most++
+	}
+	if told > most {
+		c.t.Errorf("a person was told %d times of what is to be told %d times at most", told, most)
+	}
+}
+
+func (c *crashScene) read(name string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(c.path(name))
+	c.must(err)
+	return string(text)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// answersTo gives each question its answer, in their order. What a secret question is answered leaves this program
+// sealed.
+func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.RequestAnswer, error) {
+	questions := r.Detail.Questions
+	if given := max(len(texts), len(choices)); given != len(questions) {
+		return reconcile.RequestAnswer{}, usageError("answer: %s asks %s, and %s given: %s",
+			r.ID(), plural(len(questions), "question"), howMany(given), howToAnswer(r))
+	}
+	answers := map[string][]string{}
+	for i, q := range questions {
+		var text string
+		var err error
+		if len(choices) > 0 {
+			text, err = chosen(r, q, choices[i])
+		} else {
+			text, err = written(r, q, texts[i])
+		}
+		if err != nil {
+			return reconcile.RequestAnswer{}, err
+		}
+		answers[q.ID] = []string{text}
+	}
+	if r.Detail.SealKey == nil {
+		return reconcile.RequestAnswer{Answers: answers}, nil
+	}
+	sealed, err := runner.SealAnswers(r.Detail.SealKey, answers)
+	return reconcile.RequestAnswer{Sealed: sealed}, err
+}
+
+func howMany(n int) string {
+	if n == 1 {
+		return "1 answer is"
+	}
+	return plural(n, "answer") + " are"
+}
+
+func chosen(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
+	switch {
+	case len(q.Options) == 0:
+		return "", usageError("answer: %s offers nothing to choose from: %s", r.ID(), howToAnswer(r))
+	case n < 1 || n > len(q.Options):
+		return "", usageError("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
+	}
+	return q.Options[n-1].Label, nil
+}
+
+// written takes a text that the question welcomes: any, or the label of an option.
+func written(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
+	for _, o := range q.Options {
+		if strings.EqualFold(strings.TrimSpace(text), o.Label) {
+			return o.Label, nil
+		}
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "", usageError("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
+	case len(q.Options) > 0 && !q.Other:
+		return "", usageError("answer: %s takes one of its options:%s", r.ID(), numbered(q))
+	}
+	return text, nil
+}

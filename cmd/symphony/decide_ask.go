@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// onTerminal reports whether there is a person who can be shown something and asked.
+func (w *world) onTerminal() bool {
+	in, ok := w.stdin.(*os.File)
+	return ok && w.width > 0 && term.IsTerminal(int(in.Fd()))
+}
+
+func approveByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
+	w.showRequest(r)
+	answer, err := w.askLine(ctx, "Approve? [y]es, for the [s]ession, [N]o: ", false)
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+	case "s", "session":
+		d.how = reconcile.DecideForSession
+	default:
+		return false, w.nothingDecided(r, err)
+	}
+	return true, err
+}
+
+func denyByHand(ctx context.Context, w *world, r reconcile.Request, _ *decision) (bool, error) {
+	w.showRequest(r)
+	answer, err := w.askLine(ctx, "Deny? [y]es, [N]o: ", false)
+	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
+		return false, w.nothingDecided(r, err)
+	}
+	return true, err
+}
+
+// answerByHand asks for what was not given. Given answers are shown the question first.
+func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
+	w.showRequest(r)
+	if len(d.texts)+len(d.choices) > 0 {
+		answer, err := w.askLine(ctx, "Send your answer? [y]es, [N]o: ", false)
+		if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
+			return false, w.nothingDecided(r, err)
+		}
+		return true, err
+	}
+	for i, q := range r.Detail.Questions {
+		prompt := "Answer: "
+		if len(r.Detail.Questions) > 1 {
+			prompt = fmt.Sprintf("Answer %d: ", i+1)
+		}
+		if len(q.Options) > 0 {
+			prompt = strings.TrimSuffix(prompt, ": ") + fmt.Sprintf(" (1-%d", len(q.Options))
+			if q.Other {
+				prompt += ", or a text"
+			}
+			prompt += "): "
+		}
+		text, err := w.askUntilRight(ctx, r, q, prompt)
+		if err != nil || text == "" {
+			return false, w.nothingDecided(r, err)
+		}
+		d.texts = append(d.texts, text)
+	}
+	return true, nil
+}
+
+// askUntilRight asks again where the answer is none; an empty line gives up.
+func (w *world) askUntilRight(ctx context.Context, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
+	for {
+		line, err := w.askLine(ctx, prompt, q.Secret)
+		line = strings.TrimSpace(line)
+		if err != nil || line == "" {
+			return "", err
+		}
+		var text string
+		if n, notNumber := strconv.Atoi(line); notNumber == nil && len(q.Options) > 0 {
+			text, err = chosen(r, q, n)
+		} else {
+			text, err = written(r, q, line)
+		}
+		if err == nil {
+			return text, nil
+		}
+		fmt.Fprintln(w.stderr, visible(asError(err).Message))
+	}
+}
+
+func (w *world) nothingDecided(r reconcile.Request, err error) error {
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w.stderr, "symphony: nothing is decided, "+visible(r.ID())+" waits on")
+	return nil
+}
+
+// askLine reads one line; of a secret one nothing is echoed. A signal ends the wait.
+func (w *world) askLine(ctx context.Context, prompt string, secret bool) (string, error) {
+	in, ok := w.stdin.(*os.File)
+	if !ok {
+		return "", errors.New("stdin is no terminal")
+	}
+	fmt.Fprint(w.stderr, prompt)
+	fd := int(in.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", fmt.Errorf("terminal: %w", err)
+	}
+	type read struct {
+		line string
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		if secret {
+			line, err := term.ReadPassword(fd)
+			done <- read{string(line), err}
+			return
+		}
+		line, err := w.lines().ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil // an empty answer, or a last line without an end
+		}
+		done <- read{line, err}
+	}()
+	select {
+	case r := <-done:
+		if secret {
+			fmt.Fprintln(w.stderr)
+		}
+		return strings.TrimSuffix(r.line, "\n"), r.err
+	case <-ctx.Done():
+		fmt.Fprintln(w.stderr)
+		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
+	}
+}
+
+// lines reads stdin; what one line's reading has taken too much is there for the next.
+func (w *world) lines() *bufio.Reader {
+	if w.input == nil {
+		w.input = bufio.NewReaderSize(w.stdin, 1)
+	}
+	return w.input
+}
+
+// showRequest shows all that is known of a request.
+func (w *world) showRequest(r reconcile.Request) {
+	out := func(label, text string) {
+		for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+			if i > 0 {
+				label = ""
+			}
+			fmt.Fprintf(w.stdout, "  %-12s %s\n", label, visible(line))
+		}
+	}
+	some := func(label, text string) {
+		if text != "" {
+			out(label, text)
+		}
+	}
+	d := r.Detail
+	fmt.Fprintln(w.stdout, w.bold(visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+	if r.Outside {
+		fmt.Fprintln(w.stdout, "  "+w.red("runs outside the sandbox"))
+	}
+	some("command", d.Command)
+	some("directory", d.Cwd)
+	some("reason", d.Reason)
+	some("below", d.GrantRoot)
+	some("permissions", string(d.Permissions))
+	some("asked by", d.Server)
+	for _, c := range d.Changes {
+		out(c.Kind, c.Path)
+		some("", c.Diff)
+	}
+	for _, q := range d.Questions {
+		some(strings.ToLower(visible(q.Header)), q.Text)
+		for i, o := range q.Options {
+			text := fmt.Sprintf("%d) %s", i+1, o.Label)
+			if o.Description != "" {
+				text += ": " + o.Description
+			}
+			out("", text)
+		}
+	}
+	if d.Cut > 0 {
+		fmt.Fprintln(w.stdout, "  "+w.red(fmt.Sprintf("%d bytes more are not kept; the run's log may have them", d.Cut)))
+	}
+}

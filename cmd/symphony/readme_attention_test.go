@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	askedCommand = `echo "a \ b & <c>" > 'made.txt'`
+	heldText     = "ABC-8 is held (operator): held by an operator"
+)
+
+// The recipes for hooks.on_attention are what the README shows, run by a worker and by a pass, against a server of this
+// test's and a sendmail that keeps what it is given.
+func TestReadmeAttention(t *testing.T) {
+	t.Parallel()
+	text := chapter(t, "When a person is wanted")
+	hooks := attentionRecipes(t, text)
+	if len(hooks) != 3 {
+		t.Fatalf("%d recipes are shown", len(hooks))
+	}
+	answer := between(t, text, "```sh\n", "```\n")
+	for name, recipe := range map[string]struct {
+		by   string // what the recipe is known by
+		read func(t *testing.T, message string) (title, text string)
+	}{
+		"ntfy":  {"$NTFY_URL", readNtfy},
+		"slack": {"$SLACK_WEBHOOK", readSlack},
+		"mail":  {"/usr/sbin/sendmail", readMail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := slices.IndexFunc(hooks, func(hook string) bool { return strings.Contains(hook, recipe.by) })
+			if at < 0 {
+				t.Fatalf("no recipe has %s", recipe.by)
+			}
+			got := ring(t, hooks[at], answer)
+			for i, want := range []struct{ title, text string }{{"request ABC-7", "ABC-7 asks: " + askedCommand}, {"hold ABC-8", heldText}} {
+				title, text := recipe.read(t, got[i])
+				if title != want.title && title != "" || !strings.HasPrefix(text, want.text) {
+					t.Errorf("message %d is %q, %q", i+1, title, text)
+				}
+			}
+		})
+	}
+}
+
+// attentionRecipes are the scripts that the README shows.
+func attentionRecipes(t *testing.T, text string) (hooks []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		var shown struct {
+			Hooks struct {
+				OnAttention string `yaml:"on_attention"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(m[1]), &shown); err != nil {
+			t.Fatal(err)
+		}
+		hooks = append(hooks, shown.Hooks.OnAttention)
+	}
+	return hooks
+}
+
+// post is a message that came over HTTP.
+type post struct{ Title, Type, Path, Body string }
+
+// ring lets an agent ask something, holds another issue, and returns the two messages that the hook sent: posts as
+// JSON, mails as they are. The request is granted by the command that the README shows for a phone.
+func ring(t *testing.T, hook, answer string) []string {
+	t.Helper()
+	var mu sync.Mutex
+	var posts []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		message, err := json.Marshal(post{r.Header.Get("Title"), r.Header.Get("Content-Type"), r.URL.Path, string(body)})
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		posts = append(posts, string(message))
+	}))
+	defer server.Close()
+	var got []string
+	p := params(t, "script")
+	p.Cmds["received"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		waitFor(ts, "message "+args[0], func() (bool, string) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = slices.Clone(posts)
+			for _, name := range []string{"mail.request", "mail.hold"} {
+				if mail, err := os.ReadFile(ts.MkAbs(name)); err == nil {
+					got = append(got, string(mail))
+				}
+			}
+			return fmt.Sprint(len(got)) == args[0], fmt.Sprint(got)
+		})
+	}
+	hook = strings.ReplaceAll(hook, "/usr/sbin/sendmail", `sh "$WORK/sendmail.sh"`)
+	path := filepath.Join(t.TempDir(), "recipe.txtar")
+	script := fmt.Sprintf(attentionScript, server.URL, strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
+		strings.ReplaceAll(answer, "ABC-7.3", "ABC-7.1"), askedCommand)
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Dir, p.Files = "", []string{path}
+	if !t.Run("script", func(t *testing.T) { testscript.Run(t, p) }) {
+		t.FailNow()
+	}
+	return got
+}
+
+func readPost(t *testing.T, message string) (p post) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(message), &p); err != nil {
+		t.Fatalf("%v: %s", err, message)
+	}
+	return p
+}
+
+func readNtfy(t *testing.T, message string) (title, text string) {
+	p := readPost(t, message)
+	text, command, _ := strings.Cut(p.Body, "\n")
+	if asked := strings.HasPrefix(p.Title, "request"); p.Path != "/topic" || asked != strings.HasPrefix(command, "symphony approve ABC-7.1 -w '/") {
+		t.Errorf("the post is %+v", p)
+	}
+	return p.Title, text
+}
+
+func readSlack(t *testing.T, message string) (title, text string) {
+	p := readPost(t, message)
+	var body struct{ Text string }
+	if err := json.Unmarshal([]byte(p.Body), &body); err != nil || p.Path != "/hook" || p.Type != "application/json" {
+		t.Errorf("the post is %+v: %v", p, err)
+	}
+	if strings.ContainsAny(body.Text, "<>") {
+		t.Errorf("Slack would read a link in %q", body.Text)
+	}
+	return "", html.UnescapeString(body.Text)
+}
+
+func readMail(t *testing.T, message string) (title, text string) {
+	head, text, found := strings.Cut(message, "\n\n")
+	title, _, _ = strings.Cut(head[strings.Index(head, "symphony: ")+len("symphony: "):], "\n")
+	if !found || !strings.HasPrefix(head, "To: ann@example.com\nSubject: symphony: ") {
+		t.Errorf("the mail is %q", message)
+	}
+	return title, text
+}
+
+const attentionScript = `
+env NTFY_URL=%[1]s/topic
+env SLACK_WEBHOOK=%[1]s/hook
+exec mkdir web-shop
+symlink web-shop/WORKFLOW.md -> ../WORKFLOW.md
+linear add ABC-7 asks.agent
+linear add ABC-8 state=Backlog
+exec symphony tick
+received 1
+exec sh phone.sh
+linear is ABC-7 Human Review
+exists ws/ABC-7/made.txt
+quiet
+exec symphony pause
+linear move ABC-8 Todo
+pass
+exec symphony hold ABC-8
+! stderr hook_
+received 2
+-- WORKFLOW.md --
+---
+tracker:
+  kind: linear
+  endpoint: $LINEAR_ENDPOINT
+  project_slug: demo
+workspace:
+  root: ./ws
+  min_free_bytes: 0
+hooks:
+  on_attention: |
+    %[2]s
+agent:
+  on_approval: ask
+codex:
+  approval_policy: on-request
+  command: $AGENT
+---
+{{ issue.description }}
+-- sendmail.sh --
+cat > "$WORK/mail.$SYMPHONY_ATTENTION_KIND.new" && mv "$WORK/mail.$SYMPHONY_ATTENTION_KIND.new" "$WORK/mail.$SYMPHONY_ATTENTION_KIND"
+-- phone.sh --
+# As ssh has it: the words are joined, and read by a shell in the home directory there.
+ssh() { shift; (cd "$WORK" && sh -c "$*"); }
+%[3]s-- asks.agent --
+ask-command %[4]s
+{move Human Review}
+`

@@ -1,0 +1,88 @@
+package linear
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the query
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+//go:embed query/comments.graphql
+var commentsQuery string
+
+const (
+	commentPage = 50
+	// maxComments bounds what one question brings: who has not looked for so long reads the issue itself.
+	maxComments = 200
+)
+
+type wireComment struct {
+	ID        string      `json:"id"`
+	Body      string      `json:"body"`
+	CreatedAt *string     `json:"createdAt"`
+	User      *wireAuthor `json:"user"`
+	Bot       *wireAuthor `json:"botActor"`
+}
+
+type wireAuthor struct {
+	Name string `json:"name"`
+}
+
+// Comments reads an issue's comments that were made after since, the newest first, at most 200 of them. The error has
+// the code issue_not_found where Linear no longer shows the issue.
+func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
+	p := pager{c: c, what: "comments"}
+	var comments []reconcile.Comment
+	for {
+		page, info, err := c.commentPage(ctx, issueID, vars)
+		if err != nil {
+			return nil, err
+		}
+		comments = append(comments, page...)
+		if len(comments) >= maxComments {
+			return comments[:maxComments], nil
+		}
+		after, err := p.next(info)
+		if err != nil || after == "" {
+			return comments, err
+		}
+		vars["after"] = after
+	}
+}
+
+func (c *Client) commentPage(ctx context.Context, issueID string, vars map[string]any) ([]reconcile.Comment, *pageInfo, error) {
+	var data struct {
+		Issue *struct {
+			Comments struct {
+				Nodes    *[]wireComment `json:"nodes"`
+				PageInfo *pageInfo      `json:"pageInfo"`
+			} `json:"comments"`
+		} `json:"issue"`
+	}
+	err := c.query(ctx, commentsQuery, vars, &data)
+	if err != nil {
+		return nil, nil, c.notFound(err, issueID)
+	}
+	if data.Issue == nil || data.Issue.Comments.Nodes == nil {
+		return nil, nil, c.fail("linear_unknown_payload", "the answer holds no list of comments", "")
+	}
+	var comments []reconcile.Comment
+	for _, w := range *data.Issue.Comments.Nodes {
+		at := timestamp(w.CreatedAt)
+		if w.ID == "" || at == nil {
+			return nil, nil, c.fail("linear_unknown_payload", "a comment has no id or no time", "")
+		}
+		comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(w.author()), Body: c.scrub(w.Body), CreatedAt: *at})
+	}
+	return comments, data.Issue.Comments.PageInfo, nil
+}
+
+// author is the person, or the integration that wrote for nobody in particular.
+func (w wireComment) author() string {
+	person, bot := cmp.Or(w.User, &wireAuthor{}), cmp.Or(w.Bot, &wireAuthor{})
+	return strings.TrimSpace(cmp.Or(person.Name, bot.Name))
+}

@@ -1,0 +1,58 @@
+package linear
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+)
+
+// FuzzTakeIDs: whatever Linear answers, what is taken out of it leaves JSON, and only what was asked for goes.
+func FuzzTakeIDs(f *testing.F) {
+	for _, body := range []string{
+		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`, `{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
+		`{"data":{"c":{"symphonyCreated":null}}}`, `{"data":null,"errors":[{"message":"x"}]}`, `[]`, `{"data":{"c":{"symphonyCreated":`,
+		`{"data":{"c":{"s\u0079mphonyCreated":{"id":"1"}}}}`, `{"data":{"c":{"symphonyCreated":1,"symphonyCreated":2}}}`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		made, rest := takeIDs(json.RawMessage(body), map[string]string{"c": "comment"})
+		if json.Valid([]byte(body)) && !json.Valid(rest) {
+			t.Errorf("%q became %q", body, rest)
+		}
+		if !strings.Contains(body, idsAlias) && (string(rest) != body || len(made) > 0) {
+			t.Errorf("%q lost something: %q, %v", body, rest, made)
+		}
+	})
+}
+
+// FuzzAskForIDs: a mutation that is asked for more is a mutation still, with the same root fields.
+func FuzzAskForIDs(f *testing.F) {
+	for _, query := range []string{
+		`mutation { commentCreate(input: {body: "}{"}) { success } }`, `mutation($a: X = {b: {c: 1}}) @d(e: "(") { x: commentCreate(input: $a) @f(g: {h: 1}) { ...F } } fragment F on P { success }`,
+		"mutation {\n#{\nissueCreate(input: {title: \"\"\"\n}\"\"\"}) {success}}", `mutation { a: commentCreate { é`, `mutation { commentCreate issueCreate { success } }`,
+	} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		doc, err := oneOperation(query)
+		if err != nil || doc.Operations[0].Operation != ast.Mutation {
+			t.Skip()
+		}
+		in := input{query: query, doc: doc}
+		more, asked := askForIDs(in)
+		if len(asked) == 0 && more != query {
+			t.Errorf("%q became %q", query, more)
+		}
+		again, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: more}, 2*maxTokens)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", query, more, err)
+		}
+		if got := (input{doc: again}).rootFields(); strings.Join(got, " ") != strings.Join(in.rootFields(), " ") {
+			t.Errorf("%q became %q", query, more)
+		}
+	})
+}

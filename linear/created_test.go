@@ -1,0 +1,152 @@
+package linear_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The ids of what a mutation creates are known whatever the agent has asked for, and the answer that it reads is the
+// one to its own question.
+func TestToolKnowsWhatItCreated(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	tool := linear.Tool(newClient(t, s), false)
+	on := `issueId: "` + i.ID + `"`
+	for name, tc := range map[string]struct {
+		query string
+		vars  map[string]any
+		want  string // the answer; %s where there is one of its own id
+		kinds []string
+	}{
+		"only success": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "a {b} é"}) { success } }`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"by another name": {
+			query: `mutation($i: CommentCreateInput!) { mine: commentCreate(input: $i) @include(if: true) { success } }`,
+			vars:  map[string]any{"i": map[string]string{"issueId": i.ID, "body": "x"}},
+			want:  `{"data":{"mine":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"two at once, after a comment with äöüß": {
+			query: "# ÄÖÜäöüß\nmutation {\n  a: commentCreate(input: {" + on + `, body: "ä"}) { success } ` +
+				`b: attachmentLinkURL(` + on + `, url: "https://example.com/ö") { success } }`,
+			want: `{"data":{"a":{"success":true},"b":{"success":true}}}`, kinds: []string{"comment", "attachment"},
+		},
+		"in a fragment": {
+			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
+		"changed, not created": {
+			query: `mutation { issueUpdate(id: "` + i.ID + `", input: {title: "x"}) { success } }`,
+			want:  `{"data":{"issueUpdate":{"success":true}}}`,
+		},
+		"not carried out": {
+			query: `mutation { commentCreate(input: {issueId: "nobody", body: "x"}) { success } }`,
+		},
+		"no such field": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { success nonsense } }`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.ClearLog()
+			args, err := json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := tool.Call(t.Context(), args)
+			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
+				t.Fatalf("%+v, %+v", a, a.Mutation)
+			}
+			if tc.want != "" && a.Text != tc.want || strings.Contains(a.Text, "symphonyCreated") {
+				t.Errorf("the agent reads %s", a.Text)
+			}
+			var kinds []string
+			for _, c := range a.Mutation.Created {
+				kinds = append(kinds, c.Kind)
+				if c.Kind == "comment" && !hasComment(t, s, i.Identifier, c.ID) {
+					t.Errorf("%s is no comment of the issue", c.ID)
+				}
+			}
+			slices.Sort(kinds)
+			slices.Sort(tc.kinds)
+			if !slices.Equal(kinds, tc.kinds) {
+				t.Errorf("created %v, want %v", a.Mutation.Created, tc.kinds)
+			}
+		})
+	}
+}
+
+func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
+	t.Helper()
+	list, err := s.Comments(issue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(list, func(c lineartest.Comment) bool { return c.ID == id })
+}
+
+// An agent that asks for the id itself gets it, with everything else as Linear sent it.
+func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
+	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
+		`"d":{"success":true,"symphonyCreated":null},"e":{"symphonyCreated":{"id":"2"}},"f":null},"extensions":{"x":1}}`
+	const want = `{"data" : {"c":{ "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
+		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
+	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
+	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))
+	if a.Text != want {
+		t.Errorf("read\n%s, want\n%s", a.Text, want)
+	}
+	made := a.Mutation.Created
+	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
+		t.Errorf("created %+v", made)
+	}
+}
+
+// A Linear that no longer knows what is asked for besides answers the agent's own question.
+func TestToolGivesUpItsOwnQuestion(t *testing.T) {
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, string(body))
+		if strings.Contains(string(body), "symphonyCreated") {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"data":{"commentCreate":{"success":true}}}`)
+	}))
+	t.Cleanup(srv.Close)
+	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+	if !a.Success || a.Text != `{"data":{"commentCreate":{"success":true}}}` || !a.Mutation.Success || len(asked) != 2 {
+		t.Errorf("%+v after %q", a, asked)
+	}
+}
+
+// An agent that happens to ask under the same name gets its answer.
+func TestToolKeepsTheAgentsOwnNames(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	args, err := json.Marshal(`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { symphonyCreated: comment { body } } }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := callTool(t, linear.Tool(newClient(t, s), false), string(args)); !ok || text != `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}` {
+		t.Errorf("%v %s", ok, text)
+	}
+}

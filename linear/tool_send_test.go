@@ -1,0 +1,149 @@
+package linear_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/linear/lineartest"
+)
+
+const whoAmI = `"{ viewer { email } }"`
+
+// What Linear's limiter turns away is sent again when the allowance is soon filled up; else the agent learns when that
+// will be, at once.
+func TestToolAtTheRateLimit(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	tool := linear.Tool(newClient(t, s), false)
+	for _, status := range []int{http.StatusBadRequest, http.StatusTooManyRequests} {
+		s.ClearLog()
+		if err := s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") || len(s.Log()) != 3 {
+			t.Errorf("HTTP %d, soon over: %v %s after %d requests", status, ok, text, len(s.Log()))
+		}
+	}
+	s.ClearLog()
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}); err != nil {
+		t.Fatal(err)
+	}
+	text, ok := callTool(t, tool, whoAmI)
+	code, message := toolFault(t, text)
+	if ok || code != "tracker_rate_limited" || !strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
+		!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
+		t.Errorf("far from over: %v %s", ok, text)
+	}
+	if n := len(s.Log()); n != 1 {
+		t.Errorf("%d requests before a reset that is far away", n)
+	}
+}
+
+// A limiter that is always about to let one through is not asked for ever, and a turn that ends waits for nothing.
+func TestToolDoesNotWaitForEver(t *testing.T) {
+	soon := answering(t, http.StatusTooManyRequests, "", "Retry-After", "25")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	a := linear.Tool(soon, false).Call(ctx, json.RawMessage(whoAmI))
+	if code, _ := toolFault(t, a.Text); a.Success || code != "tracker_rate_limited" {
+		t.Errorf("a turn that ended: %+v", a)
+	}
+	if ctx.Err() == nil {
+		t.Error("it did not wait at all")
+	}
+}
+
+// One that always names a reset a moment away is waited for a minute in all.
+func TestToolWaitsAMinuteInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {"25"}}, bodies: []string{""}}
+		c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", HTTP: &http.Client{Transport: limiter}, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		text, ok := callTool(t, linear.Tool(c, false), whoAmI)
+		if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 || time.Since(began) != 50*time.Second {
+			t.Errorf("%v %s after %d requests and %v", ok, text, limiter.asked, time.Since(began))
+		}
+	})
+}
+
+func TestToolAnswerTooLarge(t *testing.T) {
+	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
+	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
+	code, message := toolFault(t, text)
+	if ok || code != "answer_too_large" || !strings.Contains(message, "3145745 bytes") || !strings.Contains(message, "first: 20") {
+		t.Errorf("%v %s: %s", ok, code, message)
+	}
+	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`
+	if text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI); !ok || text != body || len(body) != 1<<20 {
+		t.Errorf("the largest answer of %d bytes: %v, %d bytes", len(body), ok, len(text))
+	}
+}
+
+// Linear that never answers costs the turn no more than the time limit of a request.
+func TestToolTimeLimit(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, s, func(o *linear.Options) { o.HTTP = &http.Client{Timeout: 100 * time.Millisecond} })
+	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
+	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
+		t.Errorf("%v %s", ok, text)
+	}
+}
+
+// The errors that Linear sends are the agent's to read, as they are.
+func TestToolPreservesErrors(t *testing.T) {
+	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
+	for _, status := range []int{200, 400, 404, 500, 503} {
+		if text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI); ok || text != body {
+			t.Errorf("HTTP %d: %v %s", status, ok, text)
+		}
+	}
+	for _, status := range []int{401, 403} {
+		text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI)
+		if code, _ := toolFault(t, text); ok || code != "linear_api_status" {
+			t.Errorf("HTTP %d: %v %s", status, ok, text)
+		}
+	}
+}
+
+// tracker.tool_scope: read
+func TestToolThatOnlyReads(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	i := add(t, s, lineartest.Issue{})
+	tool := linear.Tool(newClient(t, s), true)
+	for _, query := range []string{
+		`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
+		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
+	} {
+		args, err := json.Marshal(map[string]string{"query": query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := tool.Call(t.Context(), args)
+		code, message := toolFault(t, a.Text)
+		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {
+			t.Errorf("%s: %+v", query, a)
+		}
+	}
+	if n := len(s.Log()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+	for name, query := range map[string]string{"query": whoAmI, "introspection": `"{ __schema { queryType { name } } }"`} {
+		if text, ok := callTool(t, tool, query); !ok {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if strings.Contains(tool.Description+string(tool.InputSchema), "query or mutation") {
+		t.Error("it offers the agent what it refuses")
+	}
+}

@@ -1,0 +1,275 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func authBlock(tries int, next time.Duration) *Block {
+	return &Block{Code: CodeAgentAuth, Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
+}
+
+// What the account lets start: nothing while a limit is used up, one at a time while login or allowance fail.
+func TestAccount(t *testing.T) {
+	limit := &Limit{Window: "primary", Since: noon.Add(-time.Hour), Until: noon.Add(2*time.Hour + 5*time.Minute)}
+	auth := authBlock
+	for _, row := range []struct {
+		rule    string
+		account Account
+		own     *Block // the project's
+		run     func(*Claim, *Run)
+		want    string
+	}{
+		{"nothing known", Account{}, nil, nil, "dispatch A-2; dispatch A-3 backoff"},
+		{"used up", Account{Limit: limit}, nil, nil, "skip A-2 rate_limited"},
+		{"used up, and what runs goes on", Account{Limit: limit}, nil, func(*Claim, *Run) {}, "skip A-2 rate_limited"},
+		{"used up, not even a probe", Account{Limit: limit, Block: auth(0, 0)}, nil, nil, "skip A-2 rate_limited"},
+		{"blocked", Account{Block: auth(0, time.Second)}, nil, nil, "skip A-2 blocked"},
+		{"one probe", Account{Block: auth(0, 0)}, nil, nil, "dispatch A-2 probe"},
+		{"another project's probe lives", Account{Block: auth(1, 0), Probing: true}, nil, nil, "skip A-2 blocked"},
+		{"our own probe lives", Account{Block: auth(1, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-time.Minute) }, "skip A-2 blocked"},
+		{"what ran before is no probe", Account{Block: auth(0, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) }, "dispatch A-2 probe"},
+		{"the project's own block, too", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon.Add(time.Second)}, nil, "skip A-2 blocked"},
+		{"one probe of both", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon}, nil, "dispatch A-2 probe"},
+		{"two of three slots", Account{Slots: &Slots{Free: 1, Taken: 1, Max: 2}}, nil, nil, "dispatch A-2; retry A-3 no_slot"},
+		{"no slot", Account{Slots: &Slots{Taken: 2, Max: 2}}, nil, nil, "retry A-3 no_slot; skip A-2 no_slot"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().claim(issueNo(3), nil)
+			if row.run != nil {
+				s.running(issueNo(1), row.run)
+			}
+			s.same().candidates(issueNo(2))
+			s.Account, s.AgentBlock = row.account, row.own
+			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+		})
+	}
+}
+
+// Who is left out is told why, in words that name what to wait for.
+func TestAccountSaysWhy(t *testing.T) {
+	for want, account := range map[string]Account{
+		"rate_limited: codex's primary limit of /home/ann/.codex is used up until 14:05": {
+			Limit: &Limit{Window: "primary", Until: noon.Add(2*time.Hour + 5*time.Minute)},
+		},
+		"rate_limited: codex's secondary limit of /home/ann/.codex is used up until 5 Mar 12:00": {
+			Limit: &Limit{Window: "secondary", Until: noon.Add(72 * time.Hour)},
+		},
+		"blocked: agent_auth: log in": {Block: authBlock(0, time.Second)},
+		"no_slot: SYMPHONY_MAX_AGENTS: 2 of 2 agents of /home/ann/.codex run": {
+			Slots: &Slots{Taken: 2, Max: 2},
+		},
+	} {
+		s := newScene().candidates(issueNo(2))
+		account.Home = "/home/ann/.codex"
+		s.Account = account
+		skip := Compute(s.Snapshot).Skips[0]
+		equal(t, "skip", skip.Reason+": "+skip.Message, want)
+	}
+	s := newScene().claim(issueNo(3), nil).same()
+	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
+	p := compute(s.Snapshot)
+	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: 1 of 1 agents of /h run")
+	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
+}
+
+// The account's bound holds for a pass that may go past the workflow's, too.
+func TestAccountSlotsOfOneIssue(t *testing.T) {
+	s := newScene().candidates(issueNo(2))
+	s.Only, s.AnySlot, s.Policy.MaxConcurrent = "id-2", true, 0
+	s.Account.Slots = &Slots{Taken: 1, Max: 1}
+	equal(t, "plan", story(Compute(s.Snapshot)), "skip A-2 no_slot")
+}
+
+// A run that ended by a fault of the account sets no block of the project's own where the account has one; where its
+// worker could not share it, the project is blocked all the same.
+func TestAccountFaultSettled(t *testing.T) {
+	one := issueNo(1)
+	for _, row := range []struct {
+		rule    string
+		code    string
+		account Account
+		own     bool
+	}{
+		{"login, shared", CodeAgentAuth, Account{Block: authBlock(0, time.Second)}, false},
+		{"login, not shared", CodeAgentAuth, Account{}, true},
+		{"login, and only the limit is known", CodeAgentAuth, Account{Limit: &Limit{Until: noon.Add(time.Hour)}}, true},
+		{"allowance, until when is known", CodeAgentQuota, Account{Limit: &Limit{Until: noon.Add(time.Hour)}}, false},
+		{"allowance, shared", CodeAgentQuota, Account{Block: authBlock(0, time.Second)}, false},
+		{"another fault", "network", Account{Block: authBlock(0, time.Second)}, true},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode = Failed, row.code })
+			s.Account = row.account
+			p := compute(s.Snapshot)
+			equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
+			equal(t, "own block", p.s.AgentBlock != nil, row.own)
+		})
+	}
+}
+
+// An issue that has used up its tokens in the middle of a turn is held by the pass that settles the run: no failure.
+// Where the limit was raised meanwhile it goes on.
+func TestTokensUsedUp(t *testing.T) {
+	one := issueNo(1)
+	spent := func(c *Claim, r *Run) {
+		r.Outcome, r.ErrorCode, r.ErrorText = Canceled, HoldMaxTokens, "1200 tokens used"
+		c.Failures, c.Interruptions, c.Runs = 2, 1, 4
+	}
+	for most, want := range map[int64]string{
+		1000: "settle A-1 canceled; hold A-1 max_tokens",
+		2000: "settle A-1 canceled; dispatch A-1 continuation",
+	} {
+		s := newScene().running(one, spent).same()
+		s.Policy.MaxTokens, s.Tokens[one.ID] = most, 1200
+		p := compute(s.Snapshot)
+		equal(t, fmt.Sprint(most), story(p.plan), want)
+		equal(t, "failures", p.claims[one.ID].Failures, 2)
+		equal(t, "runs", p.claims[one.ID].Runs >= 4, true)
+	}
+}
+
+// The block as runs and probes leave it: the same steps as a project's own.
+func TestSharedBlock(t *testing.T) {
+	var none *Block
+	b := none.After(CodeAgentAuth, "log in", noon)
+	equal(t, "new", b, Block{Code: CodeAgentAuth, Message: "log in", Since: noon, NextTry: noon.Add(10 * time.Second)})
+	b = b.Tried(noon.Add(10 * time.Second))
+	equal(t, "tried", b.NextTry, noon.Add(30*time.Second))
+	b = b.After(CodeAgentQuota, "used up", noon.Add(12*time.Second))
+	equal(t, "in vain", b, Block{Code: CodeAgentQuota, Message: "used up", Since: noon, NextTry: noon.Add(32 * time.Second), Tries: 1})
+	late := Block{Since: noon.Add(time.Hour), NextTry: noon.Add(2 * time.Hour)}
+	equal(t, "stepped clock", late.Unstepped(noon), Block{Since: noon, NextTry: noon})
+	equal(t, "as it is", b.Unstepped(noon), b)
+}
+
+// fakeAccounts is an account in memory.
+type fakeAccounts struct {
+	account  Account
+	free     int
+	most     int
+	err      error
+	late     bool // another project was quicker with the probe
+	probes   []string
+	taken    int
+	released int
+	asked    []string
+}
+
+func (f *fakeAccounts) Look(context.Context, time.Time) Account { return f.account }
+
+func (f *fakeAccounts) TakeSlots(_ context.Context, want int, dryRun bool) (*Slots, error) {
+	f.asked = append(f.asked, fmt.Sprintf("%d %v", want, dryRun))
+	if f.err != nil || f.most == 0 {
+		return nil, f.err
+	}
+	f.taken = min(want, f.free)
+	return &Slots{Free: f.taken, Taken: f.most - f.free, Max: f.most}, nil
+}
+
+func (f *fakeAccounts) Release() { f.released++ }
+
+func (f *fakeAccounts) Probe(_ context.Context, _ time.Time, b Block, run Run) error {
+	if f.late {
+		return fmt.Errorf("late: %w", ErrConflict)
+	}
+	f.probes = append(f.probes, fmt.Sprintf("%s %d", run.Identifier, b.Tries))
+	return nil
+}
+
+func accountPass(t *testing.T, w *world, p Policy, o Options, f *fakeAccounts) Report {
+	t.Helper()
+	deps := w.deps(p)
+	deps.Accounts = f
+	r := Tick(t.Context(), deps, o)
+	w.noWrong(t)
+	equal(t, "released", f.released, 1)
+	return r
+}
+
+// Slots are asked for by a pass that has something to start, and as many as it has; with fewer it starts the first.
+func TestSlotsAreTaken(t *testing.T) {
+	for name, row := range map[string]struct {
+		free, most int
+		options    Options
+		asked      string
+		want       string
+	}{
+		"not bounded":      {0, 0, Options{}, "3 false", "dispatch A-1; dispatch A-2; dispatch A-3"},
+		"enough":           {5, 5, Options{}, "3 false", "dispatch A-1; dispatch A-2; dispatch A-3"},
+		"one left":         {1, 4, Options{}, "3 false", "dispatch A-1; skip A-2 no_slot; skip A-3 no_slot"},
+		"none left":        {0, 4, Options{}, "3 false", "skip A-1 no_slot; skip A-2 no_slot; skip A-3 no_slot"},
+		"only counted":     {1, 4, Options{DryRun: true}, "3 true", "dispatch A-1; skip A-2 no_slot; skip A-3 no_slot"},
+		"nothing to start": {1, 4, Options{DispatchOff: true}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene().candidates(issueNo(1), issueNo(2), issueNo(3))
+			w := worldOf(s.Snapshot)
+			f := &fakeAccounts{free: row.free, most: row.most}
+			r := accountPass(t, w, s.Policy, row.options, f)
+			equal(t, "plan", w.story(r), row.want)
+			equal(t, "asked", strings.Join(f.asked, ", "), row.asked)
+		})
+	}
+}
+
+// Where the slots can't be counted nothing is started, and the pass says so.
+func TestSlotsUnknown(t *testing.T) {
+	s := newScene().running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(1))
+	w := worldOf(s.Snapshot)
+	r := accountPass(t, w, s.Policy, Options{}, &fakeAccounts{err: &Error{Code: "disk_full", Message: "no space"}})
+	equal(t, "plan", w.story(r), "settle A-2 failed")
+	equal(t, "errors", codes(r), "disk_full")
+}
+
+// A probe is announced to the other projects before its run is stored. Who comes second starts nothing.
+func TestProbeOfAll(t *testing.T) {
+	s := newScene().candidates(issueNo(1), issueNo(2))
+	w := worldOf(s.Snapshot)
+	f := &fakeAccounts{account: Account{Block: authBlock(2, 0)}}
+	r := accountPass(t, w, s.Policy, Options{}, f)
+	equal(t, "plan", w.story(r), "dispatch A-1 probe; skip A-2 blocked")
+	equal(t, "announced", slices.Equal(f.probes, []string{"A-1 2"}), true)
+
+	w = worldOf(s.Snapshot)
+	f = &fakeAccounts{account: Account{Block: authBlock(2, 0)}, late: true}
+	r = accountPass(t, w, s.Policy, Options{}, f)
+	equal(t, "runs", len(w.runs), 0)
+	equal(t, "errors", codes(r), "")
+}
+
+// Whatever else there is: nothing starts while a limit is used up, at most one run under a block and none while one
+// that probes lives, and never more than there are slots.
+func TestNeverMoreThanTheAccount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		d := &draw{T: t}
+		if d.rarely("used up") {
+			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
+		}
+		if d.flag("blocked by login") {
+			s.Account.Block = &Block{Code: CodeAgentAuth, Since: d.ago("account since"), NextTry: noon.Add(time.Duration(d.upTo(4, "account next")-3) * time.Minute)}
+			s.Account.Probing = d.rarely("probing")
+		}
+		if d.flag("bounded") {
+			s.Account.Slots = &Slots{Free: d.upTo(3, "free slots"), Max: 3}
+		}
+		p := compute(s)
+		n := p.plan.dispatches()
+		switch a := s.Account; {
+		case a.Limit != nil && n > 0, a.Block != nil && n > 1, a.Block != nil && a.Probing && n > 0, a.Slots != nil && n > a.Slots.Free:
+			t.Fatalf("%+v: %s", a, story(p.plan))
+		}
+		for _, act := range p.plan.Actions {
+			if act.Kind == ActDispatch && (act.Probe != nil) != (s.Account.Block != nil) {
+				t.Fatalf("a run under a block is its probe, and no other is: %s", story(p.plan))
+			}
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// IssueTokens implements Journal: what the issue had used before, and its threads.
+func (m *memory) IssueTokens(context.Context, string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	used := m.before
+	for _, t := range m.threads {
+		used += t.Total
+	}
+	return used, nil
+}
+
+// toldAccount remembers what it was told, and how many runs had their outcome then.
+type toldAccount struct {
+	mu      sync.Mutex
+	journal *memory
+	told    []string
+	err     error
+}
+
+func (a *toldAccount) tell(what string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.journal != nil {
+		a.journal.mu.Lock()
+		defer a.journal.mu.Unlock()
+		if len(a.journal.finished) > 0 {
+			what = "too late: " + what
+		}
+	}
+	a.told = append(a.told, what)
+	return a.err
+}
+
+func (a *toldAccount) list() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.told)
+}
+
+func (a *toldAccount) SaveLimits(_ context.Context, _ time.Time, changed []byte) error {
+	return a.tell("limits " + string(changed))
+}
+
+func (a *toldAccount) Failed(_ context.Context, _ time.Time, code, message string) error {
+	return a.tell("failed " + code + ": " + message)
+}
+
+func (a *toldAccount) Worked(context.Context, time.Time, time.Time) error { return a.tell("worked") }
+
+func wantTold(t *testing.T, a *toldAccount, want ...string) {
+	t.Helper()
+	if got := a.list(); !slices.Equal(got, want) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Limits are told as they change, and only what has changed of them: at most once in a second, and the last in any case.
+func TestLimitsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &toldAccount{}
+		teller := limitsTeller{account: a, now: time.Now, log: slog.New(slog.DiscardHandler)}
+		note := func(record string) { teller.note([]byte(record)) }
+		teller.note(nil)
+		note(`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`)
+		first := `limits {"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`
+		wantTold(t, a, first)
+		note(`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`)
+		note(`{"limitId":"codex","primary":{"usedPercent":3},"secondary":{"usedPercent":9}}`)
+		wantTold(t, a, first)
+		time.Sleep(limitsEvery)
+		synctest.Wait()
+		second := `limits {"limitId":"codex","primary":{"usedPercent":3}}`
+		wantTold(t, a, first, second)
+		note(`{"limitId":"codex","primary":{"usedPercent":4},"secondary":{"usedPercent":9}}`)
+		teller.flush()
+		teller.flush()
+		third := `limits {"limitId":"codex","primary":{"usedPercent":4}}`
+		wantTold(t, a, first, second, third)
+
+		// What could not be written comes with the next.
+		time.Sleep(limitsEvery)
+		a.err = errors.New("no space")
+		note(`{"limitId":"codex","primary":{"usedPercent":4},"secondary":{"usedPercent":10}}`)
+		fourth := `limits {"limitId":"codex","secondary":{"usedPercent":10}}`
+		a.err = nil
+		time.Sleep(limitsEvery)
+		note(`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`)
+		fifth := `limits {"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`
+		wantTold(t, a, first, second, third, fourth, fifth)
+	})
+}
+
+// The account hears of a fault, and of the last limits, before a pass can see that the run has ended.
+func TestAccountIsTold(t *testing.T) {
+	full := `ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":4000000000}}`
+	for _, row := range []struct {
+		rule, script string
+		outcome      reconcile.Outcome
+		code         string
+		want         []string
+	}{
+		{"all is well", "tokens 1 1\nsay done", reconcile.Succeeded, "", []string{"worked"}},
+		{"no login", "tokens 1 1\nfail httpConnectionFailed=401 no", reconcile.Failed, "agent_auth", []string{"failed agent_auth: no"}},
+		{"used up", "tokens 1 1\nsleep 300ms\n" + full + "\nfail usageLimitExceeded later", reconcile.Failed, "agent_quota", []string{"limits 100", "failed agent_quota: later"}},
+		{"no matter of the account's", "tokens 1 1\nfail badRequest no", reconcile.Failed, "turn_failed", nil},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			r := newRig(t, row.script)
+			r.Config.MaxTurns = 1
+			a := &toldAccount{journal: r.journal}
+			r.Account = a
+			r.ends(row.outcome, row.code)
+			var got []string
+			for _, what := range a.list() {
+				if record, isLimits := strings.CutPrefix(what, "limits "); isLimits {
+					var l struct {
+						Primary *struct{ UsedPercent float64 }
+					}
+					must(t, json.Unmarshal([]byte(record), &l))
+					if l.Primary == nil {
+						continue // every turn of this agent says of limits that nothing is known
+					}
+					what = fmt.Sprintf("limits %v", l.Primary.UsedPercent)
+				}
+				got = append(got, what)
+			}
+			if !slices.Equal(got, row.want) {
+				t.Errorf("told %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// A turn that crosses agent.max_tokens is interrupted; what was used before the run counts. Its work is kept, after_run
+// runs, and nothing else of it is lost.
+func TestTokensUsedUp(t *testing.T) {
+	for _, row := range []struct {
+		rule    string
+		before  int64
+		most    int64
+		outcome reconcile.Outcome
+		code    string
+	}{
+		{"in the first turn", 0, 1000, reconcile.Canceled, "max_tokens"},
+		{"by what was used before", 5000, 6000, reconcile.Canceled, "max_tokens"},
+		{"not quite", 0, 1201, reconcile.Succeeded, ""},
+		{"not bounded", 9000, 0, reconcile.Succeeded, ""},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			script := "tokens 500 100\nsh echo half > half.txt\ntokens 500 100\n"
+			if row.code != "" {
+				script += "sleep 60s\n"
+			}
+			r := newRig(t, script+"say done")
+			r.Config.MaxTurns = 1
+			r.Config.Policy.MaxTokens = row.most
+			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after.txt; cat half.txt >> after.txt`
+			r.journal.before = row.before
+			r.ends(row.outcome, row.code)
+			after, err := os.ReadFile(r.space("after.txt"))
+			must(t, err)
+			if want := string(row.outcome) + "\nhalf\n"; string(after) != want {
+				t.Errorf("after_run saw %q, want %q", after, want)
+			}
+		})
+	}
+}

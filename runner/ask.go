@@ -1,0 +1,188 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// Requests is where an agent asks a person, and where that person answers (design 9).
+type Requests interface {
+	// AddRequest stores a request durably and gives it its number. A run that is no longer the worker's gives an error
+	// that wraps reconcile.ErrConflict.
+	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
+	// RequestByID reads it again, perhaps with a decision.
+	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
+	// ResolveRequest writes down what became of it, and returns it as it stands then: one that was decided meanwhile has
+	// not expired.
+	ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (reconcile.Request, error)
+}
+
+const (
+	// answerPoll is how often the worker looks whether somebody has decided.
+	answerPoll = 200 * time.Millisecond
+	// askTries is how often it is tried to store a request, askPause the time between.
+	askTries = 3
+	askPause = 500 * time.Millisecond
+	// withdrawGrace is how long a request that the agent no longer waits for stays open: where its run ends meanwhile it
+	// ends with that, and a late answer is for the next run.
+	withdrawGrace = 2 * time.Second
+)
+
+// question is a request under way.
+type question struct {
+	reconcile.Request
+	seal *seal // of a secret answer, nil where there is none to expect
+}
+
+// askPerson implements codex.AskPerson: it leaves the request in the database and waits for the answer there. A request
+// that can't be stored is declined: nobody could know of it.
+func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
+	<-a.agent.ready // the agent may ask before launch has taken hold of the session
+	q, err := a.newQuestion(ask)
+	if err == nil {
+		q.Request, err = a.storeRequest(ctx, q.Request)
+	}
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelError, "request declined, it can't be left to a person", slog.String("error", err.Error()))
+		return codex.Decision{Reason: "not left to a person: " + err.Error()}
+	}
+	log := a.Log.With(slog.String("request", q.ID()))
+	log.LogAttrs(ctx, slog.LevelInfo, "waits for a person", slog.String("kind", string(q.Kind)), slog.String("summary", q.Summary))
+	if a.Attend != nil {
+		a.Attend(context.WithoutCancel(ctx))
+	}
+	fate := a.await(ctx, q, log)
+	if fate == reconcile.RequestWithdrawn {
+		go a.withdraw(q, log)
+		return codex.Decision{}
+	}
+	is, err := a.resolve(q, fate)
+	if err == nil && fate == reconcile.RequestExpired && is.Fate == reconcile.RequestAnswered {
+		is, err = a.resolve(q, reconcile.RequestAnswered) // in the last moment
+	}
+	if err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "what became of the request is not stored, trying again", slog.String("error", err.Error()))
+		go a.resolvePatiently(q, fate, log)
+		is = a.asRead(q, fate)
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(is.Fate)), slog.String("decision", string(is.Decision)))
+	return a.decisionOf(q, is, log)
+}
+
+// storeRequest tries a few times: the agent waits, and a database that takes nothing may do so for a moment only.
+func (a *attempt) storeRequest(ctx context.Context, r reconcile.Request) (stored reconcile.Request, err error) {
+	for try := 1; ; try++ {
+		stored, err = a.Requests.AddRequest(context.WithoutCancel(ctx), r)
+		if err == nil || errors.Is(err, reconcile.ErrConflict) || try == askTries {
+			return stored, err
+		}
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "request not stored, trying again", slog.String("error", err.Error()))
+		pause := time.NewTimer(askPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return stored, err
+		}
+	}
+}
+
+// await gives what became of the request, as far as the worker can see. The timer runs on the monotonic clock.
+func (a *attempt) await(ctx context.Context, q *question, log *slog.Logger) reconcile.RequestFate {
+	expired := time.NewTimer(q.Deadline.Mono - proc.Monotonic())
+	defer expired.Stop()
+	look := time.NewTicker(answerPoll)
+	defer look.Stop()
+	said := false
+	for {
+		select {
+		case <-ctx.Done():
+			return reconcile.RequestWithdrawn
+		case <-expired.C:
+			return reconcile.RequestExpired
+		case <-look.C:
+		}
+		is, err := a.Requests.RequestByID(ctx, q.IssueID, q.Number)
+		switch {
+		case err == nil && is.Decision != "":
+			return reconcile.RequestAnswered
+		case err != nil && ctx.Err() == nil && !said:
+			said = true
+			log.LogAttrs(ctx, slog.LevelWarn, "request not read, trying again", slog.String("error", err.Error()))
+		}
+	}
+}
+
+func (a *attempt) resolve(q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
+	return a.Requests.ResolveRequest(context.Background(), a.Now(), q.IssueID, q.Number, fate)
+}
+
+// asRead is the request where nothing can be written: what a person decided counts all the same.
+func (a *attempt) asRead(q *question, fate reconcile.RequestFate) reconcile.Request {
+	is, err := a.Requests.RequestByID(context.Background(), q.IssueID, q.Number)
+	if err != nil {
+		is = q.Request
+	}
+	if is.Decision == "" {
+		is.Fate = fate
+	}
+	return is
+}
+
+// withdraw ends a request that the agent no longer waits for, unless its run ends.
+func (a *attempt) withdraw(q *question, log *slog.Logger) {
+	grace := time.NewTimer(withdrawGrace)
+	defer grace.Stop()
+	select {
+	case <-a.ending:
+		return
+	case <-a.agent.session.Done():
+		return
+	case <-grace.C:
+	}
+	if a.rec.get().Phase != reconcile.Finishing {
+		a.resolvePatiently(q, reconcile.RequestWithdrawn, log)
+	}
+}
+
+// resolvePatiently tries until the run ends, and the request with it.
+func (a *attempt) resolvePatiently(q *question, fate reconcile.RequestFate, log *slog.Logger) {
+	for {
+		_, err := a.resolve(q, fate)
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return
+		}
+		log.Warn("what became of the request is not stored, trying again", slog.String("error", err.Error()))
+		pause := time.NewTimer(concludePause)
+		select {
+		case <-pause.C:
+		case <-a.ending:
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// decisionOf is what the agent is told.
+func (a *attempt) decisionOf(q *question, is reconcile.Request, log *slog.Logger) codex.Decision {
+	if is.Decision == "" {
+		return codex.Decision{Expired: is.Fate == reconcile.RequestExpired}
+	}
+	answers, err := q.answers(is.Answer)
+	if err != nil {
+		log.Error("answer not readable", slog.String("error", err.Error()))
+		return codex.Decision{Reason: fmt.Sprintf("the answer can't be read: %v", err)}
+	}
+	return codex.Decision{
+		Approve:    is.Decision == reconcile.DecideApprove || is.Decision == reconcile.DecideForSession,
+		ForSession: is.Decision == reconcile.DecideForSession,
+		Reason:     is.Answer.Reason, Answers: answers, By: "operator",
+	}
+}

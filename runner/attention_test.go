@@ -1,0 +1,98 @@
+package runner
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func attentionHook(t *testing.T, script string) AttentionHook {
+	t.Helper()
+	return AttentionHook{
+		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Workflow: "/w/WORKFLOW.md",
+		Env:     []string{"PATH=/usr/bin:/bin", "CI_TOKEN=token-of-another", "LINEAR_API_KEY=lin_api_x", "SYMPHONY_ATTENTION_ID=old", "ALIAS=lin_api_x"},
+		Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{"lin_api_x"},
+	}.OfPass(t.TempDir())
+}
+
+// What a hook prints is kept up to a bound, its end, and what is no text keeps nobody from telling what went wrong.
+func TestAttentionOutput(t *testing.T) {
+	h := attentionHook(t, `head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`)
+	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
+	if len(told.Output) > attentionLog || !strings.HasSuffix(string(told.Output), "lin_api_x\n\n") {
+		t.Errorf("%d bytes are kept, the end is %q", len(told.Output), told.Output[max(0, len(told.Output)-40):])
+	}
+	if told.Err == nil || !strings.HasSuffix(told.Err.Error(), "hooks.on_attention: exit status 3: the end: \uFFFD [redacted]") || told.Unfinished {
+		t.Errorf("it ended with %v", told.Err)
+	}
+}
+
+// Whatever a text holds, it is one line of bounded length without secrets, and nothing that was there shows through.
+func TestAttentionEnvironment(t *testing.T) {
+	h := attentionHook(t, "true")
+	env := h.env(reconcile.Attention{
+		Kind: reconcile.AttentionRequest, Ref: "ABC-7.3", Identifier: "ABC-7",
+		Text: "one\n\ttwo\x00\x1b[31m lin_api_x token-of-another " + strings.Repeat("é", attentionText),
+	})
+	text := ""
+	for _, kv := range env {
+		if value, found := strings.CutPrefix(kv, "SYMPHONY_ATTENTION_TEXT="); found {
+			text = value
+		}
+	}
+	if !strings.HasPrefix(text, "one two [31m [redacted] [redacted] éé") || len(text) > attentionText+len(ellipsis) || !strings.HasSuffix(text, "é"+ellipsis) {
+		t.Errorf("the text is %q", text)
+	}
+	for _, want := range []string{"CI_TOKEN=token-of-another", "SYMPHONY_ATTENTION_ID=ABC-7.3", "SYMPHONY_ATTENTION_KIND=request", "SYMPHONY_WORKFLOW=/w/WORKFLOW.md"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%s is missing in %q", want, env)
+		}
+	}
+	for _, kv := range env {
+		if strings.Contains(kv, "lin_api_x") || kv == "SYMPHONY_ATTENTION_ID=old" {
+			t.Errorf("%s came through", kv)
+		}
+	}
+}
+
+// Where the hook can't be started nobody has been told, and it is said why.
+func TestAttentionThatCannotStart(t *testing.T) {
+	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
+	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
+	if !told.Unfinished || told.Err == nil || !strings.Contains(told.Err.Error(), "attention.tree: no such file") {
+		t.Errorf("it ended with %v, unfinished: %v", told.Err, told.Unfinished)
+	}
+}
+
+func TestAttentionWithoutAHome(t *testing.T) {
+	h := attentionHook(t, "true")
+	h.Home = filepath.Join(h.Home, "gone")
+	if told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold}); told.Unfinished || told.Err == nil || !strings.Contains(told.Err.Error(), "gone") {
+		t.Errorf("it ended with %v", told.Err)
+	}
+}
+
+// The worker's end is the hook's, and then nobody may have been told.
+func TestAttentionEndsWithItsWorker(t *testing.T) {
+	h := attentionHook(t, "echo begun; sleep 88")
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	told := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
+	if !told.Unfinished || told.Err == nil || !strings.HasSuffix(told.Err.Error(), "was ended with the run") {
+		t.Errorf("it ended with %v, unfinished: %v", told.Err, told.Unfinished)
+	}
+}
+
+// No limit of the workflow's lets a pass wait longer than this, whatever the other hooks may take.
+func TestAttentionBound(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Second: time.Second, time.Minute: 10 * time.Second} {
+		if got := (AttentionHook{Timeout: limit}).Bound(); got != want {
+			t.Errorf("with hooks.timeout_ms of %s: %s", limit, got)
+		}
+	}
+}

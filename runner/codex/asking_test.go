@@ -1,0 +1,410 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	askCommand = `{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"/bin/bash -lc 'touch a'","reason":"why"}}`
+	resolved   = `{"method":"serverRequest/resolved","params":{"threadId":"th","requestId":0}}`
+)
+
+// person is somebody who decides when told to.
+type person struct {
+	asked chan Ask
+	tell  chan Decision
+}
+
+func newPerson() *person { return &person{asked: make(chan Ask, 10), tell: make(chan Decision, 10)} }
+
+func (h *person) ask(ctx context.Context, a Ask) Decision {
+	h.asked <- a
+	select {
+	case d := <-h.tell:
+		return d
+	case <-ctx.Done():
+		return Decision{}
+	}
+}
+
+func (h *person) options() Options {
+	return Options{
+		OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: h.ask,
+		StallTimeout: time.Minute, TurnTimeout: 2 * time.Minute,
+	}
+}
+
+// Waiting for a person is neither a stall nor silence, and the clocks go on from where they were.
+func TestClocksStandStill(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Options)
+		code   Code
+		limit  time.Duration
+	}{
+		"stall": {func(o *Options) { o.TurnTimeout = 0 }, CodeStalled, time.Minute},
+		"turn":  {func(o *Options) { o.StallTimeout = 0 }, CodeTurnTimeout, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newPerson()
+				o := h.options()
+				c.change(&o)
+				_, p, wait := inTurn(t, t.Context(), o)
+				go p.rest()
+				time.Sleep(c.limit - time.Second)
+				p.say(askCommand)
+				<-h.asked
+				time.Sleep(10*time.Hour + 30*time.Minute) // the clocks are looked at each hour anyway
+				h.tell <- Decision{Approve: true}
+				synctest.Wait()
+				if !strings.Contains(p.names(), EventApprovalGranted) {
+					t.Fatalf("events: %s", p.names())
+				}
+				from := time.Now()
+				_, err := wait()
+				_ = wantCode(t, err, c.code)
+				if took := time.Since(from); took != c.limit {
+					t.Errorf("after %v, the request counted as the last sign of life", took)
+				}
+			})
+		})
+	}
+}
+
+// With two open requests the clocks go on after the second, and what they had run before is not lost.
+func TestClocksGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		s := &Session{o: Options{StallTimeout: time.Minute}, toolCtx: t.Context()}
+		s.turn = s.newTurn()
+		s.turn.lastProgress, s.turn.lastMessage = now.Add(-40*time.Second), now.Add(-40*time.Second)
+		first, second := s.standStill(t.Context()), s.standStill(t.Context())
+		time.Sleep(time.Hour)
+		first()
+		first() // counts once
+		if next, err := s.clocks(s.turn); err != nil || next != noClock {
+			t.Errorf("one is still open: %v, %v", next, err)
+		}
+		s.turn.lastMessage = time.Now() // a line came meanwhile
+		time.Sleep(time.Hour)
+		second()
+		if next, err := s.clocks(s.turn); err != nil || next != 20*time.Second {
+			t.Errorf("stalls in %v, %v; 40 s had gone by", next, err)
+		}
+		if since := time.Since(s.turn.lastMessage); since != 0 {
+			t.Errorf("silent for %v; a line came while the clock stood still", since)
+		}
+	})
+}
+
+// A turn that goes on with its clocks is not held by an Ask that does not notice the end of its request.
+func TestSlowAskFreesClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Hour)
+		defer stop()
+		_, p, wait := inTurn(t, ctx, Options{
+			OnApproval: ApprovalAsk, StallTimeout: time.Minute,
+			Ask: func(context.Context, Ask) Decision { <-release; return Decision{Approve: true} },
+		})
+		go p.rest()
+		p.say(askCommand)
+		time.Sleep(time.Hour)
+		p.say(resolved)
+		from := time.Now()
+		_, err := wait()
+		_ = wantCode(t, err, CodeStalled)
+		if took := time.Since(from); took != time.Minute {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// What ends a request ends its ctx, and its answer is not sent.
+func TestAskEnds(t *testing.T) {
+	for name, end := range map[string]func(s *Session, p *peer){
+		"resolved":   func(_ *Session, p *peer) { p.say(resolved) },
+		"asked anew": func(_ *Session, p *peer) { p.say(askCommand) },
+		"turn":       func(_ *Session, p *peer) { p.say(turnCompleted) },
+		"session":    func(s *Session, _ *peer) { _ = s.Close() },
+		"agent":      func(_ *Session, p *peer) { _ = p.out.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				s, p, wait := inTurn(t, t.Context(), Options{OnApproval: ApprovalAsk, Ask: func(ctx context.Context, _ Ask) Decision {
+					<-ctx.Done()
+					ended <- ctx.Err()
+					return Decision{Approve: true} // too late
+				}})
+				heard := make(chan string, 10)
+				go func() {
+					for line := p.hear(); line != ""; line = p.hear() {
+						heard <- line
+					}
+				}()
+				p.say(askCommand)
+				synctest.Wait()
+				end(s, p)
+				select {
+				case <-ended:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the request goes on")
+				}
+				synctest.Wait()
+				if len(heard) > 0 {
+					t.Errorf("answered with %s", <-heard)
+				}
+				if !strings.Contains(p.names(), EventApprovalRequested+" ") || !strings.Contains(p.names(), EventRequestWithdrawn) {
+					t.Errorf("events: %s", p.names())
+				}
+				p.say(turnCompleted)
+				_ = p.out.Close()
+				_, _ = wait() // how it ended is the other tests' business
+			})
+		})
+	}
+}
+
+// A sub-agent's request that our turn leaves behind is answered: the sub-agent would wait for ever.
+func TestAskOfSubAgentLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPerson()
+		_, p, wait := inTurn(t, t.Context(), h.options())
+		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
+		if a := <-h.asked; a.ThreadID != "sub" {
+			t.Errorf("asked %+v", a)
+		}
+		go p.say(turnCompleted)
+		if got := p.hear(); got != `{"id":0,"result":{"decision":"decline"}}` {
+			t.Errorf("heard %s", got)
+		}
+		if _, err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// asksOf gives what a person is asked for a request, with lines said before.
+func asksOf(t *testing.T, params TurnParams, lines ...string) Ask {
+	t.Helper()
+	h := newPerson()
+	s, p := connect(t, h.options())
+	go func() {
+		p.hear()
+		p.say(initialized1)
+		p.hear()
+		p.hear()
+		p.say(threadStarted)
+		p.hear()
+		p.say(turnStarted)
+		p.say(lines...)
+		p.rest()
+	}()
+	if _, err := s.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartThread(t.Context(), ThreadParams{}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.RunTurn(t.Context(), params)
+		done <- err
+	}()
+	var a Ask
+	select {
+	case a = <-h.asked:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody was asked")
+	}
+	p.say(turnCompleted)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+const begunPatch = `{"method":"item/started","params":{"threadId":"th","turnId":"tu","item":{"type":"fileChange","id":"p1","status":"inProgress","changes":[{"path":"PATH","kind":{"type":"update","move_path":null},"diff":"@@ -1 +1 @@\n-a\n+b\n"}]}}}`
+
+const askPatch = `{"method":"item/fileChange/requestApproval","id":7,"params":{"threadId":"th","turnId":"tu","itemId":"p1","startedAtMs":1,"reason":null,"grantRoot":null}}`
+
+func TestAskSays(t *testing.T) {
+	untrusted := TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"untrusted"`)}
+	onRequest := TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)}
+	patch := func(path string) string { return strings.Replace(begunPatch, "PATH", path, 1) }
+	change := func(path string, outside bool) Ask {
+		return Ask{
+			Kind: AskFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "update " + path,
+			Changes: []FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
+		}
+	}
+	unknown := Ask{Kind: AskFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
+	for _, c := range []struct {
+		name   string
+		params TurnParams
+		lines  []string
+		want   Ask
+	}{
+		{
+			"a command", onRequest,
+			[]string{askCommand},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
+		},
+		{
+			"a host", onRequest,
+			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"curl x","cwd":"/w","networkApprovalContext":{"host":"example.org","protocol":"https"}}}`},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network access to example.org (https): curl x", Command: "curl x", Cwd: "/w", OutsideSandbox: true},
+		},
+		{"a patch under on-request", onRequest, []string{patch("/w/f"), askPatch}, change("/w/f", true)},
+		{"a patch of the workspace under untrusted", untrusted, []string{patch("/w/f"), askPatch}, change("/w/f", false)},
+		{"a patch of its .git", untrusted, []string{patch("/w/.git/hooks/x"), askPatch}, change("/w/.git/hooks/x", true)},
+		{"a patch beside it", untrusted, []string{patch("/wide/f"), askPatch}, change("/wide/f", true)},
+		{
+			"a patch that the sandbox has refused", untrusted,
+			[]string{patch("/w/f"), strings.Replace(askPatch, `"reason":null`, `"reason":"command failed; retry without sandbox?"`, 1)},
+			func() Ask {
+				a := change("/w/f", true)
+				a.Reason = "command failed; retry without sandbox?"
+				return a
+			}(),
+		},
+		{"a patch that was not announced", untrusted, []string{askPatch}, unknown},
+		{
+			"a patch that has ended", untrusted,
+			[]string{patch("/w/f"), strings.Replace(patch("/w/f"), "started", "completed", 1), askPatch},
+			unknown,
+		},
+		{
+			"a patch that was changed", untrusted,
+			[]string{patch("/w/f"), `{"method":"item/fileChange/patchUpdated","params":{"threadId":"th","turnId":"tu","itemId":"p1","changes":[{"path":"/w/g","kind":{"type":"update","move_path":"/h"},"diff":"@@ -1 +1 @@\n-a\n+b\n"}]}}`, askPatch},
+			change("/w/g → /h", true),
+		},
+		{
+			"a patch whose kind is a word", untrusted,
+			[]string{strings.Replace(patch("/w/f"), `{"type":"update","move_path":null}`, `"update"`, 1), askPatch},
+			change("/w/f", false),
+		},
+		{
+			"a patch of another version", untrusted,
+			[]string{`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"p1","grantRoot":"/opt","fileChanges":{"/w/a":{"add":{"content":"x\n"}},"/w/b":{"type":"update","unified_diff":"@@","move_path":"/w/c"}}}}`},
+			Ask{
+				Kind: AskFileChange, ThreadID: "th", ItemID: "p1", Summary: "add /w/a, update /w/b → /w/c (and more below /opt)", GrantRoot: "/opt", OutsideSandbox: true,
+				Changes: []FileChange{{Path: "/w/a", Kind: "add", Diff: "x\n"}, {Path: "/w/b → /w/c", Kind: "update", Diff: "@@"}},
+			},
+		},
+		{
+			"permissions", onRequest,
+			[]string{`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","cwd":"/w","reason":"more","permissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}}`},
+			Ask{
+				Kind: AskPermissions, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
+				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}`),
+			},
+		},
+		{
+			"an MCP tool", onRequest,
+			[]string{`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`},
+			Ask{
+				Kind: AskPermissions, ThreadID: "th", TurnID: "tu", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
+				Permissions: json.RawMessage(`{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}}`),
+			},
+		},
+		{
+			"a question", onRequest,
+			[]string{`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"}]},{"id":"q2","header":"Key","question":"","is_secret":true,"options":null}]}}`},
+			Ask{
+				Kind: AskQuestion, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "Which way? / Key",
+				Questions: []Question{
+					{ID: "q1", Header: "Choice", Text: "Which way?", Options: []Option{{Label: "Yes", Description: "go on"}}, Other: true},
+					{ID: "q2", Header: "Key", Text: "Key", Secret: true},
+				},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := asksOf(t, c.params, c.lines...); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("asked\n     %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// Whatever would be granted is shown.
+func TestPermissionsText(t *testing.T) {
+	for _, c := range []struct{ raw, want string }{
+		{`{"network":{"enabled":true},"fileSystem":null}`, "network"},
+		{`{"fileSystem":{"read":["/a"],"write":["/b"],"entries":[{"access":"write","path":{"type":"path","path":"/b"}},{"access":"read","path":{"type":"glob_pattern","pattern":"/c/*"}}]}}`, "read /a, write /b, read /c/*"},
+		{`{"fileSystem":{"entries":[{"access":"write","path":{"type":"special","value":{"kind":"root"}}}]}}`, `write {"type":"special","value":{"kind":"root"}}`},
+		{`{"network":{"enabled":true},"file_system":{"write":["/"]}}`, ""},
+		{`{"network":{"enabled":true},"fileSystem":{"somethingNew":true}}`, ""},
+		{`{}`, ""},
+		{`7`, ""},
+	} {
+		want := c.want
+		if want == "" {
+			want = c.raw
+		}
+		if got := permissionsText(json.RawMessage(c.raw)); got != want {
+			t.Errorf("%s: %s, want %s", c.raw, got, want)
+		}
+	}
+}
+
+// What is kept of file changes is bounded in number and in size.
+func TestPatchesBounded(t *testing.T) {
+	var k patches
+	big := strings.Repeat("x", patchLength)
+	for i := range 3 * patchesKept {
+		item := strings.Repeat("i", i+1)
+		k.keep("th", item, []wireChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
+		k.keep("th", item, []wireChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
+	}
+	if len(k.files) != patchesKept || len(k.order) != patchesKept {
+		t.Errorf("%d kept, %d in order", len(k.files), len(k.order))
+	}
+	for key, files := range k.files {
+		size := 0
+		for _, f := range files {
+			size += len(f.Diff)
+			if !strings.HasSuffix(f.Diff, "not shown\n") {
+				t.Errorf("%s: not marked as cut", key)
+			}
+		}
+		if len(files) != 2 || size > patchLength+200 {
+			t.Errorf("%d files, %d bytes", len(files), size)
+		}
+	}
+}
+
+// A secret answer is in no event.
+func TestSecretAnswer(t *testing.T) {
+	_, p, wait := inTurn(t, t.Context(), Options{OnQuestion: QuestionAsk, Ask: answers(Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
+	p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
+	if got := p.hear(); got != `{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}` {
+		t.Errorf("heard %s", got)
+	}
+	go p.rest()
+	p.say(turnCompleted)
+	if _, err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told := false
+	for _, e := range p.events {
+		told = told || e.Message == "answered by operator: Which key? → (not shown)"
+		if strings.Contains(e.Message+string(e.Raw), "hush") {
+			t.Errorf("event %+v", e)
+		}
+	}
+	if !told {
+		t.Errorf("events: %s", p.names())
+	}
+}

@@ -1,0 +1,101 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// nested are the members whose own members the session reads. What is data (arguments, permissions, schemas, the keys
+// of a map of files) keeps its spelling: some of it is echoed.
+var nested = []string{
+	"item", "items", "turn", "thread", "error", "msg", "goal", "plan", "questions", "options", "rateLimits", "primary", "secondary",
+	"credits", "invocation",
+}
+
+// camelKeys spells the members of raw as codex does today: other versions wrote thread_id for threadId. changed is
+// false where all of them were spelled so already.
+func camelKeys(raw json.RawMessage) (out json.RawMessage, changed bool) {
+	if bytes.IndexByte(raw, '_') < 0 {
+		return raw, false
+	}
+	switch raw[0] {
+	case '{':
+		return camelObject(raw)
+	case '[':
+		return camelList(raw)
+	}
+	return raw, false
+}
+
+func camelObject(raw json.RawMessage) (json.RawMessage, bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return raw, false
+	}
+	changed := false
+	for key, value := range members {
+		name := camelWord(key)
+		if slices.Contains(nested, name) {
+			inner, other := camelKeys(bytes.TrimSpace(value))
+			members[key] = inner
+			changed = changed || other
+			value = inner
+		}
+		if name == key {
+			continue
+		}
+		changed = true
+		delete(members, key)
+		if _, there := members[name]; !there {
+			members[name] = value
+		}
+	}
+	return reencoded(raw, members, changed)
+}
+
+func camelList(raw json.RawMessage) (json.RawMessage, bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return raw, false
+	}
+	changed := false
+	for i, value := range list {
+		inner, other := camelKeys(bytes.TrimSpace(value))
+		list[i] = inner
+		changed = changed || other
+	}
+	return reencoded(raw, list, changed)
+}
+
+func reencoded(raw json.RawMessage, v any, changed bool) (json.RawMessage, bool) {
+	if !changed {
+		return raw, false
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return raw, false // can't be: it was decoded from JSON
+	}
+	return out, true
+}
+
+// camelWord gives commandExecution for command_execution. A leading underscore is part of the name (_meta).
+func camelWord(word string) string {
+	head, rest, found := strings.Cut(word, "_")
+	if !found || head == "" {
+		return word
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	for part := range strings.SplitSeq(rest, "_") {
+		for i, r := range part {
+			if i == 0 {
+				r = unicode.ToUpper(r)
+			}
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

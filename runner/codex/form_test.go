@@ -1,0 +1,126 @@
+package codex
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// allFields has each shape of a field that the protocol knows.
+const allFields = `{"type":"object","required":["name","region"],"properties":{
+	"name":{"type":"string","title":"Name","description":"what it is called"},
+	"region":{"type":"string","enum":["eu","us"],"enumNames":["Europe","America"]},
+	"size":{"type":"string","oneOf":[{"const":"s","title":"small"},{"const":"l","title":"large"}]},
+	"sure":{"type":"boolean"},
+	"n":{"type":"integer","minimum":1},
+	"share":{"type":"number"},
+	"tags":{"type":"array","items":{"type":"string","enum":["a","b"]}},
+	"days":{"type":"array","items":{"anyOf":[{"const":"mo","title":"Monday"},{"const":"tu","title":"Tuesday"}]}}}}`
+
+func formOf(t *testing.T, schema string) form {
+	t.Helper()
+	f, err := readForm(&params{wireRequest: wireRequest{Mode: "form", Schema: json.RawMessage(schema)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestFormQuestions(t *testing.T) {
+	f := formOf(t, allFields)
+	want := []Question{
+		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}},
+		{ID: "n", Header: "n", Text: "n (optional)"},
+		{ID: "name", Header: "Name", Text: "what it is called"},
+		{ID: "region", Header: "region", Text: "region", Options: []Option{{Label: "Europe", Description: "eu"}, {Label: "America", Description: "us"}}},
+		{ID: "share", Header: "share", Text: "share (optional)"},
+		{ID: "size", Header: "size", Text: "size (optional)", Options: []Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}},
+		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []Option{{Label: "Yes"}, {Label: "No"}}},
+		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []Option{{Label: "a"}, {Label: "b"}}},
+	}
+	if got := f.questions(); !reflect.DeepEqual(got, want) {
+		t.Errorf("questions\n     %+v\nwant %+v", got, want)
+	}
+}
+
+func TestFormContent(t *testing.T) {
+	type answered map[string][]string
+	with := func(name string, texts ...string) answered {
+		return answered{"name": {"x"}, "region": {"eu"}, name: texts}
+	}
+	for _, c := range []struct {
+		name    string
+		schema  string
+		answers answered
+		want    string // content, or the error
+	}{
+		{"all", allFields, answered{
+			"name": {"two words"}, "region": {"america"}, "size": {"l"}, "sure": {"no"}, "n": {"-3"}, "share": {"0.5"}, "tags": {"b", "a"},
+			"days": {"Tuesday"}, "unasked": {"x"},
+		}, `{"days":["tu"],"n":-3,"name":"two words","region":"us","share":0.5,"size":"l","sure":false,"tags":["b","a"]}`},
+		{"only what is required", allFields, answered{"name": {"x"}, "region": {"Europe"}}, `{"name":"x","region":"eu"}`},
+		{"one is missing", allFields, answered{"name": {"x"}}, `no answer to "region"`},
+		{"none of the choices", allFields, with("region", "moon"), `the answer to "region" is none of those on offer`},
+		{"none of several", allFields, with("tags", "a", "c"), `the answer to "tags" is none of those on offer`},
+		{"no integer", allFields, with("n", "3.5"), `the answer to "n" is no integer`},
+		{"no number", allFields, with("share", "half"), `the answer to "share" is no number`},
+		{"not a number", allFields, with("share", "NaN"), `the answer to "share" is no number`},
+		{"no yes or no", allFields, with("sure", "perhaps"), `the answer to "sure" is no boolean`},
+		{"a bare form, agreed", `{"type":"object","properties":{}}`, answered{agreed: {"yes"}}, `{}`},
+		{"a bare form, not agreed", `{"type":"object","properties":{}}`, answered{agreed: {"No"}}, `not agreed to`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := formOf(t, c.schema)
+			content, err := f.content(c.answers)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else if text, err := json.Marshal(content); err == nil {
+				got = string(text)
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// What no person can be asked is declined with an event that says why, even under QuestionAsk.
+func TestFormDeclined(t *testing.T) {
+	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
+	for _, c := range []struct{ params, why string }{
+		{`"mode":"url","url":"https://example.org/login","elicitationId":"1"`, "it wants a web page opened (https://example.org/login)"},
+		{`"mode":"openai/userVerification","challenge":"x"`, `no form: mode "openai/userVerification"`},
+		{`"mode":"somethingNew"` + object, `no form: mode "somethingNew"`},
+		{`"mode":"form"`, "its form can't be read"},
+		{`"mode":"form","requestedSchema":{"type":"array"}`, "its form can't be read"},
+		{`"mode":"openai/form","requestedSchema":{"type":"object","properties":{"a":{"type":"object"}}}`, `its field "a" can't be read`},
+		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}`, `its field "a" can't be read`},
+		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":[1]}}}`, `its field "a" can't be read`},
+	} {
+		t.Run(c.params, func(t *testing.T) {
+			_, p, wait := inTurn(t, t.Context(), Options{OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true})})
+			p.say(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`)
+			if got := p.hear(); got != `{"id":0,"result":{"_meta":null,"action":"decline","content":null}}` {
+				t.Errorf("heard %s", got)
+			}
+			go p.rest()
+			p.say(turnCompleted)
+			if _, err := wait(); err != nil {
+				t.Fatal(err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			var told []string
+			for _, e := range p.events {
+				if e.Name == EventQuestionDeclined {
+					told = append(told, e.Message)
+				}
+			}
+			if want := "declined, " + c.why + ": MCP server forms asks a person: Hello"; strings.Join(told, "\n") != want {
+				t.Errorf("events %q, want %q", told, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,359 @@
+package codex_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// flow is what a recorded conversation takes besides its messages: the policies of its session, what a person decides,
+// and how its last turn ends ("" for well).
+type flow struct {
+	approval codex.Approval
+	question codex.QuestionPolicy
+	// decisions are taken one after the other; after the last nobody decides.
+	decisions []codex.Decision
+	stopped   bool // the worker interrupts the turn; elsewhere the session does so itself
+	outcome   codex.Code
+}
+
+// asked is a flow in which a person decides.
+func asked(decisions ...codex.Decision) flow {
+	return flow{approval: codex.ApprovalAsk, question: codex.QuestionAsk, decisions: decisions}
+}
+
+func answered(question, answer string) codex.Decision {
+	return codex.Decision{Answers: map[string][]string{question: {answer}}}
+}
+
+// flows are those that need more than a session that approves.
+func flows() map[string]flow {
+	yes, no, late := codex.Decision{Approve: true}, codex.Decision{}, codex.Decision{Expired: true}
+	unanswered := asked()
+	unanswered.outcome = codex.CodePortExit
+	return map[string]flow{
+		"agent_auth":          {outcome: codex.CodeAgentAuth},
+		"agent_killed_1":      {outcome: codex.CodePortExit},
+		"agent_killed_2":      {outcome: codex.CodePortExit},
+		"agent_quota":         {outcome: codex.CodeAgentQuota},
+		"approval_deny":       {approval: codex.ApprovalDeny},
+		"approval_fail":       {approval: codex.ApprovalFail, outcome: codex.CodeApprovalRequired},
+		"ask_approve":         asked(yes, codex.Decision{Approve: true, ForSession: true}),
+		"ask_deny":            asked(no, no),
+		"ask_expired":         asked(late, late),
+		"ask_file":            asked(yes),
+		"ask_form":            asked(answered("colour", "green")),
+		"ask_permissions":     asked(yes),
+		"ask_question":        asked(answered("q1", "No"), answered("q1", "by the river"), no),
+		"ask_reboot_1":        unanswered,
+		"ask_sub_agent":       asked(yes),
+		"ask_untrusted":       asked(yes, codex.Decision{Approve: true, ForSession: true}, yes),
+		"ask_worker_killed_1": unanswered,
+		"ask_worker_killed_2": asked(yes),
+		"no_network":          {outcome: codex.CodeNetwork},
+		"permissions_denied":  {approval: codex.ApprovalDeny},
+		"question_fail":       {outcome: codex.CodeTurnInputRequired},
+		"quota_unknown":       {outcome: codex.CodeAgentQuota},
+		"stop_hanging":        {stopped: true, outcome: codex.CodeTurnCancelled},
+		"stream_cut":          {outcome: codex.CodeNetwork},
+		"turn_failed":         {outcome: codex.CodeTurnFailed},
+		"worker_terminated_1": {stopped: true, outcome: codex.CodeTurnCancelled},
+	}
+}
+
+// TestRecorded plays what the scripts with the real codex have recorded (testdata/recorded) to a session, without
+// codex: it must send what the recorded one sent, answer what it answered, understand every line, and end alike.
+func TestRecorded(t *testing.T) {
+	files, err := filepath.Glob("testdata/recorded/*.jsonl")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d recordings, %v", len(files), err)
+	}
+	known := flows()
+	for name := range known {
+		if !slices.Contains(files, "testdata/recorded/"+name+".jsonl") {
+			t.Errorf("no recording %s", name)
+		}
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newStage(t, known[name], readRecording(t, file)).play()
+		})
+	}
+}
+
+// TestRecordingsNameNoMachine: what is kept says nothing of where and when it was recorded, and holds no key.
+func TestRecordingsNameNoMachine(t *testing.T) {
+	files, err := filepath.Glob("testdata/recorded/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	machine := regexp.MustCompile(`[^\w]/(tmp|root|home)/[^"]*|127\.0\.0\.1:[0-9]{2,}|lin_api_\w+|\b[1-9a-f][0-9a-f]{7}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f-]+`)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := machine.FindAll(data, 3); found != nil {
+			t.Errorf("%s: %q", file, found)
+		}
+	}
+}
+
+type recordedLine struct {
+	Dir string          `json:"dir"`
+	Msg json.RawMessage `json:"msg"`
+}
+
+// recordedMsg is what of a message matters here.
+type recordedMsg struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		ThreadID       string          `json:"threadId"`
+		Cwd            string          `json:"cwd"`
+		ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+func readRecording(t *testing.T, file string) []recordedLine {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []recordedLine
+	for text := range bytes.Lines(data) {
+		var l recordedLine
+		if err := json.Unmarshal(text, &l); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// stage is a session whose agent is a recording.
+type stage struct {
+	t     *testing.T
+	f     flow
+	s     *codex.Session
+	lines []recordedLine
+	out   *io.PipeWriter   // the agent's stdout
+	heard chan recordedMsg // what the session sends
+	call  chan struct{}    // closed when the last call of the session's has returned
+	turn  error            // of the last turn
+	tools chan codex.ToolResult
+
+	mu      sync.Mutex
+	events  []codex.Event
+	decided int
+}
+
+// patience bounds every step; none takes a hundredth of it.
+const patience = 20 * time.Second
+
+func newStage(t *testing.T, f flow, lines []recordedLine) *stage {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	st := &stage{t: t, f: f, lines: lines, out: outW, heard: make(chan recordedMsg, len(lines)), tools: toolResults(lines)}
+	go func() {
+		defer close(st.heard)
+		in := bufio.NewReader(inR)
+		for {
+			line, err := in.ReadBytes('\n')
+			var m recordedMsg
+			if err != nil || json.Unmarshal(line, &m) != nil {
+				return
+			}
+			st.heard <- m
+		}
+	}()
+	st.s = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, codex.Options{
+		ReadTimeout: patience, OnApproval: f.approval, OnQuestion: f.question,
+		Ask:   st.decide,
+		Tools: []codex.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
+		CallTool: func(context.Context, string, json.RawMessage) codex.ToolResult {
+			return <-st.tools
+		},
+		OnEvent: func(e codex.Event) {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			st.events = append(st.events, e)
+		},
+	})
+	return st
+}
+
+// decide gives what the person decided whom the recorded session asked.
+func (st *stage) decide(ctx context.Context, a codex.Ask) codex.Decision {
+	if a.Summary == "" {
+		st.t.Error("a person is asked and not told what")
+	}
+	st.mu.Lock()
+	n := st.decided
+	st.decided++
+	st.mu.Unlock()
+	if n >= len(st.f.decisions) {
+		<-ctx.Done()
+		return codex.Decision{}
+	}
+	return st.f.decisions[n]
+}
+
+// toolResults are the answers of the recorded session to calls of its tools.
+func toolResults(lines []recordedLine) chan codex.ToolResult {
+	results := make(chan codex.ToolResult, len(lines))
+	for _, l := range lines {
+		var m struct {
+			Result struct {
+				ContentItems []struct {
+					Text string `json:"text"`
+				} `json:"contentItems"`
+				Success bool `json:"success"`
+			} `json:"result"`
+		}
+		if l.Dir == "send" && json.Unmarshal(l.Msg, &m) == nil && len(m.Result.ContentItems) == 1 {
+			results <- codex.ToolResult{Text: m.Result.ContentItems[0].Text, Success: m.Result.Success}
+		}
+	}
+	return results
+}
+
+func (st *stage) play() {
+	for i, l := range st.lines {
+		if l.Dir == "recv" {
+			if _, err := st.out.Write(append(bytes.Clone(l.Msg), '\n')); err != nil {
+				st.t.Fatalf("line %d: %v", i+1, err)
+			}
+			continue
+		}
+		var want recordedMsg
+		if err := json.Unmarshal(l.Msg, &want); err != nil {
+			st.t.Fatalf("line %d: %v", i+1, err)
+		}
+		st.expect(i+1, want)
+	}
+	_ = st.out.Close() // to its reader nothing can go wrong
+	st.returned()
+	st.ended()
+}
+
+// expect has the session send what the recorded one sent next.
+func (st *stage) expect(line int, want recordedMsg) {
+	st.begin(want)
+	select {
+	case got, open := <-st.heard:
+		same := open && got.Method == want.Method && string(got.ID) == string(want.ID) && got.Params.ThreadID == want.Params.ThreadID
+		if !same || !alike(got.Result, want.Result) || !alike(got.Error, want.Error) {
+			st.t.Fatalf("line %d: the session sent %s %s %s %s,\nthe recorded one %s %s %s %s", line, got.ID, got.Method, got.Result, got.Error, want.ID, want.Method, want.Result, want.Error)
+		}
+	case <-time.After(patience):
+		st.t.Fatalf("line %d: %s %s %s was not sent", line, want.ID, want.Method, want.Result)
+	}
+}
+
+func alike(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// begin makes the call of the session's that sends a request, where it does not come by itself.
+func (st *stage) begin(m recordedMsg) {
+	ctx, p := st.t.Context(), m.Params
+	thread := codex.ThreadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
+	switch m.Method {
+	case "initialize":
+		st.run(func() error { _, err := st.s.Initialize(ctx); return err })
+	case "thread/start":
+		st.run(func() error { _, err := st.s.StartThread(ctx, thread); return err })
+	case "thread/resume":
+		st.run(func() error {
+			err := st.s.ResumeThread(ctx, p.ThreadID, thread)
+			if errors.Is(err, codex.ErrActiveWriter) {
+				return nil // a new thread follows
+			}
+			return err
+		})
+	case "turn/start":
+		st.run(func() error {
+			_, st.turn = st.s.RunTurn(ctx, codex.TurnParams{Input: "x", Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
+			return nil
+		})
+	case "turn/interrupt":
+		if st.f.stopped {
+			go func() { _ = st.s.Interrupt(ctx) }() // how the turn ends says whether it worked
+		}
+	}
+}
+
+// run makes a call when the last one has returned.
+func (st *stage) run(call func() error) {
+	st.returned()
+	done := make(chan struct{})
+	st.call = done
+	go func() {
+		defer close(done)
+		if err := call(); err != nil {
+			st.t.Error(err)
+		}
+	}()
+}
+
+func (st *stage) returned() {
+	if st.call == nil {
+		return
+	}
+	select {
+	case <-st.call:
+	case <-time.After(patience):
+		st.t.Fatal("a call of the session's does not return")
+	}
+}
+
+// ended looks at what the session made of it all.
+func (st *stage) ended() {
+	<-st.s.Done()
+	if err := st.s.Close(); err != nil {
+		st.t.Error(err)
+	}
+	var e *codex.Error
+	got := codex.Code("")
+	if errors.As(st.turn, &e) {
+		got = e.Code
+	}
+	if got != st.f.outcome || st.turn != nil && e == nil {
+		st.t.Errorf("the last turn ended with %q (%v), not %q", got, st.turn, st.f.outcome)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, e := range st.events {
+		switch e.Name {
+		case codex.EventMalformed, codex.EventOtherMessage, codex.EventRequestRefused:
+			st.t.Errorf("not understood: %s %s %s", e.Name, e.Method, e.Raw)
+		}
+	}
+	if len(st.events) == 0 || st.decided < len(st.f.decisions) {
+		st.t.Errorf("%d events, %d of %d decisions", len(st.events), st.decided, len(st.f.decisions))
+	}
+}

@@ -1,0 +1,262 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// requestCase is one request of the table, with its answer and its events by how the session is set.
+type requestCase struct {
+	params string
+	want   map[string]answered
+}
+
+// answered is what a request leads to.
+type answered struct {
+	answer string // result or error
+	events string // names
+	code   Code   // of the turn's error
+}
+
+// settings are the ways in which requests are answered.
+var settings = map[string]Options{
+	"approve": {},
+	"deny":    {OnApproval: ApprovalDeny},
+	"fail":    {OnApproval: ApprovalFail},
+	"yes":     {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true, By: "operator", Answers: all})},
+	"session": {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true, ForSession: true, By: "operator", Answers: all})},
+	"no":      {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{By: "operator", Reason: "too bold"})},
+	"expired": {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Expired: true})},
+	"nobody":  {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk},
+}
+
+// all answers the questions of the table.
+var all = map[string][]string{"q1": {"Yes"}, "region": {"eu"}, "sure": {"Yes"}, "n": {"3"}, "stray": {"x"}}
+
+func answers(d Decision) AskPerson { return func(context.Context, Ask) Decision { return d } }
+
+// same gives one outcome to several settings.
+func same(answer, events string, names ...string) map[string]answered {
+	out := map[string]answered{}
+	for _, name := range names {
+		out[name] = answered{answer: answer, events: events}
+	}
+	return out
+}
+
+func merged(parts ...map[string]answered) map[string]answered {
+	out := map[string]answered{}
+	for _, p := range parts {
+		for k, v := range p {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func anyway(answer, events string) map[string]answered {
+	names := []string{}
+	for name := range settings {
+		names = append(names, name)
+	}
+	return same(answer, events, names...)
+}
+
+// approvals are the outcomes of a request for approval by its answers.
+func approvals(once, session, policy, denied, ended string) map[string]answered {
+	return map[string]answered{
+		"approve": {answer: policy, events: "approval_auto_approved"},
+		"deny":    {answer: strings.ReplaceAll(denied, "REASON", "declined by symphony's configuration"), events: "approval_denied"},
+		"fail":    {answer: ended, events: "approval_required", code: CodeApprovalRequired},
+		"yes":     {answer: once, events: "approval_requested approval_granted"},
+		"session": {answer: session, events: "approval_requested approval_granted"},
+		"no":      {answer: strings.ReplaceAll(denied, "REASON", "too bold"), events: "approval_requested approval_denied"},
+		"expired": {answer: strings.ReplaceAll(denied, "REASON", "nobody decided in time"), events: "approval_requested request_expired"},
+		"nobody":  {answer: strings.ReplaceAll(denied, "REASON", "nobody can be asked"), events: "approval_denied"},
+	}
+}
+
+var (
+	itemAnswers = approvals(`{"decision":"accept"}`, `{"decision":"acceptForSession"}`, `{"decision":"acceptForSession"}`,
+		`{"decision":"decline"}`, `{"decision":"cancel"}`)
+	oldAnswers = approvals(`{"decision":"approved"}`, `{"decision":"approved_for_session"}`, `{"decision":"approved_for_session"}`,
+		`{"decision":{"denied":{"rejection":"REASON"}}}`, `{"decision":"abort"}`)
+	granted = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
+	nothing = `{"permissions":{},"scope":"turn"}`
+	decline = `{"_meta":null,"action":"decline","content":null}`
+)
+
+// requests is PROTOCOL's section 6, with more than one shape for a method where there are some.
+var requests = map[string][]requestCase{
+	"item/commandExecution/requestApproval": {
+		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemAnswers},
+		{params: `{"thread_id":"th","turn_id":"tu","item_id":"call_1","command":["touch","a"]}`, want: itemAnswers},
+	},
+	"item/fileChange/requestApproval": {
+		{params: `{"itemId":"call_1","reason":null,"grantRoot":null}`, want: itemAnswers},
+	},
+	"item/tool/requestUserInput": {
+		{
+			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"},{"label":"No","description":"stop"}]}]}`,
+			want: merged(
+				map[string]answered{
+					"approve": {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
+					"deny":    {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
+					"fail":    {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
+				},
+				same(`{"answers":{"q1":{"answers":["Yes"]}}}`, "question_asked question_answered", "yes", "session"),
+				same(`{"answers":{}}`, "question_asked question_declined", "no"),
+				same(`{"answers":{}}`, "question_asked request_expired", "expired"),
+				same(`{"answers":{}}`, "question_declined", "nobody"),
+			),
+		},
+		{
+			params: `{"itemId":"call_1","questions":[]}`,
+			want:   same(`{"answers":{}}`, "question_declined", "yes", "no", "expired", "nobody"),
+		},
+	},
+	"item/tool/call": {
+		{
+			params: `{"callId":"call_1","namespace":null,"tool":"unheard_of","arguments":{}}`,
+			want: anyway(`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",\"tool\":\"unheard_of\"}","type":"inputText"}],"success":false}`,
+				"unsupported_tool_call"),
+		},
+	},
+	"item/permissions/requestApproval": {
+		{
+			params: `{"itemId":"call_1","cwd":"/w","reason":"needs more","permissions":{"network":{"enabled":true},"fileSystem":{"read":null,"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}`,
+			want:   approvals(granted, strings.Replace(granted, `"turn"`, `"session"`, 1), granted, nothing, nothing),
+		},
+	},
+	"mcpServer/elicitation/request": {
+		{
+			params: `{"serverName":"forms","mode":"form","_meta":null,"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string","enum":["eu","us"]},"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
+			want: merged(
+				same(decline, "question_declined", "approve", "deny", "fail", "nobody"),
+				same(`{"_meta":null,"action":"accept","content":{"n":3,"region":"eu","sure":true}}`, "question_asked question_answered", "yes", "session"),
+				same(decline, "question_asked question_declined", "no"),
+				same(decline, "question_asked request_expired", "expired"),
+			),
+		},
+		{
+			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/","elicitationId":"1"}`,
+			want:   anyway(decline, "question_declined"),
+		},
+		{
+			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","persist":["session","always"],"tool_name":"ask","tool_params":{}},"message":"Allow the forms MCP server to run tool \"ask\"?","requestedSchema":{"type":"object","properties":{}}}`,
+			want: approvals(`{"_meta":null,"action":"accept","content":{}}`, `{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
+				`{"_meta":{"persist":"session"},"action":"accept","content":{}}`, decline, strings.Replace(decline, "decline", "cancel", 1)),
+		},
+	},
+	"account/chatgptAuthTokens/refresh": {
+		{params: `{"reason":"unauthorized","previousAccountId":null}`, want: anyway(`{"code":-32601,"message":"symphony does not serve account/chatgptAuthTokens/refresh"}`, "request_refused")},
+	},
+	"attestation/generate": {
+		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve attestation/generate"}`, "request_refused")},
+	},
+	"currentTime/read": {{params: `{}`, want: anyway(`{"currentTimeAt":SECONDS}`, "notification")}},
+	"execCommandApproval": {
+		{params: `{"conversationId":"th","callId":"call_1","approvalId":null,"command":["/bin/bash","-lc","touch a"],"cwd":"/w","reason":null,"parsedCmd":[]}`, want: oldAnswers},
+	},
+	"applyPatchApproval": {
+		{params: `{"conversationId":"th","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x\n"}},"reason":null,"grantRoot":null}`, want: oldAnswers},
+	},
+	"item/unheardOf/request": {
+		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve item/unheardOf/request"}`, "request_refused")},
+	},
+}
+
+var seconds = regexp.MustCompile(`"currentTimeAt":\d+`)
+
+// Every request is answered under every policy, for our thread and for a sub-agent's.
+func TestRequests(t *testing.T) {
+	for method, shapes := range requests {
+		t.Run(method, func(t *testing.T) {
+			for i, shape := range shapes {
+				for name, want := range shape.want {
+					for _, thread := range []string{"th", "sub"} {
+						synctest.Test(t, func(t *testing.T) {
+							got := serveOne(t, settings[name], method, shape.params, thread)
+							if got != want {
+								t.Errorf("shape %d, %s, thread %s:\n got %+v\nwant %+v", i, name, thread, got, want)
+							}
+						})
+					}
+				}
+			}
+		})
+	}
+}
+
+// serveOne has the agent ask once, in a turn of ours.
+func serveOne(t *testing.T, o Options, method, params, thread string) answered {
+	t.Helper()
+	_, p, wait := inTurn(t, t.Context(), o)
+	lines := make(chan string, 10)
+	go func() {
+		for line := p.hear(); line != ""; line = p.hear() {
+			lines <- line
+		}
+	}()
+	var members map[string]any
+	if err := json.Unmarshal([]byte(params), &members); err != nil {
+		t.Fatal(err)
+	}
+	if members["conversationId"] != nil {
+		members["conversationId"] = thread
+	} else if members["thread_id"] != nil {
+		members["thread_id"] = thread
+	} else {
+		members["threadId"], members["turnId"] = thread, "tu"
+	}
+	line, err := json.Marshal(map[string]any{"id": 0, "method": method, "params": members})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.say(string(line))
+	var answer struct {
+		ID            json.RawMessage
+		Result, Error json.RawMessage
+	}
+	if line := <-lines; json.Unmarshal([]byte(line), &answer) != nil || string(answer.ID) != "0" {
+		t.Fatalf("answer: %s", line)
+	}
+	synctest.Wait()
+	names := []string{}
+	p.mu.Lock()
+	for _, e := range p.events {
+		if e.Method == method {
+			names = append(names, e.Name)
+			if e.ThreadID != thread {
+				t.Errorf("%s of thread %q", e.Name, e.ThreadID)
+			}
+		}
+	}
+	p.mu.Unlock()
+	p.say(turnCompleted)
+	_, err = wait()
+	out := answered{answer: string(answer.Result) + string(answer.Error), events: strings.Join(names, " ")}
+	out.answer = seconds.ReplaceAllString(out.answer, `"currentTimeAt":SECONDS`)
+	if err != nil {
+		out.code = wantAny(t, err).Code
+	}
+	return out
+}
+
+// The table holds what codex's own list of requests holds.
+func TestRequestsComplete(t *testing.T) {
+	for _, method := range []string{
+		"account/chatgptAuthTokens/refresh", "applyPatchApproval", "attestation/generate", "currentTime/read", "execCommandApproval",
+		"item/commandExecution/requestApproval", "item/fileChange/requestApproval", "item/permissions/requestApproval", "item/tool/call",
+		"item/tool/requestUserInput", "mcpServer/elicitation/request",
+	} {
+		if !slices.ContainsFunc(requests[method], func(a requestCase) bool { return len(a.want) == len(settings) }) {
+			t.Errorf("%s is not tried under all %d settings", method, len(settings))
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// Names of events that are the worker's own.
+const (
+	// EventPrompt is what a turn was begun with; its payload a PromptEvent.
+	EventPrompt = "turn_prompt"
+	// EventMutation is what the agent changed in the tracker; its payload a reconcile.Mutation.
+	EventMutation = "tracker_mutation"
+)
+
+// PromptEvent is the payload of EventPrompt.
+type PromptEvent struct {
+	Turn int    `json:"turn"`
+	Text string `json:"text"`
+}
+
+// notePrompt keeps what a turn is begun with.
+func (a *attempt) notePrompt(text string, turn int) {
+	a.note(EventPrompt, "turn "+strconv.Itoa(turn)+", "+strconv.Itoa(utf8.RuneCountInString(text))+" characters", PromptEvent{turn, text})
+}
+
+// callAndNote calls the tool, and keeps what it has changed before anything else is done.
+func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAnswer {
+	answer := a.Tool.Call(ctx, args)
+	m := answer.Mutation
+	if m == nil {
+		return answer
+	}
+	crash.At("runner.mutation.before")
+	message := strings.Join(m.Fields, ", ")
+	if !m.Success {
+		message += " failed"
+	}
+	a.note(EventMutation, message, m)
+	if err := a.Journal.SaveCreated(context.WithoutCancel(ctx), a.run.ID, a.run.IssueID, m.Created, a.Now()); err != nil {
+		// Then it is taken for a person's: the next run reads its own comment.
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "creations of the agent not stored", slog.String("error", err.Error()))
+	}
+	crash.At("runner.mutation.after")
+	return answer
+}
+
+// note writes an event of the worker's own.
+func (a *attempt) note(name, message string, payload any) {
+	run := a.rec.get()
+	raw, err := json.Marshal(payload)
+	if err == nil {
+		err = a.events.append(codex.Event{Name: name, At: a.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
+	}
+	if err != nil {
+		a.Log.Warn("event not stored", slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// recollection is what a database would hold of what threads were told.
+type recollection struct {
+	mind struct {
+		sync.Mutex
+		told    map[string]reconcile.Told
+		lastRun *reconcile.Run
+		ours    map[string]bool // comments of our agents
+		late    []reconcile.Request
+		fault   error // of the questions about comments and answers
+	}
+}
+
+func (m *recollection) Told(_ context.Context, thread string) (reconcile.Told, bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	told, known := m.mind.told[thread]
+	return told, known, nil
+}
+
+func (m *recollection) Tell(_ context.Context, _, _, thread, _ string, told reconcile.Told, _ time.Time) error {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	if m.mind.told == nil {
+		m.mind.told = map[string]reconcile.Told{}
+	}
+	m.mind.told[thread] = told
+	return nil
+}
+
+func (m *recollection) LastRunOf(context.Context, string, string) (reconcile.Run, bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	if m.mind.lastRun == nil {
+		return reconcile.Run{}, false, nil
+	}
+	return *m.mind.lastRun, true, nil
+}
+
+func (m *recollection) Created(_ context.Context, ids []string) (map[string]bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	return m.mind.ours, m.mind.fault
+}
+
+func (m *recollection) LateAnswers(context.Context, string) ([]reconcile.Request, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	return slices.Clone(m.mind.late), m.mind.fault
+}
+
+func (m *recollection) MarkTold(_ context.Context, told []reconcile.Request, _ string) error {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	m.mind.late = slices.DeleteFunc(m.mind.late, func(r reconcile.Request) bool {
+		return slices.ContainsFunc(told, func(t reconcile.Request) bool { return t.Number == r.Number })
+	})
+	return nil
+}
+
+// board is what is written below the issue.
+type board struct {
+	wall struct {
+		sync.Mutex
+		comments []reconcile.Comment // the newest first
+		down     error
+		asked    []time.Time // since when somebody wanted to know
+	}
+}
+
+func (b *board) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	b.wall.Lock()
+	defer b.wall.Unlock()
+	b.wall.asked = append(b.wall.asked, since)
+	if issueID != "id-1" {
+		return nil, errors.New("a worker asked for the comments of " + issueID)
+	}
+	if b.wall.down != nil {
+		return nil, b.wall.down
+	}
+	var newer []reconcile.Comment
+	for _, c := range b.wall.comments {
+		if c.CreatedAt.After(since) {
+			newer = append(newer, c)
+		}
+	}
+	return newer, nil
+}
+
+// post writes a comment.
+func (b *board) post(id, body string, at time.Time) {
+	b.wall.Lock()
+	defer b.wall.Unlock()
+	b.wall.comments = slices.Insert(b.wall.comments, 0, reconcile.Comment{ID: id, Author: "Kim Poe", Body: body, CreatedAt: at})
+}
+
+// prompts are what the agent was told on a thread, turn by turn.
+func (r *rig) prompts(thread string) []string {
+	r.t.Helper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(r.root), "codex", "threads", thread+".json"))
+	must(r.t, err)
+	var stored struct {
+		History []struct {
+			Prompt string `json:"prompt"`
+		} `json:"history"`
+	}
+	must(r.t, json.Unmarshal(data, &stored))
+	var list []string
+	for _, e := range stored.History {
+		list = append(list, e.Prompt)
+	}
+	return list
+}
+
+// golden compares a text with a file in testdata/guidance, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "guidance", name+".golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(got+"\n"), 0o600))
+	}
+	if want := read(t, path); want != got+"\n" {
+		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
+	}
+}

@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// written is how a program might write a secret into a text.
+var written = map[string]func(secret, before, after string) string{
+	"plain":    func(s, _, _ string) string { return s },
+	"in JSON":  func(s, _, _ string) string { return quote(s, false) },
+	"for HTML": func(s, _, _ string) string { return quote(s, true) },
+	"in a URL": func(s, _, _ string) string { return url.QueryEscape(s) },
+	"base64":   func(s, _, _ string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"a login":  func(s, b, a string) string { return base64.StdEncoding.EncodeToString([]byte(b + s + a)) },
+	"for URLs": func(s, b, a string) string { return base64.RawURLEncoding.EncodeToString([]byte(b + s + a)) },
+	"in lines": func(s, b, a string) string {
+		lines := base64.StdEncoding.EncodeToString([]byte(b + s + a))
+		for at := 5 + len(b); at < len(lines); at += 21 {
+			lines = lines[:at] + "\n" + lines[at:]
+		}
+		return lines
+	},
+	"a bearer": func(s, _, _ string) string {
+		return "Authorization: Bearer " + base64.RawURLEncoding.EncodeToString([]byte(s))
+	},
+}
+
+// The letters of secrets and of all else are different ones, so that nothing is found by chance.
+var (
+	secretLetters = rapid.SampledFrom([]rune(`ABCDEFGHIJKLMNOPQRSTUVWXYZ!"<&>\/+%$'é` + "\n\t"))
+	otherLetters  = rapid.StringMatching(`[a-z {}\[\]:,\\"…ü\n]{0,40}`)
+)
+
+// No secret survives in what a run writes: not whole, not in part, and in no form, however large the event is, however the
+// output comes in pieces, and whatever is written around it.
+func TestNoSecretSurvives(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringOfN(secretLetters, 8, 60, -1).Filter(func(s string) bool { return len(strings.TrimSpace(s)) >= 8 }).Draw(t, "secret")
+		form := rapid.SampledFrom([]string{"plain", "in JSON", "for HTML", "in a URL", "base64", "a login", "for URLs", "in lines", "a bearer"}).Draw(t, "form")
+		hidden := written[form](secret, rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "user"), rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "rest"))
+		text := otherLetters.Draw(t, "before") + " " + hidden + " " + otherLetters.Draw(t, "after")
+		known := []string{secret, "OTHER" + secret}
+		if form == "a bearer" {
+			known = []string{"UNKNOWN-TOKEN"} // what is announced as a token need not be known
+		}
+		s := newSecrets(known)
+		n++
+		dir, err := os.MkdirTemp(dir, "")
+		ok(t, err)
+
+		// An event, as large as it may be or much larger, with the secret anywhere in it.
+		fill := rapid.SampledFrom([]int{0, 100, eventFieldLimit / 2, eventFieldLimit, 3 * eventFieldLimit}).Draw(t, "fill")
+		at := rapid.IntRange(0, fill).Draw(t, "at")
+		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
+		raw, err := json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}})
+		ok(t, err)
+		path := filepath.Join(dir, "events.jsonl")
+		l, err := openEventLog(path, s)
+		ok(t, err)
+		ok(t, l.append(codex.Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
+		ok(t, l.close())
+		line := contents(t, path)
+		var e EventLine
+		ok(t, json.Unmarshal([]byte(line), &e))
+		nothingOf(t, secret, line, e.Message, unquoted(t, e.Payload))
+
+		// A stream, in pieces.
+		path = filepath.Join(dir, "tail")
+		tail, err := openTail(path, 1<<10, s)
+		ok(t, err)
+		for rest := text; rest != ""; {
+			cut := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			_, err := tail.Write([]byte(rest[:cut]))
+			ok(t, err)
+			rest = rest[cut:]
+		}
+		nothingOf(t, secret, tail.tail(1<<10))
+		ok(t, tail.close())
+		nothingOf(t, secret, contents(t, path))
+
+		// A record of the log, and a text of the database's.
+		var log bytes.Buffer
+		r := &Redactor{W: &log}
+		r.Hide(known)
+		_, err = r.Write([]byte(text))
+		ok(t, err)
+		nothingOf(t, secret, log.String(), s.clean(text))
+	})
+	if n < 50 {
+		t.Errorf("only %d secrets were tried", n)
+	}
+}
+
+// unquoted are all strings of a JSON value.
+func unquoted(t *rapid.T, value json.RawMessage) string {
+	var v any
+	ok(t, json.Unmarshal(value, &v))
+	var all strings.Builder
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			all.WriteString(v + "\n")
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	walk(v)
+	return all.String()
+}
+
+var codedRuns = regexp.MustCompile(`[A-Za-z0-9+/_-]{6,}`)
+
+// partKept is how many letters of a secret in a row tell something of it.
+const partKept = 8
+
+func nothingOf(t *rapid.T, secret string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		seen := []string{text}
+		for _, run := range codedRuns.FindAllString(text, -1) {
+			run = strings.NewReplacer("-", "+", "_", "/").Replace(run)
+			for from := range 4 {
+				if from > len(run) {
+					break
+				}
+				part := run[from:]
+				decoded, _ := base64.RawStdEncoding.DecodeString(part[:len(part)/4*4])
+				seen = append(seen, string(decoded))
+			}
+		}
+		for _, s := range seen {
+			for i := 0; i+partKept <= len(secret); i++ {
+				if strings.Contains(s, secret[i:i+partKept]) {
+					t.Fatalf("%q of the secret %q stands in %.300q", secret[i:i+partKept], secret, text)
+				}
+			}
+		}
+	}
+}
+
+func ok(t *rapid.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contents(t *rapid.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	ok(t, err)
+	return string(data)
+}

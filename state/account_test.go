@@ -1,0 +1,285 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func init() {
+	helpers["account"] = writeAccount
+	helpers["slots"] = holdSlots
+}
+
+func newAccount(t testing.TB) *Account {
+	t.Helper()
+	home := t.TempDir()
+	return NewAccount("", home, filepath.Join(home, ".codex"))
+}
+
+func read(t testing.TB, a *Account, now time.Time) AccountState {
+	t.Helper()
+	s, err := a.Read(now)
+	check(t, err)
+	return s
+}
+
+func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...any) {
+	t.Helper()
+	check(t, a.SaveLimits(context.Background(), now, fmt.Appendf(nil, record, args...)))
+}
+
+// limitOf is a limit as people would write it down: which, and how long from the epoch.
+func limitOf(s AccountState) string {
+	if s.Limit == nil {
+		return ""
+	}
+	return s.Limit.Window + " " + s.Limit.Until.Sub(epoch.Truncate(time.Second)).String()
+}
+
+func wantString(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// One account is one directory, whatever the way to its codex home; other homes have others. Nothing is made by who only looks.
+func TestAccountDirectory(t *testing.T) {
+	home := t.TempDir()
+	codex := filepath.Join(home, "codex")
+	check(t, os.Mkdir(codex, 0o700))
+	check(t, os.Symlink(codex, filepath.Join(home, "link")))
+	a := NewAccount("", home, codex)
+	wantString(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
+	if other := NewAccount("", home, filepath.Join(home, "other")); other.Dir == a.Dir {
+		t.Error("two homes share a directory")
+	}
+	wantString(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
+	wantString(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
+	if s := read(t, a, epoch); s != (AccountState{}) {
+		t.Errorf("known of nothing: %+v", s)
+	}
+	count, err := a.CountSlots(context.Background(), 2, 5)
+	check(t, err)
+	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
+		t.Errorf("a look has made something (%v), or counted %+v", err, count)
+	}
+	check(t, a.Failed(context.Background(), epoch, reconcile.CodeAgentAuth, "log in"))
+	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
+		info, err := os.Stat(path)
+		check(t, err)
+		if info.Mode().Perm() != mode {
+			t.Errorf("%s has mode %o", path, info.Mode().Perm())
+		}
+	}
+}
+
+// A used-up window counts until it comes back, the last of them; at most eight days, and never from the future.
+func TestLimitUsedUp(t *testing.T) {
+	at := func(d time.Duration) int64 { return epoch.Add(d).Unix() }
+	week := 7 * 24 * time.Hour
+	for _, row := range []struct {
+		rule, record string
+		now          time.Duration // when it is read
+		want         string
+	}{
+		{"not used up", fmt.Sprintf(`{"primary":{"usedPercent":99,"resetsAt":%d}}`, at(time.Hour)), 0, ""},
+		{"used up", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), 0, "primary 1h0m0s"},
+		{"a moment before", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), time.Hour - time.Second, "primary 1h0m0s"},
+		{"it has come back", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), time.Hour, ""},
+		{"both", fmt.Sprintf(`{"primary":{"usedPercent":101,"resetsAt":%d},"secondary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour), at(week)), 0, "secondary 168h0m0s"},
+		{"one has come back", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d},"secondary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour), at(2*time.Hour)), 90 * time.Minute, "secondary 2h0m0s"},
+		{"too far", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(1000*week)), 0, "primary 192h0m0.123s"},
+		{"too far, later", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(1000*week)), 8*24*time.Hour + time.Second, ""},
+		{"from the future", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), -time.Hour, ""},
+		{"just written by another", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), -time.Second, "primary 1h0m0s"},
+		{"without a reset", `{"primary":{"usedPercent":100}}`, 0, ""},
+		{"with credits", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d},"credits":{"hasCredits":true}}`, at(time.Hour)), 0, ""},
+		{"strange shapes", `{"primary":[1],"secondary":"x","credits":7}`, 0, ""},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			a := newAccount(t)
+			saveLimits(t, a, epoch, "%s", row.record)
+			wantString(t, "limit", limitOf(read(t, a, epoch.Add(row.now))), row.want)
+		})
+	}
+}
+
+// Sparse updates of several workers make one record: null clears nothing, and single models' limits do not count
+// beside the main one.
+func TestLimitsAreMerged(t *testing.T) {
+	a := newAccount(t)
+	reset := epoch.Add(time.Hour).Unix()
+	saveLimits(t, a, epoch, `{"limitId":"some-model","primary":{"usedPercent":100,"resetsAt":%d}}`, reset)
+	wantString(t, "a model's", limitOf(read(t, a, epoch)), "primary 1h0m0s")
+	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":{"usedPercent":100,"resetsAt":%d}}`, reset)
+	wantString(t, "the main one replaces it", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	saveLimits(t, a, epoch, `{"limitId":"some-model","secondary":{"usedPercent":1,"resetsAt":%d}}`, reset)
+	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":null,"planType":"pro"}`)
+	wantString(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	saveLimits(t, a, epoch.Add(time.Minute), `{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`, reset)
+	wantString(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
+
+	text, err := os.ReadFile(filepath.Join(a.Dir, limitsName))
+	check(t, err)
+	var stored struct {
+		CodexHome string                     `json:"codex_home"`
+		Limits    map[string]json.RawMessage `json:"rate_limits"`
+	}
+	check(t, json.Unmarshal(text, &stored))
+	wantString(t, "home", stored.CodexHome, a.Home)
+	wantString(t, "plan", string(stored.Limits["planType"]), `"pro"`)
+}
+
+// What people read in the file is what passes go by.
+func TestLimitsFile(t *testing.T) {
+	a := newAccount(t)
+	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
+	text, err := os.ReadFile(filepath.Join(a.Dir, limitsName))
+	check(t, err)
+	for _, want := range []string{`"exhausted_until":"2026-11-20T09:00:00Z"`, `"window":"primary"`, `"at":"2026-11-20T08:00:00.123Z"`, `"block":null`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(a.Dir, newLimits)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// A damaged file is an error that stops nobody: nothing is known, and whoever writes next makes it anew.
+func TestDamagedAccount(t *testing.T) {
+	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
+		a := newAccount(t)
+		check(t, a.ensure())
+		path := filepath.Join(a.Dir, limitsName)
+		check(t, os.WriteFile(path, []byte(text), 0o600))
+		s, err := a.Read(epoch)
+		if e := wantCode(t, err, "account_state"); s != (AccountState{}) || !strings.Contains(e.Message, path) {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+		check(t, a.Worked(context.Background(), epoch, epoch))
+		wantConflict(t, a.Probe(context.Background(), epoch, reconcile.Block{}, "x"))
+		check(t, a.Failed(context.Background(), epoch, reconcile.CodeAgentAuth, "log in"))
+		if s := read(t, a, epoch); s.Block == nil {
+			t.Errorf("%q: not written anew", text)
+		}
+	}
+}
+
+// A fault of one project is one of all: one of them tries at a time, and the first success ends it.
+func TestSharedBlock(t *testing.T) {
+	ctx := context.Background()
+	a := newAccount(t)
+	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	b := *read(t, a, epoch).Block
+	if want := (reconcile.Block{Code: "agent_auth", Message: "log in", Since: epoch, NextTry: epoch.Add(10 * time.Second)}); b != want {
+		t.Errorf("%+v", b)
+	}
+	wantConflict(t, a.Probe(ctx, epoch.Add(9*time.Second), b, "early"))
+	due := epoch.Add(10 * time.Second)
+	check(t, a.Probe(ctx, due, b, "/state/runs/1/alive"))
+	wantConflict(t, a.Probe(ctx, due, b, "late"))
+	s := read(t, a, due)
+	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 || !s.Block.NextTry.Equal(due.Add(20*time.Second)) {
+		t.Errorf("%+v %+v", s, s.Block)
+	}
+	// One who read the block before that, and has waited for long since, is too late all the same.
+	wantConflict(t, a.Probe(ctx, due.Add(time.Minute), b, "later"))
+	// In vain: the backoff goes on from there.
+	check(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
+	s = read(t, a, due)
+	if s.Block.Code != "agent_quota" || s.Block.Tries != 1 || !s.Block.Since.Equal(epoch) || !s.Block.NextTry.Equal(due.Add(21*time.Second)) {
+		t.Errorf("%+v", s.Block)
+	}
+	check(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
+	if read(t, a, due).Block == nil {
+		t.Error("what ran before the block has ended it")
+	}
+	check(t, a.Worked(ctx, due, due))
+	if read(t, a, due).Block != nil {
+		t.Error("the probe's success has not ended it")
+	}
+	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
+}
+
+// Where it is known until when the allowance is used up, nothing is to be found out by trying.
+func TestQuotaWithReset(t *testing.T) {
+	ctx := context.Background()
+	a := newAccount(t)
+	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
+	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
+	if s := read(t, a, epoch); s.Block != nil || s.Limit == nil {
+		t.Errorf("%+v", s)
+	}
+	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	if read(t, a, epoch).Block == nil {
+		t.Error("a missing login is no matter of the allowance")
+	}
+	b := newAccount(t)
+	check(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
+	if read(t, b, epoch).Block == nil {
+		t.Error("no block, and nobody knows until when")
+	}
+}
+
+// A block that a stepped clock has put into the future is due now, in every pass, until somebody tries.
+func TestBlockFromTheFuture(t *testing.T) {
+	ctx := context.Background()
+	a := newAccount(t)
+	check(t, a.Failed(ctx, epoch.Add(24*time.Hour), reconcile.CodeAgentAuth, "log in"))
+	for _, now := range []time.Time{epoch, epoch.Add(time.Minute)} {
+		if b := read(t, a, now).Block; !b.NextTry.Equal(now) || !b.Since.Equal(now) {
+			t.Errorf("%+v at %v", b, now)
+		}
+	}
+	b := *read(t, a, epoch).Block
+	check(t, a.Probe(ctx, epoch.Add(time.Second), b, "x"))
+	if b := read(t, a, epoch.Add(time.Second)).Block; b.Tries != 1 || !b.NextTry.Equal(epoch.Add(21*time.Second)) {
+		t.Errorf("%+v", b)
+	}
+}
+
+// Writers take turns: of several processes' changes none is lost.
+func TestAccountWritersTakeTurns(t *testing.T) {
+	a := newAccount(t)
+	const each = 10
+	var cmds []interface{ Wait() error }
+	for n := range 3 {
+		cmd := helper(t, "account", a.Dir, fmt.Sprint(n), fmt.Sprint(each))
+		check(t, cmd.Start())
+		cmds = append(cmds, cmd)
+	}
+	for _, cmd := range cmds {
+		check(t, cmd.Wait())
+	}
+	rec, err := a.load()
+	check(t, err)
+	if len(rec.RateLimits) != 3*each {
+		t.Errorf("%d of %d members are left", len(rec.RateLimits), 3*each)
+	}
+}
+
+func writeAccount(args []string) error {
+	a := &Account{Dir: args[0]}
+	var each int
+	if _, err := fmt.Sscan(args[2], &each); err != nil {
+		return err
+	}
+	for i := range each {
+		if err := a.SaveLimits(context.Background(), epoch, fmt.Appendf(nil, `{"m%s-%d": 1}`, args[1], i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package state
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const tellPatience = 20 * time.Second
+
+// openKeys are the keys of what may be told now.
+func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
+	t.Helper()
+	list, err := db.OpenAttentions(context.Background(), now, tellPatience, "", standing...)
+	check(t, err)
+	keys := []string{}
+	for _, a := range list {
+		keys = append(keys, a.Key)
+	}
+	return keys
+}
+
+func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), openKeys(t, db, now)); diff != "" {
+		t.Errorf("open (-want +got):\n%s", diff)
+	}
+}
+
+// takes tries to take an attention, which exists, and reports whether it could.
+func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
+	t.Helper()
+	took, err := db.TakeAttention(context.Background(), now, tellPatience, a, by)
+	check(t, err)
+	return took
+}
+
+// heldAt holds a claim.
+func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
+	t.Helper()
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = reconcile.Held, reconcile.HoldMaxFailures, "too often", at
+	return changed(t, db, c, at)
+}
+
+func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
+	t.Helper()
+	check(t, db.Commit(context.Background(), at, reconcile.Change{Claim: &c}))
+	c, _, err := db.ClaimByIssue(context.Background(), c.IssueID)
+	check(t, err)
+	return c
+}
+
+// A claim tells once that it is held, and once more when it is held anew.
+func TestAttentionOfAHold(t *testing.T) {
+	db := newDB(t)
+	c := claim(t, db, 1)
+	wantOpen(t, db, epoch)
+	c = heldAt(t, db, c, epoch)
+	first := reconcile.HoldAttention(c)
+	wantOpen(t, db, epoch, first.Key)
+	if first.Text != "ABC-1 is held (max_failures): too often" || first.Kind != reconcile.AttentionHold {
+		t.Errorf("it says %+v", first)
+	}
+	c = heldAt(t, db, c, epoch.Add(time.Hour)) // and was before
+	wantOpen(t, db, epoch, first.Key)
+	c.Status = reconcile.Waiting
+	c = changed(t, db, c, epoch.Add(2*time.Hour))
+	c = heldAt(t, db, c, epoch.Add(3*time.Hour))
+	wantOpen(t, db, epoch, first.Key, reconcile.HoldAttention(c).Key)
+}
+
+// Where the change of the claim is refused nobody is told of it.
+func TestAttentionGoesWithItsChange(t *testing.T) {
+	db := newDB(t)
+	c := claim(t, db, 1)
+	changed(t, db, c, epoch)
+	c.Status, c.HeldAt = reconcile.Held, epoch
+	wantConflict(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
+	wantOpen(t, db, epoch)
+}
+
+// One is told by whoever takes it first; of two that try only one does.
+func TestAttentionIsTakenOnce(t *testing.T) {
+	ctx := context.Background()
+	dir := newDir(t)
+	db := createIn(t, dir)
+	other := openIn(t, dir)
+	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
+	if !takes(t, db, epoch, a, "pass") || takes(t, other, epoch, a, "run-1") {
+		t.Error("it was not taken once")
+	}
+	wantOpen(t, other, epoch)
+	check(t, db.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
+	wantOpen(t, db, epoch.Add(time.Hour))
+	if takes(t, db, epoch.Add(time.Hour), a, "pass") {
+		t.Error("it was told twice")
+	}
+}
+
+// Who took one and did not end it is given the time that it may take; then one other tries, and nobody after that.
+func TestAttentionOfOneWhoDied(t *testing.T) {
+	db := newDB(t)
+	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
+	takes(t, db, epoch, a, "run-1")
+	soon, later := epoch.Add(tellPatience), epoch.Add(tellPatience+time.Millisecond)
+	wantOpen(t, db, soon)
+	if takes(t, db, soon, a, "pass") {
+		t.Error("it was taken from one who may be at it")
+	}
+	wantOpen(t, db, later, a.Key)
+	if !takes(t, db, later, a, "pass") {
+		t.Error("it was not taken again")
+	}
+	wantOpen(t, db, later.Add(time.Hour))
+	if takes(t, db, later.Add(time.Hour), a, "pass") {
+		t.Error("it was tried three times")
+	}
+
+	// A clock that was set back keeps nothing for ever.
+	b := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), epoch))
+	takes(t, db, epoch, b, "run-1")
+	wantOpen(t, db, epoch.Add(-time.Hour), b.Key)
+}
+
+// What stands is told once without having been stored before; a fault of the tracker's when it has lasted, whatever it
+// turns into.
+func TestAttentionOfWhatStands(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	set := func(b reconcile.Block) {
+		t.Helper()
+		check(t, db.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
+	}
+	b := reconcile.Block{Code: "linear_api_status", Message: "HTTP 503", Since: epoch}
+	set(b)
+	wantOpen(t, db, epoch.Add(5*time.Minute-time.Millisecond))
+	now := epoch.Add(5 * time.Minute)
+	a, _ := reconcile.OutageAttention(b, now)
+	wantOpen(t, db, now, a.Key)
+	if !takes(t, db, now, a, "pass") {
+		t.Error("it was not taken")
+	}
+	check(t, db.DoneAttention(ctx, now, a.Key, ""))
+	b.Code = "tracker_rate_limited"
+	set(b)
+	wantOpen(t, db, now.Add(time.Hour))
+
+	login := reconcile.BlockAttention(reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch})
+	if got := openKeys(t, db, now, login); len(got) != 1 || got[0] != login.Key {
+		t.Errorf("open are %v", got)
+	}
+	takes(t, db, now, login, "pass")
+	if got := openKeys(t, db, now, login); len(got) != 0 {
+		t.Errorf("open are %v", got)
+	}
+}
+
+// A block is told when it is set, and not when it is set again.
+func TestAttentionOfABlock(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
+	host := reconcile.Block{Code: "workers_would_die", Message: "no scope", Since: epoch}
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth, HostBlock: &host}))
+	a, h := reconcile.BlockAttention(auth), reconcile.BlockAttention(host)
+	wantOpen(t, db, epoch, a.Key, h.Key)
+	takes(t, db, epoch, a, "pass")
+	takes(t, db, epoch, h, "pass")
+	check(t, db.DoneAttention(ctx, epoch, a.Key, ""))
+	check(t, db.DoneAttention(ctx, epoch, h.Key, ""))
+	auth.Tries++
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
+	wantOpen(t, db, epoch.Add(time.Hour))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &reconcile.Block{}}))
+	wantOpen(t, db, epoch.Add(time.Hour))
+	auth.Since = epoch.Add(2 * time.Hour)
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
+	wantOpen(t, db, epoch.Add(2*time.Hour), reconcile.BlockAttention(auth).Key)
+}
+
+// Without a hook nothing waits for one.
+func TestAttentionsAreDropped(t *testing.T) {
+	db := newDB(t)
+	heldAt(t, db, claim(t, db, 1), epoch)
+	check(t, db.DropAttentions(context.Background(), epoch))
+	wantOpen(t, db, epoch.Add(time.Hour))
+	c := heldAt(t, db, claim(t, db, 2), epoch.Add(time.Hour))
+	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
+}
+
+// Only those of one issue are for its worker.
+func TestAttentionsOfOneIssue(t *testing.T) {
+	db := newDB(t)
+	heldAt(t, db, claim(t, db, 1), epoch)
+	c := heldAt(t, db, claim(t, db, 2), epoch)
+	list, err := db.OpenAttentions(context.Background(), epoch, tellPatience, c.IssueID)
+	check(t, err)
+	if len(list) != 1 || list[0].IssueID != c.IssueID {
+		t.Errorf("open are %v", list)
+	}
+}
+
+// After a month they go, but that of a block which stands would be told anew.
+func TestPruneAttentions(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	now := epoch.Add(31 * day)
+	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
+	over := reconcile.Block{Code: "agent_quota", Message: "enough", Since: epoch}
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &over}))
+	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
+	heldAt(t, db, claim(t, db, 1), epoch)
+	recent := heldAt(t, db, claim(t, db, 2), now.Add(-29*day))
+	passAt(t, db, now)
+	prune(t, db, now, 50)
+	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, reconcile.HoldAttention(recent).Key)
+}
+
+// A request is told as long as it waits for an answer, whether or not its run still does.
+func TestAttentionOfARequest(t *testing.T) {
+	db := newDB(t)
+	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
+	answered := asked(t, db, startedRun(t, db, 2), reconcile.CommandRequest)
+	wantOpen(t, db, epoch, open.Key, answered.Attention().Key)
+	_, err := decided(db, answered, reconcile.DecideDeny, early, false)
+	check(t, err)
+	wantOpen(t, db, epoch, open.Key)
+	if takes(t, db, epoch, answered.Attention(), "pass") {
+		t.Error("it was told after the answer")
+	}
+	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
+	_, err = db.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
+	check(t, err)
+	wantOpen(t, db, epoch, open.Key)
+	finishRun(t, db, mustRun(t, db, runID(1)))
+	wantOpen(t, db, epoch, open.Key)
+}

@@ -1,0 +1,426 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// early is long before a request of requestOf expires, late just after.
+var (
+	early = reconcile.Instant{Boot: "boot-1", Mono: time.Hour}
+	late  = reconcile.Instant{Boot: "boot-1", Mono: 2*time.Hour + 1}
+)
+
+func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
+	return reconcile.Request{
+		IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, ThreadID: "thread", Kind: kind, Summary: "make install", Outside: true,
+		Detail: reconcile.RequestDetail{
+			Command: "make install", Cwd: "/srv/x", Reason: "it's needed", Permissions: []byte(`{"network":{"enabled":true}}`),
+			Questions: []reconcile.RequestQuestion{{ID: "q1", Text: "Which?", Options: []reconcile.RequestOption{{Label: "Yes"}}}},
+		},
+		AskedAt: epoch, ExpiresAt: epoch.Add(time.Hour), Deadline: reconcile.Instant{Boot: "boot-1", Mono: 2 * time.Hour},
+	}
+}
+
+func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
+	t.Helper()
+	q, err := db.AddRequest(context.Background(), requestOf(r, kind))
+	check(t, err)
+	return q
+}
+
+func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, dead bool) (reconcile.Request, error) {
+	q.Decision = how
+	q.Answer = reconcile.RequestAnswer{Reason: "because", Answers: map[string][]string{"q1": {"Yes"}}}
+	return db.DecideRequest(context.Background(), epoch.Add(time.Minute), at, q, dead)
+}
+
+// finishRun ends a run as its worker does.
+func finishRun(t testing.TB, db *DB, r reconcile.Run) {
+	t.Helper()
+	r.Outcome, r.Phase = reconcile.Failed, reconcile.Finishing
+	check(t, db.Finish(context.Background(), epoch, r))
+}
+
+func fateOf(t testing.TB, db *DB, q reconcile.Request) reconcile.RequestFate {
+	t.Helper()
+	is, err := db.RequestByID(context.Background(), q.IssueID, q.Number)
+	check(t, err)
+	return is.Fate
+}
+
+func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
+	t.Helper()
+	if e := wantCode(t, err, "request_ended"); !strings.Contains(e.Message, string(fate)) {
+		t.Errorf("%q does not tell the fate %s", e.Message, fate)
+	}
+}
+
+func TestRequestIsStoredWhole(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	run := startedRun(t, db, 7)
+	q := asked(t, db, run, reconcile.CommandRequest)
+	want := requestOf(run, reconcile.CommandRequest)
+	want.Number = 1
+	if !reflect.DeepEqual(q, want) || q.ID() != "ABC-7.1" {
+		t.Errorf("stored is %+v\nwant %+v", q, want)
+	}
+	for _, identifier := range []string{"ABC-7", "abc-7"} {
+		if got, err := db.FindRequest(ctx, identifier, 1); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("found is %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	for _, number := range []int{0, 2} {
+		if _, err := db.FindRequest(ctx, "ABC-7", number); !errors.Is(err, ErrNotFound) {
+			t.Errorf("number %d: %v", number, err)
+		}
+	}
+	// It is on the disk: a worker that is told so may wait for an hour.
+	var level int
+	check(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
+	if level != 2 {
+		t.Errorf("the level of the transaction was %d, not FULL", level)
+	}
+	var told int
+	check(t, db.sql.QueryRow(`SELECT count(*) FROM attentions WHERE ref = 'ABC-7.1' AND text LIKE '%make install%outside the sandbox%'`).Scan(&told))
+	if told != 1 {
+		t.Errorf("of this request a person is to be told %d times", told)
+	}
+}
+
+// Requests are numbered by issue, whoever asks at the same time.
+func TestRequestNumbers(t *testing.T) {
+	dir := newDir(t)
+	db := createIn(t, dir)
+	first, other := startedRun(t, db, 1), startedRun(t, db, 2)
+	var all sync.WaitGroup
+	numbers := make(chan int, 20)
+	for range 4 {
+		db := openIn(t, dir)
+		all.Go(func() {
+			for range 5 {
+				q, err := db.AddRequest(context.Background(), requestOf(first, reconcile.QuestionRequest))
+				if err != nil {
+					t.Error(err)
+				}
+				numbers <- q.Number
+			}
+		})
+	}
+	all.Wait()
+	close(numbers)
+	var got []int
+	for n := range numbers {
+		got = append(got, n)
+	}
+	slices.Sort(got)
+	for i, n := range got {
+		if n != i+1 {
+			t.Fatalf("the numbers are %v", got)
+		}
+	}
+	if q := asked(t, db, other, reconcile.CommandRequest); q.Number != 1 {
+		t.Errorf("the first of another issue is %s", q.ID())
+	}
+	finishRun(t, db, first)
+	_, err := db.AddRequest(context.Background(), requestOf(first, reconcile.QuestionRequest))
+	wantConflict(t, err)
+	never := requestOf(first, reconcile.QuestionRequest)
+	never.RunID = "no such run"
+	_, err = db.AddRequest(context.Background(), never)
+	wantConflict(t, err)
+}
+
+// Every request is decided once, in time, by whoever comes first.
+func TestRequestIsDecidedOnce(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		before func(t *testing.T, db *DB, q reconcile.Request, r reconcile.Run)
+		at     reconcile.Instant
+		dead   bool
+		fate   reconcile.RequestFate // why it is refused, empty where it is not
+	}{
+		"in time": {at: early},
+		"twice": {at: early, fate: reconcile.RequestAnswered, before: func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
+			_, err := decided(db, q, reconcile.DecideDeny, early, false)
+			check(t, err)
+		}},
+		"after its worker took it up": {at: early, fate: reconcile.RequestAnswered, before: func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
+			_, err := decided(db, q, reconcile.DecideDeny, early, false)
+			check(t, err)
+			is, err := db.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestAnswered)
+			check(t, err)
+			if is.Decision != reconcile.DecideDeny || is.Answer.Reason != "because" {
+				t.Errorf("taken up was %+v", is)
+			}
+		}},
+		"expired":                    {at: early, fate: reconcile.RequestExpired, before: resolved(reconcile.RequestExpired)},
+		"withdrawn":                  {at: early, fate: reconcile.RequestWithdrawn, before: resolved(reconcile.RequestWithdrawn)},
+		"too late for a slow worker": {at: late, fate: reconcile.RequestExpired},
+		"another boot, wall in time": {at: reconcile.Instant{Boot: "boot-2", Mono: 100 * time.Hour}},
+		"its worker is dead":         {at: early, dead: true, fate: reconcile.RequestRunEnded},
+		"its run has ended":          {at: early, fate: reconcile.RequestRunEnded, before: func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { finishRun(t, db, r) }},
+		"its run is gone":            {at: early, fate: reconcile.RequestRunEnded, before: func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { deleteRun(t, db, r) }},
+		"the first fate is kept": {at: early, fate: reconcile.RequestExpired, before: func(t *testing.T, db *DB, q reconcile.Request, r reconcile.Run) {
+			resolved(reconcile.RequestExpired)(t, db, q, r)
+			resolved(reconcile.RequestWithdrawn)(t, db, q, r)
+		}},
+		"no answer without a person": {at: early, before: resolved(reconcile.RequestAnswered)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t)
+			run := startedRun(t, db, 1)
+			q := asked(t, db, run, reconcile.CommandRequest)
+			if c.before != nil {
+				c.before(t, db, q, run)
+			}
+			before, err := db.RequestByID(ctx, q.IssueID, q.Number)
+			check(t, err)
+			is, err := decided(db, q, reconcile.DecideApprove, c.at, c.dead)
+			if c.fate != "" {
+				wantEnded(t, err, c.fate)
+				if after, err := db.RequestByID(ctx, q.IssueID, q.Number); err != nil || !reflect.DeepEqual(after, before) {
+					t.Errorf("a refusal has changed it: %+v, %v", after, err)
+				}
+				return
+			}
+			check(t, err)
+			if is.Decision != reconcile.DecideApprove || is.Fate != "" {
+				t.Errorf("it is now %+v", is)
+			}
+			if open, err := db.OpenRequests(ctx); err != nil || len(open) != 0 {
+				t.Errorf("open are still %v, %v", open, err)
+			}
+			// What was decided in the last moment does not expire.
+			is, err = db.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired)
+			check(t, err)
+			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove {
+				t.Errorf("after it expired it is %+v", is)
+			}
+		})
+	}
+}
+
+func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Request, reconcile.Run) {
+	return func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
+		t.Helper()
+		_, err := db.ResolveRequest(context.Background(), epoch, q.IssueID, q.Number, fate)
+		check(t, err)
+	}
+}
+
+func deleteRun(t *testing.T, db *DB, r reconcile.Run) {
+	t.Helper()
+	_, err := db.sql.Exec(`DELETE FROM runs WHERE id = ?`, r.ID)
+	check(t, err)
+}
+
+// Open are those that nobody has decided and whose runs go on, the oldest first.
+func TestOpenRequests(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	runs := []reconcile.Run{startedRun(t, db, 1), startedRun(t, db, 2)}
+	second := asked(t, db, runs[0], reconcile.CommandRequest)
+	older := requestOf(runs[1], reconcile.QuestionRequest)
+	older.AskedAt = epoch.Add(-time.Minute)
+	first, err := db.AddRequest(ctx, older)
+	check(t, err)
+	ids := func() string {
+		t.Helper()
+		open, err := db.OpenRequests(ctx)
+		check(t, err)
+		var ids []string
+		for _, q := range open {
+			ids = append(ids, q.ID())
+		}
+		return strings.Join(ids, " ")
+	}
+	if got := ids(); got != "ABC-2.1 ABC-1.1" {
+		t.Errorf("open are %s", got)
+	}
+	if !first.Open() || fateOf(t, db, second) != "" {
+		t.Error("what is open has ended")
+	}
+	finishRun(t, db, runs[1])
+	if got := ids(); got != "ABC-1.1" || fateOf(t, db, first) != reconcile.RequestRunEnded {
+		t.Errorf("open are %s; of the other it is said %s", got, fateOf(t, db, first))
+	}
+	resolved(reconcile.RequestWithdrawn)(t, db, second, runs[0])
+	if got := ids(); got != "" {
+		t.Errorf("open are %s", got)
+	}
+}
+
+// What a person answers when the run is over is told to one later run, once. Consent is not.
+func TestLateAnswers(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	run := startedRun(t, db, 1)
+	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
+	unread := asked(t, db, run, reconcile.QuestionRequest)
+	_, err := decided(db, unread, reconcile.DecideAnswer, early, false) // and the worker dies before it looks
+	check(t, err)
+	hidden := requestOf(run, reconcile.QuestionRequest)
+	hidden.Detail.Questions[0].Secret = true
+	secret, err := db.AddRequest(ctx, hidden)
+	check(t, err)
+	sealed, err := db.AddRequest(ctx, hidden)
+	check(t, err)
+	sealed.Decision, sealed.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("x")}
+	_, err = db.DecideRequest(ctx, epoch, early, sealed, false)
+	check(t, err)
+	expired := asked(t, db, run, reconcile.QuestionRequest)
+	resolved(reconcile.RequestExpired)(t, db, expired, run)
+	wantLate := func(want ...int) {
+		t.Helper()
+		list, err := db.LateAnswers(ctx, run.IssueID)
+		check(t, err)
+		var got []int
+		for _, q := range list {
+			got = append(got, q.Number)
+			if !slices.Equal(q.Answer.Answers["q1"], []string{"Yes"}) {
+				t.Errorf("%s was answered by %v", q.ID(), q.Answer)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("late answers are %v, want %v", got, want)
+		}
+	}
+	wantLate()
+	finishRun(t, db, run)
+	wantLate(unread.Number)
+	is, err := decided(db, question, reconcile.DecideAnswer, late, false)
+	check(t, err)
+	if is.Fate != reconcile.RequestRunEnded {
+		t.Errorf("answered late it is %+v", is)
+	}
+	wantLate(question.Number, unread.Number)
+	_, err = decided(db, question, reconcile.DecideAnswer, late, false)
+	wantEnded(t, err, reconcile.RequestRunEnded)
+	_, err = decided(db, question, reconcile.DecideDeny, early, false)
+	wantEnded(t, err, reconcile.RequestRunEnded)
+	_, err = decided(db, command, reconcile.DecideApprove, early, false)
+	wantEnded(t, err, reconcile.RequestRunEnded)
+	_, err = decided(db, secret, reconcile.DecideAnswer, early, false)
+	wantEnded(t, err, reconcile.RequestRunEnded)
+	_, err = decided(db, expired, reconcile.DecideAnswer, early, false)
+	wantEnded(t, err, reconcile.RequestExpired)
+
+	list, err := db.LateAnswers(ctx, run.IssueID)
+	check(t, err)
+	check(t, db.MarkTold(ctx, list[:1], "run-a"))
+	wantLate(unread.Number)
+	check(t, db.MarkTold(ctx, list, "run-b"))
+	wantLate()
+	if is, err := db.RequestByID(ctx, question.IssueID, question.Number); err != nil || is.ToldRun != "run-a" {
+		t.Errorf("told was %q, %v", is.ToldRun, err)
+	}
+}
+
+// A worker that is dead and whose run no pass has settled yet takes no answer; the next run does.
+func TestLateAnswerToADeadWorker(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	run := startedRun(t, db, 1)
+	q := asked(t, db, run, reconcile.QuestionRequest)
+	is, err := decided(db, q, reconcile.DecideAnswer, late, true)
+	check(t, err)
+	if is.Fate != reconcile.RequestRunEnded || fateOf(t, db, q) != reconcile.RequestRunEnded {
+		t.Errorf("it is %+v", is)
+	}
+	check(t, db.EndDead(ctx, epoch, mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
+	if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != 1 {
+		t.Errorf("late answers are %v, %v", list, err)
+	}
+}
+
+// An answer that a worker has taken up, and that died before it could do anything with it, is not lost.
+func TestAnswerTakenToTheGrave(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		after time.Duration // of the answer's being taken up, from the last heartbeat
+		end   func(db *DB, run reconcile.Run) error
+		want  int
+	}{
+		"died at once": {0, lost, 1},
+		"died later":   {-time.Millisecond, lost, 0},
+		"ended": {time.Second, func(db *DB, run reconcile.Run) error {
+			run.Outcome = reconcile.Failed
+			return db.Finish(ctx, epoch, run)
+		}, 0},
+	} {
+		db := newDB(t)
+		run := startedRun(t, db, 1)
+		q := asked(t, db, run, reconcile.QuestionRequest)
+		_, err := decided(db, q, reconcile.DecideAnswer, early, false)
+		check(t, err)
+		_, err = db.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered)
+		check(t, err)
+		if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != 0 {
+			t.Errorf("%s: while it runs there are %v, %v", name, list, err)
+		}
+		check(t, c.end(db, mustRun(t, db, run.ID)))
+		if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != c.want {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+	}
+}
+
+func lost(db *DB, run reconcile.Run) error {
+	return db.EndDead(context.Background(), epoch.Add(time.Hour), run, reconcile.Lost, "worker_lost", "")
+}
+
+// Requests go with their runs.
+func TestPruneRequests(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	now := epoch.Add(365 * 24 * time.Hour)
+	var runs []reconcile.Run
+	for i := range keepRuns + 1 {
+		r := newRun(1)
+		r.ID = fmt.Sprintf("run-%06d", 100+i)
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+		taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
+		check(t, err)
+		asked(t, db, taken, reconcile.CommandRequest)
+		finishRun(t, db, taken)
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
+		runs = append(runs, taken)
+	}
+	_, err := db.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
+	check(t, err)
+	gone, err := db.Prune(ctx, now, 100)
+	check(t, err)
+	if !slices.Equal(gone, []string{runs[0].ID}) {
+		t.Fatalf("pruned are %v", gone)
+	}
+	left := lines(t, db.sql, `SELECT number FROM requests ORDER BY number`)
+	if len(left) != keepRuns || left[0] != "2" {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// A database of requests that was damaged says so.
+func TestRequestUnreadable(t *testing.T) {
+	db := newDB(t)
+	q := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest)
+	for _, column := range []string{"detail", "answer"} {
+		_, err := db.sql.Exec(`UPDATE requests SET ` + column + ` = 'no JSON'`)
+		check(t, err)
+		_, err = db.RequestByID(context.Background(), q.IssueID, q.Number)
+		wantCode(t, err, "state_corrupt")
+		_, err = db.sql.Exec(`UPDATE requests SET ` + column + ` = '{}'`)
+		check(t, err)
+	}
+	var none sql.NullString
+	check(t, db.sql.QueryRow(`SELECT decision FROM requests`).Scan(&none))
+	if none.Valid {
+		t.Errorf("decided is %v", none)
+	}
+}
