@@ -23,8 +23,9 @@ func TestRedacted(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{literalFile(literalKey), literalFile(placeholder)},
 		{literalFile(literalKey + "   # mine"), literalFile(placeholder + "   # mine")},
-		{literalFile("'" + literalKey + "'"), literalFile(placeholder)},
-		{literalFile(`"` + literalKey + `"`), literalFile(placeholder)},
+		{literalFile("'" + literalKey + "'"), literalFile("'" + placeholder + "'")},
+		{literalFile(`"` + literalKey + `"`), literalFile(`"` + placeholder + `"`)},
+		{literalFile("'" + literalKey + "'# mine"), literalFile("'" + placeholder + "'# mine")},
 		{literalFile(literalKey + " # not " + literalKey), literalFile(placeholder + " # not " + placeholder)},
 		{strings.ReplaceAll(literalFile(literalKey), "\n", "\r\n"), strings.ReplaceAll(literalFile(placeholder), "\n", "\r\n")},
 		{"\ufeff" + literalFile(literalKey), "\ufeff" + literalFile(placeholder)},
@@ -34,7 +35,7 @@ func TestRedacted(t *testing.T) {
 		},
 		{
 			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + literalKey + "\n  provider:\n    api_key: '" + literalKey + "'\n---\nGo.\n",
-			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n  provider:\n    api_key: " + placeholder + "\n---\nGo.\n",
+			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n  provider:\n    api_key: '" + placeholder + "'\n---\nGo.\n",
 		},
 		// Too short to be searched for elsewhere, but never kept in its own place.
 		{literalFile("kind"), literalFile(placeholder)},

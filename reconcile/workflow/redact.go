@@ -72,7 +72,8 @@ func (r *reader) elsewhere(key []byte, literals []field) {
 	}
 }
 
-// span finds the bytes of a scalar that stands on one line, quotes included.
+// span finds the bytes of a scalar that stands on one line, without its quotes: they stay, for after them a comment may
+// begin at once.
 func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
 	if n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
 		return 0, 0, false
@@ -97,11 +98,11 @@ func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
 		return start, end, strings.HasPrefix(written, n.Value)
 	case yaml.SingleQuotedStyle:
 		quoted := "'" + strings.ReplaceAll(n.Value, "'", "''") + "'"
-		return start, start + len(quoted), strings.HasPrefix(written, quoted)
+		return start + 1, start + len(quoted) - 1, strings.HasPrefix(written, quoted)
 	case yaml.DoubleQuotedStyle:
 		quoted := `"` + n.Value + `"`
 		// Escapes could write one key in many ways; keys need none.
-		return start, start + len(quoted), strings.HasPrefix(written, quoted)
+		return start + 1, start + len(quoted) - 1, strings.HasPrefix(written, quoted)
 	default:
 		return 0, 0, false
 	}
