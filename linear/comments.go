@@ -34,6 +34,9 @@ type wireAuthor struct {
 // Comments reads an issue's comments that were made after since, the newest first, at most 200 of them. The error has
 // the code issue_not_found where Linear no longer shows the issue.
 func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	if since.IsZero() {
+		since = time.Unix(0, 0) // not every server takes the year 1 for one
+	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	p := pager{c: c, what: "comments"}
 	var comments []reconcile.Comment

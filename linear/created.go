@@ -32,7 +32,7 @@ const idsAlias = "symphonyCreated"
 // askForIDs adds to a mutation the question for what it creates. asked are the keys of the answer that will hold it,
 // with the kind of entity; none where the query stays as it is.
 func askForIDs(in input) (query string, asked map[string]string) {
-	if strings.Contains(in.query, idsAlias) {
+	if usesName(in.query, idsAlias) {
 		return in.query, nil
 	}
 	type insertion struct {
@@ -56,6 +56,23 @@ func askForIDs(in input) (query string, asked map[string]string) {
 		query = query[:a.at] + a.text + query[a.at:]
 	}
 	return query, asked
+}
+
+// usesName reports whether a document has a field, an alias or anything else of that name. In a text it means nothing.
+func usesName(query, name string) bool {
+	if !strings.Contains(query, name) {
+		return false
+	}
+	tokens := lexer.New(&ast.Source{Input: query})
+	for {
+		token, err := tokens.ReadToken()
+		if err != nil || token.Kind == lexer.EOF {
+			return false
+		}
+		if token.Kind == lexer.Name && token.Value == name {
+			return true
+		}
+	}
 }
 
 // selectionOf finds where the selection of a field begins: behind the first brace that stands in no argument.
@@ -90,15 +107,35 @@ func byteOf(text string, runes int) int {
 	return at
 }
 
-// refusedAsInvalid reports an answer that says that the document does not fit Linear's schema.
+// refusedAsInvalid reports an answer that says that the document does not fit Linear's schema. An error with a path came up
+// when the mutation was carried out.
 func refusedAsInvalid(body json.RawMessage) bool {
-	var env envelope
-	if json.Unmarshal(body, &env) != nil || len(env.Data) > 0 && !bytes.Equal(env.Data, []byte("null")) {
+	env, without := withoutData(body)
+	if !without {
+		return false
+	}
+	if slices.ContainsFunc(env.Errors, func(e graphqlError) bool { return len(e.Path) > 0 }) {
 		return false
 	}
 	return slices.ContainsFunc(env.Errors, func(e graphqlError) bool {
 		return e.Extensions.Code == "GRAPHQL_VALIDATION_FAILED" || strings.Contains(e.Message, idsAlias)
 	})
+}
+
+// faultsOfIDs are the errors of an answer that has no data for nothing but what askForIDs has asked for: the agent's own
+// question would have had some.
+func faultsOfIDs(body json.RawMessage) []graphqlError {
+	env, without := withoutData(body)
+	if !without || slices.ContainsFunc(env.Errors, func(e graphqlError) bool { return !slices.Contains(e.Path, any(idsAlias)) }) {
+		return nil
+	}
+	return env.Errors
+}
+
+func withoutData(body json.RawMessage) (envelope, bool) {
+	var env envelope
+	err := json.Unmarshal(body, &env)
+	return env, err == nil && (len(env.Data) == 0 || bytes.Equal(env.Data, []byte("null")))
 }
 
 // takeIDs takes out of an answer what askForIDs has asked for.

@@ -45,6 +45,10 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
 			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
+		"a text about our own name": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken out"}) { success } } # symphonyCreated`,
+			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+		},
 		"changed, not created": {
 			query: `mutation { issueUpdate(id: "` + i.ID + `", input: {title: "x"}) { success } }`,
 			want:  `{"data":{"issueUpdate":{"success":true}}}`,
@@ -148,5 +152,26 @@ func TestToolKeepsTheAgentsOwnNames(t *testing.T) {
 	}
 	if text, ok := callTool(t, linear.Tool(newClient(t, s), false), string(args)); !ok || text != `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}` {
 		t.Errorf("%v %s", ok, text)
+	}
+}
+
+// What went wrong when Linear carried a mutation out is no reason to send it again: it would be carried out twice.
+func TestToolSendsNothingTwice(t *testing.T) {
+	const fault = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
+		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	sent := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent++
+		_, _ = io.WriteString(w, fault)
+	}))
+	t.Cleanup(srv.Close)
+	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+	if code, message := toolFault(t, a.Text); a.Success || sent != 1 || code != "linear_unknown_payload" ||
+		!strings.Contains(message, "can't be read; the mutation may have been carried out") {
+		t.Errorf("sent %d times: %+v", sent, a)
 	}
 }

@@ -76,9 +76,26 @@ func (t *GraphQLTool) Call(ctx context.Context, args json.RawMessage) ToolAnswer
 	}
 	done := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
 	body, failed, err := t.mutate(ctx, in, done)
-	answer := t.answer(body, failed, err)
+	answer := t.answer(body, failed, maybeDone(err))
 	done.Success, answer.Mutation = answer.Success, done
 	return answer
+}
+
+// maybeDone adds to the error of a mutation that nobody knows what became of it: an agent would send it again.
+func maybeDone(err error) error {
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Code == "linear_api_request", e.Code == "linear_unknown_payload", e.Code == "answer_too_large":
+	case e.Code == "linear_api_status" && strings.HasPrefix(e.Message, "HTTP 5"):
+	default:
+		return err // turned away
+	}
+	told := *e
+	told.Message += "; the mutation may have been carried out all the same: look before you send it again"
+	return &told
 }
 
 // mutate sends a mutation, and notes what it has created.
@@ -91,6 +108,9 @@ func (t *GraphQLTool) mutate(ctx context.Context, in input, done *reconcile.Muta
 	if failed && refusedAsInvalid(body) {
 		// Nothing was carried out. Whether it is for what was added or not, the agent is to read of its own text.
 		return t.client.patiently(ctx, in.query, in.variables)
+	}
+	if errs := faultsOfIDs(body); len(errs) > 0 {
+		return nil, false, t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs), "")
 	}
 	done.Created, body = takeIDs(body, asked)
 	return body, failed, nil

@@ -11,8 +11,8 @@ import (
 const (
 	// maxAnswer is what an agent can do something with; a model's window is smaller.
 	maxAnswer = 1 << 20
-	// longestWait is how long a call waits, in all, for the allowance to be filled up again: the agent's turn stands
-	// still for as long.
+	// longestWait is how long a call waits, in all, for the allowance to be filled up again, the answers of a slow limiter
+	// included: the agent's turn stands still for as long.
 	longestWait = time.Minute
 	// shortestWait keeps a reset that is always a moment away from being asked for without end.
 	shortestWait = 100 * time.Millisecond
@@ -41,14 +41,14 @@ func (c *Client) Execute(ctx context.Context, query string, variables json.RawMe
 // patiently is Execute that sends again what Linear's limiter turned away, and so did not carry out, where the
 // allowance is soon filled up. A reset too far ahead is the agent's to know of.
 func (c *Client) patiently(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
-	for left := longestWait; ; {
+	for began := time.Now(); ; {
 		body, graphqlErrors, err = c.Execute(ctx, query, variables)
 		var limited *RateLimited
 		if !errors.As(err, &limited) {
 			return body, graphqlErrors, err
 		}
 		pause := max(limited.Reset.Sub(c.now()), shortestWait)
-		if left -= pause; left < 0 {
+		if time.Since(began)+pause > longestWait {
 			return body, graphqlErrors, err
 		}
 		again := time.NewTimer(pause)

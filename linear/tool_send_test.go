@@ -74,6 +74,58 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	})
 }
 
+// slow answers after that long.
+type slow struct {
+	http.RoundTripper
+	takes time.Duration
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.takes)
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// The time that a limiter takes to say no counts, too.
+func TestToolWaitsForASlowLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {"1"}}, bodies: []string{""}}
+		c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", HTTP: &http.Client{Transport: slow{limiter, 20 * time.Second}}, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if text, ok := callTool(t, linear.Tool(c, false), whoAmI); ok || limiter.asked != 3 || time.Since(began) > 70*time.Second {
+			t.Errorf("%v %s after %d requests and %v", ok, text, limiter.asked, time.Since(began))
+		}
+	})
+}
+
+// Of a mutation whose answer can't be had the agent is told that it may have been carried out: it would send it again.
+// Not so of one that surely was not, nor of a query.
+func TestToolSaysWhatMayHaveHappened(t *testing.T) {
+	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
+	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`
+	for _, tc := range []struct {
+		call   string
+		status int
+		body   string
+		maybe  bool
+	}{
+		{mutation, 200, large, true},
+		{whoAmI, 200, large, false},
+		{mutation, 502, "<html>", true},
+		{mutation, 200, "<html>", true},
+		{mutation, 401, "{}", false},
+		{mutation, 429, "", false},
+	} {
+		header := []string{"Retry-After", "1000"}
+		text, ok := callTool(t, linear.Tool(answering(t, tc.status, tc.body, header...), false), tc.call)
+		if _, message := toolFault(t, text); ok || strings.Contains(message, "may have been carried out") != tc.maybe {
+			t.Errorf("HTTP %d to %s: %v %s", tc.status, tc.call, ok, message)
+		}
+	}
+}
+
 func TestToolAnswerTooLarge(t *testing.T) {
 	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
 	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)

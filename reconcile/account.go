@@ -16,6 +16,9 @@ type Account struct {
 	// was started to see whether it is over lives.
 	Block   *Block
 	Probing bool
+	// Over is when a limit or a block was last over, zero where that is not known: what a run says of them that began
+	// before is of no concern any more.
+	Over time.Time
 	// Slots bound the live runs; nil where nothing does, or nobody has asked in this pass.
 	Slots *Slots
 }
@@ -44,8 +47,9 @@ type Accounts interface {
 	// Release gives back the slots that no worker was started with.
 	Release()
 	// Probe notes that the run, which is about to be stored, is to show whether the block is over. Where another
-	// project was quicker, or it is over, the error wraps ErrConflict, and nothing was written.
-	Probe(ctx context.Context, now time.Time, b Block, run Run) error
+	// project was quicker, or it is over, the error wraps ErrConflict, and nothing was written. It is done as of the run's
+	// start, so that the run counts as started under the block.
+	Probe(ctx context.Context, b Block, run Run) error
 }
 
 // MaxAgentsVar bounds the live runs of an account over all projects.

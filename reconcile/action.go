@@ -119,6 +119,8 @@ type Plan struct {
 	Actions []Action
 	// Skips is nil where no candidates were fetched.
 	Skips []Skip
+	// Waits are due retries that can't start, with the reasons of skips.
+	Waits []Skip
 	// Updates refresh what is known of an issue and decide nothing.
 	Updates []Change
 }

@@ -181,7 +181,7 @@ func (a *applier) insert(ctx context.Context, action *Action) error {
 		return err
 	}
 	if action.Probe != nil {
-		if err := a.Accounts.Probe(ctx, a.Now(), *action.Probe, run); err != nil {
+		if err := a.Accounts.Probe(ctx, *action.Probe, run); err != nil {
 			return err
 		}
 	}

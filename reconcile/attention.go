@@ -17,9 +17,10 @@ const (
 
 // Attention is something that a person is told of once, by hooks.on_attention.
 type Attention struct {
-	// Key is what it happens once by.
-	Key  string
-	Kind AttentionKind
+	// Key is what it happens once by. Alike are keys under which the same may be known already.
+	Key   string
+	Alike []string
+	Kind  AttentionKind
 	// IssueID and Identifier are empty for a blocked project.
 	IssueID    string
 	Identifier string
@@ -53,11 +54,18 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
+// resetSlack is by how much codex's word on when an allowance comes back may differ from one report to the next.
+const resetSlack = 15 * time.Minute
+
 // LimitAttention tells of an allowance that is used up. It is the same one as long as it comes back at about the same
-// time: what codex says of that time may differ a little from one report to the next.
+// time, whatever hour that is nearest to.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
-	a := blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: l.Until.Round(time.Hour)}, CodeAgentQuota)
+	at := func(until time.Time) Attention {
+		return blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: until.Round(time.Hour)}, CodeAgentQuota)
+	}
+	a := at(l.Until)
 	a.At = now
+	a.Alike = []string{at(l.Until.Add(-resetSlack)).Key, at(l.Until.Add(resetSlack)).Key}
 	return a
 }
 

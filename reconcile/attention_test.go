@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -21,8 +22,16 @@ func TestLimitAttention(t *testing.T) {
 	if again := LimitAttention(l, "/home/ann/.codex", now.Add(time.Hour)); again.Key != first.Key {
 		t.Errorf("%s is told as %s", first.Key, again.Key)
 	}
+	// Also where the time lies between two hours.
+	l.Until = now.Add(4*time.Hour + 30*time.Minute)
+	first = LimitAttention(l, "/home/ann/.codex", now)
+	l.Until = l.Until.Add(-3 * time.Second)
+	again := LimitAttention(l, "/home/ann/.codex", now.Add(time.Hour))
+	if again.Key != first.Key && !slices.Contains(again.Alike, first.Key) {
+		t.Errorf("%s is told as %s", first.Key, again.Key)
+	}
 	l.Until = l.Until.Add(5 * time.Hour)
-	if next := LimitAttention(l, "/home/ann/.codex", now.Add(5*time.Hour)); next.Key == first.Key {
+	if next := LimitAttention(l, "/home/ann/.codex", now.Add(5*time.Hour)); next.Key == first.Key || slices.Contains(next.Alike, first.Key) {
 		t.Errorf("%s is told once for two", next.Key)
 	}
 }

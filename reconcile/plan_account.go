@@ -14,9 +14,10 @@ const (
 	CodeAgentQuota = "agent_quota"
 )
 
-// shared reports whether the account says what a run ended by, so that the project needs no block of its own.
-func (a Account) shared(code string) bool {
-	return AccountFault(code) && a.Block != nil || code == CodeAgentQuota && a.Limit != nil
+// shared reports whether the account says what a run ended by, or that it is over, so that the project needs no block
+// of its own.
+func (a Account) shared(r Run) bool {
+	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }
 
 // refuseByAccount says why the account lets nobody start; an empty reason lets them.

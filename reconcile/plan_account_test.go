@@ -79,6 +79,15 @@ func TestAccountSaysWhy(t *testing.T) {
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }
 
+// A due retry that may not start is told of, too, to who asks for it.
+func TestDueRetrySaysWhy(t *testing.T) {
+	s := newScene().claim(issueNo(3), nil).same()
+	s.Account = Account{Home: "/h", Limit: &Limit{Window: "primary", Until: noon.Add(time.Hour)}}
+	p := Compute(s.Snapshot)
+	equal(t, "actions", len(p.Actions), 0)
+	equal(t, "waits", fmt.Sprintf("%+v", p.Waits), "[{IssueID:id-3 Identifier:A-3 Reason:rate_limited Message:codex's primary limit of /h is used up until 13:00}]")
+}
+
 // The account's bound holds for a pass that may go past the workflow's, too.
 func TestAccountSlotsOfOneIssue(t *testing.T) {
 	s := newScene().candidates(issueNo(2))
@@ -103,9 +112,12 @@ func TestAccountFaultSettled(t *testing.T) {
 		{"allowance, until when is known", CodeAgentQuota, Account{Limit: &Limit{Until: noon.Add(time.Hour)}}, false},
 		{"allowance, shared", CodeAgentQuota, Account{Block: authBlock(0, time.Second)}, false},
 		{"another fault", "network", Account{Block: authBlock(0, time.Second)}, true},
+		{"login, and it is over since", CodeAgentAuth, Account{Over: noon.Add(-time.Second)}, false},
+		{"allowance, and it has come back since", CodeAgentQuota, Account{Over: noon.Add(-time.Second)}, false},
+		{"it was over before the run", CodeAgentAuth, Account{Over: noon.Add(-time.Hour)}, true},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
-			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode = Failed, row.code })
+			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.StartedAt = Failed, row.code, noon.Add(-time.Minute) })
 			s.Account = row.account
 			p := compute(s.Snapshot)
 			equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
@@ -175,7 +187,7 @@ func (f *fakeAccounts) TakeSlots(_ context.Context, want int, dryRun bool) (*Slo
 
 func (f *fakeAccounts) Release() { f.released++ }
 
-func (f *fakeAccounts) Probe(_ context.Context, _ time.Time, b Block, run Run) error {
+func (f *fakeAccounts) Probe(_ context.Context, b Block, run Run) error {
 	if f.late {
 		return fmt.Errorf("late: %w", ErrConflict)
 	}

@@ -30,15 +30,19 @@ func (p *planner) dispatch() {
 	probes := p.probes()
 	for _, c := range p.contenders() {
 		reason, message := p.refuse(c, &used, probes)
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message}
 		switch {
 		case reason == "":
 			p.start(c)
 			used.take(c.issue.State)
 			probes--
 		case c.claim == nil:
-			p.plan.Skips = append(p.plan.Skips, Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message})
-		case reason == SkipNoSlot || reason == SkipNoSlotInState:
-			p.markNoSlot(*c.claim, message)
+			p.plan.Skips = append(p.plan.Skips, skip)
+		default:
+			p.plan.Waits = append(p.plan.Waits, skip)
+			if reason == SkipNoSlot || reason == SkipNoSlotInState {
+				p.markNoSlot(*c.claim, message)
+			}
 		}
 	}
 	if p.s.Tracker.Fetched && p.plan.Skips == nil {

@@ -282,7 +282,7 @@ func (p *planner) blockAfter(r Run) *Block {
 	if unstored(r) {
 		return nil // and that is over: this pass stores
 	}
-	if p.s.Account.shared(r.ErrorCode) {
+	if p.s.Account.shared(r) {
 		return nil // its worker has said so to all projects
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))

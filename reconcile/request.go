@@ -148,6 +148,11 @@ type RequestQuestion struct {
 	// Other: text beside the options is welcome; Secret: the answer is not to be shown.
 	Other  bool `json:"other,omitempty"`
 	Secret bool `json:"secret,omitempty"`
+	// Optional: it may be left without an answer; Several: more than one option may be chosen; Type: what a text must be,
+	// "integer" or "number".
+	Optional bool   `json:"optional,omitempty"`
+	Several  bool   `json:"several,omitempty"`
+	Type     string `json:"type,omitempty"`
 }
 
 // RequestOption is one answer that is offered.

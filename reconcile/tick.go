@@ -51,7 +51,9 @@ type Options struct {
 type Report struct {
 	Applied []Applied
 	// Skips is nil where candidates were not asked for.
-	Skips  []Skip
+	Skips []Skip
+	// Waits are due retries that could not start.
+	Waits  []Skip
 	Errors []*Error
 	// Running, Retrying and Held count the claims after the pass.
 	Running, Retrying, Held int
@@ -119,17 +121,33 @@ func (t *tick) observe(ctx context.Context) bool {
 		t.fail("state_read", err)
 		return false
 	}
+	live := t.probe(ctx, rec.Runs)
+	if !t.busy && endedUnseen(rec.Runs, live) {
+		if rec, err = t.Store.Recorded(ctx); err != nil {
+			t.fail("state_read", err)
+			return false
+		}
+	}
 	t.recorded = rec
 	t.snapshot = Snapshot{
 		Now: t.Now(), Boot: t.Boot, Mono: t.Mono(), Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
 		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, HostBlock: t.host, Tokens: rec.Tokens,
-		Liveness: t.probe(ctx, rec.Runs), FreeBytes: t.free,
+		Liveness: live, FreeBytes: t.free,
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
 	}
 	t.snapshot.Account = t.lookAtAccount(ctx)
 	return true
+}
+
+// endedUnseen reports whether a run that seemed to go on has no worker any more. A worker writes its outcome before it
+// lets go of its run, so that it is in the database by now, unless the worker has died.
+func endedUnseen(runs []Run, live map[string]Liveness) bool {
+	return slices.ContainsFunc(runs, func(r Run) bool {
+		l := live[r.ID]
+		return r.Outcome == "" && !l.Alive && !l.Unknown && !l.Pending
+	})
 }
 
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
@@ -187,6 +205,7 @@ func (t *tick) half(ctx context.Context) {
 		planned = compute(t.snapshot)
 	}
 	plan := planned.plan
+	t.report.Waits = plan.Waits
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
 	}

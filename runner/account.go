@@ -93,6 +93,9 @@ func changedMembers(record []byte, before map[string]json.RawMessage) (changed [
 	if err := json.Unmarshal(record, &members); err != nil {
 		return nil, nil, fmt.Errorf("rate limits: %w", err)
 	}
+	if !bytes.Equal(members["limitId"], before["limitId"]) {
+		before = nil // what was told is of another limit
+	}
 	news := map[string]json.RawMessage{}
 	for name, value := range members {
 		if !bytes.Equal(value, before[name]) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // IssueTokens implements Journal: what the issue had used before, and its threads.
@@ -182,5 +183,55 @@ func TestTokensUsedUp(t *testing.T) {
 				t.Errorf("after_run saw %q, want %q", after, want)
 			}
 		})
+	}
+}
+
+// When codex goes over from a single model's limit to the main one, all of that is told: what is the same by chance
+// belongs to another limit.
+func TestAnotherLimitIsTold(t *testing.T) {
+	before := map[string]json.RawMessage{"limitId": json.RawMessage(`"some-model"`), "primary": json.RawMessage(`{"usedPercent":100}`)}
+	changed, _, err := changedMembers([]byte(`{"limitId":"codex","primary":{"usedPercent":100}}`), before)
+	must(t, err)
+	if want := `{"limitId":"codex","primary":{"usedPercent":100}}`; string(changed) != want {
+		t.Errorf("told %s, want %s", changed, want)
+	}
+}
+
+// forgetful can't read a thread at first.
+type forgetful struct {
+	*memory
+	times int
+}
+
+func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bool, error) {
+	if f.times > 0 {
+		f.times--
+		return reconcile.Tokens{}, false, errors.New("disk I/O error")
+	}
+	return f.memory.Thread(ctx, id)
+}
+
+// As long as nobody knows what a resumed thread had used before, none of it counts as the run's.
+func TestResumedThreadThatCantBeRead(t *testing.T) {
+	m := newMemory()
+	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
+	r := record{
+		journal: &forgetful{m, 1}, now: time.Now, log: slog.New(slog.DiscardHandler), base: map[string]reconcile.Tokens{},
+		counted: func(context.Context) {},
+	}
+	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
+		r.usage(t.Context(), map[string]codex.Usage{"T": {Input: row.total, Total: row.total}})
+		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {
+			t.Errorf("at %d: %+v, want %d", row.total, got, row.used)
+		}
+	}
+}
+
+// The last call of a turn may use up the tokens: the turn is done, and no other is begun.
+func TestNoTurnAfterTheTokens(t *testing.T) {
+	r := newRig(t, "tokens 500 100\nsay done", in("Todo"))
+	r.Config.Policy.MaxTokens = 600
+	if run := r.ends(reconcile.Succeeded, ""); run.Turns != 1 || run.TurnsDone != 1 {
+		t.Errorf("%d turns, %d done", run.Turns, run.TurnsDone)
 	}
 }

@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 )
+
+// spentGrace is how long a turn goes on that has crossed agent.max_tokens: codex counts a model call just before it ends
+// the turn by it, and a turn that ends by itself is done.
+const spentGrace = 500 * time.Millisecond
 
 // errSpent: the issue has used up agent.max_tokens. It is the cause of a cancelled run.
 type errSpent struct{ used, most int64 }
@@ -25,7 +30,7 @@ func (a *attempt) heedTokens(ctx context.Context, cancel context.CancelCauseFunc
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "tokens of the issue not read", slog.String("error", err.Error()))
 		return // the next count looks again
 	}
-	if used >= most {
-		cancel(errSpent{used, most})
+	if used >= most && a.spent.CompareAndSwap(false, true) {
+		time.AfterFunc(spentGrace, func() { cancel(errSpent{used, most}) })
 	}
 }

@@ -58,7 +58,10 @@ func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
 		GrantRoot: bound.text(clean(ask.GrantRoot)), Server: bound.text(clean(ask.Server)),
 	}
 	for _, q := range ask.Questions {
-		asked := reconcile.RequestQuestion{ID: q.ID, Header: clean(q.Header), Text: clean(q.Text), Other: q.Other, Secret: q.Secret}
+		asked := reconcile.RequestQuestion{
+			ID: q.ID, Header: clean(q.Header), Text: clean(q.Text), Other: q.Other, Secret: q.Secret,
+			Optional: q.Optional, Several: q.Several, Type: q.Type,
+		}
 		for _, o := range q.Options {
 			asked.Options = append(asked.Options, reconcile.RequestOption{Label: o.Label, Description: clean(o.Description)})
 		}
@@ -75,7 +78,16 @@ func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
 	if len(ask.Permissions) > 0 {
 		d.Permissions = a.secrets.scrub(ask.Permissions)
 	}
+	if len(d.Permissions) > 0 && !json.Valid(d.Permissions) { // a number or a word of theirs was a secret
+		if d.Permissions, err = json.Marshal(string(d.Permissions)); err != nil {
+			return d, fmt.Errorf("permissions: %w", err)
+		}
+	}
 	for _, c := range ask.Changes {
+		if bound.cut > 0 {
+			bound.cut += len(c.Path) + len(c.Diff)
+			continue // the summary names the files
+		}
 		d.Changes = append(d.Changes, reconcile.RequestChange{
 			Path: bound.text(clean(c.Path)), Kind: c.Kind, Diff: bound.text(clean(c.Diff)),
 		})

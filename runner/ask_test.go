@@ -313,8 +313,14 @@ func TestAskedDetail(t *testing.T) {
 			t.Errorf("the diff of %s was cut within a letter", c.Path)
 		}
 	}
-	if size > requestLimit || q.Detail.Cut < len(long)-requestLimit || len(q.Detail.Changes) != 3 {
+	if size > requestLimit || q.Detail.Cut < len(long)-requestLimit || len(q.Detail.Changes) != 2 {
 		t.Errorf("%d bytes of diffs are kept, %d cut, of %d files", size, q.Detail.Cut, len(q.Detail.Changes))
+	}
+	a.secrets = newSecrets([]string{"12345678"})
+	q, err = a.newQuestion(codex.Ask{Kind: codex.AskPermissions, Permissions: []byte(`{"port":12345678}`)})
+	must(t, err)
+	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {
+		t.Errorf("permissions are %s", got)
 	}
 	for _, c := range []struct{ summary, command, want string }{
 		{"make  install", "make  install", "make  install"},

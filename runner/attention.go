@@ -24,7 +24,7 @@ import (
 const (
 	// attentionBound is the most that a pass or a worker gives hooks.on_attention, whatever hooks.timeout_ms says:
 	// meanwhile nobody else gets the project's lock.
-	attentionBound = 10 * time.Second
+	attentionBound = 8 * time.Second
 	attentionText  = 1000     // bytes of the text
 	attentionLog   = 64 << 10 // bytes of the log that are kept
 )
@@ -38,8 +38,8 @@ type AttentionHook struct {
 	// Env is the environment of the pass or worker, before the secrets are taken out; Home is where it runs.
 	Env  []string
 	Home string
-	// Workflow is the path that the hook is told.
-	Workflow string
+	// Workflow is the path that the hook is told, and so is StateDir unless it is empty: symphony finds its own.
+	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
 	// Log is the file for its output, Tree the one that its processes are known by.
@@ -166,6 +166,9 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 		"SYMPHONY_ATTENTION_TEXT=" + oneLine(secretsOf(h.SecretValues, h.Env).clean(a.Text)),
 		"SYMPHONY_ISSUE_IDENTIFIER=" + oneLine(a.Identifier),
 		"SYMPHONY_WORKFLOW=" + h.Workflow,
+	}
+	if h.StateDir != "" {
+		own = append(own, "SYMPHONY_STATE_DIR="+h.StateDir)
 	}
 	drop := slices.Clone(h.Secrets)
 	for _, kv := range own {

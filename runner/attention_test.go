@@ -48,7 +48,12 @@ func TestAttentionEnvironment(t *testing.T) {
 	if !strings.HasPrefix(text, "one two [31m [redacted] [redacted] éé") || len(text) > attentionText+len(ellipsis) || !strings.HasSuffix(text, "é"+ellipsis) {
 		t.Errorf("the text is %q", text)
 	}
-	for _, want := range []string{"CI_TOKEN=token-of-another", "SYMPHONY_ATTENTION_ID=ABC-7.3", "SYMPHONY_ATTENTION_KIND=request", "SYMPHONY_WORKFLOW=/w/WORKFLOW.md"} {
+	if at := slices.IndexFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "SYMPHONY_STATE_DIR=") }); at >= 0 {
+		t.Errorf("%s is there", env[at])
+	}
+	h.StateDir = "/s"
+	env = append(env, h.env(reconcile.Attention{})...)
+	for _, want := range []string{"SYMPHONY_STATE_DIR=/s", "CI_TOKEN=token-of-another", "SYMPHONY_ATTENTION_ID=ABC-7.3", "SYMPHONY_ATTENTION_KIND=request", "SYMPHONY_WORKFLOW=/w/WORKFLOW.md"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is missing in %q", want, env)
 		}
@@ -90,7 +95,7 @@ func TestAttentionEndsWithItsWorker(t *testing.T) {
 
 // No limit of the workflow's lets a pass wait longer than this, whatever the other hooks may take.
 func TestAttentionBound(t *testing.T) {
-	for limit, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Second: time.Second, time.Minute: 10 * time.Second} {
+	for limit, want := range map[time.Duration]time.Duration{0: 8 * time.Second, time.Second: time.Second, time.Minute: 8 * time.Second} {
 		if got := (AttentionHook{Timeout: limit}).Bound(); got != want {
 			t.Errorf("with hooks.timeout_ms of %s: %s", limit, got)
 		}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 // wantsMore asks the tracker whether the issue wants another turn of this run. A stop that comes after a
 // turn has completed takes nothing from it: the run ends well.
 func (a *attempt) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || a.spent.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
 	err := a.refreshPatiently(ctx)
@@ -108,6 +109,8 @@ type openedThread struct {
 	id      string
 	resumed bool // it is that of an earlier run
 	worked  bool // an earlier run has worked in this workspace
+	// replaces: it is new, and an earlier run worked on the issue with another.
+	replaces bool
 }
 
 // openThread goes on with the thread that worked in this very workspace, or starts one. With an error it names the
@@ -125,7 +128,7 @@ func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (op
 		}
 	}
 	id, err := a.agent.session.StartThread(ctx, params)
-	return openedThread{id: id, worked: worked}, err
+	return openedThread{id: id, worked: worked, replaces: thread != ""}, err
 }
 
 // resumeThread loads the thread. Without an error and not resumed, it can't be and a new one is to be begun.
@@ -188,7 +191,8 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 // onEvent keeps what the agent says: in the run's event file, and the latest in its row.
 func (a *attempt) onEvent(e codex.Event) {
 	<-a.agent.ready // the agent may speak before launch has taken hold of the session
-	if !fragment(e.Method) {
+	piece := fragment(e.Method)
+	if !piece {
 		if err := a.events.append(e); err != nil {
 			a.Log.Warn("event not stored", slog.String("error", err.Error()))
 		}
@@ -198,11 +202,13 @@ func (a *attempt) onEvent(e codex.Event) {
 	message := a.secrets.clean(e.Message)
 	var limits []byte
 	if record := a.agent.session.RateLimits(); record != nil {
-		limits = a.secrets.scrub(record)
+		if limits = a.secrets.scrub(record); !json.Valid(limits) {
+			limits = nil // a number in it was taken for a secret
+		}
 	}
 	a.rec.change(func(r *reconcile.Run) {
 		r.LastEvent, r.LastEventAt = e.Name, e.At
-		if message != "" {
+		if message != "" && !piece {
 			r.LastMessage = message
 		}
 		if e.TurnID != "" && e.ThreadID == r.ThreadID {
@@ -231,9 +237,14 @@ func (a *attempt) count() {
 }
 
 // fragment reports events that a later one repeats as a whole: pieces of messages and output, and the diff
-// so far. Kept, they would drive everything else out of the bounded event file.
+// so far. Kept, they would drive everything else out of the bounded event file, and a secret that comes in pieces would
+// not be seen in any of them.
 func fragment(method string) bool {
-	return strings.HasSuffix(method, "/delta") || strings.HasSuffix(method, "Delta") || method == "turn/diff/updated"
+	switch method {
+	case "turn/diff/updated", "codex/event/turn_diff":
+		return true
+	}
+	return strings.HasSuffix(method, "/delta") || strings.HasSuffix(method, "Delta") || strings.HasSuffix(method, "_delta")
 }
 
 // deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type eventLog struct {
 	mu      sync.Mutex
 	file    *os.File
 	size    int64
+	torn    bool // the last line has no end: the disk was full
 }
 
 func openEventLog(path string, s secrets) (*eventLog, error) {
@@ -70,8 +72,14 @@ func (l *eventLog) append(e codex.Event) error {
 			return err
 		}
 	}
+	if l.torn {
+		data = slices.Concat([]byte("\n"), data)
+	}
 	n, err := l.file.Write(data)
 	l.size += int64(n)
+	if n > 0 {
+		l.torn = n < len(data)
+	}
 	if err != nil {
 		return fmt.Errorf("event log: %w", err)
 	}
@@ -96,14 +104,21 @@ func (l *eventLog) encode(line EventLine, payload json.RawMessage) ([]byte, erro
 	return append(data, '\n'), err
 }
 
+// turnOver begins a new file. Where it fails the next event tries again.
 func (l *eventLog) turnOver() error {
-	if err := l.file.Close(); err != nil {
+	full := l.file
+	// It may have been renamed already, and the new one could not be made.
+	if err := os.Rename(l.path, PreviousEvents(l.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("event log: %w", err)
 	}
-	if err := os.Rename(l.path, PreviousEvents(l.path)); err != nil {
+	if err := l.open(); err != nil {
+		return err
+	}
+	l.torn = false
+	if err := full.Close(); err != nil {
 		return fmt.Errorf("event log: %w", err)
 	}
-	return l.open()
+	return nil
 }
 
 // PreviousEvents names the file that the older events of a long run are in.

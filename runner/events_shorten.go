@@ -41,6 +41,7 @@ type cutter struct {
 	in      []byte
 	at      int
 	out     []byte
+	depth   int
 	skipped bool // what is read is left out
 	limit   int
 	degree
@@ -51,6 +52,9 @@ var (
 	errTooLong = errors.New("still too long")
 	errNoJSON  = errors.New("no JSON")
 )
+
+// deepest is how far values may be nested, as for encoding/json: whatever is deeper would use up the stack.
+const deepest = 10000
 
 func (c *cutter) write(data []byte) error {
 	if c.skipped {
@@ -112,10 +116,14 @@ func (c *cutter) entries(last byte, named bool) error {
 		return err
 	}
 	c.at++
+	if c.depth++; c.depth > deepest {
+		return errNoJSON
+	}
 	outside := c.skipped
 	for n := 0; ; n++ {
 		if c.next() == last {
 			c.at++
+			c.depth--
 			c.skipped = outside
 			return c.end(last, named, n-c.degree.entries)
 		}

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
@@ -44,12 +46,33 @@ func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAns
 		message += " failed"
 	}
 	a.note(EventMutation, message, m)
-	if err := a.Journal.SaveCreated(context.WithoutCancel(ctx), a.run.ID, a.run.IssueID, m.Created, a.Now()); err != nil {
-		// Then it is taken for a person's: the next run reads its own comment.
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "creations of the agent not stored", slog.String("error", err.Error()))
+	if err := a.saveCreated(ctx, m.Created); err != nil {
+		// If it never is, it is taken for a person's: the next run reads its own comment.
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "creations of the agent not stored yet", slog.String("error", err.Error()))
 	}
 	crash.At("runner.mutation.after")
 	return answer
+}
+
+// creations are what the agent has made and the database has not taken yet.
+type creations struct {
+	mu   sync.Mutex
+	left []reconcile.Created
+}
+
+// saveCreated keeps what the agent has made now, and what could not be kept before.
+func (a *attempt) saveCreated(ctx context.Context, made []reconcile.Created) error {
+	a.made.mu.Lock()
+	defer a.made.mu.Unlock()
+	a.made.left = append(a.made.left, made...)
+	if len(a.made.left) == 0 {
+		return nil
+	}
+	err := a.Journal.SaveCreated(context.WithoutCancel(ctx), a.run.ID, a.run.IssueID, a.made.left, a.Now())
+	if err == nil {
+		a.made.left = nil
+	}
+	return err
 }
 
 // note writes an event of the worker's own.

@@ -42,17 +42,16 @@ func resumption(issue reconcile.Issue, attempt int, last *reconcile.Run, p recon
 const earlierWork = "Note: an earlier thread worked on this issue in this workspace, and can't be gone on with. What it did is there: look at the workspace as it is now before you begin."
 
 // freshStart is the text of a new thread's first turn: the prompt as the workflow has it. Where an earlier thread has
-// worked in the workspace it is said so, and what a person answered to its questions is not lost.
-func freshStart(prompt string, worked bool, answers []reconcile.Request) string {
+// worked in the workspace it is said so. Told is what people have written that the prompt does not hold.
+func freshStart(prompt string, worked bool, told string) string {
 	note := ""
 	if worked {
 		note = earlierWork
 	}
-	n := news{answers: answers}
-	if note == "" && len(answers) == 0 {
+	if note == "" && told == "" {
 		return prompt
 	}
-	return paragraphs(strings.TrimRight(prompt, "\n"), note, n.text())
+	return paragraphs(strings.TrimRight(prompt, "\n"), note, told)
 }
 
 // listed joins those that say something.

@@ -48,9 +48,9 @@ func TestGuidance(t *testing.T) {
 		"turn_news":      continuation(issue, 2, 3, tidings),
 		"resumed":        resumption(issue, 1, &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}, guided, news{}),
 		"resumed_killed": resumption(issue, 2, killed, guided, tidings),
-		"fresh":          freshStart("Do this.\n", false, nil),
-		"fresh_worked":   freshStart("Do this.\n", true, nil),
-		"fresh_answered": freshStart("Do this.\n", false, tidings.answers),
+		"fresh":          freshStart("Do this.\n", false, ""),
+		"fresh_worked":   freshStart("Do this.\n", true, ""),
+		"fresh_answered": freshStart("Do this.\n", false, news{answers: tidings.answers}.text()),
 	} {
 		golden(t, name, text)
 		if strings.ContainsAny(text, "\x1b\r\x00") {

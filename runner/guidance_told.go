@@ -49,19 +49,30 @@ const commentsBound = 30 * time.Second
 func (a *attempt) opening(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := a.rec.get().Issue
 	if !t.resumed {
-		answers := a.lateAnswers(ctx)
-		told := reconcile.Told{Description: descriptionHash(issue)}
-		if issue.LastCommentAt != nil {
-			told.CommentAt = *issue.LastCommentAt
-		}
-		a.telling.begin(told, answers)
-		return freshStart(prompt, t.worked, answers), nil
+		return freshStart(prompt, t.worked, a.key.clean(a.newsForFresh(ctx, issue, t).text())), nil
 	}
 	last, err := a.recall(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
 	return a.key.clean(resumption(issue, a.run.Attempt, last, a.Config.Policy, a.news(ctx))), nil
+}
+
+// newsForFresh is what the prompt does not tell a new thread. The first one of an issue gets the prompt alone. Where it
+// takes another's place it knows nothing of the comments, and one of them may have ended a hold; not so where the
+// operator wants each run to begin anew.
+func (a *attempt) newsForFresh(ctx context.Context, issue reconcile.Issue, t openedThread) news {
+	told := reconcile.Told{Description: descriptionHash(issue)}
+	a.telling.know(told)
+	if t.replaces && a.Config.ResumeThread {
+		return a.news(ctx)
+	}
+	n := news{answers: a.lateAnswers(ctx)}
+	if issue.LastCommentAt != nil {
+		told.CommentAt = *issue.LastCommentAt
+	}
+	a.telling.begin(told, n.answers)
+	return n
 }
 
 // continuation is the text of a later turn on the same thread.
@@ -124,6 +135,9 @@ func (a *attempt) newComments(ctx context.Context, issue reconcile.Issue, since 
 	if err != nil {
 		return nil, since, err
 	}
+	if err := a.saveCreated(ctx, nil); err != nil {
+		return nil, since, err
+	}
 	ids := make([]string, 0, len(all))
 	for _, c := range all {
 		ids = append(ids, c.ID)
@@ -178,9 +192,10 @@ func (a *attempt) store(ctx context.Context, t tidings) {
 }
 
 // described notes that the agent has itself written the description, or was answered with it: no turn needs to tell
-// it. Issue is as the agent's call left it.
+// it. Issue is as the agent's call left it. A call about another issue says nothing of this one.
 func (a *attempt) described(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
-	if !bytes.Contains(args, []byte("description")) {
+	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
 		return
 	}
 	if told, changed := a.telling.describe(descriptionHash(issue)); changed {

@@ -226,7 +226,14 @@ func TestGuidanceHoldsNoSecret(t *testing.T) {
 
 // What an agent has written into the description itself is not told back to it, in this run or the next.
 func TestOwnDescriptionIsNoNews(t *testing.T) {
-	for args, told := range map[string]bool{`{"query":"description: Two."}`: false, `{"query":"state"}`: true} {
+	for args, told := range map[string]bool{
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {description: \"Two.\"}) { success } }"}`:             false,
+		`{"query":"mutation($i: X!) { issueUpdate(id: \"ABC-1\", input: $i) }","variables":{"i":{"description":1}}}`: false,
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {stateId: \"s\"}) { success } }"}`:                    true,
+		// Of another issue: what a person has written into this one meanwhile is still to be told.
+		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`: true,
+		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:       true,
+	} {
 		r := newRig(t, "turn 1:\ntool linear_graphql "+args, describedAs("One.", nil), describedAs("Two.", nil), describedAs("Two.", nil), describedAs("Two.", nil))
 		r.Tool = &Tool{
 			Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -245,6 +252,93 @@ func TestOwnDescriptionIsNoNews(t *testing.T) {
 		}
 		if strings.Contains(list[1], "Two.") != told {
 			t.Errorf("after %s: %s", args, list[1])
+		}
+	}
+}
+
+// A new thread that follows another knows nothing of what people have written below the issue, and maybe it is their
+// comment that ended a hold. So it is told; the first thread of all gets the prompt alone, and one that begins because
+// agent.resume_thread is off, too.
+func TestNewThreadIsToldOfComments(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(r *rig)
+		told   bool
+	}{
+		{"two failures", func(r *rig) { r.journal.failures = 2 }, true},
+		{"the workspace is new", func(r *rig) { must(r.t, os.RemoveAll(r.space())) }, true},
+		{"no thread yet", func(r *rig) { r.journal.last = "" }, false},
+		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
+			r.Config.MaxTurns = 1
+			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
+			first := r.ends(reconcile.Succeeded, "")
+			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", fromTracker)
+			r.next("run-2")
+			r.run.Attempt, r.journal.finished = 1, nil
+			r.journal.mind.lastRun = &first
+			r.tracker.post("c2", "work log", *wroteAt(3))
+			r.tracker.post("c3", "use red, "+testKey, *wroteAt(4))
+			r.journal.mind.ours = map[string]bool{"c2": true}
+			c.change(r)
+			run := r.ends(reconcile.Succeeded, "")
+			last := r.prompts(run.ThreadID)[0]
+			holds(t, last, []string{"Do this.\n"}, guidanceTitle, "work log", testKey, "was edited")
+			if news := []string{fromTracker, "begin with the tests", "use red"}; c.told {
+				holds(t, last, news)
+			} else {
+				holds(t, last, nil, news...)
+			}
+			if got := r.journal.mind.told[run.ThreadID]; run.ThreadID == first.ThreadID || !got.CommentAt.Equal(*wroteAt(4)) {
+				t.Errorf("thread %s counts as told of %+v", run.ThreadID, got)
+			}
+		})
+	}
+}
+
+// fullDisk keeps no creations for a while.
+type fullDisk struct {
+	*memory
+	times int
+}
+
+func (f *fullDisk) SaveCreated(ctx context.Context, run, issue string, made []reconcile.Created, now time.Time) error {
+	if f.times > 0 {
+		f.times--
+		return &reconcile.Error{Code: "disk_full", Message: "no room"}
+	}
+	return f.memory.SaveCreated(ctx, run, issue, made, now)
+}
+
+// What an agent made while the database took nothing is kept once it takes something again, and until then nobody's
+// comments are told: its own would be among them.
+func TestCreationsThatCouldNotBeKept(t *testing.T) {
+	for refuse, turn := range map[int]int{1: 1, 2: 2} {
+		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
+		r.Journal = &fullDisk{r.journal, refuse}
+		r.Tool = &Tool{
+			Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			ChangesIssue: func(json.RawMessage) bool { return false },
+			Call: func(context.Context, json.RawMessage) ToolAnswer {
+				return ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
+			},
+		}
+		r.tracker.post("c1", "work log", *wroteAt(1))
+		r.tracker.post("c2", "use red", *wroteAt(2))
+		r.journal.mind.ours = map[string]bool{"c1": true}
+		list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
+		if len(list) != 3 {
+			t.Fatalf("%d turns", len(list))
+		}
+		for i, text := range list {
+			if strings.Contains(text, "use red") != (i == turn) {
+				t.Errorf("refused %d times, turn %d: %s", refuse, i+1, text)
+			}
+		}
+		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
+			t.Errorf("kept are %v", made)
 		}
 	}
 }

@@ -151,7 +151,11 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 	var sum reconcile.Tokens
 	for id, u := range byThread {
 		t := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
-		sum = sum.Plus(t.Since(r.threadBase(ctx, id)))
+		base, known := r.threadBase(ctx, id)
+		if !known {
+			return // once it is saved nobody can tell any more what of it is this run's
+		}
+		sum = sum.Plus(t.Since(base))
 		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
 			// Then the run may not have these tokens either: a resume would count them once more.
 			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
@@ -162,21 +166,21 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 	r.counted(ctx)
 }
 
-// threadBase reads once what a thread had used when this run first met it.
-func (r *record) threadBase(ctx context.Context, id string) reconcile.Tokens {
+// threadBase reads once what a thread had used when this run first met it; false where it can't be read.
+func (r *record) threadBase(ctx context.Context, id string) (base reconcile.Tokens, known bool) {
 	r.mu.Lock()
-	base, known := r.base[id]
+	base, known = r.base[id]
 	r.mu.Unlock()
 	if known {
-		return base
+		return base, true
 	}
 	base, _, err := r.journal.Thread(context.WithoutCancel(ctx), id)
 	if err != nil {
 		r.log.LogAttrs(ctx, slog.LevelWarn, "thread not read", slog.String("thread_id", id), slog.String("error", err.Error()))
-		return base
+		return base, false
 	}
 	r.mu.Lock()
 	r.base[id] = base
 	r.mu.Unlock()
-	return base
+	return base, true
 }

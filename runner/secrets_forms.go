@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const (
@@ -24,6 +27,9 @@ func formsOf(value string) [][]byte {
 		return nil
 	}
 	plain := []string{value}
+	if bare := strings.TrimSpace(value); bare != value && len(bare) >= shortestSecret {
+		plain = append(plain, bare) // a file that a value was read from ends its line
+	}
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
 			if line = strings.TrimSpace(line); len(line) >= shortestLine && !strings.HasPrefix(line, "-----") {
@@ -34,8 +40,10 @@ func formsOf(value string) [][]byte {
 	var forms [][]byte
 	for _, v := range plain {
 		inJSON, forHTML := quote(v, false), quote(v, true)
+		inASCII, slashes := ascii(inJSON), strings.ReplaceAll(inJSON, "/", `\/`)
 		for _, form := range []string{
 			v, inJSON, forHTML, quote(inJSON, false), quote(inJSON, true), quote(forHTML, false), url.QueryEscape(v), url.PathEscape(v),
+			inASCII, quote(inASCII, false), slashes, quote(slashes, false),
 		} {
 			forms = append(forms, []byte(form))
 		}
@@ -53,6 +61,23 @@ func quote(text string, html bool) string {
 		return text // a string always encodes
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
+}
+
+// ascii escapes the other letters of a JSON string, as some writers of JSON do.
+func ascii(quoted string) string {
+	var b strings.Builder
+	for _, r := range quoted {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
 }
 
 // codedForms are what base64 makes of a value: of the value alone, and of one that stands within a longer text, as in

@@ -222,3 +222,21 @@ func BenchmarkScrub(b *testing.B) {
 		})
 	}
 }
+
+// Values that are written otherwise than Go would: without the line's end that a file had, and by writers of JSON that
+// escape the slash or whatever is not ASCII.
+func TestSecretsAsOthersWriteThem(t *testing.T) {
+	for secret, texts := range map[string][]string{
+		"correct-horse\n":      {"the word is correct-horse, they say", `{"w":"correct-horse"}`},
+		"AbCdEf/GhIjKl+0123/=": {`{"k":"AbCdEf\/GhIjKl+0123\/="}`, `"{\"k\":\"AbCdEf\\/GhIjKl+0123\\/=\"}"`},
+		"pässwörter-für-alle":  {`{"k":"p\u00e4ssw\u00f6rter-f\u00fcr-alle"}`, `"{\"k\":\"p\\u00e4ssw\\u00f6rter-f\\u00fcr-alle\"}"`},
+		"key-of-🗝️-and-lock":   {`{"k":"key-of-\ud83d\udddd\ufe0f-and-lock"}`},
+	} {
+		s := newSecrets([]string{secret})
+		for _, text := range texts {
+			if got := s.clean(text); !strings.Contains(got, redacted) || strings.Contains(got, "orse") || strings.Contains(got, "0123") || strings.Contains(got, "lock") || strings.Contains(got, "alle") {
+				t.Errorf("%s became %s", text, got)
+			}
+		}
+	}
+}

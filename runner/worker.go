@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,7 +84,9 @@ type attempt struct {
 	space   *workspace.Workspace
 	agent   *agent
 	telling telling
+	made    creations
 	limits  limitsTeller
+	spent   atomic.Bool // the issue has used up its tokens
 	// secrets are kept out of everything that is written, the tracker's key out of what the agent is told as well.
 	secrets, key secrets
 	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,6 +68,8 @@ type accountRecord struct {
 	ExhaustedUntil *time.Time    `json:"exhausted_until"`
 	Window         string        `json:"window,omitempty"`
 	Block          *accountBlock `json:"block"`
+	// OverAt is when the last block was over.
+	OverAt time.Time `json:"over_at,omitzero"`
 }
 
 type accountBlock struct {
@@ -82,6 +83,10 @@ type AccountState struct {
 	Limit *reconcile.Limit
 	Block *reconcile.Block
 	Probe string // the alive file of the run that probes, empty for none
+	// Since is the block's as it was written: one that a clock was ahead for lies in the future, and stays the same.
+	Since time.Time
+	// Over is when a limit or a block was last over, zero where that is not known.
+	Over time.Time
 }
 
 // Read gives what is known of the account now. An error says that the file can't be made use of; the state is then
@@ -91,10 +96,16 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 	if err != nil {
 		return AccountState{}, err
 	}
-	s := AccountState{Limit: exhausted(rec, now)}
+	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
+	if l := exhausted(rec, rec.At); l != nil && s.Limit == nil && l.Until.After(s.Over) {
+		s.Over = l.Until
+	}
+	if s.Over.After(now) {
+		s.Over = time.Time{} // by a clock that was ahead
+	}
 	if rec.Block != nil {
 		b := rec.Block.Unstepped(now)
-		s.Block, s.Probe = &b, rec.Block.Probe
+		s.Block, s.Probe, s.Since = &b, rec.Block.Probe, rec.Block.Since
 	}
 	return s, nil
 }
@@ -215,12 +226,18 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 	if err := a.ensure(); err != nil {
 		return nil, err
 	}
-	l := flock.New(filepath.Join(a.Dir, name), flock.SetPermissions(fileMode))
+	path := filepath.Join(a.Dir, name)
+	l := flock.New(path, flock.SetPermissions(fileMode))
 	ctx, cancel := context.WithTimeout(ctx, accountPatience)
 	defer cancel()
-	got, err := l.TryLockContext(ctx, accountPoll)
-	if !got {
-		return nil, a.fault("lock "+name, cmp.Or(err, errors.New("it is held")))
+	switch got, err := l.TryLockContext(ctx, accountPoll); {
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		return nil, a.fault("lock "+name, err)
+	case !got:
+		return nil, &reconcile.Error{
+			Code: "account_state", Message: fmt.Sprintf("what projects share of %s: another process keeps %s", a.Home, path),
+			Hint: "see who has it open: fuser -v " + path + "; nothing is lost, and all goes on when that process lets go", Err: err,
+		}
 	}
 	return func() { _ = l.Unlock() }, nil // closing the file releases it, whatever else
 }

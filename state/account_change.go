@@ -73,7 +73,7 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	return a.change(ctx, now, func(rec *accountRecord) bool {
 		was := over(*rec)
 		if was {
-			rec.Block = nil
+			rec.Block, rec.OverAt = nil, now.UTC()
 		}
 		return was
 	})
@@ -88,6 +88,7 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 			return false
 		}
 		b := rec.Block.Unstepped(now)
+		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
 		if tried = !b.NextTry.After(now); tried {
 			rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
 		}

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,8 +61,10 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 // CountSlots says how many could be taken, and changes nothing.
 func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Slots, error) {
 	count := reconcile.Slots{Max: limit, Free: min(want, limit)}
-	if _, err := os.Stat(filepath.Join(a.Dir, slotsName)); err != nil {
+	if _, err := os.Stat(filepath.Join(a.Dir, slotsName)); errors.Is(err, fs.ErrNotExist) {
 		return count, nil // nobody has ever taken one
+	} else if err != nil {
+		return count, a.fault("look at the slots", err)
 	}
 	unlock, err := a.lock(ctx, slotsLock) // a look is a lock for a moment, which no other pass may take for a worker's
 	if err != nil {

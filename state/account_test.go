@@ -244,9 +244,15 @@ func TestBlockFromTheFuture(t *testing.T) {
 		}
 	}
 	b := *read(t, a, epoch).Block
-	check(t, a.Probe(ctx, epoch.Add(time.Second), b, "x"))
-	if b := read(t, a, epoch.Add(time.Second)).Block; b.Tries != 1 || !b.NextTry.Equal(epoch.Add(21*time.Second)) {
+	began := epoch.Add(time.Second + time.Microsecond)
+	check(t, a.Probe(ctx, began, b, "x"))
+	if b := read(t, a, began).Block; b.Tries != 1 || !b.NextTry.Equal(began.Add(20*time.Second)) {
 		t.Errorf("%+v", b)
+	}
+	// The run knows its own start only as it is stored.
+	check(t, a.Worked(ctx, began.Add(time.Minute), began.Truncate(time.Millisecond)))
+	if read(t, a, began).Block != nil {
+		t.Error("the probe's success has not ended it")
 	}
 }
 
@@ -282,4 +288,41 @@ func writeAccount(args []string) error {
 		}
 	}
 	return nil
+}
+
+// A lock that somebody keeps is waited for, but not for ever, and who it is can be found.
+func TestAccountLockKept(t *testing.T) {
+	a := newAccount(t)
+	unlock, err := a.lock(t.Context(), limitsLock)
+	check(t, err)
+	defer unlock()
+	e := wantCode(t, a.Failed(t.Context(), epoch, reconcile.CodeAgentAuth, "log in"), "account_state")
+	if want := "fuser -v " + filepath.Join(a.Dir, limitsLock); !strings.Contains(e.Hint, want) {
+		t.Errorf("%v\n%s\nlacks %s", e, e.Hint, want)
+	}
+}
+
+// It is known when a fault was last over: a run that began before may still tell of it.
+func TestAccountFaultOver(t *testing.T) {
+	ctx := context.Background()
+	a := newAccount(t)
+	if s := read(t, a, epoch); !s.Over.IsZero() {
+		t.Errorf("over at %v, and never was one", s.Over)
+	}
+	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
+	check(t, a.Worked(ctx, epoch.Add(time.Minute), epoch.Add(time.Second)))
+	if s := read(t, a, epoch.Add(time.Hour)); !s.Over.Equal(epoch.Add(time.Minute)) {
+		t.Errorf("the block was over at %v", s.Over)
+	}
+	back := epoch.Add(time.Hour).Truncate(time.Second)
+	saveLimits(t, a, epoch.Add(2*time.Minute), `{"primary":{"usedPercent":100,"resetsAt":%d}}`, back.Unix())
+	if s := read(t, a, back.Add(-time.Second)); !s.Over.Equal(epoch.Add(time.Minute)) {
+		t.Errorf("used up, and over at %v", s.Over)
+	}
+	if s := read(t, a, back.Add(time.Second)); !s.Over.Equal(back) {
+		t.Errorf("the limit was over at %v", s.Over)
+	}
+	if s := read(t, a, epoch.Add(-time.Hour)); !s.Over.IsZero() {
+		t.Errorf("over at %v, by a clock that was ahead", s.Over)
+	}
 }

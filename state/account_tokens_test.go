@@ -52,6 +52,8 @@ func TestAccountThatCantBeMade(t *testing.T) {
 	check(t, os.WriteFile(filepath.Dir(a.Dir), nil, 0o600))
 	_, _, err := a.TakeSlots(t.Context(), 1, 1)
 	wantCode(t, err, "account_state")
+	_, err = a.CountSlots(t.Context(), 1, 1)
+	wantCode(t, err, "account_state")
 	wantCode(t, a.Failed(t.Context(), epoch, reconcile.CodeAgentAuth, "log in"), "account_state")
 	_, err = a.Read(epoch)
 	wantCode(t, err, "account_state")

@@ -39,11 +39,14 @@ func addDated(ctx context.Context, tx *sql.Tx, now time.Time, a reconcile.Attent
 
 // takeable is the condition for an attention that may be taken: by nobody yet, or once more after somebody had it for longer
 // than a hook may take (?1: what is taken since then is not over; ?2: nor is what was taken in the future of a clock
-// that was set back). The error of one that is not done says that it has been given up once. A request that has been
-// answered, or is not asked any more, is no news.
+// that was set back). The error of one that is not done says that it has been given up once. A request that can't be
+// answered any more is no news: one that was, that is not asked any more, or whose run has ended. A question of an ended
+// run still takes an answer, unless that would be a secret.
 const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < ?1 OR taken_at > ?2))
-	AND NOT EXISTS (SELECT 1 FROM requests q WHERE q.issue_id = attentions.issue_id
-		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL))`
+	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id WHERE q.issue_id = attentions.issue_id
+		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
+			OR (r.id IS NULL OR r.outcome IS NOT NULL)
+				AND (q.kind <> 'question' OR json_extract(q.detail, '$.seal_key') IS NOT NULL)))`
 
 // OpenAttentions returns what may be taken, the oldest first; of one issue only where issueID is not empty. patience is
 // how long whoever takes one may take. standing are more of them that stand now and are stored only when they are taken,
@@ -78,10 +81,14 @@ func (db *DB) OpenAttentions(ctx context.Context, now time.Time, patience time.D
 // addUnknown adds those that are not stored, told or not.
 func addUnknown(ctx context.Context, tx *sql.Tx, all []OpenAttention, more []reconcile.Attention) ([]OpenAttention, error) {
 	for _, a := range more {
-		var known bool
-		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE key = ?)`, a.Key).Scan(&known)
-		if err != nil {
-			return nil, err
+		known := false
+		for _, key := range append([]string{a.Key}, a.Alike...) {
+			var there bool
+			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE key = ?)`, key).Scan(&there)
+			if err != nil {
+				return nil, err
+			}
+			known = known || there
 		}
 		if !known {
 			all = append(all, OpenAttention{Attention: a})
@@ -114,6 +121,29 @@ func (db *DB) DoneAttention(ctx context.Context, now time.Time, key, failure str
 		return err
 	})
 	crash.At("state.done_attention.after")
+	return err
+}
+
+// left is the condition for an attention that somebody (?3) began to tell and has not ended in the time that it takes.
+const left = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_at > ?2)`
+
+// LeftAttentions reports whether somebody died while he told of something: what he has started may live on.
+func (db *DB) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (some bool, err error) {
+	err = db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+left+`)`,
+		stamp(now.Add(-patience)), stamp(now), by).Scan(&some)
+	return some, fault(db.dir, "look for what a person was not told", err)
+}
+
+// GiveUpAttentions records of those that nothing is left of them. Those that may be told once more stay as they are.
+func (db *DB) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
+	crash.At("state.give_up_attentions.before")
+	err := db.update(ctx, "give up what a person was not told", full, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE attentions SET done_at = ?2,
+			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+left+` AND NOT (`+takeable+`)`,
+			stamp(now.Add(-patience)), stamp(now), by)
+		return err
+	})
+	crash.At("state.give_up_attentions.after")
 	return err
 }
 

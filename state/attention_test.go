@@ -120,6 +120,18 @@ func TestAttentionOfOneWhoDied(t *testing.T) {
 		t.Error("it was tried three times")
 	}
 
+	// What the last one has left is looked for once.
+	ctx := context.Background()
+	for at, want := range map[time.Time]bool{later.Add(tellPatience): false, later.Add(time.Hour): true} {
+		if some, err := db.LeftAttentions(ctx, at, tellPatience, "pass"); err != nil || some != want {
+			t.Errorf("at %s something is left: %v, %v", at, some, err)
+		}
+	}
+	check(t, db.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
+	if some, err := db.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"); err != nil || some {
+		t.Errorf("something is left: %v, %v", some, err)
+	}
+
 	// A clock that was set back keeps nothing for ever.
 	b := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), epoch))
 	takes(t, db, epoch, b, "run-1")
@@ -155,6 +167,13 @@ func TestAttentionOfWhatStands(t *testing.T) {
 	}
 	takes(t, db, now, login, "pass")
 	if got := openKeys(t, db, now, login); len(got) != 0 {
+		t.Errorf("open are %v", got)
+	}
+
+	// One that is known by another key is not told again.
+	alike := login
+	alike.Key, alike.Alike = "another", []string{"a third", login.Key}
+	if got := openKeys(t, db, now, alike); len(got) != 0 {
 		t.Errorf("open are %v", got)
 	}
 }
@@ -220,7 +239,7 @@ func TestPruneAttentions(t *testing.T) {
 	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, reconcile.HoldAttention(recent).Key)
 }
 
-// A request is told as long as it waits for an answer, whether or not its run still does.
+// A request is told as long as somebody can answer it.
 func TestAttentionOfARequest(t *testing.T) {
 	db := newDB(t)
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
@@ -236,6 +255,15 @@ func TestAttentionOfARequest(t *testing.T) {
 	_, err = db.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key)
+	// Nobody can consent any more where the run has ended, nor give a secret away. An answer is for the next run.
+	run := startedRun(t, db, 4)
+	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
+	hidden := requestOf(run, reconcile.QuestionRequest)
+	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
+	secret, err := db.AddRequest(context.Background(), hidden)
+	check(t, err)
+	wantOpen(t, db, epoch, open.Key, question.Key, secret.Attention().Key)
 	finishRun(t, db, mustRun(t, db, runID(1)))
-	wantOpen(t, db, epoch, open.Key)
+	finishRun(t, db, run)
+	wantOpen(t, db, epoch, question.Key)
 }

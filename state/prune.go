@@ -50,7 +50,11 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
-		if more = len(runIDs) >= limit || passes >= int64(limit) || threads >= int64(limit) || attentions >= int64(limit); more {
+		created, err := pruneCreated(ctx, tx, now, limit)
+		if err != nil {
+			return err
+		}
+		if more = max(int64(len(runIDs)), passes, threads, attentions, created) >= int64(limit); more {
 			return nil
 		}
 		return setMeta(ctx, tx, metaPruned, pruned)

@@ -87,7 +87,7 @@ func (db *DB) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 func (db *DB) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return db.requests(ctx, `WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
 		AND (`+requestFate+` = 'run_ended' OR q.fate = 'answered' AND r.outcome IN ('lost', 'interrupted') AND q.ended_at >= r.heartbeat_at)
-		AND q.answer NOT LIKE '%"sealed"%' ORDER BY q.number`, issueID)
+		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
 
 func (db *DB) requests(ctx context.Context, where string, args ...any) ([]reconcile.Request, error) {

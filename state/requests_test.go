@@ -325,6 +325,24 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
+// An answer is told whatever its words are, and whatever the question is called.
+func TestLateAnswerOfAnyWords(t *testing.T) {
+	ctx, db := context.Background(), newDB(t)
+	run := startedRun(t, db, 1)
+	for _, answers := range []map[string][]string{{"q1": {"Sealed"}}, {"sealed": {"Yes"}}, {"q1": {`{"sealed":"x"}`}}} {
+		q := asked(t, db, run, reconcile.QuestionRequest)
+		q.Decision, q.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Answers: answers}
+		_, err := db.DecideRequest(ctx, epoch, early, q, false)
+		check(t, err)
+	}
+	finishRun(t, db, run)
+	list, err := db.LateAnswers(ctx, run.IssueID)
+	check(t, err)
+	if len(list) != 3 {
+		t.Errorf("of 3 answers %d are told: %+v", len(list), list)
+	}
+}
+
 // A worker that is dead and whose run no pass has settled yet takes no answer; the next run does.
 func TestLateAnswerToADeadWorker(t *testing.T) {
 	ctx, db := context.Background(), newDB(t)

@@ -48,12 +48,14 @@ func (p *project) maxAgents() (int, error) {
 	}
 }
 
-// passConfig is the configuration of a pass, to which that variable belongs.
+// passConfig is the configuration of a pass, to which that variable belongs. With a wrong one the workflow is given
+// beside the error: it is good for all but starting something.
 func (p *project) passConfig() (*workflow.Config, error) {
-	if _, err := p.maxAgents(); err != nil {
-		return nil, err
+	cfg, err := p.config()
+	if err == nil {
+		_, err = p.maxAgents()
 	}
-	return p.config()
+	return cfg, err
 }
 
 // passAccount is the account as a pass uses it.
@@ -85,7 +87,7 @@ func (a *passAccount) Look(_ context.Context, now time.Time) reconcile.Account {
 	if err != nil {
 		a.warned.Do(func() { a.warn(asError(err).Message) })
 	}
-	return reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Probing: s.Probe != "" && holdsAlive(s.Probe)}
+	return reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over, Probing: s.Probe != "" && holdsAlive(s.Probe)}
 }
 
 // holdsAlive reports whether a worker surely holds this alive file: where that is not known the block's next try says
@@ -139,8 +141,8 @@ func (a *passAccount) Release() {
 }
 
 // Probe implements reconcile.Accounts.
-func (a *passAccount) Probe(ctx context.Context, now time.Time, b reconcile.Block, run reconcile.Run) error {
-	return a.Account.Probe(ctx, now, b, filepath.Join(runner.RunDir(a.stateDir, run.ID), "alive"))
+func (a *passAccount) Probe(ctx context.Context, b reconcile.Block, run reconcile.Run) error {
+	return a.Account.Probe(ctx, run.StartedAt, b, filepath.Join(runner.RunDir(a.stateDir, run.ID), "alive"))
 }
 
 // accountBlock is what of the account stops the project, as ps shows it; nil if nothing does.

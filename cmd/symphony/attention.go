@@ -33,8 +33,13 @@ type teller struct {
 const ofPass = "pass"
 
 func (p *project) attentionHook(cfg *workflow.Config) runner.AttentionHook {
+	named := "" // where symphony would not find the state directory from the home directory
+	base, _ := p.lookup("XDG_STATE_HOME")
+	if given, _ := p.lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.w.home, p.path) != p.stateDir {
+		named = p.stateDir
+	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.home, Workflow: p.path,
+		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.home, Workflow: p.path, StateDir: named,
 		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.w.now,
 	}
 }
@@ -46,13 +51,17 @@ func (p *project) tellPeople(ctx context.Context, db *state.DB, r *passResult) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
+	hook := p.attentionHook(r.cfg).OfPass(p.stateDir)
+	if err := endLeftHooks(ctx, db, hook); err != nil {
+		r.fail(err)
+	}
 	if strings.TrimSpace(r.cfg.Hooks.OnAttention) == "" {
 		if err := db.DropAttentions(ctx, p.w.now()); err != nil {
 			r.fail(err)
 		}
 		return
 	}
-	t := teller{p: p, db: db, hook: p.attentionHook(r.cfg).OfPass(p.stateDir), by: ofPass}
+	t := teller{p: p, db: db, hook: hook, by: ofPass}
 	t.standing = accountAttentions(p.account(r.cfg.Codex.Home), p.w.now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
@@ -66,6 +75,19 @@ func (p *project) tellPeople(ctx context.Context, db *state.DB, r *passResult) {
 	}
 }
 
+// endLeftHooks ends what a pass that was killed has left of its hooks: nobody else bounds their time any more.
+func endLeftHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) error {
+	now := hook.Now()
+	left, err := db.LeftAttentions(ctx, now, runner.AttentionPatience, ofPass)
+	if err != nil || !left {
+		return err
+	}
+	if err := hook.Clear(ctx); err != nil {
+		return err
+	}
+	return db.GiveUpAttentions(ctx, now, runner.AttentionPatience, ofPass)
+}
+
 // accountAttentions tell of what stops all projects of a codex account: it is written down with the account.
 func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	s, err := a.Read(now)
@@ -75,7 +97,11 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	case s.Limit != nil:
 		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, a.Home, now)}
 	case s.Block != nil:
-		return []reconcile.Attention{reconcile.BlockAttention(*s.Block)}
+		b := *s.Block
+		b.Since = s.Since
+		a := reconcile.BlockAttention(b)
+		a.At = now // it is stored for as long as others from then on, however long the block has stood
+		return []reconcile.Attention{a}
 	}
 	return nil
 }

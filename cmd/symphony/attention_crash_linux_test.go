@@ -15,6 +15,9 @@ func toldPlay(c *crashScene) {
 			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`) > 0 ||
 			c.died() && c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`) > 0
 	})
+	// A pass has died twice with a hook at work.
+	c.query(`INSERT INTO attentions (key, kind, text, at, taken_at, taken_by, error)
+		VALUES ('left', 'hold', 'left', 1, 1, 'pass', 'not finished by pass')`)
 	c.order("stop", "ABC-1")
 	c.passes("held and told", func() bool {
 		return c.claim() == "held operator" && c.number(`SELECT count(*) FROM runs WHERE settled = 0`) == 0 &&
@@ -31,8 +34,11 @@ func (c *crashScene) edit(old, text string) {
 }
 
 // checkAttentions: whatever a person should know somebody has begun to tell, and nothing was told twice for no death.
+// That an agent asked for consent is no news where its run has ended.
 func (c *crashScene) checkAttentions() {
-	if left := c.query(`SELECT key FROM attentions WHERE taken_at IS NULL AND done_at IS NULL`); len(left) > 0 {
+	if left := c.query(`SELECT key FROM attentions a WHERE taken_at IS NULL AND done_at IS NULL AND NOT EXISTS (
+		SELECT 1 FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.issue_id = a.issue_id
+			AND a.ref = q.identifier || '.' || q.number AND q.kind <> 'question' AND r.outcome IS NOT NULL)`); len(left) > 0 {
 		c.t.Errorf("nobody was told of %q", left)
 	}
 	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() && c.deaths == 0 {

@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// formsMain is an MCP server on stdin and stdout with one tool, ask: it has its client fill in a form (a colour), and
-// answers with what came back. codex shows such a form to whoever drives it.
+// formsMain is an MCP server on stdin and stdout with two tools. ask has its client fill in a form (a colour), and
+// answers with what came back; codex shows such a form to whoever drives it. change says of itself that it destroys:
+// codex asks for approval first. It writes a file beside the workspace, for nothing holds an MCP server in the sandbox.
 func formsMain() {
 	s := &forms{in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout)}
 	for {
@@ -39,6 +40,7 @@ type rpcMessage struct {
 	Result json.RawMessage `json:"result"`
 	Params struct {
 		ProtocolVersion string `json:"protocolVersion"`
+		Name            string `json:"name"`
 	} `json:"params"`
 }
 
@@ -68,8 +70,18 @@ func (s *forms) serve(m rpcMessage) error {
 		return answer(m.ID, object{"tools": []object{{
 			"name": "ask", "description": "asks a person for a colour", "inputSchema": object{"type": "object", "properties": object{}},
 			"annotations": object{"readOnlyHint": true},
+		}, {
+			"name": "change", "description": "changes something", "inputSchema": object{"type": "object"},
+			"annotations": object{"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true},
 		}}})
 	case "tools/call":
+		if m.Params.Name == "change" {
+			text := "it is changed"
+			if err := os.WriteFile(os.Getenv("FORMS_CHANGES"), []byte("x"), 0o600); err != nil {
+				text = err.Error()
+			}
+			return answer(m.ID, object{"content": []object{{"type": "text", "text": text}}})
+		}
 		s.call = m.ID
 		return s.out.Encode(object{"jsonrpc": "2.0", "id": formID, "method": "elicitation/create", "params": object{
 			"message": "Which colour shall it have?",

@@ -17,6 +17,10 @@ import (
 const decideUsage = "\n\nREQUEST is what symphony ps shows, ABC-7.3 for instance. With ABC-7 alone the first request of that issue is\n" +
 	"shown in full, and on a terminal you are asked. No pass and no lock are needed; the worker sees the decision\nwithin a second."
 
+const answerUsage = "\n\nOne TEXT or --choice for each question. Commas stand between several options of one, an empty TEXT leaves an\n" +
+	"optional question out, and a TEXT that begins with a dash comes after --. Without a TEXT you are asked on a\n" +
+	"terminal, where a secret is not echoed and stays out of the shell's history."
+
 func approveCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "let an agent do what it asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
@@ -43,7 +47,7 @@ func denyCommand(w *world) *cli.Command {
 
 func answerCommand(w *world) *cli.Command {
 	return &cli.Command{
-		Name: "answer", Usage: "answer what an agent asks", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage,
+		Name: "answer", Usage: "answer what an agent asks", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
 		Flags: decideFlags(&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; once for each question"}),
 		Action: func(c *cli.Context) error {
 			d := decision{how: reconcile.DecideAnswer, choices: c.IntSlice("choice")}
@@ -198,8 +202,11 @@ func notOpen(err error) error {
 	return err
 }
 
-// notAsked refuses where there is nobody to ask, and says what to type instead.
+// notAsked refuses where there is nobody to ask, and says what to type instead; what is asked it shows.
 func (p *project) notAsked(ctx context.Context, db *state.DB, r reconcile.Request, named bool, d decision) error {
+	if !p.w.json {
+		p.w.showRequest(r)
+	}
 	if named {
 		return usageError("answer: %s asks %s, and no answer is given: %s", r.ID(), plural(len(r.Detail.Questions), "question"), howToAnswer(r))
 	}
@@ -214,7 +221,7 @@ func (p *project) notAsked(ctx context.Context, db *state.DB, r reconcile.Reques
 		}
 	}
 	return &reconcile.Error{
-		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and here nobody can be asked which of its requests is meant, and shown it",
+		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and here nobody can be asked which of its requests is meant",
 		Hint: "name the request: " + strings.Join(commands, ", "),
 	}
 }

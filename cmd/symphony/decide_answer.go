@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -17,17 +19,23 @@ func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.Re
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
-		var text string
+		var given []string
 		var err error
 		if len(choices) > 0 {
-			text, err = chosen(r, q, choices[i])
+			given = make([]string, 1)
+			given[0], err = chosen(r, q, choices[i])
 		} else {
-			text, err = written(r, q, texts[i])
+			given, err = written(r, q, texts[i])
 		}
 		if err != nil {
 			return reconcile.RequestAnswer{}, err
 		}
-		answers[q.ID] = []string{text}
+		if len(given) > 0 {
+			answers[q.ID] = append(answers[q.ID], given...) // two questions may have one id
+		}
+	}
+	if len(answers) == 0 {
+		return reconcile.RequestAnswer{}, emptyAnswer(r)
 	}
 	if r.Detail.SealKey == nil {
 		return reconcile.RequestAnswer{Answers: answers}, nil
@@ -53,8 +61,27 @@ func chosen(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, er
 	return q.Options[n-1].Label, nil
 }
 
-// written takes a text that the question welcomes: any, or the label of an option.
-func written(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
+// written takes a text that the question welcomes: any, or the label of an option, or of several with commas between.
+// Nothing answers a question that is optional.
+func written(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
+	if q.Optional && strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	one, err := writtenOne(r, q, text)
+	if err == nil || !q.Several {
+		return []string{one}, err
+	}
+	var all []string
+	for part := range strings.SplitSeq(text, ",") {
+		if one, err = writtenOne(r, q, part); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func writtenOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
 	for _, o := range q.Options {
 		if strings.EqualFold(strings.TrimSpace(text), o.Label) {
 			return o.Label, nil
@@ -62,9 +89,29 @@ func written(r reconcile.Request, q reconcile.RequestQuestion, text string) (str
 	}
 	switch {
 	case strings.TrimSpace(text) == "":
-		return "", usageError("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
+		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
 		return "", usageError("answer: %s takes one of its options:%s", r.ID(), numbered(q))
 	}
+	var err error
+	what := ""
+	switch q.Type {
+	case "integer":
+		what = "a whole number"
+		_, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	case "number":
+		what = "a number such as 0.5"
+		n := json.Number(strings.TrimSpace(text))
+		if _, err = n.Float64(); err == nil && !json.Valid([]byte(n)) {
+			err = strconv.ErrSyntax // NaN and the like
+		}
+	}
+	if err != nil {
+		return "", usageError("answer: %q of %s takes %s", q.Text, r.ID(), what)
+	}
 	return text, nil
+}
+
+func emptyAnswer(r reconcile.Request) error {
+	return usageError("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
 }

@@ -66,7 +66,7 @@ func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decisio
 			prompt += "): "
 		}
 		text, err := w.askUntilRight(ctx, r, q, prompt)
-		if err != nil || text == "" {
+		if err != nil || text == "" && !q.Optional {
 			return false, w.nothingDecided(r, err)
 		}
 		d.texts = append(d.texts, text)
@@ -74,7 +74,7 @@ func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decisio
 	return true, nil
 }
 
-// askUntilRight asks again where the answer is none; an empty line gives up.
+// askUntilRight asks again where the answer is none; an empty line gives up, or leaves an optional question out.
 func (w *world) askUntilRight(ctx context.Context, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
 	for {
 		line, err := w.askLine(ctx, prompt, q.Secret)
@@ -86,7 +86,8 @@ func (w *world) askUntilRight(ctx context.Context, r reconcile.Request, q reconc
 		if n, notNumber := strconv.Atoi(line); notNumber == nil && len(q.Options) > 0 {
 			text, err = chosen(r, q, n)
 		} else {
-			text, err = written(r, q, line)
+			text = line
+			_, err = written(r, q, line)
 		}
 		if err == nil {
 			return text, nil
@@ -172,6 +173,9 @@ func (w *world) showRequest(r reconcile.Request) {
 	if r.Outside {
 		fmt.Fprintln(w.stdout, "  "+w.red("runs outside the sandbox"))
 	}
+	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
+		out("asks", r.Summary) // more than the command: the network, permissions, input
+	}
 	some("command", d.Command)
 	some("directory", d.Cwd)
 	some("reason", d.Reason)
@@ -193,6 +197,10 @@ func (w *world) showRequest(r reconcile.Request) {
 		}
 	}
 	if d.Cut > 0 {
-		fmt.Fprintln(w.stdout, "  "+w.red(fmt.Sprintf("%d bytes more are not kept; the run's log may have them", d.Cut)))
+		fmt.Fprintln(w.stdout, "  "+w.red(notKept(d.Cut)))
 	}
+}
+
+func notKept(bytes int) string {
+	return fmt.Sprintf("%d bytes more are not kept; the run's log may have them", bytes)
 }

@@ -121,6 +121,9 @@ func (d *playground) set(ctx context.Context) error {
 		"LINEAR_API_KEY="+d.linear.Key(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
+	if d.agent == "scripted" { // no account's limits are its business, and no account is to learn of its runs
+		d.w.environ = append(d.w.environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
+	}
 	if err := d.makeRepository(ctx); err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ hooks:
 agent:
   max_concurrent_agents: 3
   max_retry_backoff_ms: 1500
-codex:
+codex:%s
   command: |-
     %s
 ---
@@ -181,7 +184,7 @@ Attempt: {{ attempt }}
 `
 
 func (d *playground) writeWorkflow() error {
-	command := "codex app-server"
+	command, account := "codex app-server", ""
 	if d.agent == "scripted" {
 		exe, err := os.Executable()
 		if err != nil {
@@ -192,8 +195,9 @@ func (d *playground) writeWorkflow() error {
 			return fmt.Errorf("demo agent: %w", err)
 		}
 		command = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", shellQuote(exe), shellQuote(home))
+		account = "\n  home: ./agent-home"
 	}
-	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), command)
+	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), account, command)
 	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("demo workflow: %w", err)
 	}

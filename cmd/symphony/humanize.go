@@ -45,7 +45,7 @@ func humanize(e runner.EventLine) (text string, ok bool) {
 }
 
 func humanizeNotice(e runner.EventLine, text string) (string, bool) {
-	if unsaid[e.Method] {
+	if unsaid[e.Method] && !failedServer(e) {
 		return "", false
 	}
 	item := itemOf(e)
@@ -69,6 +69,16 @@ func humanizeNotice(e runner.EventLine, text string) (string, bool) {
 		return text + below(firstLines(item.result(), resultLines)), item.failed()
 	}
 	return text, true
+}
+
+// failedServer reports an MCP server that could not be started: the agent goes on without its tools.
+func failedServer(e runner.EventLine) bool {
+	var m struct {
+		Params struct {
+			Status string `json:"status"`
+		} `json:"params"`
+	}
+	return e.Method == "mcpServer/startupStatus/updated" && json.Unmarshal(e.Payload, &m) == nil && m.Params.Status == "failed"
 }
 
 // How many lines are shown of a prompt, of a failed command's output and of a failed call's result.

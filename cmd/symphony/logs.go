@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -118,10 +116,15 @@ func (p *project) printLog(ctx context.Context, runID string, o logOptions) erro
 	}
 	if o.file != "" {
 		path, show = filepath.Join(dir, o.file), p.showText
-	} else if err := p.printFile(runner.PreviousEvents(path), show); err != nil {
-		return err
 	}
-	return p.followFile(ctx, db, runID, path, o.follow, show)
+	f := follower{path: path}
+	defer f.close()
+	if o.file == "" {
+		if err := f.readPrevious(runner.PreviousEvents(path), show); err != nil {
+			return err
+		}
+	}
+	return p.followFile(ctx, db, runID, &f, o.follow, show)
 }
 
 // printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
@@ -142,23 +145,8 @@ func (p *project) printEnd(ctx context.Context, runID string, o logOptions) erro
 	return err
 }
 
-func (p *project) printFile(path string, show func([]byte)) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
-	defer f.Close()
-	_, err = showLines(bufio.NewReader(f), show)
-	return err
-}
-
 // followFile prints what is there, and while the run goes on what comes.
-func (p *project) followFile(ctx context.Context, db *state.DB, runID, path string, follow bool, show func([]byte)) error {
-	f := follower{path: path}
-	defer f.close()
+func (p *project) followFile(ctx context.Context, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
 	for {
 		run, err := db.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
@@ -193,8 +181,20 @@ func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
 	}
 }
 
-func (p *project) showRaw(line []byte)  { fmt.Fprintf(p.w.stdout, "%s\n", line) }
 func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
+
+// showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
+func (p *project) showRaw(line []byte) {
+	var b strings.Builder
+	for _, r := range string(line) {
+		if control(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	fmt.Fprintln(p.w.stdout, b.String())
+}
 
 // showEvent prints one event for a person.
 func (p *project) showEvent(line []byte) {

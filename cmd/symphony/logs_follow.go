@@ -16,18 +16,60 @@ type follower struct {
 	rest []byte   // the beginning of a line whose end is still to come
 }
 
+// readPrevious shows the file that the log was before it was turned over, if it was. The present one is opened first: the
+// log may be turned over again while somebody reads, page by page.
+func (f *follower) readPrevious(path string, show func([]byte)) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	previous := follower{path: path}
+	defer previous.close()
+	if err := previous.open(); err != nil || previous.file == nil {
+		return err
+	}
+	if f.file != nil {
+		if turned, err := previous.isAt(f.file); turned || err != nil {
+			return err // in between, and read shows it
+		}
+	}
+	_, err := showLines(previous.file, show)
+	return err
+}
+
+// open opens the file, if there is one.
+func (f *follower) open() error {
+	if f.file != nil {
+		return nil
+	}
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	f.file = file
+	return nil
+}
+
+// isAt reports whether another open file is this one.
+func (f *follower) isAt(other *os.File) (bool, error) {
+	this, err := f.file.Stat()
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	that, err := other.Stat()
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	return os.SameFile(this, that), nil
+}
+
 // read shows the lines that have come since.
 func (f *follower) read(show func([]byte)) error {
 	for {
-		if f.file == nil {
-			file, err := os.Open(f.path)
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("log: %w", err)
-			}
-			f.file = file
+		if err := f.open(); err != nil || f.file == nil {
+			return err
 		}
 		// Looked at before: of what was written before the turn nothing is missed then.
 		turned, err := f.turnedOver()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,4 +50,69 @@ func TestFollowOverTheTurn(t *testing.T) {
 	read("one two three four")
 	f.showRest(func(line []byte) { seen = append(seen, string(line)) })
 	read("one two three four fi")
+}
+
+// A log that is turned over while its older part is read loses no line, and shows none twice.
+func TestTurnOfALogThatIsRead(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		dir := t.TempDir()
+		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
+		write := func(path, text string) {
+			t.Helper()
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		turn := func() {
+			t.Helper()
+			if err := os.Rename(path, previous); err != nil {
+				t.Fatal(err)
+			}
+			write(path, "three\n")
+		}
+		write(previous, "one\n")
+		write(path, "two\n")
+		f := follower{path: path}
+		defer f.close()
+		var seen []string
+		show := func(line []byte) {
+			if len(seen) == 0 && !early {
+				turn()
+			}
+			seen = append(seen, string(line))
+		}
+		want := "one two three"
+		if early {
+			if err := f.open(); err != nil {
+				t.Fatal(err)
+			}
+			turn()
+			want = "two three" // the older one is gone
+		}
+		for range 2 {
+			if err := f.readPrevious(previous, show); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.read(show); err != nil {
+				t.Fatal(err)
+			}
+			previous = "" // there is none any more
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// What is printed as it is stored is the same JSON, and moves no cursor.
+func TestRawEventsOnATerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := &project{w: &world{stdout: &out}}
+	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
+	p.showRaw([]byte(stored))
+	p.showRaw([]byte(`{"message":"plain é"}`))
+	want := `{"message":"a \u009b31m\u202e\u007f é…\u001b"}` + "\n" + `{"message":"plain é"}` + "\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
 }

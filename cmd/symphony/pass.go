@@ -192,6 +192,8 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	if cfgErr != nil {
 		r.fail(cfgErr)
 		options.DispatchOff = true
+	}
+	if cfg == nil {
 		if cfg, askTracker = p.lastGood(ctx, db, r); cfg == nil {
 			return
 		}

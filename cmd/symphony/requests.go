@@ -135,6 +135,14 @@ func (w *world) printRequest(now time.Time, r pendingRow) {
 	if len(r.request.Detail.Questions) == 0 {
 		fmt.Fprintln(w.stdout, "         "+visible(r.Summary))
 	}
+	for _, c := range r.request.Detail.Changes {
+		for _, line := range strings.Split(strings.TrimRight(c.Kind+" "+c.Path+"\n"+c.Diff, "\n"), "\n") {
+			fmt.Fprintln(w.stdout, "           "+visible(line))
+		}
+	}
+	if cut := r.request.Detail.Cut; cut > 0 {
+		fmt.Fprintln(w.stdout, "         "+w.red(notKept(cut)))
+	}
 	for _, q := range r.request.Detail.Questions {
 		fmt.Fprintln(w.stdout, "         "+visible(q.Text)+visible(numbered(q)))
 	}

@@ -68,10 +68,8 @@ func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r pass
 			return a.RunID, nil
 		}
 	}
-	for _, s := range r.Skips {
-		if s.IssueID == issue.ID {
-			return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s: %s (%s)", issue.Identifier, s.Message, s.Reason)}
-		}
+	if err := refusedBy(r.Skips, issue.ID); err != nil {
+		return "", err
 	}
 	db, err := openForReading(ctx, p)
 	if err != nil {
@@ -92,10 +90,22 @@ func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r pass
 			Code: "not_started", Message: fmt.Sprintf("%s waits for the end of %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage),
 			Hint: "symphony ps says when it is tried again",
 		}
+	case claimed && refusedBy(r.Waits, issue.ID) != nil:
+		return "", refusedBy(r.Waits, issue.ID)
 	case claimed:
 		return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind), Hint: "symphony retry " + issue.Identifier}
 	}
 	return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s is in state %q, which is not active, or not in this project", issue.Identifier, issue.State)}
+}
+
+// refusedBy says why the plan left the issue out; nil where it did not.
+func refusedBy(list []reconcile.Skip, issueID string) error {
+	for _, s := range list {
+		if s.IssueID == issueID {
+			return &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)}
+		}
+	}
+	return nil
 }
 
 // outcome is the command's exit code: 0 only where the run succeeded.

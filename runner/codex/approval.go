@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -167,23 +168,37 @@ func (a *Ask) line(lead string) string {
 // the package's decisions.
 func commandAsk(p *params) Ask {
 	command := commandText(p.Command)
-	summary := command
+	if command == "" && !isNothing(p.Command) {
+		command = string(p.Command) // of a shape that is not known
+	}
+	summary := cmp.Or(command, "a command that codex did not name")
 	if p.Kind == "writeStdin" {
-		summary = join("input to a running command", command)
+		summary = join("input to a running command", cmp.Or(command, "something that codex did not name"))
 	}
 	if p.Network != nil {
 		summary = join(fmt.Sprintf("network access to %s (%s)", p.Network.Host, p.Network.Protocol), command)
 	}
 	a := p.ask(AskCommand, summary)
 	a.Command, a.Cwd, a.OutsideSandbox = command, p.Cwd, true
+	if !isNothing(p.Additional) {
+		a.Permissions, a.Summary = p.Additional, join("with "+whole(permissionsText(p.Additional)), a.Summary)
+	}
 	return a
 }
 
+// isNothing says that a member is absent or empty.
+func isNothing(raw json.RawMessage) bool {
+	return slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(raw))
+}
+
 func permissionsAsk(p *params) Ask {
-	a := p.ask(AskPermissions, permissionsText(p.Permissions))
-	a.Permissions, a.Cwd = p.Permissions, p.Cwd
+	a := p.ask(AskPermissions, "")
+	a.Summary, a.Permissions, a.Cwd = whole(permissionsText(p.Permissions)), p.Permissions, p.Cwd
 	return a
 }
+
+// whole is a text in one line that is not cut: whoever says yes says it to all of it.
+func whole(text string) string { return oneLine(text, len(text)+1) }
 
 // ask is what all kinds share.
 func (p *params) ask(kind AskKind, summary string) Ask {
@@ -197,8 +212,12 @@ func (p *params) ask(kind AskKind, summary string) Ask {
 	}
 }
 
-// summaryLength is where Ask.Summary and Ask.Reason are cut, in characters: a person decides by them.
-const summaryLength = 500
+// summaryLength is where Ask.Summary and Ask.Reason are cut, in characters: a person decides by them, and has a command
+// whole beside its summary. filesLength is the same for the names of files.
+const (
+	summaryLength = 500
+	filesLength   = 16 << 10
+)
 
 // permissionsText says in words what {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}} asks for. Where
 // there is more than it has words for, the whole stands for itself: all of it would be granted.
@@ -280,8 +299,8 @@ func (s *Session) fileAsk(p *params, changes []FileChange) Ask {
 	if p.GrantRoot != "" {
 		summary += " (and more below " + p.GrantRoot + ")"
 	}
-	a := p.ask(AskFileChange, summary)
-	a.Changes, a.GrantRoot = changes, p.GrantRoot
+	a := p.ask(AskFileChange, "")
+	a.Summary, a.Changes, a.GrantRoot = oneLine(summary, filesLength), changes, p.GrantRoot
 	// A reason is codex's own question: "command failed; retry without sandbox?".
 	a.OutsideSandbox = p.GrantRoot != "" || p.Reason != "" || !s.staysInside(changes)
 	return a

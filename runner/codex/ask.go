@@ -22,11 +22,12 @@ type Ask struct {
 	ThreadID string // may be a sub-agent's
 	TurnID   string
 	ItemID   string
-	// Summary is one line: the command, the files, the permissions, the questions.
+	// Summary is one line: the command and the questions, cut if they are long, or the files, the permissions, the tool.
 	Summary string
 	Reason  string // the agent's own, "" if it gave none
 	// Command and Cwd belong to AskCommand, Changes and GrantRoot to AskFileChange, Permissions to AskPermissions as
-	// codex sent them (for a tool of an MCP server what it says of the tool), Server and Questions to AskQuestion.
+	// codex sent them (for a tool of an MCP server what it says of the tool; for a command those that it would get
+	// besides), Server and Questions to AskQuestion.
 	Command     string
 	Cwd         string
 	Changes     []FileChange
@@ -54,6 +55,11 @@ type Question struct {
 	// Other: text beside the options is welcome; Secret: the answer is not to be shown.
 	Other  bool `json:"other,omitempty"`
 	Secret bool `json:"secret,omitempty"`
+	// Optional: it may be left without an answer; Several: more than one option may be chosen; Type: what a text must be,
+	// "integer" or "number".
+	Optional bool   `json:"optional,omitempty"`
+	Several  bool   `json:"several,omitempty"`
+	Type     string `json:"type,omitempty"`
 }
 
 // Option is one answer that is offered.

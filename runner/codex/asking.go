@@ -9,13 +9,14 @@ import (
 // served is a request of codex's that is being answered beside the reader.
 type served struct {
 	id     string // as it came
+	asks   bool   // a person
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
 // openRequest takes a request whose answer needs time. Its ctx ends with the turn, with the request and with the session.
-func (s *Session) openRequest(m *message) *served {
-	r := &served{id: string(m.ID)}
+func (s *Session) openRequest(m *message, asks bool) *served {
+	r := &served{id: string(m.ID), asks: asks}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	parent := s.toolCtx
@@ -30,15 +31,27 @@ func (s *Session) openRequest(m *message) *served {
 	return r
 }
 
-// closeRequest takes the request back; false if codex settled it before.
-func (s *Session) closeRequest(r *served) bool {
+// closed is how codex had left a request that was closed.
+type closed int
+
+const (
+	closedOpen    closed = iota // it waits
+	closedSettled               // it was settled without us
+	closedAnew                  // it was asked anew by the same id
+)
+
+// closeRequest takes the request back.
+func (s *Session) closeRequest(r *served) closed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.requests[r.id] != r {
-		return false
+	switch s.requests[r.id] {
+	case r:
+		delete(s.requests, r.id)
+		return closedOpen
+	case nil:
+		return closedSettled
 	}
-	delete(s.requests, r.id)
-	return true
+	return closedAnew
 }
 
 // withdraw ends a request that codex settled without us, or after our answer.
@@ -68,7 +81,7 @@ func (s *Session) askPerson(m *message, e Event, a Ask, judged judge) {
 		decide(Decision{Reason: "nobody can be asked"})
 		return
 	}
-	r := s.openRequest(m)
+	r := s.openRequest(m, true)
 	goOn := s.standStill(r.ctx)
 	s.emit(e)
 	e.Progress, e.Raw = false, nil // what follows is ours
@@ -76,7 +89,7 @@ func (s *Session) askPerson(m *message, e Event, a Ask, judged judge) {
 		defer r.cancel()
 		d := s.o.Ask(r.ctx, a)
 		over := r.ctx.Err() != nil
-		pending := s.closeRequest(r)
+		pending := s.closeRequest(r) == closedOpen
 		goOn()
 		if pending && !over {
 			decide(d)
@@ -104,10 +117,14 @@ func (s *Session) isOfSubAgent(thread string) bool {
 func (s *Session) standStill(ctx context.Context) (goOn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.turn
-	if t == nil {
-		return func() {}
+	if s.turn == nil {
+		return func() {} // the next turn finds the request among those that are open
 	}
+	return s.standStillIn(s.turn, ctx)
+}
+
+// standStillIn is standStill for a turn. mu is held.
+func (s *Session) standStillIn(t *turn, ctx context.Context) (goOn func()) {
 	if t.asking == 0 {
 		t.stillSince = time.Now()
 	}

@@ -192,6 +192,148 @@ func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	})
 }
 
+// A sub-agent may ask while none of our turns is under way. The next one may wait for it: its clocks stand still, too.
+func TestAskedBetweenTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPerson()
+		s, p, wait := inTurn(t, t.Context(), h.options())
+		p.say(turnCompleted)
+		if _, err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
+		<-h.asked
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.RunTurn(t.Context(), TurnParams{Input: "more"})
+			done <- err
+		}()
+		p.hear()
+		p.say(strings.ReplaceAll(turnStarted, "tu", "t2"))
+		time.Sleep(10 * time.Hour)
+		h.tell <- Decision{Approve: true}
+		if got := p.hear(); got != `{"id":0,"result":{"decision":"accept"}}` {
+			t.Errorf("heard %s", got)
+		}
+		go p.rest()
+		from := time.Now()
+		_ = wantCode(t, <-done, CodeStalled) // the clocks run again
+		if took := time.Since(from); took != time.Minute {
+			t.Errorf("stalled after %v", took)
+		}
+	})
+}
+
+// What comes before turn/start is answered belongs to the turn: a person is asked, the turn fails, the clocks stand.
+func TestAskedBeforeTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		approval Approval
+		answer   string
+		code     Code
+	}{
+		"ask":  {ApprovalAsk, `{"id":0,"result":{"decision":"accept"}}`, ""},
+		"fail": {ApprovalFail, `{"id":0,"result":{"decision":"cancel"}}`, CodeApprovalRequired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p, done := inThread(t, Options{
+					OnApproval: c.approval, StallTimeout: time.Minute, ReadTimeout: time.Hour,
+					Ask: func(context.Context, Ask) Decision { time.Sleep(30 * time.Minute); return Decision{Approve: true} },
+				})
+				p.hear() // turn/start
+				p.say(askCommand)
+				time.Sleep(time.Second)
+				p.say(turnStarted)
+				if got := p.hear(); got != c.answer {
+					t.Errorf("heard %s", got)
+				}
+				go p.rest()
+				p.say(turnCompleted)
+				err := <-done
+				if c.code == "" && err != nil {
+					t.Error(err)
+				} else if c.code != "" {
+					_ = wantCode(t, err, c.code)
+				}
+				if n := open(s); n != 0 {
+					t.Errorf("%d requests are open", n)
+				}
+			})
+		})
+	}
+}
+
+// inThread is a session whose turn/start is on its way.
+func inThread(t *testing.T, o Options) (*Session, *peer, chan error) {
+	t.Helper()
+	s, p := connect(t, o)
+	go func() {
+		p.hear()
+		p.say(initialized1)
+		p.hear()
+		p.hear()
+		p.say(threadStarted)
+	}()
+	if _, err := s.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w"}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.RunTurn(t.Context(), TurnParams{Input: "do"})
+		done <- err
+	}()
+	return s, p, done
+}
+
+func open(s *Session) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
+// A decision that comes in the moment in which its request or the turn ends is sent once or not at all, the clocks go
+// on, and nothing is kept.
+func TestDecidedAtTheEnd(t *testing.T) {
+	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
+		t.Run(name, func(t *testing.T) {
+			for range 300 {
+				synctest.Test(t, func(t *testing.T) {
+					h := newPerson()
+					s, p, wait := inTurn(t, t.Context(), h.options())
+					answers := make(chan int, 1)
+					go func() {
+						n := 0
+						for p.hear() != "" {
+							n++
+						}
+						answers <- n
+					}()
+					p.say(askCommand)
+					<-h.asked
+					go func() { h.tell <- Decision{Approve: true} }()
+					p.say(end)
+					synctest.Wait()
+					if n := open(s); n != 0 {
+						t.Errorf("%d requests are open", n)
+					}
+					p.say(turnCompleted)
+					if _, err := wait(); err != nil {
+						t.Error(err)
+					}
+					told := strings.Count(p.names(), EventApprovalGranted) + strings.Count(p.names(), EventRequestWithdrawn)
+					_ = s.Close()
+					if n := <-answers; n > 1 || told != 1 {
+						t.Errorf("answered %d times, told %d times of it", n, told)
+					}
+				})
+			}
+		})
+	}
+}
+
 // asksOf gives what a person is asked for a request, with lines said before.
 func asksOf(t *testing.T, params TurnParams, lines ...string) Ask {
 	t.Helper()
@@ -263,9 +405,41 @@ func TestAskSays(t *testing.T) {
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"curl x","cwd":"/w","networkApprovalContext":{"host":"example.org","protocol":"https"}}}`},
 			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network access to example.org (https): curl x", Command: "curl x", Cwd: "/w", OutsideSandbox: true},
 		},
+		{
+			"a command with permissions", onRequest,
+			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}}}`},
+			Ask{
+				Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
+				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`), OutsideSandbox: true,
+			},
+		},
+		{
+			"a command without permissions", onRequest,
+			[]string{strings.Replace(askCommand, `"reason"`, `"additionalPermissions":null,"reason"`, 1)},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
+		},
+		{
+			"a command that is not named", onRequest,
+			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":null}}`},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "a command that codex did not name", OutsideSandbox: true},
+		},
+		{
+			"a command of another shape", onRequest,
+			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":{"argv":["rm","x"]}}}`},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: `{"argv":["rm","x"]}`, Command: `{"argv":["rm","x"]}`, OutsideSandbox: true},
+		},
+		{
+			"input that is not named", onRequest,
+			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"writeStdin","threadId":"th","turnId":"tu","itemId":"c1"}}`},
+			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "input to a running command: something that codex did not name", OutsideSandbox: true},
+		},
 		{"a patch under on-request", onRequest, []string{patch("/w/f"), askPatch}, change("/w/f", true)},
 		{"a patch of the workspace under untrusted", untrusted, []string{patch("/w/f"), askPatch}, change("/w/f", false)},
 		{"a patch of its .git", untrusted, []string{patch("/w/.git/hooks/x"), askPatch}, change("/w/.git/hooks/x", true)},
+		{"a patch of its .codex", untrusted, []string{patch("/w/.codex/config.toml"), askPatch}, change("/w/.codex/config.toml", true)},
+		{"a patch of its .agents", untrusted, []string{patch(".agents/x"), askPatch}, change(".agents/x", true)},
+		{"a patch of its .aws", untrusted, []string{patch("/w/a/../.aws"), askPatch}, change("/w/a/../.aws", true)},
+		{"a patch that only looks so", untrusted, []string{patch("/w/a/.gitignore"), askPatch}, change("/w/a/.gitignore", false)},
 		{"a patch beside it", untrusted, []string{patch("/wide/f"), askPatch}, change("/wide/f", true)},
 		{
 			"a patch that the sandbox has refused", untrusted,
@@ -331,6 +505,36 @@ func TestAskSays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if got := asksOf(t, c.params, c.lines...); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("asked\n     %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// A person grants what the summary says, so that all of it is there, however much is put before what matters.
+func TestAskSaysAll(t *testing.T) {
+	long := strings.Repeat("/harmless", 200)
+	reads := `"fileSystem":{"read":["` + long + `"],"write":["/etc"]}`
+	for name, c := range map[string]struct{ line, want string }{
+		"permissions": {
+			`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","permissions":{` + reads + `}}}`,
+			"write /etc",
+		},
+		"permissions of a command": {
+			`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"ls","additionalPermissions":{` + reads + `}}}`,
+			"write /etc: ls",
+		},
+		"an MCP tool": {
+			`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"db","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"run","tool_params":{"a":"` + long + `","sql":"DROP TABLE t"}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`,
+			`"sql":"DROP TABLE t"}`,
+		},
+		"files": {
+			strings.Replace(`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"p1","fileChanges":{"LONG":{"type":"add","content":"x"},"/w/.git/hooks/post-commit":{"type":"add","content":"x"}}}}`, "LONG", long, 1),
+			"add /w/.git/hooks/post-commit",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if a := asksOf(t, TurnParams{Cwd: "/w"}, c.line); !strings.HasSuffix(a.Summary, c.want) {
+				t.Errorf("summary %q", a.Summary)
 			}
 		})
 	}

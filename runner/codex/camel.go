@@ -11,7 +11,7 @@ import (
 // nested are the members whose own members the session reads. What is data (arguments, permissions, schemas, the keys
 // of a map of files) keeps its spelling: some of it is echoed.
 var nested = []string{
-	"item", "items", "turn", "thread", "error", "msg", "goal", "plan", "questions", "options", "rateLimits", "primary", "secondary",
+	"item", "items", "turn", "thread", "status", "error", "msg", "goal", "plan", "questions", "options", "rateLimits", "primary", "secondary",
 	"credits", "invocation",
 }
 

@@ -72,7 +72,7 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 		return "", 0
 	}
 	if json.Unmarshal(info, &kind) == nil {
-		return kind, 0
+		return camelWord(kind), 0
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(info, &object) != nil {
@@ -82,10 +82,11 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 		var detail struct {
 			HTTPStatusCode int `json:"httpStatusCode"`
 		}
+		kind = camelWord(k)
+		v, _ = camelKeys(v)
 		if json.Unmarshal(v, &detail) == nil && detail.HTTPStatusCode > 0 {
-			return k, detail.HTTPStatusCode
+			return kind, detail.HTTPStatusCode
 		}
-		kind = k
 	}
 	return kind, 0
 }

@@ -76,13 +76,14 @@
 // certain. Tried with 0.169: under untrusted each command is asked about, without
 // a reason, and stays inside; so does a dangerous one (rm -rf) under on-request.
 // But an escalation whose model gave no justification has no reason either,
-// and the same members throughout. A request for additional permissions, which
-// stays inside, has a reason like an escalation's, and its additionalPermissions
-// does not come. A patch stays inside only under untrusted, without a reason, with
+// and the same members throughout. A request for additional permissions (with
+// codex's feature exec_permission_approvals) stays inside at first; it names them,
+// and so does the summary, before the command. A patch stays inside only under untrusted, without a reason, with
 // every path below the turn's cwd and none in what the sandbox protects there
 // (approved, one through a link that led out failed); under the other policies it
 // is asked about because the sandbox would refuse it, or has done so. An MCP
-// server's tool runs where the server does, outside.
+// server's tool runs where the server does, outside; under never codex refuses
+// one that needs approval by itself.
 //
 // Messages of other versions are read where 10.2 to 10.5 name them: turn/failed
 // and turn/cancelled, turn/completed without parameters, token totals in

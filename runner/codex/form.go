@@ -57,7 +57,11 @@ func (p *params) toolApproval() (Ask, bool) {
 	if json.Unmarshal(p.Meta, &meta) != nil || meta.Kind != "mcp_tool_call" {
 		return Ask{}, false
 	}
-	a := p.ask(AskPermissions, p.ServerName+"/"+meta.Tool+" "+string(meta.Params))
+	if f, err := readForm(p); err != nil || !f.bare {
+		return Ask{}, false // a server's own form, whatever mark it carries
+	}
+	a := p.ask(AskPermissions, "")
+	a.Summary = whole(p.ServerName + "/" + meta.Tool + " " + string(meta.Params))
 	a.Server, a.Permissions, a.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
 	a.OutsideSandbox = true // an MCP server has none
 	return a, true
@@ -185,14 +189,18 @@ func (f *form) questions() []Question {
 
 func (f *field) question() Question {
 	q := Question{ID: f.name, Header: cmp.Or(f.schema.Title, f.name), Text: cmp.Or(f.schema.Description, f.schema.Title, f.name)}
-	if f.schema.Type == "array" {
+	switch f.schema.Type {
+	case "array":
+		q.Several = true
 		q.Text += " (one or several)"
+	case "boolean":
+		q.Options = yesNo()
+	case "integer", "number":
+		q.Type = f.schema.Type
 	}
 	if !f.required {
+		q.Optional = true
 		q.Text += " (optional)"
-	}
-	if f.schema.Type == "boolean" {
-		q.Options = yesNo()
 	}
 	for _, c := range f.choices() {
 		o := Option{Label: c.Title}

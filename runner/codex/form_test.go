@@ -30,14 +30,14 @@ func formOf(t *testing.T, schema string) form {
 func TestFormQuestions(t *testing.T) {
 	f := formOf(t, allFields)
 	want := []Question{
-		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}},
-		{ID: "n", Header: "n", Text: "n (optional)"},
+		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}, Several: true, Optional: true},
+		{ID: "n", Header: "n", Text: "n (optional)", Type: "integer", Optional: true},
 		{ID: "name", Header: "Name", Text: "what it is called"},
 		{ID: "region", Header: "region", Text: "region", Options: []Option{{Label: "Europe", Description: "eu"}, {Label: "America", Description: "us"}}},
-		{ID: "share", Header: "share", Text: "share (optional)"},
-		{ID: "size", Header: "size", Text: "size (optional)", Options: []Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}},
-		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []Option{{Label: "Yes"}, {Label: "No"}}},
-		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []Option{{Label: "a"}, {Label: "b"}}},
+		{ID: "share", Header: "share", Text: "share (optional)", Type: "number", Optional: true},
+		{ID: "size", Header: "size", Text: "size (optional)", Options: []Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}, Optional: true},
+		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []Option{{Label: "Yes"}, {Label: "No"}}, Optional: true},
+		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []Option{{Label: "a"}, {Label: "b"}}, Several: true, Optional: true},
 	}
 	if got := f.questions(); !reflect.DeepEqual(got, want) {
 		t.Errorf("questions\n     %+v\nwant %+v", got, want)

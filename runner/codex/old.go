@@ -60,7 +60,6 @@ func (p *params) modern(name string) (method string) {
 	case "agent_reasoning_delta", "reasoning_content_delta":
 		return "item/reasoning/summaryTextDelta"
 	case "exec_command_output_delta":
-		p.Delta = "" // its chunk is encoded
 		return "item/commandExecution/outputDelta"
 	case "token_count":
 		p.RateLimits = m.RateLimits

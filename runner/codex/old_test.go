@@ -216,6 +216,10 @@ func TestCamelKeys(t *testing.T) {
 		{`{"item":{"exit_code":1,"text":"a_b"}}`, `{"item":{"exitCode":1,"text":"a_b"}}`},
 		{`{"questions":[{"is_secret":true},7]}`, `{"questions":[{"isSecret":true},7]}`},
 		{`{"fileChanges":{"a_b":{}}}`, ""},
+		{`{"status":{"type":"active","active_flags":["a_b"]}}`, `{"status":{"activeFlags":["a_b"],"type":"active"}}`},
+		{`{"item":{"changes":[{"kind":{"move_path":"a_b"},"diff":"a_b"}],"arguments":{"x_y":1},"result":{"x_y":1}}}`, ""},
+		{`{"msg":{"call_id":"c","changes":{"a_b":{"unified_diff":"x"}}}}`, `{"msg":{"callId":"c","changes":{"a_b":{"unified_diff":"x"}}}}`},
+		{`{"requested_schema":{"properties":{"first_name":{"type":"string"}}},"_meta":{"tool_params":{"a_b":1}}}`, `{"_meta":{"tool_params":{"a_b":1}},"requestedSchema":{"properties":{"first_name":{"type":"string"}}}}`},
 		{`"a_b"`, ""},
 		{`[1]`, ""},
 	} {
@@ -227,5 +231,33 @@ func TestCamelKeys(t *testing.T) {
 		if string(got) != want || changed != (c.want != "") {
 			t.Errorf("%s: %s, %v", c.raw, got, changed)
 		}
+	}
+}
+
+// The class of an error is found in the spelling of other versions as well; the words of the message are no help here.
+func TestSnakeCaseErrors(t *testing.T) {
+	for _, c := range []struct {
+		info string
+		code Code
+	}{
+		{`"usage_limit_exceeded"`, CodeAgentQuota},
+		{`"unauthorized"`, CodeAgentAuth},
+		{`"internal_server_error"`, CodeNetwork},
+		{`{"http_connection_failed":{"http_status_code":401}}`, CodeAgentAuth},
+		{`{"response_stream_disconnected":{"http_status_code":null}}`, CodeNetwork},
+		{`"context_window_exceeded"`, CodeTurnFailed},
+	} {
+		t.Run(c.info, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, p, wait := inTurn(t, t.Context(), Options{})
+				go p.rest()
+				p.say(
+					old(`{"type":"error","message":"it did not work","codex_error_info":`+c.info+`}`),
+					`{"method":"turn/failed","params":{"thread_id":"th","turn_id":"tu","error":{"message":"it did not work","codex_error_info":`+c.info+`}}}`,
+				)
+				_, err := wait()
+				_ = wantCode(t, err, c.code)
+			})
+		})
 	}
 }

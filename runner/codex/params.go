@@ -51,6 +51,7 @@ type wireRequest struct {
 	Cwd         string          `json:"cwd"`
 	GrantRoot   string          `json:"grantRoot"`
 	Permissions json.RawMessage `json:"permissions"`
+	Additional  json.RawMessage `json:"additionalPermissions"` // that the command would get
 	Network     *struct {
 		Host     string `json:"host"`
 		Protocol string `json:"protocol"`

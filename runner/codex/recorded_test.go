@@ -57,13 +57,17 @@ func flows() map[string]flow {
 		"ask_expired":         asked(late, late),
 		"ask_file":            asked(yes),
 		"ask_form":            asked(answered("colour", "green")),
+		"ask_more":            asked(yes),
 		"ask_permissions":     asked(yes),
 		"ask_question":        asked(answered("q1", "No"), answered("q1", "by the river"), no),
 		"ask_reboot_1":        unanswered,
+		"ask_stopped_1":       {approval: codex.ApprovalAsk, stopped: true, outcome: codex.CodeTurnCancelled},
 		"ask_sub_agent":       asked(yes),
 		"ask_untrusted":       asked(yes, codex.Decision{Approve: true, ForSession: true}, yes),
 		"ask_worker_killed_1": unanswered,
 		"ask_worker_killed_2": asked(yes),
+		"mcp_tool_2":          asked(yes, codex.Decision{Approve: true, ForSession: true}),
+		"mcp_tool_4":          {approval: codex.ApprovalDeny},
 		"no_network":          {outcome: codex.CodeNetwork},
 		"permissions_denied":  {approval: codex.ApprovalDeny},
 		"question_fail":       {outcome: codex.CodeTurnInputRequired},
@@ -336,6 +340,9 @@ func (st *stage) ended() {
 	<-st.s.Done()
 	if err := st.s.Close(); err != nil {
 		st.t.Error(err)
+	}
+	for m := range st.heard { // until the end of the session's words
+		st.t.Errorf("the session has sent more: %s %s %s %s", m.ID, m.Method, m.Result, m.Error)
 	}
 	var e *codex.Error
 	got := codex.Code("")

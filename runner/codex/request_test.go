@@ -144,6 +144,11 @@ var requests = map[string][]requestCase{
 			),
 		},
 		{
+			// It has the mark of codex's own question and fields to fill in: no mere yes answers it.
+			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
+			want:   same(decline, "question_declined", "approve", "deny", "fail", "nobody"),
+		},
+		{
 			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/","elicitationId":"1"}`,
 			want:   anyway(decline, "question_declined"),
 		},
@@ -231,6 +236,9 @@ func serveOne(t *testing.T, o Options, method, params, thread string) answered {
 	p.mu.Lock()
 	for _, e := range p.events {
 		if e.Method == method {
+			if first := len(names) == 0; (e.Raw != nil) != first || e.Progress != first {
+				t.Errorf("%s, event %d: its raw line is %d bytes long, progress %v; the line came once", e.Name, len(names)+1, len(e.Raw), e.Progress)
+			}
 			names = append(names, e.Name)
 			if e.ThreadID != thread {
 				t.Errorf("%s of thread %q", e.Name, e.ThreadID)

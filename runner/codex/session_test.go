@@ -484,6 +484,45 @@ func TestToolRunsBeside(t *testing.T) {
 	}
 }
 
+// A call that codex makes anew by the id of one that is under way is answered once, with what the later one gave.
+func TestToolCallAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p, wait := inTurn(t, t.Context(), Options{
+			Tools: []Tool{{Name: "t"}},
+			CallTool: func(ctx context.Context, _ string, args json.RawMessage) ToolResult {
+				if string(args) == `{"n":2}` {
+					time.Sleep(time.Second)
+					return ToolResult{Text: "second", Success: true}
+				}
+				<-ctx.Done()
+				return ToolResult{Text: "first"}
+			},
+		})
+		call := `{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"t","arguments":{"n":%d}}}`
+		heard := make(chan string, 10)
+		go func() {
+			for line := p.hear(); line != ""; line = p.hear() {
+				heard <- line
+			}
+		}()
+		p.say(fmt.Sprintf(call, 1), fmt.Sprintf(call, 2))
+		time.Sleep(time.Minute)
+		p.say(turnCompleted)
+		if _, err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		if len(heard) != 1 {
+			t.Errorf("%d answers", len(heard))
+		}
+		if got := <-heard; got != `{"id":0,"result":{"contentItems":[{"text":"second","type":"inputText"}],"success":true}}` {
+			t.Errorf("heard %s", got)
+		}
+		if got := strings.Count(p.names(), "tool_call_"); got != 2 {
+			t.Errorf("told of %d calls", got)
+		}
+	})
+}
+
 // A callback that hangs holds neither the reading nor the end.
 func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

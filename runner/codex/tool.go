@@ -51,17 +51,23 @@ func (s *Session) serveTool(m *message, p *params, e Event) {
 		s.reply(m, e, toolAnswer(ToolResult{Text: text}))
 		return
 	}
-	r := s.openRequest(m)
+	r := s.openRequest(m, false)
 	go func() {
 		defer r.cancel()
 		result := s.o.CallTool(r.ctx, p.Tool, p.Arguments)
 		// Taken out before the answer: the clock must see either the open
 		// request or the item that codex sends upon the answer.
 		s.touch(true)
-		s.closeRequest(r)
+		anew := s.closeRequest(r) == closedAnew
 		e.Name = EventToolCallCompleted
 		if !result.Success {
 			e.Name = EventToolCallFailed
+		}
+		if anew {
+			// The answer would be that one's.
+			e.Message = oneLine(e.Message+" (not answered: codex has asked anew)", messageLength)
+			s.emit(e)
+			return
 		}
 		s.reply(m, e, toolAnswer(result))
 	}()

@@ -138,6 +138,11 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 	}
 	t := s.newTurn()
 	s.turn, s.cwd, s.asksAll = t, p.Cwd, string(p.ApprovalPolicy) == `"untrusted"`
+	for _, r := range s.requests {
+		if r.asks { // a sub-agent did, between the turns
+			s.standStillIn(t, r.ctx)
+		}
+	}
 	req := turnRequest{
 		ThreadID: s.thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd, Title: p.Title,
 		ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
