@@ -2,6 +2,7 @@ package runner
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -121,7 +122,12 @@ func FuzzShorten(f *testing.F) {
 		if len(got) > limit || !json.Valid(got) {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
-		if strings.Contains(string(s.scrub(got)), testKey[8:]) && !strings.Contains(strings.ReplaceAll(text, testKey, ""), testKey[8:]) {
+		var kept any // as it reads: an escape in front of half a key may look like the rest of it
+		clean := s.scrub(got)
+		if err := json.Unmarshal(clean, &kept); err != nil {
+			kept = string(clean)
+		}
+		if strings.Contains(fmt.Sprint(kept), testKey[8:]) && !strings.Contains(strings.ReplaceAll(text, testKey, ""), testKey[8:]) {
 			t.Errorf("the secret stands in %q", got)
 		}
 	})

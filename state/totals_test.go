@@ -22,7 +22,7 @@ import (
 func TestTotalsAreTheSumOfSettledRuns(t *testing.T) {
 	// Each step waits for the disk: fewer cases than usual, unless asked for more.
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		check(t, flag.Set("rapid.checks", "30"))
+		check(t, flag.Set("rapid.checks", "12"))
 	}
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
