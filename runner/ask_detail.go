@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -100,11 +99,8 @@ func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
 type bounded struct{ left, cut int }
 
 func (b *bounded) text(s string) string {
-	n := min(len(s), b.left)
-	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	b.left -= n
-	b.cut += len(s) - n
-	return s[:n]
+	kept, cut := cutAt(s, b.left)
+	b.left -= len(kept)
+	b.cut += cut
+	return kept
 }

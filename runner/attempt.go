@@ -182,8 +182,8 @@ func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
 		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
 		"SYMPHONY_ISSUE_TITLE="+oneValue(issue.Title),
 		"SYMPHONY_ISSUE_STATE="+oneValue(issue.State),
-		"SYMPHONY_ISSUE_URL="+deref(issue.URL),
-		"SYMPHONY_ISSUE_BRANCH="+deref(issue.BranchName),
+		"SYMPHONY_ISSUE_URL="+oneValue(textOf(issue.URL)),
+		"SYMPHONY_ISSUE_BRANCH="+oneValue(textOf(issue.BranchName)),
 		"SYMPHONY_ATTEMPT="+strconv.Itoa(a.run.Attempt),
 		"SYMPHONY_WORKSPACE="+a.space.Path,
 	)
@@ -200,33 +200,26 @@ func (a *attempt) agentEnv() []string {
 	if a.Config.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+a.Config.CodexHome)
 	}
-	// Of a variable that stands twice it depends on the program which one it sees.
-	drop := slices.Clone(a.Config.Secrets)
+	return cleanEnv(a.Env, a.Config.Secrets, a.Config.SecretValues, own)
+}
+
+// cleanEnv is env without the variables of a run, the secret ones, and those that hold a secret by whatever name, but with
+// those in own. Of a variable that stands twice it would depend on the program which one it sees.
+func cleanEnv(env, secretNames, secretValues, own []string) []string {
+	drop := slices.Concat(secretNames, crash.Variables())
 	for _, kv := range own {
 		name, _, _ := strings.Cut(kv, "=")
 		drop = append(drop, name)
 	}
-	return append(cleanEnv(a.Env, a.Config.SecretValues, drop), own...)
-}
-
-// cleanEnv is env without the variables of a run, those named in drop, and those that hold a secret by whatever name.
-func cleanEnv(env, secretValues, drop []string) []string {
-	kept := proc.Scrub(env, slices.Concat(drop, crash.Variables())...)
-	return slices.DeleteFunc(kept, func(kv string) bool {
+	kept := slices.DeleteFunc(proc.Scrub(env, drop...), func(kv string) bool {
 		_, value, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
 	})
+	return append(kept, own...)
 }
 
 // oneValue keeps what can't stand in an environment variable out of it.
 func oneValue(s string) string { return strings.ReplaceAll(s, "\x00", "") }
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return oneValue(*s)
-}
 
 // finish ends the agent and everything that the run has started, runs after_run, and writes down the
 // outcome in the worker's copy. Nothing of it is cut short by what ended the run.

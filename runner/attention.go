@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -42,21 +41,27 @@ type AttentionHook struct {
 	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
-	// Log is the file for its output, Tree the one that its processes are known by.
+	// Log is the file for its output, Tree the one that its processes are known by: OfPass and OfRun set them.
 	Log, Tree string
 	Now       func() time.Time
+
+	hide func() secrets // worked out once, and only where there is something to tell
 }
 
 // OfPass is the hook as passes run it, with files of its own in the state directory.
 func (h AttentionHook) OfPass(stateDir string) AttentionHook {
-	h.Log, h.Tree = filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree")
-	return h
+	return h.with(filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree"))
 }
 
 // OfRun is the hook as the worker of a run runs it: whoever ends what the run has left ends it, too.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := RunDir(stateDir, runID)
-	h.Log, h.Tree = filepath.Join(dir, hooksFile), filepath.Join(dir, treeFile)
+	return h.with(filepath.Join(dir, hooksFile), filepath.Join(dir, treeFile))
+}
+
+func (h AttentionHook) with(log, tree string) AttentionHook {
+	h.Log, h.Tree = log, tree
+	h.hide = sync.OnceValue(func() secrets { return secretsOf(h.SecretValues, h.Env) })
 	return h
 }
 
@@ -110,7 +115,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Told {
 		hint = "its output is in " + h.Log + "; a later pass tries once more"
 	}
 	told.Err = &reconcile.Error{
-		Code: code, Message: "hooks.on_attention: " + secretsOf(h.SecretValues, h.Env).clean(what), Hint: hint, Err: err,
+		Code: code, Message: "hooks.on_attention: " + h.hide().clean(what), Hint: hint, Err: err,
 	}
 	return told
 }
@@ -163,32 +168,24 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	own := []string{
 		"SYMPHONY_ATTENTION_KIND=" + string(a.Kind),
 		"SYMPHONY_ATTENTION_ID=" + oneLine(a.Ref),
-		"SYMPHONY_ATTENTION_TEXT=" + oneLine(secretsOf(h.SecretValues, h.Env).clean(a.Text)),
+		"SYMPHONY_ATTENTION_TEXT=" + oneLine(h.hide().clean(a.Text)),
 		"SYMPHONY_ISSUE_IDENTIFIER=" + oneLine(a.Identifier),
 		"SYMPHONY_WORKFLOW=" + h.Workflow,
 	}
 	if h.StateDir != "" {
 		own = append(own, "SYMPHONY_STATE_DIR="+h.StateDir)
 	}
-	drop := slices.Clone(h.Secrets)
-	for _, kv := range own {
-		name, _, _ := strings.Cut(kv, "=")
-		drop = append(drop, name)
-	}
-	return append(cleanEnv(h.Env, h.SecretValues, drop), own...)
+	return cleanEnv(h.Env, h.Secrets, h.SecretValues, own)
 }
 
 // oneLine is a text without line breaks and other control characters, of bounded length.
 func oneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
-	if len(s) <= attentionText {
-		return s
+	kept, left := cutAt(s, attentionText)
+	if left > 0 {
+		kept += ellipsis
 	}
-	cut := attentionText
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + ellipsis
+	return kept
 }
 
 // lastOutput is the last line with something on it.
@@ -220,7 +217,7 @@ func (h AttentionHook) Keep(all []Told) error {
 	if len(all) == 0 {
 		return nil
 	}
-	file, err := openTail(h.Log, attentionLog, secretsOf(h.SecretValues, h.Env))
+	file, err := openTail(h.Log, attentionLog, h.hide())
 	if err != nil {
 		return err
 	}

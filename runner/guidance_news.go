@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -132,15 +131,4 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// cutAt keeps at most limit bytes, whole characters, and says how many are left out.
-func cutAt(text string, limit int) (kept string, left int) {
-	if len(text) <= limit {
-		return text, 0
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit], len(text) - limit
 }

@@ -17,13 +17,7 @@ const redacted = "[redacted]"
 type secrets struct{ *patterns }
 
 // newSecrets knows the values in all their forms, and beside them whatever follows the word Bearer.
-func newSecrets(values []string) secrets {
-	var forms [][]byte
-	for _, v := range values {
-		forms = append(forms, formsOf(v)...)
-	}
-	return secrets{newPatterns(forms, true)}
-}
+func newSecrets(values []string) secrets { return secrets{newPatterns(formsOfAll(values), true)} }
 
 // secretsOf knows also the secrets that an environment holds.
 func secretsOf(values, env []string) secrets {
@@ -32,12 +26,13 @@ func secretsOf(values, env []string) secrets {
 
 // onlyValues knows the values and nothing else: for what the agent gets to read, which is to be altered no more than it
 // must be.
-func onlyValues(values []string) secrets {
-	var forms [][]byte
+func onlyValues(values []string) secrets { return secrets{newPatterns(formsOfAll(values), false)} }
+
+func formsOfAll(values []string) (forms [][]byte) {
 	for _, v := range values {
 		forms = append(forms, formsOf(v)...)
 	}
-	return secrets{newPatterns(forms, false)}
+	return forms
 }
 
 // shortestSecret is the length from which the value of a variable is looked for. A shorter one would be found in

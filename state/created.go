@@ -50,16 +50,3 @@ func (db *DB) Created(ctx context.Context, ids []string) (map[string]bool, error
 	}
 	return ours, fault(db.dir, "look for what agents created", err)
 }
-
-// pruneCreated forgets what was created by runs that are gone themselves: whatever is newer has been told to a thread
-// since.
-func pruneCreated(ctx context.Context, tx *sql.Tx, now time.Time, limit int) (int64, error) {
-	res, err := tx.ExecContext(ctx, `DELETE FROM created WHERE id IN (
-		SELECT id FROM created WHERE at < ?
-		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?)`,
-		stamp(now.Add(-keepFor)), limit)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}

@@ -42,7 +42,8 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
-		threads, err := pruneThreads(ctx, tx, now, limit)
+		// Nothing will resume these.
+		threads, err := pruneOrphans(ctx, tx, "threads", "thread_id", "updated_at", now, limit)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,8 @@ func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []str
 		if err != nil {
 			return err
 		}
-		created, err := pruneCreated(ctx, tx, now, limit)
+		// Whatever is newer than these has been told to a thread since.
+		created, err := pruneOrphans(ctx, tx, "created", "id", "at", now, limit)
 		if err != nil {
 			return err
 		}
@@ -131,11 +133,11 @@ func prunePasses(ctx context.Context, tx *sql.Tx, now time.Time, limit int) (int
 	return res.RowsAffected()
 }
 
-// pruneThreads deletes threads whose last run is gone: nothing will resume them.
-func pruneThreads(ctx context.Context, tx *sql.Tx, now time.Time, limit int) (int64, error) {
-	res, err := tx.ExecContext(ctx, `DELETE FROM threads WHERE thread_id IN (
-		SELECT thread_id FROM threads WHERE updated_at < ?
-		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?)`,
+// pruneOrphans deletes old rows of a table whose runs are gone; key and at name its columns.
+func pruneOrphans(ctx context.Context, tx *sql.Tx, table, key, at string, now time.Time, limit int) (int64, error) {
+	res, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE `+key+` IN (
+		SELECT `+key+` FROM `+table+` WHERE `+at+` < ?
+		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = `+table+`.run_id) LIMIT ?)`,
 		stamp(now.Add(-keepFor)), limit)
 	if err != nil {
 		return 0, err

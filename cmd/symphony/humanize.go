@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -118,7 +117,7 @@ func createdLines(e runner.EventLine) (lines []string) {
 func firstLines(text string, most int) []string {
 	lines := linesOf(text)
 	if more := len(lines) - most; more > 0 {
-		lines = append(lines[:most:most], "… "+count(more, "more line"))
+		lines = append(lines[:most:most], "… "+plural(more, "more line"))
 	}
 	return lines
 }
@@ -126,7 +125,7 @@ func firstLines(text string, most int) []string {
 func lastLines(text string, most int) []string {
 	lines := linesOf(text)
 	if more := len(lines) - most; more > 0 {
-		lines = append([]string{"… " + count(more, "line") + " before"}, lines[more:]...)
+		lines = append([]string{"… " + plural(more, "line") + " before"}, lines[more:]...)
 	}
 	return lines
 }
@@ -137,11 +136,4 @@ func linesOf(text string) []string {
 		return nil
 	}
 	return strings.Split(text, "\n")
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
