@@ -58,22 +58,46 @@ func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
 	if a.Attend != nil {
 		a.Attend(context.WithoutCancel(ctx))
 	}
-	fate := a.await(ctx, q, log)
-	if fate == reconcile.RequestWithdrawn {
+	is, fate := a.await(ctx, q, log)
+	switch fate {
+	case reconcile.RequestWithdrawn:
 		go a.withdraw(q, log)
 		return codex.Decision{}
+	case reconcile.RequestExpired:
+		is = a.expire(ctx, q, log)
 	}
+	log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(is.Fate)), slog.String("decision", string(is.Decision)))
+	decision := a.decisionOf(q, is, log)
+	if is.Decision != "" {
+		// Not before the agent has been told: an answer that a dying run could not pass on is for the next one.
+		decision.Sent = func() { a.settle(ctx, q, reconcile.RequestAnswered, log) }
+	}
+	return decision
+}
+
+// expire ends a request that nobody has decided, unless somebody does in the last moment.
+func (a *attempt) expire(ctx context.Context, q *question, log *slog.Logger) reconcile.Request {
+	if is, stored := a.settle(ctx, q, reconcile.RequestExpired, log); stored {
+		return is
+	}
+	is, err := a.Requests.RequestByID(context.WithoutCancel(ctx), q.IssueID, q.Number)
+	if err != nil {
+		is = q.Request
+	}
+	if is.Decision == "" {
+		is.Fate = reconcile.RequestExpired
+	}
+	return is
+}
+
+// settle writes down what became of the request; where that can't be, it goes on trying.
+func (a *attempt) settle(ctx context.Context, q *question, fate reconcile.RequestFate, log *slog.Logger) (is reconcile.Request, stored bool) {
 	is, err := a.resolve(q, fate)
-	if err == nil && fate == reconcile.RequestExpired && is.Fate == reconcile.RequestAnswered {
-		is, err = a.resolve(q, reconcile.RequestAnswered) // in the last moment
-	}
 	if err != nil {
 		log.LogAttrs(ctx, slog.LevelError, "what became of the request is not stored, trying again", slog.String("error", err.Error()))
 		go a.resolvePatiently(q, fate, log)
-		is = a.asRead(q, fate)
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(is.Fate)), slog.String("decision", string(is.Decision)))
-	return a.decisionOf(q, is, log)
+	return is, err == nil
 }
 
 // storeRequest tries a few times: the agent waits, and a database that takes nothing may do so for a moment only.
@@ -94,8 +118,9 @@ func (a *attempt) storeRequest(ctx context.Context, r reconcile.Request) (stored
 	}
 }
 
-// await gives what became of the request, as far as the worker can see. The timer runs on the monotonic clock.
-func (a *attempt) await(ctx context.Context, q *question, log *slog.Logger) reconcile.RequestFate {
+// await gives what became of the request, as far as the worker can see, and where somebody has decided the request as
+// it stands then. The timer runs on the monotonic clock.
+func (a *attempt) await(ctx context.Context, q *question, log *slog.Logger) (reconcile.Request, reconcile.RequestFate) {
 	expired := time.NewTimer(q.Deadline.Mono - proc.Monotonic())
 	defer expired.Stop()
 	look := time.NewTicker(answerPoll)
@@ -104,15 +129,15 @@ func (a *attempt) await(ctx context.Context, q *question, log *slog.Logger) reco
 	for {
 		select {
 		case <-ctx.Done():
-			return reconcile.RequestWithdrawn
+			return q.Request, reconcile.RequestWithdrawn
 		case <-expired.C:
-			return reconcile.RequestExpired
+			return q.Request, reconcile.RequestExpired
 		case <-look.C:
 		}
 		is, err := a.Requests.RequestByID(ctx, q.IssueID, q.Number)
 		switch {
 		case err == nil && is.Decision != "":
-			return reconcile.RequestAnswered
+			return is, reconcile.RequestAnswered
 		case err != nil && ctx.Err() == nil && !said:
 			said = true
 			log.LogAttrs(ctx, slog.LevelWarn, "request not read, trying again", slog.String("error", err.Error()))
@@ -122,18 +147,6 @@ func (a *attempt) await(ctx context.Context, q *question, log *slog.Logger) reco
 
 func (a *attempt) resolve(q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
 	return a.Requests.ResolveRequest(context.Background(), a.Now(), q.IssueID, q.Number, fate)
-}
-
-// asRead is the request where nothing can be written: what a person decided counts all the same.
-func (a *attempt) asRead(q *question, fate reconcile.RequestFate) reconcile.Request {
-	is, err := a.Requests.RequestByID(context.Background(), q.IssueID, q.Number)
-	if err != nil {
-		is = q.Request
-	}
-	if is.Decision == "" {
-		is.Fate = fate
-	}
-	return is
 }
 
 // withdraw ends a request that the agent no longer waits for, unless its run ends.

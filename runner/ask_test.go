@@ -135,7 +135,18 @@ func (nopCloser) Close() error { return nil }
 
 var command = codex.Ask{Kind: codex.AskCommand, Summary: "make install", Command: "make install", OutsideSandbox: true}
 
-// What a person decides reaches the agent, and that it did is written down.
+// sent is what the agent is told of a request, and has been told.
+func (a *asking) sent(t *testing.T) codex.Decision {
+	t.Helper()
+	d := a.askPerson(t.Context(), command)
+	if d.Sent != nil {
+		d.Sent()
+		d.Sent = nil
+	}
+	return d
+}
+
+// What a person decides reaches the agent, and that it did is written down, but not before.
 func TestAskPerson(t *testing.T) {
 	for name, c := range map[string]struct {
 		decide func(*reconcile.Request)
@@ -154,9 +165,15 @@ func TestAskPerson(t *testing.T) {
 		told := 0
 		a.Attend = func(context.Context) { told++ }
 		began := time.Now()
-		if got := a.askPerson(t.Context(), command); fmt.Sprint(got) != fmt.Sprint(c.want) {
+		got := a.askPerson(t.Context(), command)
+		sent := got.Sent
+		if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: the agent is told %+v, want %+v", name, got, c.want)
 		}
+		if fate := a.inbox.get(1).Fate; fate != "" {
+			t.Errorf("%s: the request is %s before the agent was told", name, fate)
+		}
+		sent()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("%s: it took %v", name, took)
 		}
@@ -177,7 +194,7 @@ func TestAskExpires(t *testing.T) {
 	}
 	late := newAsking(t, time.Nanosecond)
 	late.inbox.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
-	if got := late.askPerson(t.Context(), command); !got.Approve || got.Expired || late.inbox.get(1).Fate != reconcile.RequestAnswered {
+	if got := late.sent(t); !got.Approve || got.Expired || late.inbox.get(1).Fate != reconcile.RequestAnswered {
 		t.Errorf("the agent is told %+v, the request is %+v", got, late.inbox.get(1))
 	}
 }
@@ -251,7 +268,7 @@ func TestAskWithoutADatabase(t *testing.T) {
 		} else {
 			a.Config.AnswerTimeout = time.Millisecond
 		}
-		if got := a.askPerson(t.Context(), command); got.Approve != (how == "decided") || got.Expired == got.Approve {
+		if got := a.sent(t); got.Approve != (how == "decided") || got.Expired == got.Approve {
 			t.Errorf("%s: the agent is told %+v", how, got)
 		}
 		a.inbox.waitFate(t, 1, want)

@@ -80,6 +80,8 @@ type Decision struct {
 	Expired bool
 	// By names who decided, for the event: "operator", "" where nobody did.
 	By string
+	// Sent, where it is set, is called once codex has been told; never where it was not, because it or the turn ended first.
+	Sent func()
 }
 
 // AskPerson decides an Ask. ctx ends with the turn, with the request (codex withdrew it) and with the session.

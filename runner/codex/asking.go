@@ -75,7 +75,9 @@ func (s *Session) askPerson(m *message, e Event, a Ask, judged judge) {
 		var answer object
 		e.Name, text, answer = judged(d)
 		e.Message = oneLine(text, messageLength)
-		s.reply(m, e, answer)
+		if s.reply(m, e, answer) && d.Sent != nil {
+			d.Sent()
+		}
 	}
 	if s.o.Ask == nil {
 		decide(Decision{Reason: "nobody can be asked"})

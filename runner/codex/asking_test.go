@@ -142,7 +142,7 @@ func TestAskEnds(t *testing.T) {
 				s, p, wait := inTurn(t, t.Context(), Options{OnApproval: ApprovalAsk, Ask: func(ctx context.Context, _ Ask) Decision {
 					<-ctx.Done()
 					ended <- ctx.Err()
-					return Decision{Approve: true} // too late
+					return Decision{Approve: true, Sent: func() { t.Error("said to be sent") }} // too late
 				}})
 				heard := make(chan string, 10)
 				go func() {
@@ -313,7 +313,8 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					}()
 					p.say(askCommand)
 					<-h.asked
-					go func() { h.tell <- Decision{Approve: true} }()
+					sent := 0
+					go func() { h.tell <- Decision{Approve: true, Sent: func() { sent++ }} }()
 					p.say(end)
 					synctest.Wait()
 					if n := open(s); n != 0 {
@@ -325,8 +326,8 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					}
 					told := strings.Count(p.names(), EventApprovalGranted) + strings.Count(p.names(), EventRequestWithdrawn)
 					_ = s.Close()
-					if n := <-answers; n > 1 || told != 1 {
-						t.Errorf("answered %d times, told %d times of it", n, told)
+					if n := <-answers; n > 1 || told != 1 || sent != n {
+						t.Errorf("answered %d times, told %d times of it, said so %d times", n, told, sent)
 					}
 				})
 			}

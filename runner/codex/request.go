@@ -63,12 +63,14 @@ func (s *Session) serve(m *message) {
 
 // reply sends the answer and then emits the event: an event says what was
 // answered. An answer that can't be sent means that the session is over, which
-// whoever waits for the turn learns by itself.
-func (s *Session) reply(m *message, e Event, result object) {
-	if err := s.post(response{ID: m.ID, Result: result}); err != nil {
+// whoever waits for the turn learns by itself; sent reports it to whoever else must know.
+func (s *Session) reply(m *message, e Event, result object) (sent bool) {
+	err := s.post(response{ID: m.ID, Result: result})
+	if err != nil {
 		e.Message = oneLine(e.Message+" (not answered: "+err.Error()+")", messageLength)
 	}
 	s.emit(e)
+	return err == nil
 }
 
 func (s *Session) refuseRequest(m *message, e Event) {
