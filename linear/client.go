@@ -55,6 +55,18 @@ var _ reconcile.Tracker = (*Client)(nil)
 
 // New checks the options. It sends nothing.
 func New(o Options) (*Client, error) {
+	c, err := connect(o)
+	if err != nil {
+		return nil, err
+	}
+	if c.slugs, err = projectSlugs(o.ProjectSlug); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// connect makes a client that knows of no project yet.
+func connect(o Options) (*Client, error) {
 	key := strings.TrimSpace(o.APIKey)
 	if key == "" {
 		return nil, &reconcile.Error{
@@ -72,12 +84,8 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	slugs, err := projectSlugs(o.ProjectSlug)
-	if err != nil {
-		return nil, err
-	}
 	c := &Client{
-		endpoint: endpoint, key: key, header: authorization(key), slugs: slugs,
+		endpoint: endpoint, key: key, header: authorization(key),
 		http: httpClient(o.HTTP), now: o.Now, log: o.Log,
 	}
 	if c.now == nil {

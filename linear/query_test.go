@@ -33,6 +33,8 @@ func documents() map[string]struct {
 		"comments":       {commentsQuery, map[string]any{"id": "x", "since": "2026-01-01T00:00:00Z", "first": commentPage, "after": "c"}},
 		"more_labels":    {moreLabelsQuery, more},
 		"more_relations": {moreRelationsQuery + relationFields, more},
+		"projects":       {projectsQuery, map[string]any{"first": projectPage, "after": "c"}},
+		"project":        {projectQuery, map[string]any{"slugs": []any{"s"}, "labels": anyOf([]string{"symphony"})}},
 		"verify": {verifyQuery, map[string]any{
 			"slugs": []any{"s"}, "withStates": true, "withLabels": true, "withUsers": true,
 			"states": anyOf([]string{"Todo"}), "labels": anyOf([]string{"bug"}), "users": userFilter("a@b"),

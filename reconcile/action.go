@@ -45,12 +45,20 @@ type Action struct {
 	Kill, GiveUp bool
 }
 
+// Gone is why an issue was let go: a reason to stop, or to skip.
+type Gone struct {
+	Reason string
+	State  string // the tracker's, empty where it was not asked or no longer returns the issue
+}
+
 // Change is one transaction of a pass: the claim, and all that must become true together with it.
 type Change struct {
 	// Claim is the new content. Its Version is the one it replaces: 0 inserts. Nil leaves claims alone.
 	Claim *Claim
 	// Delete removes the claim instead.
 	Delete bool
+	// Gone says why, and where the issue stands now; nil where nothing was let go.
+	Gone *Gone
 	// Insert is the run that the claim now waits for.
 	Insert *Run
 	// Settle is the run whose end this change draws the consequence of; its totals are added in the same transaction.

@@ -119,11 +119,11 @@ const (
 
 // Tokens are cumulative counts (specification 13.5).
 type Tokens struct {
-	Input     int64
-	Cached    int64 // part of Input
-	Output    int64
-	Reasoning int64 // part of Output
-	Total     int64
+	Input     int64 `json:"input"`
+	Cached    int64 `json:"cached"` // part of Input
+	Output    int64 `json:"output"`
+	Reasoning int64 `json:"reasoning"` // part of Output
+	Total     int64 `json:"total"`
 }
 
 // Since is what was used after base was counted; a count that went back has used nothing.
@@ -175,8 +175,11 @@ type Run struct {
 	WorkspaceID string
 	ThreadID    string
 	TurnID      string
-	Turns       int // started
-	TurnsDone   int // completed
+	// Model is the one that codex gave the thread, empty where it did not say. Several are joined by a plus: codex went
+	// on with another one.
+	Model     string
+	Turns     int // started
+	TurnsDone int // completed
 	// Progress: the run changed HEAD, the index or the work tree.
 	Progress bool
 	Tokens   Tokens
@@ -185,6 +188,8 @@ type Run struct {
 	LastEvent   string
 	LastMessage string
 	LastEventAt time.Time
+	// Links are where the agent's work can be looked at, in the order in which it named them.
+	Links []Link
 
 	// HandoffAt is when the agent last changed its issue in the tracker, by the tool in the worker, and
 	// HandoffState the state in which the worker then found it; empty while the change is under way.
@@ -247,4 +252,6 @@ type Block struct {
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try"`
 	Tries   int       `json:"tries"`
+	// OfAgent: a pass has set it, for the agent that it would have started.
+	OfAgent bool `json:"of_agent,omitempty"`
 }

@@ -18,3 +18,14 @@ type Told struct {
 	// Description is the hash of the description it was told last, never empty.
 	Description string
 }
+
+// Thread is a codex thread that worked on an issue.
+type Thread struct {
+	ID string // empty: there is none
+	// WorkspaceID is the random id of the workspace record that it worked under.
+	WorkspaceID string
+	// CodexHome is where codex keeps it, with links resolved; empty where nobody knows.
+	CodexHome string
+	// Failed is how many of its latest runs have failed in a row.
+	Failed int
+}

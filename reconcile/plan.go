@@ -102,9 +102,13 @@ func (p *planner) put(next Claim) *Change {
 }
 
 // drop removes the working claim and returns the change that deletes it.
-func (p *planner) drop(c Claim) *Change {
+func (p *planner) drop(c Claim, reason string) *Change {
 	delete(p.claims, c.IssueID)
-	return &Change{Claim: &c, Delete: true}
+	gone := Gone{Reason: reason}
+	if p.s.Tracker != nil {
+		gone.State = p.s.Tracker.ByID[c.IssueID].State
+	}
+	return &Change{Claim: &c, Delete: true, Gone: &gone}
 }
 
 func (p *planner) act(kind ActionKind, c Claim, reason, message string, change *Change) {
@@ -172,7 +176,7 @@ func (p *planner) otherProjects() {
 		case c.Status == Running:
 			p.stop(*c, StopProject, nil)
 		default:
-			p.act(ActRelease, *c, StopProject, "the workflow names another project now", p.drop(*c))
+			p.act(ActRelease, *c, StopProject, "the workflow names another project now", p.drop(*c, StopProject))
 		}
 	}
 }

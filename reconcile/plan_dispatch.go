@@ -81,7 +81,7 @@ func (p *planner) contenders() []contender {
 			continue
 		}
 		if _, blocked := p.blockers(c.Issue); blocked {
-			p.act(ActRelease, *c, SkipBlockedBy, "a blocker is open", p.drop(*c))
+			p.act(ActRelease, *c, SkipBlockedBy, "a blocker is open", p.drop(*c, SkipBlockedBy))
 			continue
 		}
 		list = append(list, contender{issue: c.Issue, claim: c})
@@ -155,6 +155,8 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 		return SkipWorkspaceBusy, "its old workspace is being removed"
 	case p.s.HostBlock != nil:
 		return SkipBlocked, p.s.HostBlock.Code + ": " + p.s.HostBlock.Message
+	case p.s.Unfit != nil:
+		return SkipBlocked, p.s.Unfit.Code + ": " + p.s.Unfit.Message
 	case shut != "":
 		return shut, why
 	case p.s.AgentBlock != nil && probes <= 0:

@@ -22,12 +22,12 @@ func (p *planner) refresh() {
 		case c.Status == Running:
 			p.stop(*c, reason, nil)
 		case reason == StopTerminal:
-			p.act(ActRelease, *c, reason, "is "+issue.State, p.drop(*c))
+			p.act(ActRelease, *c, reason, "is "+issue.State, p.drop(*c, reason))
 			p.removeWorkspace(c.IssueID, reason)
 		case c.Status == Held && c.HoldReason == HoldOperator:
 			p.update(*c, issue, visible)
 		default:
-			p.act(ActRelease, *c, reason, leaveMessage(reason, issue), p.drop(*c))
+			p.act(ActRelease, *c, reason, leaveMessage(reason, issue), p.drop(*c, reason))
 		}
 	}
 }

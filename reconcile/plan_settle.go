@@ -170,7 +170,7 @@ func (p *planner) settle(r Run) {
 	if keep {
 		change = p.put(next)
 	} else {
-		change = p.drop(*c)
+		change = p.drop(*c, StopProject)
 	}
 	if next := p.blockAfter(r); next != nil {
 		p.s.AgentBlock, block = next, next

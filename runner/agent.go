@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +36,8 @@ type agent struct {
 	mu       sync.Mutex
 	baseline map[reconcile.Process]bool // what lived below the agent when the turn began
 	commands int                        // command items completed in this turn
-	refused  int                        // those that the machine could not sandbox
+	refused  int                        // those that look as if they could not be sandboxed
+	doubt    *doubt                     // what of the turn's sandbox is in doubt
 }
 
 // launch starts codex.command in the workspace (specification 10.1). Its stdin is a pipe that the worker
@@ -55,7 +55,7 @@ func (a *attempt) launch(ctx context.Context) error {
 	crash.At("runner.agent.before")
 	child, err := a.Executor.Agent(proc.Exec{
 		Argv: []string{"bash", "-lc", a.agentCommand()},
-		Env:  a.agentEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
+		Env:  a.codexEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
 	})
 	if err != nil {
 		launched(false)
@@ -119,8 +119,9 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer
 
 // agentCommand is codex.command for a login shell, whatever the profile does.
 func (a *attempt) agentCommand() string {
-	command := proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, a.Config.Command))
-	return proc.ShellReport(a.Config.Secrets, filepath.Join(a.Dir, profileFile), command)
+	kept := a.keptFromCodex()
+	command := proc.ShellIn(a.space.Path, proc.ShellUnset(kept, a.Config.Command))
+	return proc.ShellReport(kept, filepath.Join(a.Dir, profileFile), command)
 }
 
 // profileHasKey reports whether the login profile sets a secret. The agent's command has reported it before
@@ -188,11 +189,11 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 }
 
 // beginTurn notes what lives below the agent: what it starts from here on is the turn's.
-func (g *agent) beginTurn() {
+func (g *agent) beginTurn(d *doubt) {
 	below, err := proc.Descendants(g.child.Process().PID)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.commands, g.refused = 0, 0
+	g.commands, g.refused, g.doubt = 0, 0, d
 	g.baseline = map[reconcile.Process]bool{}
 	if err != nil {
 		return // then every process counts as the turn's: patience, not a wrong stall
@@ -218,7 +219,7 @@ func (g *agent) busy() bool {
 	return false
 }
 
-// watch counts commands, to find out whether the machine can sandbox any.
+// watch looks for commands that seem not to have been sandboxed, to find out whether the machine can sandbox any.
 func (g *agent) watch(e codex.Event) {
 	if e.Method != "item/completed" {
 		return
@@ -238,23 +239,21 @@ func (g *agent) watch(e codex.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.commands++
-	if item := m.Params.Item; item.Status == "failed" && strings.HasPrefix(item.AggregatedOutput, "bwrap: ") {
+	if item := m.Params.Item; item.Status == "failed" && codex.SandboxWords(item.AggregatedOutput) {
 		g.refused++
+		g.doubt.raise()
 	}
 }
 
-// sandboxFault reports a turn whose every command failed because the machine can't sandbox: codex calls
-// such a turn completed.
+// sandboxFault reports a turn whose every command failed as if the machine can't sandbox: codex calls such a turn
+// completed. It is for a codex that can't be asked: what a command prints is no proof while one of them worked.
 func (g *agent) sandboxFault() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.commands == 0 || g.refused < g.commands {
+	if g.refused < g.commands {
 		return nil
 	}
-	return &reconcile.Error{
-		Code: "sandbox_unavailable", Message: fmt.Sprintf("this machine can't sandbox commands: all %d of the turn failed in bwrap", g.commands),
-		Hint: "allow user namespaces, or set codex.turn_sandbox_policy to {type: dangerFullAccess} where that is safe",
-	}
+	return sandboxUnavailable(fmt.Sprintf("all %d commands of the turn failed in its sandbox", g.commands))
 }
 
 // exitWithin waits for the agent's own end and says how it was; nil where it goes on, or nobody can tell.

@@ -59,11 +59,11 @@ func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
 		a.Attend(context.WithoutCancel(ctx))
 	}
 	is, fate := a.await(ctx, q, log)
-	switch fate {
-	case reconcile.RequestWithdrawn:
+	if fate == reconcile.RequestWithdrawn {
 		go a.withdraw(q, log)
 		return codex.Decision{}
-	case reconcile.RequestExpired:
+	}
+	if fate == reconcile.RequestExpired {
 		is = a.expire(ctx, q, log)
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(is.Fate)), slog.String("decision", string(is.Decision)))

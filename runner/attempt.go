@@ -59,6 +59,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return err
 	}
 	crash.At("runner.workspace.reaped")
+	if err := a.undoGit(ctx); err != nil {
+		return err
+	}
 	if a.space.CreatedNow {
 		if err := a.hook(ctx, "after_create", a.Config.Hooks.AfterCreate, ""); err != nil {
 			return errors.Join(err, a.space.Discard())
@@ -78,7 +81,10 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return fmt.Errorf("state of %s: %w", a.space.Path, err)
 	}
 	a.begun = true
-	return a.hook(ctx, "before_run", a.Config.Hooks.BeforeRun, "")
+	if err := a.hook(ctx, "before_run", a.Config.Hooks.BeforeRun, ""); err != nil {
+		return err
+	}
+	return a.trustGit(ctx)
 }
 
 func (a *attempt) owner() workspace.Owner {
@@ -151,24 +157,22 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	} else { // the run's directory may be gone: work must be pushed all the same
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook without a log", slog.String("hook", name), slog.String("error", err.Error()))
 	}
+	env, err := a.gitEnv(ctx, a.hookEnv(outcome))
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
 	// The login profile of the hook's shell may have gone elsewhere, and set the key again.
 	script = proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, script))
 	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
-	err = workspace.RunHook(ctx, hook, a.startHook, a.hookEnv(outcome), a.space, out)
+	err = workspace.RunHook(ctx, hook, a.startHook, env, a.space, out)
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook failed", slog.String("hook", name), slog.String("error", err.Error()))
 		return err
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook completed", slog.String("hook", name))
 	return nil
-}
-
-// startHook hands the run's tree file on beside the lease.
-func (a *attempt) startHook(ctx context.Context, c workspace.Command) (workspace.Process, error) {
-	c.ExtraFiles = proc.WithTree(c.ExtraFiles, firstExtra, a.tree)
-	return a.Executor.Hook(ctx, c)
 }
 
 // firstExtra is the descriptor that the first of a command's extra files becomes.
@@ -194,12 +198,13 @@ func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
 }
 
 // agentEnv is what hooks and agent have in common: the worker's environment without secrets, the run's
-// mark, and directories of the workspace's own for temporary files and caches.
+// mark, directories of the workspace's own for temporary files and caches, and what builds need beside them.
 func (a *attempt) agentEnv() []string {
 	own := []string{proc.RunMark + "=" + a.run.ID, "TMPDIR=" + a.space.TmpDir, "XDG_CACHE_HOME=" + a.space.CacheDir}
 	if a.Config.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+a.Config.CodexHome)
 	}
+	own = append(own, a.Config.buildEnv(a.Env, a.space)...)
 	return cleanEnv(a.Env, a.Config.Secrets, a.Config.SecretValues, own)
 }
 
@@ -221,8 +226,9 @@ func cleanEnv(env, secretNames, secretValues, own []string) []string {
 // oneValue keeps what can't stand in an environment variable out of it.
 func oneValue(s string) string { return strings.ReplaceAll(s, "\x00", "") }
 
-// finish ends the agent and everything that the run has started, runs after_run, and writes down the
-// outcome in the worker's copy. Nothing of it is cut short by what ended the run.
+// finish ends the agent and everything that the run has started, takes back what it would have after_run's git execute,
+// runs after_run, ends what that has left, and writes down the outcome in the worker's copy. Nothing of it is cut short
+// by what ended the run.
 func (a *attempt) finish(ctx context.Context, workErr error) error {
 	outcome, code, message := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
@@ -233,13 +239,18 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	a.endAgent(ctx)
 	a.tellAccount(ctx, code, a.secrets.clean(message))
 	crash.At("runner.finish.agent")
-	a.afterRun(ctx, outcome)
-	crash.At("runner.finish.hook")
-	if err := a.killEverything(ctx); err != nil && outcome == reconcile.Succeeded {
+	err := a.killEverything(ctx)
+	crash.At("runner.finish.reaped")
+	if err == nil {
+		err = a.undoGit(ctx)
+	}
+	crash.At("runner.finish.guarded")
+	err = errors.Join(err, a.afterRun(ctx, outcome, err == nil))
+	if err != nil && outcome == reconcile.Succeeded {
 		outcome = reconcile.Failed
 		code, message = a.codeOf(err)
 	} else if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelError, "processes left", slog.String("error", err.Error()))
+		a.Log.LogAttrs(ctx, slog.LevelError, "the run's end", slog.String("error", err.Error()))
 	}
 	crash.At("runner.finish.killed")
 	if a.space != nil {
@@ -260,13 +271,22 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	return nil
 }
 
-// afterRun runs the last hook and looks whether the run has changed anything. Both are only noted.
-func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome) {
+// afterRun runs the last hook, where it may run, and looks whether the run has changed anything. Both are only noted;
+// the error is that what the hook left can't be ended.
+func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may bool) (err error) {
 	if a.space == nil || !a.begun {
-		return
+		return nil
 	}
-	if err := a.hook(ctx, "after_run", a.Config.Hooks.AfterRun, outcome); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, ignored", slog.String("error", err.Error()))
+	switch script := a.Config.Hooks.AfterRun; {
+	case strings.TrimSpace(script) == "":
+	case !may:
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run is left out: the agent still has a hand in the workspace")
+	default:
+		if err := a.hook(ctx, "after_run", script, outcome); err != nil {
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, ignored", slog.String("error", err.Error()))
+		}
+		crash.At("runner.finish.hook")
+		err = a.killEverything(ctx)
 	}
 	changed := true // where nobody knows: runs that may have worked hold no issue as idle
 	if a.before != "" {
@@ -277,6 +297,7 @@ func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome) {
 		changed = err != nil || after != a.before
 	}
 	a.rec.change(func(r *reconcile.Run) { r.Progress = changed })
+	return err
 }
 
 // killEverything ends the run's whole tree: what carries its mark or its thread's, what was recorded, and
@@ -361,6 +382,9 @@ func (a *attempt) remove(ctx context.Context, root *workspace.Root) error {
 		a.space = w
 		defer func() { a.space = nil }() // the lease is Remove's
 		if err := a.reapPrevious(ctx); err != nil {
+			return err
+		}
+		if err := a.undoGit(ctx); err != nil {
 			return err
 		}
 		return a.hook(ctx, "before_remove", a.Config.Hooks.BeforeRemove, "")

@@ -36,7 +36,9 @@ type Config struct {
 	AnswerTimeout   time.Duration // of what is left to a person
 	Network         bool
 	WritableRoots   []string
+	PassEnv         []string // variables that the agent's commands get whatever their names
 	TrustRepository bool
+	KeepGitConfig   bool // what an agent sets of git stays
 	ResumeThread    bool
 
 	KeepRemoved time.Duration
@@ -92,9 +94,8 @@ type Journal interface {
 	SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens, now time.Time) error
 	// Thread gives those totals; false where the thread is unknown.
 	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
-	// LastThread gives the issue's newest thread, the workspace it worked in, and how many runs in a row
-	// have failed with it.
-	LastThread(ctx context.Context, issueID string) (threadID, workspaceID string, failed int, err error)
+	// LastThread gives the issue's newest thread, and the newest that a codex home can have; empty where there is none.
+	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
 	// SaveCreated keeps what the agent made in the tracker.
 	SaveCreated(ctx context.Context, runID, issueID string, made []reconcile.Created, now time.Time) error
 	// IssueTokens gives what an issue has used of agent.max_tokens.

@@ -75,26 +75,43 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 		return openedThread{}, err
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
+	if err := a.fits(ctx, server); err != nil {
+		return openedThread{}, err
+	}
+	a.readEnviron(ctx)
+	a.codexHome = a.environ.home(server.CodexHome)
+	if err := a.trySandbox(ctx, server.Version); err != nil {
+		return openedThread{}, err
+	}
 	params, err := a.threadParams()
 	if err != nil {
 		return openedThread{}, err
 	}
+	if a.profileHasKey() && server.LoginShellsOnly() {
+		return openedThread{}, &codex.Error{Code: codex.CodeIncompatible, Message: fmt.Sprintf("the login profile sets a secret that no agent gets (one of %s), "+
+			"and codex %s would hand it to the agent's commands: take it out of the profile, or install a newer codex", strings.Join(a.keptFromCodex(), ", "), server.Version)}
+	}
 	thread, err := a.openThread(ctx, params)
 	// Also that of a resume that failed: a thread which can't be loaded is given up after some runs.
-	a.rec.change(func(r *reconcile.Run) { r.ThreadID = thread.id })
+	a.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, a.agent.session.Model() })
 	return thread, err
 }
 
 func (a *attempt) threadParams() (codex.ThreadParams, error) {
-	config, err := a.Config.threadConfig(a.run.ID, a.space)
+	config, err := a.Config.threadConfig(a.run.ID, a.space, a.environ.passed(a.Config.PassEnv, a.Config.SecretValues))
 	if err != nil {
 		return codex.ThreadParams{}, err
 	}
+	ofProfile := a.environ.ofProfile(a.Config.PassEnv)
 	if a.profileHasKey() {
+		a.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", slog.Any("one_of", a.keptFromCodex()))
+	} else if len(ofProfile) > 0 {
+		a.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", slog.Any("variables", ofProfile))
+	}
+	if a.profileHasKey() || len(ofProfile) > 0 {
 		// codex runs commands in login shells, and copies what those export. The agent itself was started
 		// by one, so that only the profile's functions are missed.
 		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})
-		a.Log.Warn("the login profile sets the tracker's key: the agent's commands run without a login shell", slog.Any("variables", a.Config.Secrets))
 	}
 	return codex.ThreadParams{
 		Cwd: a.space.Path, ApprovalPolicy: a.Config.ApprovalPolicy, Sandbox: a.Config.ThreadSandbox, Config: config,
@@ -111,28 +128,49 @@ type openedThread struct {
 	worked  bool // an earlier run has worked in this workspace
 	// replaces: it is new, and an earlier run worked on the issue with another.
 	replaces bool
+	// elsewhere: the thread that worked on the issue last is in another home of codex's.
+	elsewhere bool
 }
 
-// openThread goes on with the thread that worked in this very workspace, or starts one. With an error it names the
-// thread that could not be resumed.
+// note is what a new thread is told of the earlier ones.
+func (t openedThread) note() string {
+	switch {
+	case !t.worked:
+		return ""
+	case t.elsewhere:
+		return workElsewhere
+	}
+	return earlierWork
+}
+
+// openThread goes on with the thread that worked in this very workspace and that this home of codex's has, or starts
+// one. With an error it names the thread that could not be resumed.
 func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (openedThread, error) {
-	thread, space, failed, err := a.Journal.LastThread(ctx, a.run.IssueID)
+	newest, here, err := a.Journal.LastThread(ctx, a.run.IssueID, a.codexHome)
 	if err != nil {
 		return openedThread{}, err
 	}
-	worked := thread != "" && space == a.space.ID && !a.space.CreatedNow
-	if worked && a.Config.ResumeThread && failed < failuresBeforeFresh {
-		opened, err := a.resumeThread(ctx, thread, params)
-		if opened.resumed || err != nil {
+	workedHere := func(t reconcile.Thread) bool {
+		return t.ID != "" && t.WorkspaceID == a.space.ID && !a.space.CreatedNow
+	}
+	elsewhere := newest.ID != here.ID
+	if elsewhere {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "the issue's last thread is in another codex home", slog.String("thread_id", newest.ID),
+			slog.String("its_home", newest.CodexHome), slog.String("home", a.codexHome))
+	}
+	if workedHere(here) && a.Config.ResumeThread && here.Failed < failuresBeforeFresh {
+		opened, err := a.resumeThread(ctx, here.ID, params)
+		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
 			return opened, err
 		}
 	}
 	id, err := a.agent.session.StartThread(ctx, params)
-	return openedThread{id: id, worked: worked, replaces: thread != ""}, err
+	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
 }
 
 // resumeThread loads the thread. Without an error and not resumed, it can't be and a new one is to be begun.
 func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.ThreadParams) (openedThread, error) {
+	params.Used = a.rec.threadUsage(ctx, thread)
 	err := a.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, codex.ErrActiveWriter) {
 		// Our own orphan may hold it. Whatever else does is not ours to end.
@@ -168,16 +206,16 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	}
 	issue := a.rec.get().Issue
 	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
-	a.agent.beginTurn()
 	a.rec.flush(ctx)
 	a.notePrompt(input, number)
-	_, err = a.agent.session.RunTurn(ctx, codex.TurnParams{
+	bounded, settled := a.doubting(ctx, policy)
+	_, err = a.agent.session.RunTurn(bounded, codex.TurnParams{
 		Input: input, Cwd: a.space.Path, Title: issue.Identifier + ": " + issue.Title,
 		ApprovalPolicy: a.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
 	a.rec.usage(ctx, a.agent.session.UsageByThread())
-	if err == nil {
-		err = a.agent.sandboxFault()
+	if fault := settled(); fault != nil && ctx.Err() == nil {
+		err = fault
 	}
 	crash.At("runner.turn.over")
 	if err == nil {
@@ -199,7 +237,8 @@ func (a *attempt) onEvent(e codex.Event) {
 	}
 	a.agent.watch(e)
 	a.count()
-	message := a.secrets.clean(e.Message)
+	a.keepLinks(linksSaid(e))
+	model, message := a.agent.session.Model(), a.secrets.clean(e.Message)
 	var limits []byte
 	if record := a.agent.session.RateLimits(); record != nil {
 		if limits = a.secrets.scrub(record); !json.Valid(limits) {
@@ -207,7 +246,7 @@ func (a *attempt) onEvent(e codex.Event) {
 		}
 	}
 	a.rec.change(func(r *reconcile.Run) {
-		r.LastEvent, r.LastEventAt = e.Name, e.At
+		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
 		if message != "" && !piece {
 			r.LastMessage = message
 		}

@@ -46,6 +46,7 @@ func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAns
 		message += " failed"
 	}
 	a.note(EventMutation, message, m)
+	a.keepLinks(linksMade(*m))
 	if err := a.saveCreated(ctx, m.Created); err != nil {
 		// If it never is, it is taken for a person's: the next run reads its own comment.
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "creations of the agent not stored yet", slog.String("error", err.Error()))

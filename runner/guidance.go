@@ -26,12 +26,17 @@ func continuation(issue reconcile.Issue, turn, maxTurns int, n news) string {
 }
 
 // resumption is the text of a run's first turn on the thread of an earlier run. Last is that run, nil where nothing of
-// it is kept.
-func resumption(issue reconcile.Issue, attempt int, last *reconcile.Run, p reconcile.Policy, n news) string {
+// it is kept. Meanwhile says that another thread has worked on the issue since.
+func resumption(issue reconcile.Issue, attempt int, last *reconcile.Run, p reconcile.Policy, meanwhile bool, n news) string {
+	since := ""
+	if meanwhile {
+		since = "- Since then another thread has worked on the issue, in another home of codex's. What you don't know of in the workspace is its work."
+	}
 	return paragraphs(guidanceTitle, listed(
 		"- A new run goes on with this thread. The task is the one it began with; its text is above and not repeated.",
 		"- "+whyEnded(last, issue, attempt, p),
 		cutShort(last),
+		since,
 		"- The workspace is as it was left. Look at it as it is now and go on from there; do not begin again.",
 		fmt.Sprintf("- %s is in state %q.", issue.Identifier, issue.State),
 		fmt.Sprintf("- Attempt: %d", attempt),
@@ -39,15 +44,15 @@ func resumption(issue reconcile.Issue, attempt int, last *reconcile.Run, p recon
 	), n.text())
 }
 
-const earlierWork = "Note: an earlier thread worked on this issue in this workspace, and can't be gone on with. What it did is there: look at the workspace as it is now before you begin."
+// What a new thread is told of the earlier ones.
+const (
+	earlierWork   = "Note: an earlier thread worked on this issue in this workspace, and can't be gone on with. What it did is there: look at the workspace as it is now before you begin."
+	workElsewhere = "Note: an earlier thread worked on this issue in this workspace. It can't be gone on with now, because it is in another home of codex's than the one in use. What it did is there: look at the workspace as it is now before you begin."
+)
 
 // freshStart is the text of a new thread's first turn: the prompt as the workflow has it. Where an earlier thread has
-// worked in the workspace it is said so. Told is what people have written that the prompt does not hold.
-func freshStart(prompt string, worked bool, told string) string {
-	note := ""
-	if worked {
-		note = earlierWork
-	}
+// worked in the workspace a note says so. Told is what people have written that the prompt does not hold.
+func freshStart(prompt, note, told string) string {
 	if note == "" && told == "" {
 		return prompt
 	}

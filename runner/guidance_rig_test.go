@@ -19,6 +19,7 @@ type recollection struct {
 	mind struct {
 		sync.Mutex
 		told    map[string]reconcile.Told
+		home    string // of the thread that was told something last
 		lastRun *reconcile.Run
 		ours    map[string]bool // comments of our agents
 		late    []reconcile.Request
@@ -33,13 +34,14 @@ func (m *recollection) Told(_ context.Context, thread string) (reconcile.Told, b
 	return told, known, nil
 }
 
-func (m *recollection) Tell(_ context.Context, _, _, thread, _ string, told reconcile.Told, _ time.Time) error {
+func (m *recollection) Tell(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.Told, _ time.Time) error {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	if m.mind.told == nil {
 		m.mind.told = map[string]reconcile.Told{}
 	}
-	m.mind.told[thread] = told
+	m.mind.told[thread.ID] = told
+	m.mind.home = thread.CodexHome
 	return nil
 }
 

@@ -44,13 +44,15 @@ func TestGuidance(t *testing.T) {
 		answers: []reconcile.Request{answered(3, "Red or blue?", "blue")},
 	}
 	for name, text := range map[string]string{
-		"turn":           continuation(issue, 2, 3, news{}),
-		"turn_news":      continuation(issue, 2, 3, tidings),
-		"resumed":        resumption(issue, 1, &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}, guided, news{}),
-		"resumed_killed": resumption(issue, 2, killed, guided, tidings),
-		"fresh":          freshStart("Do this.\n", false, ""),
-		"fresh_worked":   freshStart("Do this.\n", true, ""),
-		"fresh_answered": freshStart("Do this.\n", false, news{answers: tidings.answers}.text()),
+		"turn":            continuation(issue, 2, 3, news{}),
+		"turn_news":       continuation(issue, 2, 3, tidings),
+		"resumed":         resumption(issue, 1, &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}, guided, false, news{}),
+		"resumed_back":    resumption(issue, 1, &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}, guided, true, news{}),
+		"resumed_killed":  resumption(issue, 2, killed, guided, false, tidings),
+		"fresh":           freshStart("Do this.\n", "", ""),
+		"fresh_worked":    freshStart("Do this.\n", earlierWork, ""),
+		"fresh_elsewhere": freshStart("Do this.\n", workElsewhere, ""),
+		"fresh_answered":  freshStart("Do this.\n", "", news{answers: tidings.answers}.text()),
 	} {
 		golden(t, name, text)
 		if strings.ContainsAny(text, "\x1b\r\x00") {
@@ -116,7 +118,7 @@ func TestCutShort(t *testing.T) {
 		{&reconcile.Run{Turns: 2, TurnsDone: 2}, false},
 		{&reconcile.Run{Turns: 2, TurnsDone: 1}, true},
 	} {
-		text := resumption(issueIn("Todo"), 1, c.last, guided, news{})
+		text := resumption(issueIn("Todo"), 1, c.last, guided, false, news{})
 		if got := strings.Contains(text, "cut short"); got != c.cut {
 			t.Errorf("%+v: %s", c.last, text)
 		}

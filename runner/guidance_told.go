@@ -18,7 +18,7 @@ type Recollection interface {
 	// Told gives what a thread knows of its issue; false where that was never written down.
 	Told(ctx context.Context, threadID string) (reconcile.Told, bool, error)
 	// Tell writes it down.
-	Tell(ctx context.Context, runID, issueID, threadID, workspaceID string, told reconcile.Told, now time.Time) error
+	Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.Told, now time.Time) error
 	// LastRunOf gives the newest ended run on a thread, false where none is kept.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created says which of these ids of the tracker's our agents have made.
@@ -49,13 +49,13 @@ const commentsBound = 30 * time.Second
 func (a *attempt) opening(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := a.rec.get().Issue
 	if !t.resumed {
-		return freshStart(prompt, t.worked, a.key.clean(a.newsForFresh(ctx, issue, t).text())), nil
+		return freshStart(prompt, t.note(), a.key.clean(a.newsForFresh(ctx, issue, t).text())), nil
 	}
 	last, err := a.recall(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
-	return a.key.clean(resumption(issue, a.run.Attempt, last, a.Config.Policy, a.news(ctx))), nil
+	return a.key.clean(resumption(issue, a.run.Attempt, last, a.Config.Policy, t.elsewhere, a.news(ctx))), nil
 }
 
 // newsForFresh is what the prompt does not tell a new thread. The first one of an issue gets the prompt alone. Where it
@@ -187,7 +187,8 @@ func (a *attempt) store(ctx context.Context, t tidings) {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "what the thread was told is not stored, it may be told again", slog.String("error", err.Error()))
 		}
 	}
-	warn(a.Journal.Tell(ctx, run.ID, run.IssueID, run.ThreadID, run.WorkspaceID, t.told, a.Now()))
+	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: a.codexHome}
+	warn(a.Journal.Tell(ctx, run.ID, run.IssueID, thread, t.told, a.Now()))
 	warn(a.Journal.MarkTold(ctx, t.answers, run.ID))
 }
 

@@ -51,6 +51,8 @@ type memory struct {
 	threads  map[string]reconcile.Tokens
 	last     string // the issue's newest thread, and where it worked
 	lastIn   string
+	lastHome string
+	earlier  reconcile.Thread // what a home has that is not lastHome
 	failures int
 	meta     map[string]string
 	before   int64 // tokens that the issue had used before
@@ -110,10 +112,15 @@ func (m *memory) Thread(_ context.Context, thread string) (reconcile.Tokens, boo
 	return t, ok, nil
 }
 
-func (m *memory) LastThread(context.Context, string) (string, string, int, error) {
+func (m *memory) LastThread(_ context.Context, _, home string) (newest, here reconcile.Thread, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.last, m.lastIn, m.failures, nil
+	newest = reconcile.Thread{ID: m.last, WorkspaceID: m.lastIn, CodexHome: m.lastHome}
+	if m.lastHome != "" && home != "" && m.lastHome != home {
+		return newest, m.earlier, nil
+	}
+	newest.Failed = m.failures
+	return newest, newest, nil
 }
 
 func (m *memory) SaveCreated(_ context.Context, _, _ string, made []reconcile.Created, _ time.Time) error {
@@ -283,7 +290,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
-		Log: slog.New(slog.NewTextHandler(hidden, nil)),
+		Log: slog.New(slog.NewTextHandler(hidden, nil)), Hide: hidden.Hide,
 	}
 	r.next("run-1")
 	return r

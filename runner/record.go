@@ -166,6 +166,12 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 	r.counted(ctx)
 }
 
+// threadUsage is threadBase as codex counts; nothing where it can't be read, which the log then says.
+func (r *record) threadUsage(ctx context.Context, id string) codex.Usage {
+	t, _ := r.threadBase(ctx, id)
+	return codex.Usage{Input: t.Input, CachedInput: t.Cached, Output: t.Output, Reasoning: t.Reasoning, Total: t.Total}
+}
+
 // threadBase reads once what a thread had used when this run first met it; false where it can't be read.
 func (r *record) threadBase(ctx context.Context, id string) (base reconcile.Tokens, known bool) {
 	r.mu.Lock()

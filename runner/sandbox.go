@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -38,7 +37,7 @@ func (c Config) sandboxPolicy(w *workspace.Workspace) (json.RawMessage, error) {
 }
 
 func (c Config) writable(w *workspace.Workspace) ([]string, error) {
-	git, err := workspace.GitWritable(w.Path)
+	git, err := workspace.GitWritable(w.Path, c.WritableRoots...)
 	if err != nil {
 		return nil, fmt.Errorf("git directories of %s: %w", w.Path, err)
 	}
@@ -46,27 +45,26 @@ func (c Config) writable(w *workspace.Workspace) ([]string, error) {
 }
 
 // threadConfig is what codex is told beside the sandbox: no goals (it would start turns by itself), no
-// endless reconnecting, the run's mark in every command's environment, and, where a thread sandbox would
-// make it trust the repository, that it must not.
-func (c Config) threadConfig(runID string, w *workspace.Workspace) (map[string]any, error) {
+// endless reconnecting, what its commands get of its environment, and that it must not trust the repository: a thread
+// sandbox would make it, and it may have been told to earlier, by a person who works in the main repository of this
+// worktree for instance. Passed are variables that commands get whatever their names.
+func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[string]string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		"shell_environment_policy":              map[string]any{"set": map[string]any{proc.RunMark: runID}},
+		"shell_environment_policy":              commandEnv(runID, passed),
 	}
 	if c.OnQuestion == codex.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // else the model is not let ask
 	}
-	if c.ThreadSandbox == nil || c.TrustRepository {
+	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
 	}
 	root, err := workspace.RepoRoot(w.Path)
 	if err != nil {
 		return nil, fmt.Errorf("repository of %s: %w", w.Path, err)
 	}
-	if root == "" {
-		root = w.Path
-	}
-	config["projects"] = map[string]any{root: map[string]any{"trust_level": "untrusted"}}
+	never := map[string]any{"trust_level": "untrusted"}
+	config["projects"] = map[string]any{w.Path: never, root: never}
 	return config, nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
-// spaceOf is a workspace with a clone, one with a linked worktree, or one without a repository.
+// spaceOf is a workspace with a clone, one whose git directory is main, one with a linked worktree of main, or one
+// without a repository.
 func spaceOf(t *testing.T, kind string) (w *workspace.Workspace, main string) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -38,9 +39,13 @@ func spaceOf(t *testing.T, kind string) (w *workspace.Workspace, main string) {
 	}
 	git("init", "-q", "-b", "main", main)
 	git("-C", main, "commit", "-q", "--allow-empty", "-m", "Begin")
-	if kind == "clone" {
+	switch kind {
+	case "clone":
 		git("clone", "-q", main, w.Path)
-	} else {
+	case "separate":
+		must(t, os.Rename(main, main+".seed"))
+		git("clone", "-q", "--separate-git-dir", main, main+".seed", w.Path)
+	default:
 		git("-C", main, "worktree", "add", "-q", "-b", "work", w.Path)
 	}
 	return w, main
@@ -66,6 +71,13 @@ func TestSandboxPolicy(t *testing.T) {
 			"type": "workspaceWrite", "networkAccess": true, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
 			"writableRoots": []string{"WS/.git", "/srv/cache"},
 		}},
+		{name: "git directory elsewhere", kind: "separate", want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{},
+		}},
+		{name: "git directory in a writable root", kind: "separate", config: Config{WritableRoots: []string{"BASE"}}, want: map[string]any{
+			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
+			"writableRoots": []string{"MAIN/", "BASE"},
+		}},
 		{
 			name: "the workflow's own workspaceWrite", kind: "clone",
 			config: Config{TurnSandboxPolicy: json.RawMessage(`{"type":"workspaceWrite","networkAccess":true}`), WritableRoots: []string{"/srv/cache"}},
@@ -74,6 +86,9 @@ func TestSandboxPolicy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, main := spaceOf(t, c.kind)
+			for i, root := range c.config.WritableRoots {
+				c.config.WritableRoots[i] = strings.Replace(root, "BASE", filepath.Dir(main), 1)
+			}
 			data, err := c.config.sandboxPolicy(w)
 			must(t, err)
 			var got map[string]any
@@ -83,8 +98,10 @@ func TestSandboxPolicy(t *testing.T) {
 				switch {
 				case len(r) > 3 && r[:3] == "WS/":
 					r = filepath.Join(w.Path, r[3:])
-				case len(r) > 5 && r[:5] == "MAIN/":
+				case len(r) >= 5 && r[:5] == "MAIN/":
 					r = filepath.Join(main, r[5:])
+				case r == "BASE":
+					r = filepath.Dir(main)
 				}
 				roots = append(roots, r)
 			}
@@ -121,26 +138,29 @@ func TestThreadConfig(t *testing.T) {
 		name   string
 		config Config
 		space  *workspace.Workspace
-		root   string // marked untrusted
+		root   string // marked untrusted beside the workspace
 	}{
-		{"no thread sandbox", Config{}, clone, ""},
-		{"questions to a person", Config{OnQuestion: codex.QuestionAsk}, clone, ""},
+		{"no thread sandbox", Config{}, clone, clone.Path},
+		{"no thread sandbox, linked worktree", Config{}, linked, main},
+		{"questions to a person", Config{OnQuestion: codex.QuestionAsk}, clone, clone.Path},
+		{"trusted, no thread sandbox", Config{TrustRepository: true}, clone, clone.Path},
 		{"thread sandbox, clone", Config{ThreadSandbox: word}, clone, clone.Path},
 		{"thread sandbox, linked worktree", Config{ThreadSandbox: word}, linked, main},
 		{"thread sandbox, no repository", Config{ThreadSandbox: word}, none, none.Path},
 		{"thread sandbox, trusted", Config{ThreadSandbox: word, TrustRepository: true}, clone, ""},
 	} {
-		got, err := c.config.threadConfig("run-7", c.space)
+		got, err := c.config.threadConfig("run-7", c.space, nil)
 		must(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false,
-			"shell_environment_policy": map[string]any{"set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
+			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
 		}
 		if c.config.OnQuestion == codex.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true
 		}
 		if c.root != "" {
-			want["projects"] = map[string]any{c.root: map[string]any{"trust_level": "untrusted"}}
+			untrusted := map[string]any{"trust_level": "untrusted"}
+			want["projects"] = map[string]any{c.space.Path: untrusted, c.root: untrusted}
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, want)

@@ -12,12 +12,35 @@ import (
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// secrets are values that are kept out of everything a run writes, each in every form it may be written in. The zero
-// value knows none.
-type secrets struct{ *patterns }
+// secrets are values that are kept out of everything a run writes, each in every form it may be written in. Copies know
+// the same, also what is learnt later. The zero value knows none, and learns none.
+type secrets struct{ known *atomic.Pointer[patterns] }
 
 // newSecrets knows the values in all their forms, and beside them whatever follows the word Bearer.
-func newSecrets(values []string) secrets { return secrets{newPatterns(formsOfAll(values), true)} }
+func newSecrets(values []string) secrets { return secretsIn(newPatterns(formsOfAll(values), true)) }
+
+func secretsIn(p *patterns) secrets {
+	s := secrets{new(atomic.Pointer[patterns])}
+	s.known.Store(p)
+	return s
+}
+
+// patterns are those known now, nil where there are none.
+func (s secrets) patterns() *patterns {
+	if s.known == nil {
+		return nil
+	}
+	return s.known.Load()
+}
+
+// learn adds values to those known. Whoever looks for them meanwhile goes on with the old ones.
+func (s secrets) learn(values []string) {
+	for old := s.patterns(); old != nil && len(values) > 0; old = s.patterns() {
+		if s.known.CompareAndSwap(old, newPatterns(slices.Concat(old.list, formsOfAll(values)), old.bearer)) {
+			return
+		}
+	}
+}
 
 // secretsOf knows also the secrets that an environment holds.
 func secretsOf(values, env []string) secrets {
@@ -26,7 +49,7 @@ func secretsOf(values, env []string) secrets {
 
 // onlyValues knows the values and nothing else: for what the agent gets to read, which is to be altered no more than it
 // must be.
-func onlyValues(values []string) secrets { return secrets{newPatterns(formsOfAll(values), false)} }
+func onlyValues(values []string) secrets { return secretsIn(newPatterns(formsOfAll(values), false)) }
 
 func formsOfAll(values []string) (forms [][]byte) {
 	for _, v := range values {
@@ -73,13 +96,14 @@ func (s secrets) scrub(data []byte) []byte {
 }
 
 func (s secrets) scrubWhole(data []byte) []byte {
-	if s.patterns == nil {
+	p := s.patterns()
+	if p == nil {
 		return data
 	}
 	var out []byte
 	done := 0
 	for at := 0; ; {
-		start, end := s.find(data, at)
+		start, end := p.find(data, at)
 		if start < 0 {
 			break
 		}
@@ -103,11 +127,15 @@ const (
 
 // longest is how many bytes the longest of them has.
 func (s secrets) longest() int {
-	if s.patterns == nil || len(s.list) == 0 {
+	p := s.patterns()
+	if p == nil || len(p.list) == 0 {
 		return 0
 	}
-	return len(s.list[0])
+	return len(p.list[0])
 }
+
+// openToken is that of the patterns.
+func (s secrets) openToken(data []byte) int { return s.patterns().openToken(data) }
 
 // scrubCut replaces what is left of secrets in the middle of which a text was cut.
 func (s secrets) scrubCut(data []byte) []byte {
@@ -117,7 +145,7 @@ func (s secrets) scrubCut(data []byte) []byte {
 			return data
 		}
 		at := from + i
-		if n := s.begun(data[:at]); n >= tellingCut {
+		if n := s.patterns().begun(data[:at]); n >= tellingCut {
 			data = slices.Concat(data[:at-n], []byte(redacted), data[at:])
 			at += len(redacted) - n
 		}
@@ -140,9 +168,10 @@ const longestHeld = 64 << 10
 // scrubBegun is scrub for a text that goes on: held is its end, as it came, where that may belong to a secret whose rest
 // is still to come.
 func (s secrets) scrubBegun(data []byte) (clean, held []byte) {
-	cut := len(data) - max(s.begun(data), s.openToken(data))
+	p := s.patterns()
+	cut := len(data) - max(p.begun(data), p.openToken(data))
 	for at := 0; cut < len(data); {
-		start, end := s.find(data, at)
+		start, end := p.find(data, at)
 		if start < 0 || start >= cut {
 			break
 		}
@@ -164,10 +193,12 @@ type Redactor struct {
 	secrets atomic.Pointer[secrets]
 }
 
-// Hide names the secrets.
+// Hide names secrets, beside those named before.
 func (r *Redactor) Hide(values []string) {
 	s := newSecrets(values)
-	r.secrets.Store(&s)
+	if !r.secrets.CompareAndSwap(nil, &s) {
+		r.secrets.Load().learn(values)
+	}
 }
 
 // Write implements io.Writer.

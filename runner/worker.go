@@ -29,7 +29,9 @@ type Worker struct {
 	Requests Requests
 	Executor Executor
 	Account  Account // nil: nothing is shared with other projects
-	Alive    *proc.Alive
+	// AccountDir is where the locks are that projects on one account share; empty for none.
+	AccountDir string
+	Alive      *proc.Alive
 	// Dir is the run's directory, StateDir the project's.
 	Dir, StateDir string
 	// Env is what hooks and agent get, before the secrets are taken out.
@@ -37,6 +39,8 @@ type Worker struct {
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
+	// Hide has secrets kept out of the log that were found on the way; nil where it does not matter.
+	Hide func(values []string)
 	// Attend has a person told of the requests that were stored; it returns at once. Nil: a pass has to.
 	Attend func(ctx context.Context)
 
@@ -89,6 +93,9 @@ type attempt struct {
 	spent   atomic.Bool // the issue has used up its tokens
 	// secrets are kept out of everything that is written, the tracker's key out of what the agent is told as well.
 	secrets, key secrets
+	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
+	environ   agentEnviron
+	codexHome string
 	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
 	// then, empty where it took too long to find out.
 	begun  bool
@@ -102,11 +109,12 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	defer cancel(nil)
 	a := &attempt{
 		Worker: w, run: run, ending: ctx.Done(),
-		secrets: secretsOf(w.Config.SecretValues, w.Env), key: onlyValues(w.Config.SecretValues),
+		secrets: newSecrets(w.Config.SecretValues), key: onlyValues(w.Config.SecretValues),
 	}
 	if w.fingerprint == nil {
 		w.fingerprint = workspace.Fingerprint
 	}
+	a.learn(secretsAmong(w.Env, w.Config.PassEnv))
 	a.limits = limitsTeller{account: w.Account, now: w.Now, log: w.Log}
 	a.rec = a.newRecord(cancel)
 	err := a.open()
@@ -175,7 +183,7 @@ func (a *attempt) beating(ctx context.Context) (beats context.Context, stop func
 func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
 	return &record{
 		journal: a.Journal, alive: a.Alive, now: a.Now, log: a.Log, run: a.run,
-		procs:   a.noteProcesses,
+		procs:   func() { a.noteProcesses(); a.endLockers(context.Background()) },
 		fresh:   a.noteFresh,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,15 +61,18 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
 	want := claim(t, db, 1)
+	const next = schemaVersion + 1
 	files := fstest.MapFS{
-		"migration/0002_more.sql":   {Data: []byte(`ALTER TABLE claims ADD COLUMN more TEXT`)},
-		"migration/0003_broken.sql": {Data: []byte(`CREATE TABLE three (x INTEGER) STRICT; CREATE TABLE claims (x INTEGER)`)},
+		fmt.Sprintf("migration/%04d_more.sql", next): {Data: []byte(`ALTER TABLE claims ADD COLUMN more TEXT`)},
+		fmt.Sprintf("migration/%04d_broken.sql", next+1): {
+			Data: []byte(`CREATE TABLE three (x INTEGER) STRICT; CREATE TABLE claims (x INTEGER)`),
+		},
 	}
-	check(t, migrate(ctx, db.sql, files, 1, 2, epoch))
-	if err := migrate(ctx, db.sql, files, 2, 3, epoch); err == nil {
+	check(t, migrate(ctx, db.sql, files, schemaVersion, next, epoch))
+	if err := migrate(ctx, db.sql, files, next, next+1, epoch); err == nil {
 		t.Fatal("a broken migration was applied")
 	}
-	if err := migrate(ctx, db.sql, files, 3, 4, epoch); err == nil {
+	if err := migrate(ctx, db.sql, files, next+1, next+2, epoch); err == nil {
 		t.Fatal("a migration that is not there was applied")
 	}
 	var version, tables int
@@ -76,13 +80,13 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 	check(t, db.sql.QueryRow(`SELECT (SELECT user_version FROM pragma_user_version),
 		(SELECT value FROM meta WHERE key = 'schema'),
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
-	if version != 2 || schema != "2" || tables != 0 {
+	if version != next || schema != strconv.Itoa(next) || tables != 0 {
 		t.Errorf("version %d, schema %s, %d tables of the broken one", version, schema, tables)
 	}
-	older := createIn(t, dir) // this program, which knows one migration
+	older := createIn(t, dir) // this program, which knows one less
 	got, _, err := older.ClaimByIssue(ctx, want.IssueID)
 	check(t, err)
-	if got.Version != want.Version || !older.schemaBelow(3) || older.schemaBelow(2) {
+	if got.Version != want.Version || !older.schemaBelow(next+1) || older.schemaBelow(next) {
 		t.Errorf("version %d of the claim, schema %d", got.Version, older.schema)
 	}
 }

@@ -13,6 +13,8 @@
 //	commands                    inserted by operators, consumed by a pass with the change of the claim
 //	threads                     the worker of a run without outcome
 //	passes, skips, meta         a pass
+//	releases, outages           a pass, with the change of the claim or block that they tell of; never deleted
+//	day_totals, model_totals    the worker, with its thread; never deleted
 //
 // What the projects of one codex home share lies beside their databases, in files of its own (Account): passes of
 // projects that know nothing of each other read it, and none of them waits for another's database.

@@ -41,14 +41,15 @@ const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, worksp
 	tokens_output = max(tokens_output, ?), tokens_total = max(tokens_total, ?),
 	rate_limits_at = iif(rate_limits IS ?13, rate_limits_at, ?14), rate_limits = ?13, heartbeat_at = ?14,
 	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?,
-	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?)`
+	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?),
+	model = ?, links = ?`
 
-func workerValues(now time.Time, r reconcile.Run) []any {
+func workerValues(now time.Time, r reconcile.Run, links string) []any {
 	return []any{
 		string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
 		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total, nullText(string(r.RateLimits)),
 		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
-		r.Tokens.Cached, r.Tokens.Reasoning,
+		r.Tokens.Cached, r.Tokens.Reasoning, r.Model, links,
 	}
 }
 
@@ -58,21 +59,25 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 // reconcile.ErrConflict: the worker has lost the run and ends. Where nothing can be written, on a full disk for
 // instance, the reason is returned beside the error all the same.
 //
-// A change of phase, workspace, thread, turn or progress is on the disk when UpdateRun returns; a heartbeat alone
+// A change of phase, workspace, thread, model, links, turn or progress is on the disk when UpdateRun returns; a heartbeat alone
 // survives the death of any process, but not always a power failure.
 func (db *DB) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
 	if run.Phase == "" || run.Phase == reconcile.Starting {
 		return "", fmt.Errorf("update run %s: phase %q is not a worker's", run.ID, run.Phase)
 	}
 	doing := "update run " + run.ID
+	links, err := linksText(run.Links)
+	if err != nil {
+		return "", fault(db.dir, doing, err)
+	}
 	// These columns have no other writer, so they may be compared before the transaction.
 	var beatOnly bool
 	err = db.sql.QueryRowContext(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
 		AND turns_done = ? AND progress = ? AND workspace_path = ? AND workspace_root = ? AND workspace_id = ?
-		AND handoff_at IS ? AND handoff_state = ?, coalesce(stop_reason, '')
+		AND handoff_at IS ? AND handoff_state = ? AND model = ? AND links = ?, coalesce(stop_reason, '')
 		FROM runs WHERE id = ?`, string(run.Phase), run.ThreadID, run.TurnID, run.Turns, run.TurnsDone,
 		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, stamp(run.HandoffAt),
-		run.HandoffState, run.ID).Scan(&beatOnly, &stopReason)
+		run.HandoffState, run.Model, links, run.ID).Scan(&beatOnly, &stopReason)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fault(db.dir, doing, err)
 	}
@@ -84,7 +89,7 @@ func (db *DB) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (
 	err = db.update(ctx, doing, level, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `UPDATE runs SET `+workerColumns+`
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting' RETURNING coalesce(stop_reason, '')`,
-			append(workerValues(now, run), run.ID)...).Scan(&stopReason)
+			append(workerValues(now, run, links), run.ID)...).Scan(&stopReason)
 		crash.At("state.update_run.half")
 		if errors.Is(err, sql.ErrNoRows) {
 			return reconcile.ErrConflict
@@ -101,12 +106,16 @@ func (db *DB) Finish(ctx context.Context, now time.Time, run reconcile.Run) erro
 	if run.Outcome == "" || run.Phase == "" || run.Phase == reconcile.Starting {
 		return fmt.Errorf("finish run %s: outcome %q in phase %q", run.ID, run.Outcome, run.Phase)
 	}
+	links, err := linksText(run.Links)
+	if err != nil {
+		return fault(db.dir, "finish run "+run.ID, err)
+	}
 	crash.At("state.finish.before")
-	err := db.update(ctx, "finish run "+run.ID, full, func(tx *sql.Tx) error {
+	err = db.update(ctx, "finish run "+run.ID, full, func(tx *sql.Tx) error {
 		found, err := affected(tx.ExecContext(ctx, `UPDATE runs SET `+workerColumns+`,
 			outcome = ?, error_code = ?, error_text = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
-			append(workerValues(now, run), string(run.Outcome), run.ErrorCode, run.ErrorText, run.ID)...))
+			append(workerValues(now, run, links), string(run.Outcome), run.ErrorCode, run.ErrorText, run.ID)...))
 		return runConflict(run.ID, found, err)
 	})
 	crash.At("state.finish.after")

@@ -76,9 +76,11 @@ func (db *DB) request(ctx context.Context, where string, args ...any) (reconcile
 	return r, fault(db.dir, "read a request", err)
 }
 
-// OpenRequests returns the requests that nobody has decided and whose runs go on, the oldest first.
+// OpenRequests returns the requests that nobody has decided and whose runs go on, the oldest first. It comes from the few
+// runs that do: requests that ended with their runs look like open ones, and there may be thousands.
 func (db *DB) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
-	return db.requests(ctx, `WHERE r.outcome IS NULL AND r.id IS NOT NULL AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
+	return db.requests(ctx, `WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
+		AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
 }
 
 // LateAnswers returns what a person answered when the run that had asked could not take it any more, and no later run

@@ -52,6 +52,7 @@ func furnish(t *testing.T, db *DB) {
 		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
+		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
 		_, err = db.UpdateRun(ctx, epoch, taken)
 		check(t, err)
 		if i == 1 {
@@ -101,7 +102,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
 	check(t, err)
 	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.Tell(ctx, run.ID, run.IssueID, "thread-1", "space", reconcile.Told{CommentAt: epoch, Description: "hash"}, epoch))
+	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.Told{CommentAt: epoch, Description: "hash"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.
@@ -113,7 +114,11 @@ func settled(t *testing.T, db *DB, i int) {
 	if i == 4 {
 		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
 	}
-	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5}))
+	var gone *reconcile.Gone
+	if i == 5 {
+		gone = &reconcile.Gone{Reason: reconcile.StopTerminal, State: "Done"}
+	}
+	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
 }
 
 // dump is the whole database as statements that make it again.
@@ -211,6 +216,8 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if version >= 2 {
 				wantTalk(t, db)
 			}
+			wantHome(t, db, version)
+			wantHistory(t, db, version)
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
@@ -247,6 +254,37 @@ func wantTalk(t *testing.T, db *DB) {
 	}
 	if told, found, err := db.Told(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
 		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
+	}
+}
+
+// wantHome looks for the thread of the run that goes on. Before schema 3 nobody wrote down where codex keeps it: then it
+// may be anywhere.
+func wantHome(t *testing.T, db *DB, version int) {
+	t.Helper()
+	_, here, err := db.LastThread(context.Background(), issueOf(1).ID, "/home/ann/.codex")
+	if err != nil || here.ID != "thread-1" {
+		t.Errorf("the last thread is %+v, %v", here, err)
+	}
+	_, other, err := db.LastThread(context.Background(), issueOf(1).ID, "/srv/codex")
+	if err != nil || (other.ID != "") != (version < 3) {
+		t.Errorf("in another home the last thread is %+v, %v", other, err)
+	}
+}
+
+// wantHistory looks for what a report tells. Before schema 3 nobody wrote down what issues came to, and which model used the
+// tokens; a block that stands is an outage all the same.
+func wantHistory(t *testing.T, db *DB, version int) {
+	t.Helper()
+	r, err := db.Report(context.Background(), epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
+	check(t, err)
+	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
+		t.Errorf("outages are %+v", o)
+	}
+	if (len(r.Releases) == 1) != (version >= 3) {
+		t.Errorf("releases are %+v", r.Releases)
+	}
+	if version >= 2 && (len(r.Days) != 1 || r.Days[0].Tokens.Total == 0) {
+		t.Errorf("days are %+v", r.Days)
 	}
 }
 

@@ -197,6 +197,9 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 	if err := saveBlock(ctx, tx, metaHostBlock, c.HostBlock); err != nil {
 		return err
 	}
+	if err := noteOutages(ctx, tx, now, c); err != nil {
+		return err
+	}
 	if err := noteBlocks(ctx, tx, now, c.AgentBlock, c.HostBlock); err != nil {
 		return err
 	}
@@ -211,6 +214,9 @@ func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) 
 
 func changeClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) error {
 	if c.Delete {
+		if err := noteRelease(ctx, tx, now, c); err != nil {
+			return err
+		}
 		return deleteClaim(ctx, tx, *c.Claim)
 	}
 	return saveClaim(ctx, tx, now, *c.Claim)

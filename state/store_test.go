@@ -378,14 +378,14 @@ func TestLastThread(t *testing.T) {
 				}
 				check(t, err)
 			}
-			thread, workspace, failed, err := db.LastThread(ctx, issueOf(1).ID)
+			newest, got, err := db.LastThread(ctx, issueOf(1).ID, "/any/home")
 			check(t, err)
 			wantWS := ""
 			if c.thread != "" {
 				wantWS = "ws-" + c.thread
 			}
-			if thread != c.thread || failed != c.failed || workspace != wantWS {
-				t.Errorf("thread %q in %q failed %d times, want %q %d", thread, workspace, failed, c.thread, c.failed)
+			if want := (reconcile.Thread{ID: c.thread, WorkspaceID: wantWS, Failed: c.failed}); got != want || newest.ID != c.thread {
+				t.Errorf("%+v, newest %+v, want %+v", got, newest, want)
 			}
 		})
 	}

@@ -30,8 +30,8 @@ func TestLastThreadMachineFaults(t *testing.T) {
 				r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = "a", "ws", reconcile.Failed, code
 				check(t, db.Finish(ctx, epoch, r))
 			}
-			if _, _, failed, err := db.LastThread(ctx, issueOf(1).ID); err != nil || failed != c.want {
-				t.Errorf("%d in a row, %v; want %d", failed, err, c.want)
+			if _, last, err := db.LastThread(ctx, issueOf(1).ID, ""); err != nil || last.Failed != c.want {
+				t.Errorf("%d in a row, %v; want %d", last.Failed, err, c.want)
 			}
 		})
 	}

@@ -74,7 +74,7 @@ func saveThread(ctx context.Context, tx *sql.Tx, runID, issueID, threadID, works
 	if err != nil {
 		return err
 	}
-	return countDay(ctx, tx, now, t.Since(known))
+	return countDay(ctx, tx, runID, now, t.Since(known))
 }
 
 const threadTokens = `SELECT input, cached, output, reasoning, total FROM threads WHERE thread_id = ?`
@@ -94,34 +94,47 @@ func (db *DB) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bo
 	return t, err == nil, fault(db.dir, "read the thread", err)
 }
 
-// LastThread returns the thread that the issue's newest run with one worked in, and the random id of the workspace
-// record it did so under; empty where there is none. failedInARow counts the latest ended runs with that thread up
-// to the last that succeeded or was ended from outside (succeeded, interrupted, canceled). Runs that got no thread
-// say nothing about it, and neither do those that failed by the machine's fault (design 5 and 9, Resume).
-func (db *DB) LastThread(ctx context.Context, issueID string) (threadID, workspaceID string, failedInARow int,
-	err error,
-) {
+// LastThread returns the thread that the issue's newest run with one worked in, and beside it the newest that codex
+// can have in that home: one that is there, or of which nobody knows where it is. Mostly they are the same; either is
+// empty where there is none. Home is empty where it is not known: then all count as there.
+//
+// Failed counts a thread's latest ended runs up to the last that succeeded or was ended from outside (succeeded,
+// interrupted, canceled). Runs that got no thread say nothing about it, and neither do those that failed by the
+// machine's fault (design 5 and 9, Resume).
+func (db *DB) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = db.view(ctx, "read the last thread", func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `SELECT thread_id, workspace_id FROM runs
-			WHERE issue_id = ? AND thread_id <> '' ORDER BY id DESC LIMIT 1`, issueID).Scan(&threadID, &workspaceID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
+		rows, err := tx.QueryContext(ctx, `SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r
+			LEFT JOIN threads AS t ON t.thread_id = r.thread_id
+			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
+		threads, err := collect(rows, err, func(row scanner) (t reconcile.Thread, err error) {
+			err = row.Scan(&t.ID, &t.WorkspaceID, &t.CodexHome)
+			return t, err
+		})
+		if err != nil || len(threads) == 0 {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, `SELECT error_code FROM runs
-			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
-				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
-				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
-		codes, err := collect(rows, err, func(row scanner) (code string, err error) {
-			err = row.Scan(&code)
-			return code, err
-		})
-		failedInARow = len(slices.DeleteFunc(codes, sparesThread))
+		newest = threads[0]
+		at := slices.IndexFunc(threads, func(t reconcile.Thread) bool { return home == "" || t.CodexHome == "" || t.CodexHome == home })
+		if at < 0 {
+			return nil
+		}
+		here = threads[at]
+		here.Failed, err = failedInARow(ctx, tx, issueID, here.ID)
 		return err
 	})
-	return threadID, workspaceID, failedInARow, err
+	return newest, here, err
+}
+
+func failedInARow(ctx context.Context, tx *sql.Tx, issueID, threadID string) (int, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT error_code FROM runs
+		WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
+			SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
+			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
+	codes, err := collect(rows, err, func(row scanner) (code string, err error) {
+		err = row.Scan(&code)
+		return code, err
+	})
+	return len(slices.DeleteFunc(codes, sparesThread)), err
 }
 
 // sparesThread reports whether an error is the machine's fault and so says nothing about the thread. Of an agent that

@@ -24,15 +24,16 @@ func (db *DB) Told(ctx context.Context, threadID string) (reconcile.Told, bool, 
 
 // Tell writes down what a thread of the run has been told. The thread may be new here: it has used nothing then.
 // A run that has an outcome gives reconcile.ErrConflict.
-func (db *DB) Tell(ctx context.Context, runID, issueID, threadID, workspaceID string, told reconcile.Told, now time.Time) error {
+func (db *DB) Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.Told, now time.Time) error {
 	crash.At("state.tell.before")
 	err := db.update(ctx, "write down what the thread of run "+runID+" was told", full, func(tx *sql.Tx) error {
-		if err := saveThread(ctx, tx, runID, issueID, threadID, workspaceID, reconcile.Tokens{}, now); err != nil {
+		if err := saveThread(ctx, tx, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, `UPDATE threads SET told_description = ?,
-			told_comment_at = max(coalesce(told_comment_at, 0), ?) WHERE thread_id = ?`,
-			told.Description, told.CommentAt.UnixMilli(), threadID)
+			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
+			WHERE thread_id = ?`,
+			told.Description, told.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
 		return err
 	})
 	crash.At("state.tell.after")

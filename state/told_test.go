@@ -23,14 +23,14 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
 	first := reconcile.Told{CommentAt: epoch, Description: "aa"}
-	check(t, db.Tell(ctx, r.ID, r.IssueID, "t1", "space", first, epoch))
+	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
 	if got := told("t1"); got != first {
 		t.Errorf("a new thread was told %+v, want %+v", got, first)
 	}
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.
-	check(t, db.Tell(ctx, r.ID, r.IssueID, "t1", "space", reconcile.Told{CommentAt: epoch.Add(-time.Hour), Description: "bb"}, epoch))
+	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.Told{CommentAt: epoch.Add(-time.Hour), Description: "bb"}, epoch))
 	if got, want := told("t1"), (reconcile.Told{CommentAt: epoch, Description: "bb"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
@@ -39,7 +39,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	}
 	r.Outcome = reconcile.Succeeded
 	check(t, db.Finish(ctx, epoch, r))
-	wantConflict(t, db.Tell(ctx, r.ID, r.IssueID, "t1", "space", reconcile.Told{CommentAt: epoch, Description: "cc"}, epoch))
+	wantConflict(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.Told{CommentAt: epoch, Description: "cc"}, epoch))
 	if got := told("t1"); got.Description != "bb" {
 		t.Errorf("an ended run told the thread %+v", got)
 	}
@@ -58,7 +58,7 @@ func TestTellingBeginsANewShareOfTheThread(t *testing.T) {
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &next}))
 	_, err := db.TakeRun(ctx, next.ID, worker, epoch)
 	check(t, err)
-	check(t, db.Tell(ctx, next.ID, next.IssueID, "t1", "space", reconcile.Told{Description: "aa"}, epoch))
+	check(t, db.Tell(ctx, next.ID, next.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.Told{Description: "aa"}, epoch))
 	check(t, db.SaveThread(ctx, next.ID, next.IssueID, "t1", "space", reconcile.Tokens{Input: 95, Output: 12, Total: 107}, epoch))
 	if got := mustRun(t, db, next.ID).Tokens; got != (reconcile.Tokens{Input: 5, Output: 2, Total: 7}) {
 		t.Errorf("the second run used %+v", got)

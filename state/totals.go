@@ -111,7 +111,7 @@ func (db *DB) RateLimits(ctx context.Context) ([]byte, error) {
 const dayLayout = time.DateOnly
 
 // countDay adds what a thread has used more than was known to the day on which it said so.
-func countDay(ctx context.Context, tx *sql.Tx, now time.Time, more reconcile.Tokens) error {
+func countDay(ctx context.Context, tx *sql.Tx, runID string, now time.Time, more reconcile.Tokens) error {
 	if more == (reconcile.Tokens{}) {
 		return nil
 	}
@@ -120,7 +120,10 @@ func countDay(ctx context.Context, tx *sql.Tx, now time.Time, more reconcile.Tok
 		cached = cached + excluded.cached, output = output + excluded.output,
 		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
 		now.UTC().Format(dayLayout), more.Input, more.Cached, more.Output, more.Reasoning, more.Total)
-	return err
+	if err != nil {
+		return err
+	}
+	return countModel(ctx, tx, runID, now, more)
 }
 
 // Day is what was used on one day (of UTC).

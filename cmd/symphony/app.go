@@ -23,11 +23,11 @@ func newApp(w *world) *cli.App {
 		ExitErrHandler:  func(*cli.Context, error) {},
 		OnUsageError:    func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Commands: []*cli.Command{
-			tickCommand(w), runCommand(w), psCommand(w), logsCommand(w),
-			stopCommand(w), holdCommand(w), retryCommand(w), pauseCommand(w), resumeCommand(w),
+			tickCommand(w), runCommand(w), psCommand(w), logsCommand(w), showCommand(w), reportCommand(w),
+			stopCommand(w), holdCommand(w), retryCommand(w), pauseCommand(w), resumeCommand(w), takeoverCommand(w), pruneCommand(w), projectsCommand(w),
 			approveCommand(w), denyCommand(w), answerCommand(w),
-			promptCommand(w), checkCommand(w), demoCommand(w), versionCommand(w),
-			workerCommand(w), demoAgentCommand(w),
+			promptCommand(w), checkCommand(w), doctorCommand(w), initCommand(w), scheduleCommand(w), demoCommand(w), completionCommand(w), versionCommand(w),
+			workerCommand(w), demoAgentCommand(w), completeCommand(w), referenceCommand(w),
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
@@ -50,7 +50,7 @@ func newApp(w *world) *cli.App {
 
 // later lists commands of the design that are not built yet: refused by name, so that nobody takes a
 // silence for an answer.
-var later = []string{"show", "doctor", "init", "schedule", "report", "projects", "prune", "takeover", "serve", "completion"}
+var later = []string{"serve"}
 
 func unknownCommand(app *cli.App, name string) error {
 	if slices.Contains(later, name) {
@@ -246,6 +246,11 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 		return args[:len(names)], args[len(names)], nil
 	}
 	return args, "", nil
+}
+
+// exampleText ends a command's description.
+func exampleText(lines ...string) string {
+	return "Example:\n\n    " + strings.Join(lines, "\n    ")
 }
 
 // usageText is a command's line in its help.

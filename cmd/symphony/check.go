@@ -14,8 +14,9 @@ import (
 func checkCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state, so it fits CI and pre-commit",
-		UsageText: usageText("check", "[WORKFLOW]"),
-		Flags:     workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
+		UsageText:   usageText("check", "[WORKFLOW]"),
+		Description: exampleText("symphony check WORKFLOW.md"),
+		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
 		Action: func(c *cli.Context) error {
 			w.json = c.Bool("json")
 			_, positional, err := arguments(c)
@@ -38,9 +39,19 @@ type checkJSON struct {
 	Warnings []string    `json:"warnings"`
 }
 
-// check parses the workflow as a pass would, but without the key, and looks into the branches of the
-// template that no issue may take for months.
+// check says what is wrong with the workflow.
 func (p *project) check() error {
+	out, _ := p.checked()
+	p.printCheck(out)
+	if !out.OK {
+		return codeOnly(exitWorkflow)
+	}
+	return nil
+}
+
+// checked parses the workflow as a pass would, but without the key, and looks into the branches of the
+// template that no issue may take for months. The configuration is nil where it can't be read.
+func (p *project) checked() (checkJSON, *workflow.Config) {
 	out := checkJSON{Workflow: p.path, Errors: []errorJSON{}, Warnings: []string{}}
 	err := p.sourceErr
 	var cfg *workflow.Config
@@ -63,11 +74,7 @@ func (p *project) check() error {
 		}
 	}
 	out.OK = len(out.Errors) == 0
-	p.printCheck(out)
-	if !out.OK {
-		return codeOnly(exitWorkflow)
-	}
-	return nil
+	return out, cfg
 }
 
 func (p *project) printCheck(out checkJSON) {

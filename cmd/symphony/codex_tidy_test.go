@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -79,9 +81,11 @@ const moment = 1795156000
 func (t *tidier) value(key string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for k, member := range v {
-			v[k] = t.value(k, member)
+		tidied := make(map[string]any, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) { // names may be paths
+			tidied[t.text("", k)] = t.value(k, v[k])
 		}
+		return tidied
 	case []any:
 		for i := range v {
 			v[i] = t.value(key, v[i])

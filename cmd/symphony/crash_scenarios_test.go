@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,6 +40,7 @@ type crashScenario struct {
 const (
 	handOver = "sh echo work > work.txt\n{move Human Review}"
 	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
+	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
 	// links creates something in the tracker that another run of it creates no second time.
 	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
@@ -152,6 +155,29 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// What an agent has git run is undone, at the latest before the next run's hooks.
+		name: "guarded", issue: "attempt 0:\n" + plant + "\nfail other no luck\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.arm()
+			c.passes("handed over", func() bool { return c.state() == c.ends })
+			for _, name := range []string{"config", "hooks/post-commit"} {
+				if data, err := os.ReadFile(c.path("ws", "ABC-1", ".git", name)); err == nil && strings.Contains(string(data), "evil") {
+					c.t.Errorf("%s is the agent's: %s", name, data)
+				}
+			}
+		},
+	},
+	{
+		// The workflow wants what an agent sets to stay.
+		name: "kept", issue: plant + "\n" + handOver, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			text, err := os.ReadFile(c.path("WORKFLOW.md"))
+			c.must(err)
+			c.write("WORKFLOW.md", strings.Replace(string(text), "agent:\n", "agent:\n  keep_git_config: true\n", 1), 0o600)
+			c.arm()
+		},
+	},
+	{
 		// Old runs go, with their directories, and directories of runs that never were.
 		name: "pruned", issue: handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
@@ -251,6 +277,46 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// A person takes the issue over in its first workspace, and a run goes on.
+		name: "taken over", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1},
+		play: takeoverPlay,
+	},
+	{
+		// A person removes what is left of issues that are done or deleted.
+		name: "pruned by hand", issue: handOver, ends: "Done",
+		play: func(c *crashScene) {
+			c.handedOver()
+			c.aged()
+			c.move("Done")
+			c.arm()
+			for range 2 {
+				c.symphony("prune", "--yes")
+			}
+			c.ageDirs()
+			c.symphony("prune", "--yes")
+			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
+			c.must(err)
+			if left := c.query(`SELECT id FROM runs WHERE issue_id = 'old'`); len(left)+len(dirs) > 0 || c.exists("state", "runs", "never") {
+				c.t.Errorf("left: %q %q", left, dirs)
+			}
+		},
+	},
+	{
+		// A person removes the project, with its workspaces; the next pass begins anew.
+		name: "project removed", issue: handOver, ends: "Human Review", exits: []int{1},
+		play: func(c *crashScene) {
+			c.handedOver()
+			c.arm()
+			for range 2 {
+				c.symphony("projects", "remove", "--workspaces", "--force", "--yes", "state")
+			}
+			if c.exists("state") || c.exists("ws") {
+				c.t.Errorf("the project is left: state %t, workspaces %t", c.exists("state"), c.exists("ws"))
+			}
+			c.must(os.RemoveAll(c.path("codex-home", "threads")))
+		},
+	},
+	{
 		// What a dead worker left can't be ended for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, freezer: true,
@@ -263,6 +329,61 @@ var crashScenarios = []crashScenario{
 			}
 		},
 	},
+}
+
+// takeoverPlay takes the issue over in a terminal, with a codex that only says yes; what was killed is repeated.
+func takeoverPlay(c *crashScene) {
+	c.move("Backlog")
+	c.pass()
+	good, err := os.ReadFile(c.path("WORKFLOW.md"))
+	c.must(err)
+	at := strings.Index(string(good), "  command: exec")
+	end := at + strings.Index(string(good)[at:], "\n")
+	// It is no agent: what it leaves is for the next holder to end.
+	c.write("WORKFLOW.md", string(good)[:at]+"  command: f() { echo --sandbox; }; f app-server"+string(good)[end:], 0o600)
+	c.move("Todo")
+	c.arm()
+	for range 2 {
+		c.inTerminal("takeover", "ABC-1", "--yes", "--then", "hold")
+	}
+	c.write("WORKFLOW.md", string(good), 0o600)
+	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
+	c.order("retry", "ABC-1")
+	c.ageDirs()
+	c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+	c.symphony("prune", "--yes") // and with it the directory of one that was killed
+}
+
+// inTerminal gives a command with a terminal of its own.
+func (c *crashScene) inTerminal(args ...string) {
+	c.t.Helper()
+	master, slave, err := openTerminal(80)
+	c.must(err)
+	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.dir, c.environ(), slave, slave, slave
+	read := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(master) // ends with EIO when the last writer is gone
+		read <- string(text)
+	}()
+	err = cmd.Run()
+	c.must(slave.Close())
+	text := <-read
+	c.must(master.Close())
+	if err != nil && !c.died() {
+		c.t.Errorf("symphony %s: %v\n%s", strings.Join(args, " "), err, text)
+	}
+}
+
+// handedOver brings the issue to its handoff, and waits until nobody is at work any more.
+func (c *crashScene) handedOver() {
+	c.t.Helper()
+	c.passes("settled", func() bool {
+		return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
+	})
+	c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
 }
 
 // atWork brings the agent to work, and arms the passes then.

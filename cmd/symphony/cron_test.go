@@ -15,10 +15,9 @@ import (
 // cronWait is until cron's next minute, and the pass.
 const cronWait = 80 * time.Second
 
-// TestCron shows the README's line on Debian's cron, with its bare environment: the key comes from the environment
-// file, a worker outlives cron, and where the key is missing the error says where it belongs.
-func TestCron(t *testing.T) {
-	t.Parallel()
+// bootCron starts a machine where the crontabs, and cron's pid file, are its own.
+func bootCron(t *testing.T, uid int) *machine {
+	t.Helper()
 	if _, err := exec.LookPath("cron"); err != nil {
 		t.Skip("there is no cron here; its test is skipped")
 	}
@@ -28,14 +27,29 @@ func TestCron(t *testing.T) {
 	if version, err := exec.Command("dpkg-query", "-W", "cron").CombinedOutput(); err != nil {
 		t.Skipf("this cron is not Debian's package: %s", version)
 	}
-	// The machine's own crontabs, and cron's pid file, are out of sight.
-	m := bootMachine(t, cronUID, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", `set -e
+	m := bootMachine(t, uid, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", `set -e
 		mount -t tmpfs -o mode=755 tmpfs /run
 		mount -t tmpfs -o mode=755 tmpfs /etc/cron.d
 		mount -t tmpfs -o mode=755 tmpfs /var/spool/cron
 		mkdir -m 1730 /var/spool/cron/crontabs
+		chgrp crontab /var/spool/cron/crontabs
 		: > /run/crontab; mount --bind /run/crontab /etc/crontab
 		exec "$@"`, "machine")
+	return m
+}
+
+// startCron starts Debian's.
+func (m *machine) startCron() {
+	m.t.Helper()
+	// Without setsid it would end with the command that starts it.
+	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
+}
+
+// TestCron shows the README's line on Debian's cron, with its bare environment: the key comes from the environment
+// file, a worker outlives cron, and where the key is missing the error says where it belongs.
+func TestCron(t *testing.T) {
+	t.Parallel()
+	m := bootCron(t, cronUID)
 	m.project("no-key")
 	m.own()
 	m.key()
@@ -47,8 +61,7 @@ func TestCron(t *testing.T) {
 		line, strings.ReplaceAll(line, "web-shop", "no-key"))
 	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(crontab), 0o600))
 	m.mustSh(fmt.Sprintf("install -m 600 -o %d -g %[1]d %s/crontab /var/spool/cron/crontabs/ann", m.uid, annHome))
-	// Without setsid it would end with the command that starts it.
-	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
+	m.startCron()
 
 	w := m.atWork("ABC-1", "gate-1", cronWait)
 	v, _ := m.ps()

@@ -24,7 +24,8 @@ const answerUsage = "\n\nOne TEXT or --choice for each question. Commas stand be
 func approveCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "let an agent do what it asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
-		Flags: decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also the next ones like it, as long as this agent lives"}),
+		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
+		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also the next ones like it, as long as this agent lives"}),
 		Action: func(c *cli.Context) error {
 			d := decision{how: reconcile.DecideApprove}
 			if c.Bool("for-session") {
@@ -38,7 +39,8 @@ func approveCommand(w *world) *cli.Command {
 func denyCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "deny", Usage: "refuse what an agent asks for; it goes on without", UsageText: usageText("deny", "REQUEST") + decideUsage,
-		Flags: decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log"}),
+		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'"),
+		Flags:       decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log"}),
 		Action: func(c *cli.Context) error {
 			return decide(c, w, decision{how: reconcile.DecideDeny, answer: reconcile.RequestAnswer{Reason: c.String("reason")}}, denyByHand)
 		},
@@ -48,7 +50,8 @@ func denyCommand(w *world) *cli.Command {
 func answerCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "answer", Usage: "answer what an agent asks", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
-		Flags: decideFlags(&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; once for each question"}),
+		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2"),
+		Flags:       decideFlags(&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; once for each question"}),
 		Action: func(c *cli.Context) error {
 			d := decision{how: reconcile.DecideAnswer, choices: c.IntSlice("choice")}
 			if args := c.Args().Slice(); len(args) > 1 {

@@ -26,7 +26,8 @@ func demoCommand(w *world) *cli.Command {
 		Name: "demo", Usage: "watch passes take five issues of a made-up project to their handoff; needs no account",
 		UsageText: "symphony demo [flags]",
 		Description: "Serves a small Linear on loopback, makes a git repository and a WORKFLOW.md in a temporary folder, and runs\n" +
-			"real passes with real detached workers. The agent is a scripted one unless --agent codex asks for the real.",
+			"real passes with real detached workers. The agent is a scripted one unless --agent codex asks for the real.\n\n" +
+			exampleText("symphony demo --rm"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex for the real one (needs it installed and logged in)"},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the folder at the end"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -18,21 +19,43 @@ var unsaid = map[string]bool{
 	"thread/started":                  true,
 	"thread/status/changed":           true,
 	"thread/name/updated":             true,
+	"thread/settings/updated":         true,
+	"thread/readState/changed":        true,
 	"mcpServer/startupStatus/updated": true,
+	// The same of older releases.
+	"codex/event/mcp_startup_update":           true,
+	"codex/event/mcp_startup_complete":         true,
+	"codex/event/item_started":                 true,
+	"codex/event/item_completed":               true,
+	"codex/event/exec_approval_request":        true,
+	"codex/event/apply_patch_approval_request": true,
 }
+
+// extent is how many lines are shown below that of an event: of a prompt, of a command's output, of a failed call's
+// result, and of the diff of one file.
+type extent struct{ prompt, output, result, diff int }
+
+var (
+	inShort = extent{prompt: 6, output: 10, result: 3, diff: 40}
+	whole   = extent{prompt: math.MaxInt, output: math.MaxInt, result: math.MaxInt, diff: math.MaxInt}
+)
 
 // humanize puts an event into words for a person, or into none. What belongs below its line follows in lines of its
 // own. The whole of it is in logs --raw.
-func humanize(e runner.EventLine) (text string, ok bool) {
+func humanize(e runner.EventLine) (text string, ok bool) { return humanizeIn(e, inShort) }
+
+func humanizeIn(e runner.EventLine, n extent) (text string, ok bool) {
 	text = e.Message
 	if text == "" {
 		text = e.Method
 	}
 	switch e.Event {
 	case codex.EventNotification:
-		return humanizeNotice(e, text)
+		return humanizeNotice(e, text, n)
+	case runner.EventGitUndone:
+		return "git configuration undone: " + text, true
 	case runner.EventPrompt:
-		return "prompt, " + text + below(promptLines(e)), true
+		return "prompt, " + text + below(promptLines(e, n.prompt)), true
 	case runner.EventMutation:
 		return e.Event + ": " + text + below(createdLines(e)), true
 	}
@@ -43,7 +66,7 @@ func humanize(e runner.EventLine) (text string, ok bool) {
 	return e.Event + ": " + text, true
 }
 
-func humanizeNotice(e runner.EventLine, text string) (string, bool) {
+func humanizeNotice(e runner.EventLine, text string, n extent) (string, bool) {
 	if unsaid[e.Method] && !failedServer(e) {
 		return "", false
 	}
@@ -60,12 +83,12 @@ func humanizeNotice(e runner.EventLine, text string) (string, bool) {
 		}
 		return "agent: " + text, true
 	case "commandExecution":
-		return text + item.lasted() + below(item.failure()), true
+		return text + item.lasted() + below(item.output(n)), true
 	case "fileChange":
-		return text + below(item.files()), true
+		return text + below(item.files(n.diff)), true
 	case "dynamicToolCall":
 		// That it was called, and with what, says the answer to the call.
-		return text + below(firstLines(item.result(), resultLines)), item.failed()
+		return text + below(firstLines(item.result(), n.result)), item.failed()
 	}
 	return text, true
 }
@@ -75,17 +98,24 @@ func failedServer(e runner.EventLine) bool {
 	var m struct {
 		Params struct {
 			Status string `json:"status"`
+			Msg    struct {
+				Status struct {
+					State string `json:"state"`
+				} `json:"status"`
+			} `json:"msg"`
 		} `json:"params"`
 	}
-	return e.Method == "mcpServer/startupStatus/updated" && json.Unmarshal(e.Payload, &m) == nil && m.Params.Status == "failed"
+	if json.Unmarshal(e.Payload, &m) != nil {
+		return false
+	}
+	switch e.Method {
+	case "mcpServer/startupStatus/updated":
+		return m.Params.Status == "failed"
+	case "codex/event/mcp_startup_update":
+		return m.Params.Msg.Status.State == "failed"
+	}
+	return false
 }
-
-// How many lines are shown of a prompt, of a failed command's output and of a failed call's result.
-const (
-	promptShown = 6
-	outputLines = 10
-	resultLines = 3
-)
 
 // below are lines under that of the event.
 func below(lines []string) string {
@@ -95,12 +125,12 @@ func below(lines []string) string {
 	return "\n" + strings.Join(lines, "\n")
 }
 
-func promptLines(e runner.EventLine) []string {
+func promptLines(e runner.EventLine, most int) []string {
 	var p runner.PromptEvent
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return nil // logs --raw shows what it is
 	}
-	return firstLines(p.Text, promptShown)
+	return firstLines(p.Text, most)
 }
 
 func createdLines(e runner.EventLine) (lines []string) {

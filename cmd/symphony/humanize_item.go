@@ -11,12 +11,12 @@ import (
 
 // shownItem is what a person wants to know of an item.
 type shownItem struct {
-	Type             string  `json:"type"`
-	Text             string  `json:"text"`
-	Status           string  `json:"status"`
-	ExitCode         *int    `json:"exitCode"`
-	DurationMS       float64 `json:"durationMs"`
-	AggregatedOutput string  `json:"aggregatedOutput"`
+	Type             string   `json:"type"`
+	Text             string   `json:"text"`
+	Status           string   `json:"status"`
+	ExitCode         *int     `json:"exitCode"`
+	DurationMS       *float64 `json:"durationMs"`
+	AggregatedOutput string   `json:"aggregatedOutput"`
 	Changes          []struct {
 		Path string          `json:"path"`
 		Kind json.RawMessage `json:"kind"` // {"type": "add"}, or the word
@@ -42,11 +42,14 @@ func itemOf(e runner.EventLine) shownItem {
 	return item
 }
 
-// lasted is how long a command took, where that is worth a word.
+// lasted is how long a command took.
 func (i shownItem) lasted() string {
-	d := time.Duration(i.DurationMS) * time.Millisecond
-	if i.ExitCode == nil || d < time.Second {
+	if i.ExitCode == nil || i.DurationMS == nil {
 		return ""
+	}
+	d := time.Duration(*i.DurationMS * float64(time.Millisecond))
+	if d < time.Second {
+		return " (" + duration(d) + ")"
 	}
 	return fmt.Sprintf(" (%s)", d.Round(100*time.Millisecond))
 }
@@ -54,22 +57,22 @@ func (i shownItem) lasted() string {
 // toldAtItsEnd: its beginning tells nothing.
 func (i shownItem) toldAtItsEnd() bool {
 	switch i.Type {
-	case "userMessage", "agentMessage", "reasoning", "dynamicToolCall":
+	case "userMessage", "agentMessage", "reasoning", "dynamicToolCall", "fileChange":
 		return true
 	}
 	return false
 }
 
-// failure is the end of a failed command's output.
-func (i shownItem) failure() []string {
-	if i.ExitCode != nil && *i.ExitCode == 0 {
+// output is the end of what a command wrote, where that tells why it failed, or where all is wanted.
+func (i shownItem) output(n extent) []string {
+	if i.ExitCode != nil && *i.ExitCode == 0 && n != whole {
 		return nil
 	}
-	return lastLines(i.AggregatedOutput, outputLines)
+	return lastLines(i.AggregatedOutput, n.output)
 }
 
-// files are those of a change, with what happens to each.
-func (i shownItem) files() (lines []string) {
+// files are those of a change, each with what happens to it and the lines that change, at most so many of them.
+func (i shownItem) files(most int) (lines []string) {
 	for _, c := range i.Changes {
 		var kind struct {
 			Type string `json:"type"`
@@ -78,25 +81,36 @@ func (i shownItem) files() (lines []string) {
 			_ = json.Unmarshal(c.Kind, &kind.Type) // older ones have the word alone
 		}
 		lines = append(lines, strings.TrimSpace(kind.Type+" "+c.Path)+lineCounts(c.Diff))
+		lines = append(lines, firstLines(asDiff(kind.Type, c.Diff), most)...)
 	}
 	return lines
 }
 
+// asDiff gives the text of a file that is new or gone, which comes as it is, the look of a diff.
+func asDiff(kind, diff string) string {
+	sign := map[string]string{"add": "+", "delete": "-"}[kind]
+	if sign == "" || diff == "" || hunks(diff) {
+		return diff
+	}
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	return sign + strings.Join(lines, "\n"+sign)
+}
+
+func hunks(diff string) bool { return strings.HasPrefix(diff, "@@") || strings.Contains(diff, "\n@@") }
+
 // lineCounts says how much a diff changes; a new file's is its text, and says it in other words.
 func lineCounts(diff string) string {
-	added, removed, hunks := 0, 0, false
+	if !hunks(diff) {
+		return ""
+	}
+	added, removed := 0, 0
 	for line := range strings.Lines(diff) {
 		switch {
-		case strings.HasPrefix(line, "@@"):
-			hunks = true
 		case strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++"):
 			added++
 		case strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---"):
 			removed++
 		}
-	}
-	if !hunks {
-		return ""
 	}
 	return fmt.Sprintf(" +%d -%d", added, removed)
 }

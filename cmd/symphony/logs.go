@@ -1,215 +1,149 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// logOptions say which log of a run, and how.
+// logOptions say which logs of which runs, and how.
 type logOptions struct {
-	follow, raw bool
+	follow, raw, all bool
 	// file is another log than the events: agent.stderr, worker.log, hooks.log.
 	file string
+	// run is the beginning of a run's id, empty for the newest.
+	run string
+	// since is zero where the time of an event does not matter.
+	since time.Time
+	// last names the only thing that is wanted, whole; see lastKinds.
+	last string
 }
 
 func logsCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
+		Description: "Each event has its time of day here, its kind and its text; --raw has the date, in UTC. On a terminal the log comes in\n" +
+			"a pager: $PAGER, else less.\n\n" +
+			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the run ends"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as it is written, also into the next runs, until SIGINT; with --run until that run ends"},
+			&cli.StringFlag{Name: "run", Usage: "another run than the newest: the beginning of its `ID`, see symphony show"},
+			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
+			&cli.StringFlag{Name: "since", Usage: "only what came after that `TIME`, in whichever run: as 10m for ten minutes ago, or 2026-01-31T18:00:00Z"},
+			&cli.StringFlag{Name: "last", Usage: "only the last of that `KIND`, whole: " + strings.Join(lastNames(), ", ")},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
-			&cli.StringFlag{Name: "run", Usage: "another run than the newest: its `ID`, see symphony ps --all"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
 			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
 			&cli.BoolFlag{Name: "hooks", Usage: "the output of hooks"},
+			&cli.BoolFlag{Name: "no-pager", Usage: "print at once, also on a terminal"},
 		),
 		Action: func(c *cli.Context) error {
 			args, positional, err := arguments(c, "ISSUE")
 			if err != nil {
 				return err
 			}
-			o := logOptions{follow: c.Bool("follow"), raw: c.Bool("raw")}
-			for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
-				if !c.Bool(flag) {
-					continue
-				}
-				if o.file != "" || o.raw {
-					return usageError("logs: one of --raw, --stderr, --worker, --hooks")
-				}
-				o.file = file
+			o, err := newLogOptions(c, w.now())
+			if err != nil {
+				return err
 			}
 			p, err := w.openProject(c, positional)
 			if err != nil {
 				return err
 			}
-			run, err := p.findRun(c.Context, args[0], c.String("run"))
-			if err != nil {
-				return err
-			}
-			if err := p.printLog(c.Context, run, o); err != nil {
-				return err
-			}
-			return p.printEnd(c.Context, run, o)
+			return w.paged(c.Context, !o.follow && !c.Bool("no-pager"), func() error { return p.logs(c.Context, args[0], o) })
 		},
 	}
 }
 
-// findRun names the newest run of an issue, or checks that the named run is one of it.
-func (p *project) findRun(ctx context.Context, ref, runID string) (string, error) {
-	db, err := openForReading(ctx, p)
-	if err != nil {
-		return "", err
-	}
-	defer db.Close()
-	id, identifier, ok, err := db.FindIssue(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	if !ok {
-		return "", &reconcile.Error{Code: "issue_not_found", Message: ref + " has no run here", Hint: "symphony ps --all lists what there is"}
-	}
-	if runID != "" {
-		run, err := db.Run(ctx, runID)
-		if errors.Is(err, state.ErrNotFound) || err == nil && run.IssueID != id {
-			return "", &reconcile.Error{Code: "run_not_found", Message: fmt.Sprintf("%s has no run %s", identifier, runID), Hint: "symphony ps --all lists the latest"}
+// newLogOptions refuses what does not go together: each flag that is accepted has an effect.
+func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
+	o = logOptions{follow: c.Bool("follow"), raw: c.Bool("raw"), all: c.Bool("all"), run: c.String("run"), last: c.String("last")}
+	for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
+		if !c.Bool(flag) {
+			continue
 		}
-		return runID, err
-	}
-	runs, err := db.RunsOfIssue(ctx, id, 20)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range runs {
-		if r.Kind == reconcile.AgentRun {
-			return r.ID, nil
+		if o.file != "" || o.raw {
+			return o, usageError("logs: one of --raw, --stderr, --worker, --hooks")
 		}
+		o.file = file
 	}
-	return "", &reconcile.Error{Code: "run_not_found", Message: identifier + " has had no run yet", Hint: "symphony ps --all says why it was skipped"}
+	if o.since, err = parseLogTime(c.String("since"), now); err != nil {
+		return o, err
+	}
+	switch {
+	case c.IsSet("run") && o.run == "":
+		return o, usageError("logs: --run wants the beginning of a run's id")
+	case o.run != "" && o.all:
+		return o, usageError("logs: --run or --all, not both")
+	case o.file != "" && !o.since.IsZero():
+		return o, usageError("logs: --since is for the events: the lines of --stderr, --worker and --hooks are not told apart by time")
+	case c.IsSet("last") && lastKinds[o.last] == nil:
+		return o, usageError("logs: --last wants one of %s, not %q", strings.Join(lastNames(), ", "), o.last)
+	case o.last != "" && (o.follow || o.all || o.file != "" || !o.since.IsZero()):
+		return o, usageError("logs: --last stands alone, or with --run or --raw")
+	}
+	return o, nil
 }
 
-// printLog prints a run's log, and with follow goes on until the run has ended.
-func (p *project) printLog(ctx context.Context, runID string, o logOptions) error {
-	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
+// parseLogTime reads a time that is given as an age or as itself; no text is the zero time.
+func parseLogTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return err
+		return t, usageError("logs: --since wants a duration such as 10m or a time such as 2026-01-31T18:00:00Z, not %q", text)
 	}
-	defer db.Close()
-	dir := runner.RunDir(p.stateDir, runID)
-	path := filepath.Join(dir, "events.jsonl")
-	show := p.showEvent
-	if o.raw {
-		show = p.showRaw
-	}
-	if o.file != "" {
-		path, show = filepath.Join(dir, o.file), p.showText
-	}
-	f := follower{path: path}
-	defer f.close()
-	if o.file == "" {
-		if err := f.readPrevious(runner.PreviousEvents(path), show); err != nil {
-			return err
-		}
-	}
-	return p.followFile(ctx, db, runID, &f, o.follow, show)
+	return t, nil
 }
 
-// printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
-func (p *project) printEnd(ctx context.Context, runID string, o logOptions) error {
-	if o.raw || o.file != "" {
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx) // a signal has ended the following, and there is nothing to wait for here
-	db, err := openForReading(ctx, p)
+// logs prints what is there of the runs that are asked for, and follows.
+func (p *project) logs(ctx context.Context, ref string, o logOptions) error {
+	reading := context.WithoutCancel(ctx) // a signal ends the following, not the reading
+	db, err := openForReading(reading, p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	run, err := db.Run(ctx, runID)
-	if err == nil && run.Outcome != "" {
-		fmt.Fprintln(p.w.stdout, endLine(run))
+	issue, err := p.logIssue(ctx, db, ref, o)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// followFile prints what is there, and while the run goes on what comes.
-func (p *project) followFile(ctx context.Context, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
-	for {
-		run, err := db.Run(context.WithoutCancel(ctx), runID)
-		if err != nil {
+	runs, err := issue.runs(reading, db, o)
+	if err != nil {
+		return err
+	}
+	if o.last != "" {
+		return p.printLast(runs, o)
+	}
+	last := ""
+	for _, run := range runs {
+		if o.all || len(runs) > 1 {
+			p.printHeadline(run, o)
+		}
+		if err := p.printRun(ctx, db, run.ID, o); err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || p.dead(run)
-		if err := f.read(show); err != nil {
-			return err
-		}
-		if !follow || ended {
-			f.showRest(show)
-			return nil
-		}
-		if !sleep(ctx, waitStep) {
-			return nil
-		}
+		last = run.ID
 	}
+	if o.follow && o.run == "" {
+		return p.followIssue(ctx, db, issue, last, o)
+	}
+	return nil
 }
 
-// showLines shows whole lines and returns the unfinished last one.
-func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
-	in := bufio.NewReader(r)
-	for {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return line, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("log: %w", err)
-		}
-		show(bytes.TrimSuffix(line, []byte("\n")))
+// printRun is the log of one run, to its end where that is known.
+func (p *project) printRun(ctx context.Context, db *state.DB, runID string, o logOptions) error {
+	if err := p.printLogFrom(ctx, db, runID, o); err != nil {
+		return err
 	}
-}
-
-func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
-
-// showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
-func (p *project) showRaw(line []byte) {
-	var b strings.Builder
-	for _, r := range string(line) {
-		if control(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	fmt.Fprintln(p.w.stdout, b.String())
-}
-
-// showEvent prints one event for a person.
-func (p *project) showEvent(line []byte) {
-	var e runner.EventLine
-	if err := json.Unmarshal(line, &e); err != nil {
-		p.showText(line)
-		return
-	}
-	text, ok := humanize(e)
-	if !ok {
-		return
-	}
-	margin := e.At.Local().Format("15:04:05")
-	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, visible(strings.TrimSuffix(line, "\r")))
-		margin = "        "
-	}
+	return p.printEnd(ctx, db, runID, o)
 }

@@ -188,7 +188,7 @@ func (p *project) liveRuns(ctx context.Context) []string {
 // leaveLoop says what goes on without the loop.
 func (p *project) leaveLoop(w *world) {
 	if n := len(p.liveRuns(context.Background())); n > 0 {
-		fmt.Fprintf(w.stderr, "symphony: the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s\n",
-			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir))
+		w.note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
+			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir)))
 	}
 }

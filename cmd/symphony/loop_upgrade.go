@@ -75,14 +75,13 @@ func (l *looper) upgrade(ctx context.Context, p *project) {
 	}
 	if err == nil {
 		if !l.options.quiet {
-			fmt.Fprintf(l.w.stderr, "symphony: %s has been replaced: the loop goes on with the new program\n", l.program.path)
+			l.w.note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
 		}
 		// The lock of the loop falls with it, and the new program takes it again.
 		err = syscall.Exec(l.program.path, os.Args, os.Environ())
 	}
 	l.program.refused = next
-	fmt.Fprintf(l.w.stderr, "symphony: %s has been replaced by a program that can't be run (%v): the loop goes on with the old one\n",
-		l.program.path, err)
+	l.w.note(slog.LevelWarn, fmt.Sprintf("%s has been replaced by a program that can't be run (%v): the loop goes on with the old one", l.program.path, err))
 }
 
 func tryProgram(ctx context.Context, path string) error {

@@ -51,6 +51,9 @@ const (
 	systemdUID = 20001 + iota
 	systemUnitsUID
 	cronUID
+	scheduleUserUID
+	scheduleSystemUID
+	scheduleCronUID
 )
 
 // bootMachine starts one with the program that makes the namespaces.

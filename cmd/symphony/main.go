@@ -158,13 +158,6 @@ type errorJSON struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-func (w *world) printError(e *reconcile.Error) {
-	fmt.Fprintf(w.stderr, "symphony: %s: %s\n", e.Code, visible(e.Message))
-	if e.Hint != "" {
-		fmt.Fprintf(w.stderr, "  %s\n", visible(e.Hint))
-	}
-}
-
 func (w *world) printJSON(v any) {
 	enc := json.NewEncoder(w.stdout)
 	enc.SetEscapeHTML(false)

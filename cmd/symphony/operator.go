@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -15,26 +14,6 @@ import (
 
 // commandPatience is how long an operator's command waits for another pass.
 const commandPatience = 10 * time.Second
-
-func stopCommand(w *world) *cli.Command {
-	c := issueCommand(w, "stop", "hold an issue and end its present run", reconcile.VerbStop)
-	c.UsageText = usageText("stop", "ISSUE|--all [WORKFLOW]")
-	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"})
-	single := c.Action
-	c.Action = func(ctx *cli.Context) error {
-		if !ctx.Bool("all") {
-			return single(ctx)
-		}
-		if name := ctx.Args().First(); name != "" {
-			// With --all the only argument is a workflow; somebody who names an issue means something else.
-			if _, err := os.Stat(w.absolute(name)); err != nil {
-				return usageError("stop: ISSUE or --all, not both: there is no workflow %q", name)
-			}
-		}
-		return projectVerb(ctx, w, reconcile.VerbStopAll)
-	}
-	return c
-}
 
 func holdCommand(w *world) *cli.Command {
 	return issueCommand(w, "hold", "start no further run for an issue; the present one may end", reconcile.VerbHold)
@@ -55,7 +34,8 @@ func resumeCommand(w *world) *cli.Command {
 func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE [WORKFLOW]"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Description: exampleText("symphony " + name + " ABC-7"),
+		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
 		Action: func(c *cli.Context) error {
 			w.json = c.Bool("json")
 			args, positional, err := arguments(c, "ISSUE")
@@ -78,8 +58,9 @@ func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Comman
 func projectCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "[WORKFLOW]"),
-		Flags:  workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
-		Action: func(c *cli.Context) error { return projectVerb(c, w, verb) },
+		Description: exampleText("symphony " + name),
+		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
+		Action:      func(c *cli.Context) error { return projectVerb(c, w, verb) },
 	}
 }
 
@@ -93,42 +74,55 @@ func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
 	if err != nil {
 		return err
 	}
-	only := nowhere
-	if verb == reconcile.VerbStopAll {
-		only = "" // it concerns every run
-	}
-	return p.command(c.Context, reconcile.Command{Verb: verb}, only)
+	return p.command(c.Context, reconcile.Command{Verb: verb}, nowhere)
 }
 
-// command writes down what the operator wants, then runs a pass confined to it. If the pass can't have the
-// lock, the command is kept for the next one.
+// command writes down what the operator wants, runs a pass confined to it, and says what came of it.
 func (p *project) command(ctx context.Context, cmd reconcile.Command, only string) error {
+	r, done, err := p.steer(ctx, cmd, only)
+	if err != nil {
+		return err
+	}
+	if p.w.json {
+		p.w.printJSON(r.json(false))
+	} else if err := p.sayPass(ctx, cmd, *r, done); err != nil {
+		return err
+	}
+	return p.noteUndone(ctx, cmd, *r, done)
+}
+
+// steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
+// command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
+// to write it to, and all workers have been ended without.
+func (p *project) steer(ctx context.Context, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
 	if err := p.nested(); err != nil {
-		return err // before the command is kept: an agent must not steer
+		return nil, false, err // before the command is kept: an agent must not steer
 	}
 	cmd.CreatedAt = p.w.now()
 	id, err := p.addCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
-		return p.endWorkers(ctx, err)
+		return nil, false, p.endWorkers(ctx, err)
 	}
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	log := newLog(p.w, slog.LevelWarn)
 	r, err := p.pass(ctx, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience}, log)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
+		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
 	case r.holder != nil:
 		e := lockedError(r.holder)
 		e.Hint = "the command is kept: the next pass takes it up"
-		return e
+		return nil, false, e
 	}
-	done, err := p.confirm(ctx, cmd, id, r)
-	if err != nil || done {
-		return err // what else is wrong has been said, and what was asked for is done
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		return nil, false, err
 	}
-	return r.code()
+	defer db.Close()
+	done, err = db.CommandDone(ctx, id)
+	return &r, done, err
 }
 
 func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64, error) {
@@ -143,33 +137,34 @@ func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64,
 	return db.AddCommand(ctx, cmd)
 }
 
-// confirm says what became of the command, and whether a pass has taken it up.
-func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, r passResult) (done bool, err error) {
-	db, err := state.Open(ctx, p.stateDir)
+// sayPass prints the pass of a command and what the command has led to.
+func (p *project) sayPass(ctx context.Context, cmd reconcile.Command, r passResult, done bool) error {
+	p.reportText(p.w, r)
+	if !done {
+		return nil
+	}
+	db, err := openForReading(ctx, p)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer db.Close()
-	if done, err = db.CommandDone(ctx, id); err != nil {
-		return false, err
+	text, err := outcomeOf(ctx, db, cmd, r)
+	if text != "" {
+		fmt.Fprintln(p.w.stdout, visible(text))
 	}
+	return err
+}
+
+// noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
+func (p *project) noteUndone(ctx context.Context, cmd reconcile.Command, r passResult, done bool) error {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	alive, err := scheduleAlive(ctx, db, p.w.now())
 	if err != nil {
-		return done, err
-	}
-	if p.w.json {
-		p.w.printJSON(r.json(false))
-	} else {
-		p.reportText(p.w, r)
-		if done {
-			text, err := outcomeOf(ctx, db, cmd, r)
-			if err != nil {
-				return done, err
-			}
-			if text != "" {
-				fmt.Fprintln(p.w.stdout, visible(text))
-			}
-		}
+		return err
 	}
 	if !done {
 		fmt.Fprintf(p.w.stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
@@ -177,7 +172,10 @@ func (p *project) confirm(ctx context.Context, cmd reconcile.Command, id int64, 
 	if !alive && !looping(p.stateDir) {
 		fmt.Fprintln(p.w.stderr, "symphony: no schedule is active: run symphony tick")
 	}
-	return done, nil
+	if done {
+		return nil // what else is wrong has been said, and what was asked for is done
+	}
+	return r.code()
 }
 
 // outcomeOf says what a command has led to, where no action of the pass says it: it may have been taken up by

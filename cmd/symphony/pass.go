@@ -125,6 +125,9 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	mono := proc.Monotonic()
 	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
 	crash.At("pass.reconciled")
+	if err := p.enlist(); err != nil {
+		r.warn(err.Error() + "; symphony projects does not find it then")
+	}
 	p.tellPeople(ctx, db, &r)
 	crash.At("pass.told")
 	r.condense()
@@ -260,6 +263,7 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, o passOptions, askTra
 	d := reconcile.Deps{
 		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.now,
 		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.now),
+		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
 	}
 	if askTracker {
 		client, err := newTracker(cfg, p.w.now, log)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -40,9 +41,12 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 			return r, err
 		}
 		deps.Store = db
+		deps.Agent = fitness{p: p, db: db, cfg: cfg, dryRun: true, r: &r}.look
 	}
 	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.now()}
-	r.Report = reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	report.Errors = slices.Concat(r.Errors, report.Errors)
+	r.Report = report
 	r.pass.Duration = p.w.now().Sub(r.pass.StartedAt)
 	return r, nil
 }

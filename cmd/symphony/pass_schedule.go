@@ -27,17 +27,25 @@ func scheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	if err != nil {
 		return false, fmt.Errorf("boot id: %w", err)
 	}
-	var gaps []time.Duration
-	for i := range passes[1:] {
-		gaps = append(gaps, timeBetween(passes[i+1], passes[i]))
-	}
 	bound := shortestSchedule
-	if len(gaps) > 0 {
-		slices.Sort(gaps)
-		bound = min(max(3*gaps[len(gaps)/2], shortestSchedule), longestSchedule)
+	if gap, known := usualGap(passes); known {
+		bound = min(max(3*gap, shortestSchedule), longestSchedule)
 	}
 	age := timeBetween(passes[0], state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
 	return age >= 0 && age < bound, nil
+}
+
+// usualGap is the one in the middle of those between a schedule's passes, the newest of which comes first.
+func usualGap(passes []state.Pass) (gap time.Duration, known bool) {
+	var gaps []time.Duration
+	for i := 1; i < len(passes); i++ {
+		gaps = append(gaps, timeBetween(passes[i], passes[i-1]))
+	}
+	if len(gaps) == 0 {
+		return 0, false
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2], true
 }
 
 // timeBetween is taken on the monotonic clock where both were in the same boot: a clock that was set keeps no

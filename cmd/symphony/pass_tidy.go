@@ -54,6 +54,9 @@ func (p *project) removeOrphans(ctx context.Context, db *state.DB) error {
 		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge {
 			continue // gone meanwhile, or perhaps just being made
 		}
+		if runner.Alive(p.stateDir, e.Name()) {
+			continue // a person has taken an issue over
+		}
 		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
 			continue
 		}

@@ -11,7 +11,9 @@ func promptCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "prompt", Usage: "render the prompt of an issue as its run would get it",
 		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
-		Flags:     workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
+		Description: "Asks the tracker for the issue; nothing is started, and nothing is changed.\n\n" +
+			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
+		Flags: workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
 		Action: func(c *cli.Context) error {
 			args, positional, err := arguments(c, "ISSUE")
 			if err != nil {

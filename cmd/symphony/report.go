@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ import (
 // report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
 // a change in what is wrong.
 func (p *project) report(ctx context.Context, w *world, o tickOptions, r passResult) {
+	if w.log != nil {
+		r.logPass(ctx, w.log)
+	}
 	switch {
 	case o.quiet:
 		if r.holder == nil {
@@ -36,7 +40,7 @@ func (p *project) reportText(w *world, r passResult) {
 		return
 	}
 	for _, text := range r.warnings {
-		fmt.Fprintln(w.stderr, "symphony: warning:", visible(text))
+		w.note(slog.LevelWarn, text)
 	}
 	for _, a := range r.Applied {
 		line := a.String()
@@ -110,7 +114,7 @@ func (p *project) reportQuiet(ctx context.Context, errs []*reconcile.Error) {
 		w.printError(e)
 	}
 	if len(codes) == 0 {
-		fmt.Fprintln(w.stderr, "symphony: over:", strings.Join(last.Codes, ", "))
+		w.note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
 	text, err := json.Marshal(said{Codes: codes, At: w.now()})
 	if err == nil {

@@ -67,7 +67,7 @@ func instant() (reconcile.Instant, error) {
 }
 
 // requests adds what is asked, and of the runs that they wait for it. What a dead worker asked has ended with it.
-func (v *view) requests(ctx context.Context, p *project, db *state.DB) error {
+func (v *view) requests(ctx context.Context, p *project, db *state.DB, only chosenIssues) error {
 	open, err := p.openRequests(ctx, db)
 	if err != nil || len(open) == 0 {
 		return err
@@ -77,6 +77,9 @@ func (v *view) requests(ctx context.Context, p *project, db *state.DB) error {
 		return err
 	}
 	for _, r := range open {
+		if !only.has(r.IssueID) {
+			continue
+		}
 		v.Requests = append(v.Requests, newPendingRow(r, v.GeneratedAt, at))
 		for i := range v.Running {
 			if v.Running[i].RunID == r.RunID {

@@ -16,7 +16,9 @@ func runCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Flags:     workflowFlags(),
+		Description: "Ends with the run, and exits 1 unless that succeeded. Ctrl-C ends the command, not the run.\n\n" +
+			exampleText("symphony run ABC-7"),
+		Flags: workflowFlags(),
 		Action: func(c *cli.Context) error {
 			args, positional, err := arguments(c, "ISSUE")
 			if err != nil {
@@ -120,6 +122,9 @@ func (p *project) outcome(ctx context.Context, runID string) error {
 		return err
 	}
 	fmt.Fprintln(p.w.stdout, endLine(run))
+	if hint := wayOut(run.ErrorCode); hint != "" {
+		fmt.Fprintln(p.w.stderr, "  "+hint)
+	}
 	if run.Outcome != reconcile.Succeeded {
 		return codeOnly(exitFailed)
 	}

@@ -114,7 +114,7 @@ func isExecutable(path string) bool {
 // scriptVars are the variables that output passes on; testscript does not show them all.
 var scriptVars = []string{
 	"PATH", "HOME", "CODEX_HOME", "AGENT", "PROGRAM", "REAL_CODEX", "STATE", "TMPDIR", "SYMPHONY_MAX_AGENTS", "SYMPHONY_STATE_DIR", "SYMPHONY_WORKFLOW",
-	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS",
+	"XDG_STATE_HOME", "XDG_CONFIG_HOME", "LINEAR_API_KEY", "LINEAR_ENDPOINT", "LINEAR_URL", "WORK", markName, clockVar, "NO_COLOR", "TERM", "COLUMNS", "PAGER",
 	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "TESTSCRIPT_COMMAND",
 }
 
@@ -142,6 +142,7 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! quiet")
 	}
+	awaitWorkersOfOld(ts)
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
 		// Before the pass, because what has ended since is still to be settled, and somebody else's pass may have
 		// started what ended meanwhile; and after it, because such a pass may have started one.

@@ -20,13 +20,13 @@ import (
 // systemCommands are those that only this system has.
 func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
+		"asked": askedCmd, "freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
 	}
 }
 
 // systemPrograms are those that only this system has.
 func systemPrograms() map[string]func() {
-	return map[string]func(){"power": func() { os.Exit(power.Main(os.Args[1:])) }, "without-pidfds": withoutPidfds}
+	return map[string]func(){"hostile": hostileMain, "power": func() { os.Exit(power.Main(os.Args[1:])) }, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
 }
 
 // canMount tries it: root in a container often may not.

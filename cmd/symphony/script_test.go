@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -59,7 +62,20 @@ func TestRealCodex(t *testing.T) {
 	testscript.Run(t, params(t, "codex"))
 }
 
+// TestOldCodex runs the same scripts with the oldest codex that symphony is meant for. What that can't do they skip,
+// by a condition that names it.
+func TestOldCodex(t *testing.T) {
+	if os.Getenv("SYMPHONY_TEST_CODEX_OLD") == "" {
+		t.Skip("SYMPHONY_TEST_CODEX_OLD names no codex; the scripts with an old one are skipped")
+	}
+	testscript.Run(t, paramsWith(t, "codex", newRelease(os.Getenv("SYMPHONY_TEST_CODEX_OLD"))))
+}
+
 func params(t *testing.T, dir string) testscript.Params {
+	return paramsWith(t, dir, newRelease(os.Getenv("SYMPHONY_TEST_CODEX")))
+}
+
+func paramsWith(t *testing.T, dir string, codex release) testscript.Params {
 	deadline, bounded := t.Deadline()
 	if !bounded {
 		deadline = time.Now().Add(time.Hour)
@@ -70,26 +86,32 @@ func params(t *testing.T, dir string) testscript.Params {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Deadline:            deadline.Add(-suiteMargin),
-		Setup:               setup,
+		Setup:               func(env *testscript.Env) error { return setup(env, codex) },
 		Cmds:                commands(),
-		Condition:           condition,
+		Condition:           func(name string) (bool, error) { return condition(name, codex) },
 	}
 }
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "json": jsonCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
-		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "until": untilCmd, "wire-like": wireLikeCmd,
+		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd, "left": leftCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "quick": quickCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
+		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "tree": treeCmd, "until": untilCmd, "wire-like": wireLikeCmd,
 	}
 	maps.Copy(cmds, systemCommands())
 	maps.Copy(cmds, faultCommands())
+	maps.Copy(cmds, gitCommands())
+	maps.Copy(cmds, buildCommands())
 	return cmds
 }
 
 // condition knows [root], [mount]: file systems can be mounted here, [freezer]: processes can be made immovable,
-// and [unshare]: a command can have a mount or pid namespace of its own.
-func condition(name string) (bool, error) {
+// [unshare]: a command can have a mount or pid namespace of its own, [tmux]: there is a real terminal, [bash], [zsh], [fish], [mandoc], [groff]:
+// the program is installed, and [codex:CAPABILITY]: the codex under test has it.
+func condition(name string, codex release) (bool, error) {
+	if capability, ok := strings.CutPrefix(name, "codex:"); ok {
+		return codex.can(capability)
+	}
 	switch name {
 	case "root":
 		return os.Geteuid() == 0, nil
@@ -99,6 +121,11 @@ func condition(name string) (bool, error) {
 		return canFreeze(), nil
 	case "unshare":
 		return canUnshare(), nil
+	case "tmux":
+		return hasTmux(), nil
+	case "bash", "zsh", "fish", "mandoc", "groff":
+		_, err := exec.LookPath(name)
+		return err == nil, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
@@ -108,7 +135,12 @@ type stage struct {
 	linear *lineartest.Server
 	other  *lineartest.Server // the workspace of Linear that linear does not steer now, nil for none
 	model  *modeltest.Server  // nil without the real codex
-	holder *holder            // the codex that hold-thread has started
+	old    bool               // the codex is not today's
+	// registry is the server of packages, nil for none.
+	registry *httptest.Server
+	asked    []string     // the questions of docs/questions.md that were put
+	holder   *holder      // the codex that hold-thread has started
+	terminal *multiplexer // nil until tmux start
 	// release gives up the project lock that hold-lock took.
 	release func() error
 }
@@ -138,7 +170,7 @@ Attempt: {{ attempt }}
 
 // setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
 // that it has left.
-func setup(env *testscript.Env) error {
+func setup(env *testscript.Env, codex release) error {
 	server := lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.DefaultSeed()
 	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})
@@ -149,7 +181,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{linear: server}
+	set := &stage{linear: server, old: codex.path != os.Getenv("SYMPHONY_TEST_CODEX")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
@@ -170,23 +202,10 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	agent := fake + " app-server --home " + codexHome
-	if real := os.Getenv("SYMPHONY_TEST_CODEX"); real != "" {
-		set.model = modeltest.New()
-		env.Defer(set.model.Close)
-		if err := modeltest.WriteHome(codexHome, set.model.URL); err != nil {
+	if codex.path != "" {
+		if set.model, err = setupCodex(env, codex, server, codexHome); err != nil {
 			return err
 		}
-		env.Setenv("REAL_CODEX", real+" app-server")
-		wire, err := inPath(env.Getenv("PATH"), "codex-wire")
-		if err != nil {
-			return err
-		}
-		forms, err := inPath(env.Getenv("PATH"), "mcp-forms")
-		if err != nil {
-			return err
-		}
-		env.Setenv("MCP_FORMS", forms)
-		env.Setenv("RECORDED_CODEX", wire+" "+filepath.Join(env.WorkDir, "wire")+" "+real+" app-server")
 	}
 	for k, v := range map[string]string{
 		"HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
@@ -206,6 +225,34 @@ func setup(env *testscript.Env) error {
 		}
 	}
 	return fillIn(env)
+}
+
+// setupCodex gives a script a codex whose model is a mock.
+func setupCodex(env *testscript.Env, codex release, tracker *lineartest.Server, home string) (*modeltest.Server, error) {
+	model := modeltest.New()
+	env.Defer(model.Close)
+	can, err := codex.can("dynamic_tools")
+	if err != nil {
+		return nil, err
+	}
+	if !can {
+		model.ByHand = map[string]func(json.RawMessage) error{"linear_graphql": graphqlByHand(tracker)}
+	}
+	if err := modeltest.WriteHome(home, model.URL); err != nil {
+		return nil, err
+	}
+	env.Setenv("REAL_CODEX", codex.path+" app-server")
+	wire, err := inPath(env.Getenv("PATH"), "codex-wire")
+	if err != nil {
+		return nil, err
+	}
+	forms, err := inPath(env.Getenv("PATH"), "mcp-forms")
+	if err != nil {
+		return nil, err
+	}
+	env.Setenv("MCP_FORMS", forms)
+	env.Setenv("RECORDED_CODEX", wire+" "+filepath.Join(env.WorkDir, "wire")+" "+codex.path+" app-server")
+	return model, nil
 }
 
 // fillIn puts addresses and commands into the workflows, where a workflow itself expands no variables.

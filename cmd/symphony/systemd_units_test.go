@@ -45,6 +45,15 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.refused(systemctl, service, "KillMode=control-group")
 	m.lives(w, "a pass that starts nothing")
 
+	// doctor sees it, too, where it stands in a service itself.
+	said, _ := m.sh("systemd-run --quiet --wait --pipe --unit=doctor -p User=ann -p WorkingDirectory=" + annProject + " -p Environment=HOME=" + annHome + " " + annHome + "/bin/symphony doctor")
+	if !strings.Contains(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)") {
+		t.Errorf("doctor in a service says\n%s", said)
+	}
+	if said, _ = m.sh(m.asAnn("bin/symphony doctor -w web-shop/WORKFLOW.md")); !strings.Contains(said, "workers: live on when their pass ends") {
+		t.Errorf("doctor by hand says\n%s", said)
+	}
+
 	install(service, unit(annHome, "User=ann", "KillMode=process"))
 	m.mustSh("systemctl start " + service)
 	w2 := m.atWork("ABC-2", "gate-2", 20*time.Second)
@@ -149,7 +158,7 @@ func (m *machine) refused(ctl func(args string) string, service, why string) {
 	if len(v.Running) != len(before.Running) || len(v.Ended) != len(before.Ended) {
 		m.t.Errorf("something was started, or has ended: %+v, before %+v", v, before)
 	}
-	if said := m.mustSh("journalctl --sync; journalctl --no-pager -o cat -n 40"); !strings.Contains(said, "symphony: "+code) || !strings.Contains(said, "write KillMode=process into") {
+	if said := m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"); !strings.Contains(said, "symphony: "+code) || !strings.Contains(said, "write KillMode=process into") {
 		m.t.Errorf("the journal has no error with a hint:\n%s", said)
 	}
 }

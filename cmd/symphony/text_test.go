@@ -83,11 +83,11 @@ func TestHumanize(t *testing.T) {
 		},
 		{ended("first", `"type":"agentMessage","text":"first\nsecond\n"`), "agent: first\nsecond"},
 		{ended("command exited 0: x", `"type":"commandExecution","exitCode":0,"durationMs":2345,"aggregatedOutput":"fine"`), "command exited 0: x (2.3s)"},
-		{ended("command exited 1: x", `"type":"commandExecution","exitCode":1,"durationMs":2,"aggregatedOutput":"a\nb\n"`), "command exited 1: x\na\nb"},
+		{ended("command exited 1: x", `"type":"commandExecution","exitCode":1,"durationMs":2,"aggregatedOutput":"a\nb\n"`), "command exited 1: x (2ms)\na\nb"},
 		{ended("command declined: x", `"type":"commandExecution","exitCode":null,"status":"declined"`), "command declined: x"},
 		{
-			ended("2 file changes completed: a, b", `"type":"fileChange","changes":[{"path":"/w/a","kind":{"type":"update"},"diff":"@@ -1 +1,2 @@\n-x\n+y\n+z\n"},{"path":"/w/b","kind":"add","diff":"+x"}]`),
-			"2 file changes completed: a, b\nupdate /w/a +2 -1\nadd /w/b",
+			ended("2 file changes completed: a, b", `"type":"fileChange","changes":[{"path":"/w/a","kind":{"type":"update"},"diff":"@@ -1 +1,2 @@\n-x\n+y\n+z\n"},{"path":"/w/b","kind":"add","diff":"x\n"}]`),
+			"2 file changes completed: a, b\nupdate /w/a +2 -1\n@@ -1 +1,2 @@\n-x\n+y\n+z\nadd /w/b\n+x",
 		},
 		{ended("tool x completed", `"type":"dynamicToolCall","status":"completed","success":true`), ""},
 		{ended("tool x failed", `"type":"dynamicToolCall","success":false,"contentItems":[{"text":"a\nb\nc\nd\ne"}]`), "tool x failed\na\nb\nc\n… 2 more lines"},
@@ -100,6 +100,7 @@ func TestHumanize(t *testing.T) {
 		{item("item/started", "agentMessage", "agent message started"), ""},
 		{item("item/started", "commandExecution", "command started: make"), "command started: make"},
 		{runner.EventLine{Event: "notification", Method: "thread/status/changed", Message: "thread is idle"}, ""},
+		{runner.EventLine{Event: "notification", Method: "thread/settings/updated", Message: "settings of the thread changed"}, ""},
 		{runner.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
 	} {
 		if got, ok := humanize(c.e); ok && got != c.want || ok != (c.want != "") {

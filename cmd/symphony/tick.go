@@ -17,6 +17,7 @@ import (
 type tickOptions struct {
 	passOptions
 	loop, json, quiet, wait bool
+	log                     logChoice
 }
 
 func tickCommand(w *world) *cli.Command {
@@ -25,7 +26,12 @@ func tickCommand(w *world) *cli.Command {
 		UsageText: usageText("tick", "[WORKFLOW]"),
 		Description: "A pass settles runs that have ended, stops those that no longer should run, starts those that should,\n" +
 			"and exits. Run it from cron or a systemd timer, by hand, or with --loop.\n\n" +
-			"SYMPHONY_MAX_AGENTS bounds the live runs of one codex home, over all projects.",
+			"SYMPHONY_MAX_AGENTS bounds the live runs of one codex home, over all projects.\n\n" +
+			"A pass says on stdout what it did, and on stderr what is wrong. With --log-level or --log-format stderr is a log of\n" +
+			"both: a line with level and keys for each action, warning and error, and one for the pass. --quiet leaves the log as\n" +
+			"it is, but for errors: those are logged when they change. Where stderr goes to systemd's journal, what is wrong and\n" +
+			"the log carry their priorities.\n\n" +
+			exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; changes nothing and takes no lock"},
@@ -33,6 +39,8 @@ func tickCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
+			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
+			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
 			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: triggerManual},
 		),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
@@ -43,6 +51,7 @@ func tickAction(c *cli.Context, w *world) error {
 	o := tickOptions{
 		passOptions: passOptions{trigger: c.String("trigger"), dryRun: c.Bool("dry-run"), lockTimeout: c.Duration("lock-timeout")},
 		loop:        c.Bool("loop"), json: c.Bool("json"), quiet: c.Bool("quiet"), wait: c.Bool("wait"),
+		log: logChoice{c.String("log-level"), c.String("log-format")},
 	}
 	w.json, w.jsonLines = o.json, o.loop
 	_, positional, err := arguments(c)
@@ -51,6 +60,9 @@ func tickAction(c *cli.Context, w *world) error {
 	}
 	if err := o.check(c.IsSet("trigger")); err != nil {
 		return err
+	}
+	if o.log.wanted() {
+		w.log = o.logger(w) // it says what lines for a person would say
 	}
 	p, err := w.openProject(c, positional)
 	if err != nil {
@@ -73,6 +85,9 @@ func (o *tickOptions) check(triggerSet bool) error {
 	case triggerCron, triggerTimer, triggerManual, triggerWorker, triggerCommand:
 	default:
 		return usageError("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.trigger)
+	}
+	if err := o.log.check(); err != nil {
+		return err
 	}
 	switch {
 	case o.loop && (o.dryRun || o.wait):
@@ -137,17 +152,6 @@ func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passR
 		return err
 	}
 	return r.code()
-}
-
-func (o tickOptions) logger(w *world) *slog.Logger {
-	level := slog.LevelInfo
-	if o.quiet || o.json || !o.loop {
-		level = slog.LevelWarn
-	}
-	if o.quiet {
-		level = slog.LevelError + 1 // what is wrong is reported once, not logged by every pass
-	}
-	return newLog(w, level)
 }
 
 func lockedError(h *state.Holder) *reconcile.Error {

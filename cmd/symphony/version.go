@@ -11,8 +11,9 @@ import (
 func versionCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
-		UsageText: "symphony version [--json]",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		UsageText:   "symphony version [--json]",
+		Description: exampleText("symphony version --json"),
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
 		Action: func(c *cli.Context) error {
 			w.json = c.Bool("json")
 			if c.NArg() > 0 {
@@ -34,13 +35,26 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
+	return versionOf(info)
+}
+
+// versionOf is the release, for a program that was built from a tag or by go install; between releases the version that
+// the go command makes of the commit, with +dirty where the sources were changed. Without the version control system's
+// help there is at most a revision.
+func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
+		settings[s.Key] = s.Value
 	}
-	return "devel"
+	v := "devel"
+	if revision := settings["vcs.revision"]; revision != "" {
+		v += "-" + revision[:min(12, len(revision))]
+	}
+	if settings["vcs.modified"] == "true" {
+		v += "+dirty"
+	}
+	return v
 }

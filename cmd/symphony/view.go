@@ -28,12 +28,15 @@ type view struct {
 	Paused      bool            `json:"paused"`
 	Blocked     *blockedRow     `json:"blocked"`
 	// Schedule says that passes are run by cron, a timer or --loop; without one nothing new is started.
-	Schedule bool       `json:"schedule_active"`
-	Project  projectRow `json:"project"`
-	// Skipped and Ended are part of ps --all only: nil otherwise.
+	Schedule bool `json:"schedule_active"`
+	// NextPass is when the schedule comes again; null where its passes show no rhythm yet.
+	NextPass *nextPassRow `json:"next_pass"`
+	Project  projectRow   `json:"project"`
+	// Skipped and Ended are part of ps --all only, Skipped also where issues are named: nil otherwise.
 	Skipped []skippedRow `json:"skipped,omitzero"`
 	Ended   []endedRow   `json:"ended,omitzero"`
 	skips   int          // how many candidates the last pass skipped
+	chosen  []string     // the issues that it is confined to
 }
 
 type viewCounts struct {
@@ -167,11 +170,28 @@ func (p *project) noState(err error) error {
 
 // look reads the view; all is true for what has ended and what was skipped, too.
 func (p *project) look(ctx context.Context, all bool) (view, error) {
+	return p.lookFor(ctx, viewOptions{all: all, ended: pastRuns})
+}
+
+// viewOptions say what of the view is wanted.
+type viewOptions struct {
+	all   bool // also what was skipped, and the runs that have ended
+	ended int  // how many of those
+	// issues confines the rows to them; empty for all.
+	issues []string
+}
+
+func (p *project) lookFor(ctx context.Context, o viewOptions) (view, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return view{}, err
 	}
 	defer db.Close()
+	return p.lookAt(ctx, db, o)
+}
+
+// lookAt reads the view from an open database.
+func (p *project) lookAt(ctx context.Context, db *state.DB, o viewOptions) (view, error) {
 	v := view{
 		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
 		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
@@ -181,37 +201,42 @@ func (p *project) look(ctx context.Context, all bool) (view, error) {
 	} else if known && p.sourceErr != nil {
 		v.Project.WorkflowPath = path
 	}
+	only, err := choose(ctx, db, o.issues)
+	if err != nil {
+		return v, err
+	}
 	rec, err := db.Recorded(ctx)
 	if err != nil {
 		return v, err
 	}
-	v.claims(p, rec)
-	if err := v.requests(ctx, p, db); err != nil {
+	v.chosen = o.issues
+	v.claims(p, rec, only)
+	if err := v.requests(ctx, p, db, only); err != nil {
 		return v, err
 	}
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
 	v.tracker(p, rec)
-	if v.Schedule, err = scheduleAlive(ctx, db, p.w.now()); err != nil {
+	if err := v.next(ctx, p, db); err != nil {
 		return v, err
 	}
-	v.Schedule = v.Schedule || looping(p.stateDir)
-	skips, err := db.Skips(ctx)
-	if err != nil {
+	if err := v.skipped(ctx, db, only, o.all || len(o.issues) > 0); err != nil {
 		return v, err
 	}
-	v.skips = len(skips)
-	if err := v.history(ctx, db, rec); err != nil || !all {
+	if err := v.history(ctx, db, rec); err != nil || !o.all {
 		return v, err
 	}
-	return v, v.past(ctx, db)
+	return v, v.past(ctx, db, only, o.ended)
 }
 
-func (v *view) claims(p *project, rec reconcile.Recorded) {
+func (v *view) claims(p *project, rec reconcile.Recorded, only chosenIssues) {
 	runs := map[string]reconcile.Run{}
 	for _, r := range rec.Runs {
 		runs[r.ID] = r
 	}
 	for _, c := range rec.Claims {
+		if !only.has(c.IssueID) {
+			continue
+		}
 		switch c.Status {
 		case reconcile.Running:
 			v.Running = append(v.Running, newRunningRow(p, c, runs[c.RunID]))
@@ -332,25 +357,37 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded
 	return err
 }
 
+// pastRuns is how many ended runs ps --all shows unless it is told otherwise.
 const pastRuns = 20
 
-func (v *view) past(ctx context.Context, db *state.DB) error {
-	v.Skipped, v.Ended = []skippedRow{}, []endedRow{}
+// skipped counts what the last pass skipped, and lists it where that is asked for.
+func (v *view) skipped(ctx context.Context, db *state.DB, only chosenIssues, list bool) error {
 	skips, err := db.Skips(ctx)
 	if err != nil {
 		return err
 	}
-	for _, s := range skips {
-		v.Skipped = append(v.Skipped, skippedRow{s.IssueID, s.Identifier, s.Reason, s.Message, s.Since.UTC()})
+	if list {
+		v.Skipped = []skippedRow{}
 	}
-	runs, err := db.RecentRuns(ctx, pastRuns)
+	for _, s := range skips {
+		if !only.has(s.IssueID) {
+			continue
+		}
+		v.skips++
+		if list {
+			v.Skipped = append(v.Skipped, skippedRow{s.IssueID, s.Identifier, s.Reason, s.Message, s.Since.UTC()})
+		}
+	}
+	return nil
+}
+
+func (v *view) past(ctx context.Context, db *state.DB, only chosenIssues, limit int) error {
+	runs, err := db.EndedRuns(ctx, only.ids(), limit)
 	if err != nil {
 		return err
 	}
+	v.Ended = []endedRow{}
 	for _, r := range runs {
-		if !r.Settled {
-			continue
-		}
 		v.Ended = append(v.Ended, endedRow{
 			RunID: r.ID, Identifier: r.Identifier, Kind: string(r.Kind), Outcome: string(r.Outcome),
 			Error: errorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: r.EndedAt.UTC(),

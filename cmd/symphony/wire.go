@@ -164,8 +164,8 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], OnQuestion: questions[cfg.Agent.OnQuestion], AnswerTimeout: cfg.Agent.AnswerTimeout,
-		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
-		TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
+		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots, PassEnv: cfg.Agent.PassEnv,
+		KeepGitConfig: cfg.Agent.KeepGitConfig, TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
 		Secrets:     cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
 	}
@@ -186,7 +186,9 @@ var approvals = map[workflow.Answer]codex.Approval{
 var questions = map[workflow.Answer]codex.QuestionPolicy{workflow.Fail: codex.QuestionFail, workflow.Ask: codex.QuestionAsk}
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
-func newLog(w *world, level slog.Level) *slog.Logger { return newLogTo(w.stderr, level) }
+func newLog(w *world, level slog.Level) *slog.Logger {
+	return newLogAs(w.stderr, level, textLog, w.journal)
+}
 
 func newLogTo(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))

@@ -193,9 +193,10 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 		return err
 	}
 	tool := linear.Tool(client, cfg.Tracker.ToolReadOnly)
+	account := p.account(cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.db, Requests: h.db, Tracker: client, Executor: runner.Here{},
-		Account: p.account(cfg.Codex.Home),
+		Account: account, AccountDir: account.Dir,
 		Tool: &runner.Tool{
 			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
 			Call: func(ctx context.Context, args json.RawMessage) runner.ToolAnswer {
@@ -203,7 +204,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 			},
 			ChangesIssue: tool.ChangesIssue,
 		},
-		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log,
+		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log, Hide: hide,
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{

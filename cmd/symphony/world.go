@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/user"
 	"strings"
@@ -31,6 +32,9 @@ type world struct {
 	jsonLines bool
 	// input reads stdin where somebody is asked; see lines.
 	input *bufio.Reader
+	// log takes what else would be lines on stderr, nil unless a log was asked for; journal is set where stderr is systemd's.
+	log     *slog.Logger
+	journal bool
 	// listen makes SIGINT and SIGTERM end the context, where they do not yet.
 	listen func()
 }
@@ -47,6 +51,7 @@ func newWorld() (*world, error) {
 		}
 	}
 	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: wallClock}
+	w.journal = isJournal(w.getenv("JOURNAL_STREAM"), os.Stderr)
 	if w.home = w.getenv("HOME"); w.home == "" {
 		// Cron always sets it; some containers do not.
 		if u, err := user.Current(); err == nil {
@@ -114,10 +119,10 @@ func control(r rune) bool {
 
 // The colours of a terminal; plain text elsewhere.
 func (w *world) paint(code, s string) string {
-	if !w.colour {
+	if !w.colour || code == "" {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return "\x1b[" + code + "m" + s + plainText
 }
 
 func (w *world) bold(s string) string   { return w.paint("1", s) }

@@ -29,6 +29,8 @@ type Config struct {
 
 	redacted []byte
 	keyVars  []string
+	name     string // of the file, as it was named to Read
+	lines    map[string]int
 }
 
 // Tracker is where the work comes from (specification 5.3.1).
@@ -97,10 +99,16 @@ type Agent struct {
 	Network bool
 	// WritableRoots are directories that the default sandbox may write to besides the workspace.
 	WritableRoots []string
+	// PassEnv names the variables that reach the agent's commands although codex's exclusion takes them for secrets.
+	PassEnv []string
 	// TrustRepository lets codex obey the repository's own .codex/config.toml where ThreadSandbox is set.
 	TrustRepository bool
+	// KeepGitConfig leaves git hooks and configuration as the agent has set them.
+	KeepGitConfig bool
 	// ResumeThread lets a later run go on with the thread of an earlier one.
 	ResumeThread bool
+	// Prices are for estimates alone: nothing is decided by them.
+	Prices Prices
 }
 
 // Answer is what symphony answers when the agent asks for something.

@@ -25,11 +25,13 @@ const (
 	typePath     = "path"
 	typePaths    = "list of paths"
 	typeStrings  = "list of strings"
+	typeVars     = "list of variable names"
 	typeInteger  = "integer"
 	typeMS       = "milliseconds"
 	typeBool     = "true or false"
 	typeShell    = "shell script"
 	typeStateMap = "map of states to integers"
+	typePrices   = "map of models to prices"
 	typeCodex    = "codex value"
 )
 
@@ -58,7 +60,7 @@ func trackerKeys() []Key {
 
 func placeKeys() []Key {
 	return []Key{
-		{Name: "polling.interval_ms", Type: typeMS, Default: "30000", Meaning: "time between the passes of tick --loop", min: 1, max: maxMS},
+		{Name: "polling.interval_ms", Type: typeMS, Default: "30000", Meaning: "time between passes of tick --loop and of an installed timer", min: 1, max: maxMS},
 		{Name: "workspace.root", Type: typePath, Default: "<temp>/symphony_workspaces", Meaning: "where workspaces are made; ~ and $NAME are expanded, relative to WORKFLOW.md"},
 		{Name: "workspace.keep_removed_ms", Type: typeMS, Default: "86400000", Meaning: "how long a removed workspace can be got back; 0 deletes at once", max: maxMS},
 		{Name: "workspace.min_free_bytes", Type: typeInteger, Default: "2147483648", Meaning: "free space of the volume below which nothing is started; 0 never"},
@@ -86,8 +88,11 @@ func agentKeys() []Key {
 		{Name: "agent.answer_timeout_ms", Type: typeMS, Default: "3600000", Meaning: "how long a person may take to answer what is asked, then it is declined", min: 1, max: maxMS},
 		{Name: "agent.network", Type: typeBool, Default: "false", Meaning: "commands in the default sandbox may use the network"},
 		{Name: "agent.writable_roots", Type: typePaths, Default: "[]", Meaning: "directories that the default sandbox may write to, besides the workspace"},
+		{Name: "agent.pass_env", Type: typeVars, Default: "[]", Meaning: "variables that the agent's commands get although their names hold KEY, SECRET or TOKEN"},
 		{Name: "agent.trust_repository", Type: typeBool, Default: "false", Meaning: "codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set"},
+		{Name: "agent.keep_git_config", Type: typeBool, Default: "false", Meaning: "git hooks and configuration that an agent has set stay, also where they run programs in your hooks"},
 		{Name: "agent.resume_thread", Type: typeBool, Default: "true", Meaning: "a later run goes on with the thread of an earlier one"},
+		{Name: "agent.prices", Type: typePrices, Default: "{}", Meaning: "what a million tokens cost, by model or `default`: input, cached, output; and currency; for the estimates of report"},
 	}
 }
 
@@ -111,8 +116,6 @@ func unbuilt() map[string]bool {
 	return map[string]bool{
 		"worker.ssh_hosts":                      refused,
 		"worker.max_concurrent_agents_per_host": refused,
-		"agent.keep_git_config":                 warned,
-		"agent.pass_env":                        warned,
 		"server.port":                           warned,
 		"server.host":                           warned,
 		"observability.dashboard_enabled":       warned,

@@ -22,7 +22,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 		r.keys[k.Name] = k
 	}
 	r.parents = sections(Keys())
-	cfg := &Config{redacted: src.Data}
+	cfg := &Config{redacted: src.Data, name: src.Name, lines: r.lines}
 	var literals []field
 	if r.load() {
 		literals = r.tracker(cfg)

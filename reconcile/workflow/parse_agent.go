@@ -29,8 +29,11 @@ func (r *reader) agent(cfg *Config) {
 		AnswerTimeout:   r.milliseconds("agent.answer_timeout_ms"),
 		Network:         r.boolean("agent.network"),
 		WritableRoots:   r.writableRoots(cfg.Workspace.Root),
+		PassEnv:         r.passEnv(cfg.keyVars, cfg.Tracker.APIKey),
 		TrustRepository: r.boolean("agent.trust_repository"),
+		KeepGitConfig:   r.boolean("agent.keep_git_config"),
 		ResumeThread:    r.boolean("agent.resume_thread"),
+		Prices:          r.prices(),
 	}
 	r.askHints(cfg)
 }
@@ -64,9 +67,28 @@ func (r *reader) writableRoots(root string) []string {
 				"name a directory apart from the workspaces")
 			continue
 		}
+		if path != "" && r.opensMore(f, item, path, paths) {
+			continue
+		}
 		paths = append(paths, path)
 	}
 	return paths
+}
+
+// opensMore refuses a directory by which an agent could open more for itself than is named: by writing WORKFLOW.md, or by
+// putting a link in the place of a directory that lies in another one.
+func (r *reader) opensMore(f field, item *yaml.Node, path string, others []string) bool {
+	if within(r.src.Path, path) {
+		r.fail(CodeInvalid, r.line(item), f.key, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox", "name a directory apart from it")
+		return true
+	}
+	for _, other := range others {
+		if other != "" && (within(path, other) || within(other, path)) {
+			r.fail(CodeInvalid, r.line(item), f.key, path+" and "+other+": one lies in the other, and could be replaced by a link", "name the outer one alone")
+			return true
+		}
+	}
+	return false
 }
 
 // within reports whether path is dir or lies below it, by name alone.

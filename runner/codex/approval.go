@@ -44,8 +44,11 @@ type verdicts struct {
 }
 
 // itemVerdicts are those of commands and file changes.
-func itemVerdicts() verdicts {
+func (s *Session) itemVerdicts() verdicts {
 	session := object{"decision": "acceptForSession"}
+	if s.olderThan(66) {
+		session = object{"decision": "accept", "acceptSettings": object{"forSession": true}}
+	}
 	return verdicts{
 		once: object{"decision": "accept"}, session: session, policy: session,
 		denied: func(string) object { return object{"decision": "decline"} },
@@ -184,6 +187,21 @@ func commandAsk(p *params) Ask {
 		a.Permissions, a.Summary = p.Additional, join("with "+whole(permissionsText(p.Additional)), a.Summary)
 	}
 	return a
+}
+
+// nameCommand takes the command that is asked about from its item: other versions did not name it in the request.
+func (s *Session) nameCommand(p *params) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == nil || !isNothing(p.Command) || p.Network != nil || p.Kind == "writeStdin" {
+		return
+	}
+	item := s.turn.open[p.ItemID]
+	command, err := json.Marshal(item.command)
+	if err != nil {
+		return // can't be: it was decoded from JSON
+	}
+	p.Command, p.Cwd = command, cmp.Or(p.Cwd, item.cwd)
 }
 
 // isNothing says that a member is absent or empty.

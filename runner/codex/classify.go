@@ -53,7 +53,7 @@ func classifyText(message string) (Code, bool) {
 		{CodeNetwork, []string{
 			"waiting for network", "connection refused", "connection failed", "error sending request",
 			"stream disconnected", "failed to lookup address", "network error", "status 500", "status 502", "status 503",
-			"status 504", "status: 5",
+			"status 504", "status: 5", "currently experiencing high demand", // older versions' word for a 500
 		}},
 	} {
 		for _, w := range c.words {

@@ -64,6 +64,8 @@ func (s *Session) notice(m *message) {
 		s.noticeError(&p)
 	case "serverRequest/resolved":
 		s.withdraw(string(p.RequestID))
+	case "model/rerouted":
+		s.rerouted(p.threadID(), p.ToModel)
 	case "account/rateLimits/updated":
 		s.updateLimits(p.RateLimits)
 	}
@@ -215,7 +217,8 @@ func (s *Session) noticeItem(method string, p *params) {
 	}
 	switch {
 	case p.Item.Type == itemCommand && method == "item/started":
-		t.open[p.Item.ID] = struct{}{}
+		told := t.open[p.Item.ID] // some versions tell twice, and not all both times
+		t.open[p.Item.ID] = openCommand{cmp.Or(told.command, p.Item.Command), cmp.Or(told.cwd, p.Item.Cwd)}
 	case p.Item.Type == itemCommand:
 		delete(t.open, p.Item.ID)
 	case p.Item.Type == itemAgentMessage && method == "item/completed" && ours && p.Item.Text != "":

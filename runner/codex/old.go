@@ -36,6 +36,11 @@ type oldMessage struct {
 		Server string `json:"server"`
 		Tool   string `json:"tool"`
 	} `json:"invocation"`
+	Server string `json:"server"`
+	Status struct {
+		State json.RawMessage `json:"state"`
+		Error string          `json:"error"`
+	} `json:"status"`
 	Query       string     `json:"query"`
 	Explanation string     `json:"explanation"`
 	Plan        []wireStep `json:"plan"`
@@ -81,6 +86,12 @@ func (p *params) modern(name string) (method string) {
 		return "turn/completed"
 	case "turn_aborted":
 		return "turn/cancelled"
+	case "mcp_startup_update":
+		p.Name, p.Status = m.Server, m.Status.State
+		if m.Status.Error != "" {
+			p.Error = &turnError{Message: m.Status.Error}
+		}
+		return "mcpServer/startupStatus/updated"
 	case "warning":
 		return "warning"
 	case "deprecation_notice":

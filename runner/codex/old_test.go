@@ -1,7 +1,9 @@
 package codex
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -259,5 +261,174 @@ func TestSnakeCaseErrors(t *testing.T) {
 				_ = wantCode(t, err, c.code)
 			})
 		})
+	}
+}
+
+// The words of policies and sandboxes are spelled as an older codex has them, in turns too, and it is asked again only
+// for a word that it knows in another spelling.
+func TestSpelling(t *testing.T) {
+	refused := func(id int, word string) string {
+		return fmt.Sprintf("{\"id\":%d,\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `%s`, expected one of "+
+			"`unlessTrusted`, `onFailure`, `onRequest`, `never`, `readOnly`, `workspaceWrite`\"}}", id, word)
+	}
+	s, p := connect(t, Options{})
+	started := make(chan error, 1)
+	go func() {
+		_, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`), Sandbox: json.RawMessage(`"workspace-write"`)})
+		started <- err
+	}()
+	for i, want := range []string{
+		`{"id":2,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"on-request","sandbox":"workspace-write"}}`,
+		`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"onRequest","sandbox":"workspace-write"}}`,
+		`{"id":5,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"onRequest","sandbox":"workspaceWrite"}}`,
+	} {
+		if got := p.hear(); got != want {
+			t.Fatalf("request %d: %s, want %s", i, got, want)
+		}
+		p.say([]string{refused(2, "on-request"), refused(4, "workspace-write"), `{"id":5,"result":{"thread":{"id":"th"}}}`}[i])
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = s.RunTurn(t.Context(), TurnParams{Input: "i", ApprovalPolicy: json.RawMessage(`"on-request"`)})
+	}()
+	if got := p.hear(); !strings.Contains(got, `"approvalPolicy":"onRequest"`) {
+		t.Errorf("turn: %s", got)
+	}
+}
+
+// A word that codex knows in no spelling is refused once.
+func TestSpellingOfOthers(t *testing.T) {
+	s, p := connect(t, Options{})
+	go func() {
+		p.hear()
+		p.say("{\"id\":2,\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `on-request`, expected one of `asking`, `never`\"}}")
+	}()
+	_, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)})
+	if e := wantCode(t, err, CodeIncompatible); !strings.Contains(e.Message, "`asking`") {
+		t.Errorf("error %v", e)
+	}
+}
+
+// asVersion makes the session one with a codex of that version.
+func asVersion(s *Session, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = version
+}
+
+// Releases before 0.97 take what a tool has said as one text.
+func TestOldToolAnswer(t *testing.T) {
+	for _, c := range []struct{ version, answer string }{
+		{"0.92.0", `{"id":0,"result":{"output":"found","success":true}}`},
+		{"0.96.0", `{"id":0,"result":{"output":"found","success":true}}`},
+		{"0.97.0", `{"id":0,"result":{"contentItems":[{"text":"found","type":"inputText"}],"success":true}}`},
+		{"", `{"id":0,"result":{"contentItems":[{"text":"found","type":"inputText"}],"success":true}}`},
+	} {
+		t.Run(c.version, func(t *testing.T) {
+			s, p := connect(t, Options{
+				Tools: []Tool{{Name: "look"}},
+				CallTool: func(context.Context, string, json.RawMessage) ToolResult {
+					return ToolResult{Text: "found", Success: true}
+				},
+			})
+			asVersion(s, c.version)
+			go p.say(`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","callId":"c","tool":"look","arguments":{}}}`)
+			if got := p.hear(); got != c.answer {
+				t.Errorf("answer %s, want %s", got, c.answer)
+			}
+		})
+	}
+}
+
+// Releases before 0.66 name no command in their requests, and take a consent for the session as a setting of it.
+func TestOldApproval(t *testing.T) {
+	for _, c := range []struct{ version, answer string }{
+		{"0.61.0", `{"id":0,"result":{"acceptSettings":{"forSession":true},"decision":"accept"}}`},
+		{"0.65.0", `{"id":0,"result":{"acceptSettings":{"forSession":true},"decision":"accept"}}`},
+		{"0.66.0", `{"id":0,"result":{"decision":"acceptForSession"}}`},
+		{"", `{"id":0,"result":{"decision":"acceptForSession"}}`},
+		{"1.2.0", `{"id":0,"result":{"decision":"acceptForSession"}}`},
+	} {
+		t.Run(c.version, func(t *testing.T) {
+			var asked Event
+			heard := make(chan struct{})
+			s, p, _ := inTurn(t, t.Context(), Options{OnEvent: func(e Event) {
+				if e.Name == EventApprovalAutoApproved {
+					asked = e
+					close(heard)
+				}
+			}})
+			asVersion(s, c.version)
+			go p.say(
+				old(`{"type":"exec_command_begin","call_id":"c1","command":["/bin/bash","-lc","touch ../outside"]}`),
+				`{"method":"item/started","params":{"item":{"type":"commandExecution","id":"c1","command":"/bin/bash -lc 'touch ../outside'","cwd":"/w"}}}`,
+				`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"0","itemId":"c1","reason":"it must","risk":null}}`)
+			if got := p.hear(); got != c.answer {
+				t.Errorf("answer %s, want %s", got, c.answer)
+			}
+			<-heard
+			if want := "approve command: touch ../outside (outside the sandbox): it must"; asked.Message != want {
+				t.Errorf("event %q, want %q", asked.Message, want)
+			}
+		})
+	}
+}
+
+// Releases before 0.78 count a resumed thread from zero.
+func TestOldTotalsOfAResumedThread(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		want    int64
+	}{{"0.61.0", 430}, {"0.77.0", 430}, {"0.79.0", 330}, {"", 330}} {
+		s, p := connect(t, Options{})
+		asVersion(s, c.version)
+		go func() {
+			p.hear()
+			p.say(`{"id":2,"result":{"thread":{"id":"th"}}}`)
+		}()
+		if err := s.ResumeThread(t.Context(), "th", ThreadParams{Used: Usage{Input: 300, Output: 30, Total: 330}}); err != nil {
+			t.Fatal(err)
+		}
+		p.say(`{"method":"codex/event/token_count","params":{"id":"0","conversationId":"th","msg":{"type":"token_count","info":{"total_token_usage":`+
+			`{"input_tokens":90,"cached_input_tokens":0,"output_tokens":10,"reasoning_output_tokens":0,"total_tokens":100}}}}}`,
+			`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":`+map[bool]string{true: "50", false: "330"}[c.want == 430]+`}}}}`)
+		s.flush()
+		waitUsage(t, s, c.want)
+	}
+}
+
+func waitUsage(t *testing.T, s *Session, want int64) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); s.Usage().Total != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("used %d, want %d", s.Usage().Total, want)
+		}
+	}
+}
+
+// An MCP server's start is told in the old shape as in today's.
+func TestOldStartOfMCPServer(t *testing.T) {
+	var p params
+	p.read(json.RawMessage(`{"id":"","msg":{"type":"mcp_startup_update","server":"broken","status":{"state":"failed","error":"No such file"}},"conversationId":"th"}`))
+	if got := describe(p.modern("mcp_startup_update"), &p); got != "MCP server broken is failed: No such file" {
+		t.Error(got)
+	}
+}
+
+// Which releases run commands in login shells only.
+func TestLoginShellsOnly(t *testing.T) {
+	for version, want := range map[string]bool{"0.61.0": true, "0.104.0": true, "0.105.0": false, "0.169.0": false, "1.0.0": false, "": false, "0.x": false} {
+		if got := (Server{Version: version}).LoginShellsOnly(); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}
+
+// Releases before 0.63 tell a model that fails by these words alone.
+func TestOldWordsOfAFailingModel(t *testing.T) {
+	if class, ok := classify(nil, "We're currently experiencing high demand, which may cause temporary errors."); class != CodeNetwork || !ok {
+		t.Errorf("%q, %v", class, ok)
 	}
 }

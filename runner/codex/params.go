@@ -137,6 +137,7 @@ type wireItem struct {
 	Text     string          `json:"text"`
 	Status   string          `json:"status"`
 	Command  string          `json:"command"`
+	Cwd      string          `json:"cwd"`
 	ExitCode *int            `json:"exitCode"`
 	Changes  []wireChange    `json:"changes"`
 	Tool     string          `json:"tool"`

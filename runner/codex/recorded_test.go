@@ -132,6 +132,7 @@ type recordedMsg struct {
 		ThreadID       string          `json:"threadId"`
 		Cwd            string          `json:"cwd"`
 		ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
+		SandboxPolicy  json.RawMessage `json:"sandboxPolicy"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
@@ -289,6 +290,8 @@ func (st *stage) begin(m recordedMsg) {
 	switch m.Method {
 	case "initialize":
 		st.run(func() error { _, err := st.s.Initialize(ctx); return err })
+	case "command/exec":
+		st.run(func() error { return st.s.ProbeSandbox(ctx, p.Cwd, p.SandboxPolicy) })
 	case "thread/start":
 		st.run(func() error { _, err := st.s.StartThread(ctx, thread); return err })
 	case "thread/resume":

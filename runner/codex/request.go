@@ -34,9 +34,10 @@ func (s *Session) serve(m *message) {
 	case "item/tool/call":
 		s.serveTool(m, &p, e)
 	case "item/commandExecution/requestApproval":
-		s.serveApproval(m, e, commandAsk(&p), itemVerdicts())
+		s.nameCommand(&p)
+		s.serveApproval(m, e, commandAsk(&p), s.itemVerdicts())
 	case "item/fileChange/requestApproval":
-		s.serveApproval(m, e, s.changeAsk(&p), itemVerdicts())
+		s.serveApproval(m, e, s.changeAsk(&p), s.itemVerdicts())
 	case "execCommandApproval":
 		s.serveApproval(m, e, commandAsk(&p), reviewVerdicts())
 	case "applyPatchApproval":

@@ -93,9 +93,13 @@ type Session struct {
 	patches  patches              // file changes under way
 	cwd      string               // of the last turn
 	asksAll  bool                 // the last turn's approval policy asks about everything
+	models   []string             // of the thread, in the order of their use
 	usage    map[string]Usage     // highest totals, by thread
+	resumed  map[string]Usage     // what threads had used when they were resumed
 	limits   map[string]rateLimit // by limit id
 	limitID  string               // the latest one updated
+	version  string               // of the agent, "" where it does not say
+	spelled  map[string]string    // words that this agent writes otherwise
 }
 
 // New takes over the transport and starts reading. The caller must Close the

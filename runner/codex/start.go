@@ -27,6 +27,8 @@ type ThreadParams struct {
 	Sandbox json.RawMessage
 	// Config overrides codex's configuration, by dotted or nested keys.
 	Config map[string]any
+	// Used is what a thread to be resumed had used when it was last seen: older versions count from zero then.
+	Used Usage
 }
 
 type threadRequest struct {
@@ -85,6 +87,9 @@ func (s *Session) Initialize(ctx context.Context) (server Server, err error) {
 		return Server{}, incompatible(method, err.Error())
 	}
 	server = Server{UserAgent: answer.UserAgent, CodexHome: answer.CodexHome, Version: version(answer.UserAgent)}
+	s.mu.Lock()
+	s.version = server.Version
+	s.mu.Unlock()
 	return server, s.post(initialized{Method: "initialized"})
 }
 
@@ -120,6 +125,9 @@ func (s *Session) StartThread(ctx context.Context, p ThreadParams) (threadID str
 func (s *Session) ResumeThread(ctx context.Context, threadID string, p ThreadParams) error {
 	req := p.request()
 	req.ThreadID, req.ExcludeTurns = threadID, true
+	s.mu.Lock()
+	s.resumed = map[string]Usage{threadID: p.Used}
+	s.mu.Unlock()
 	got, err := s.openThread(ctx, "thread/resume", req)
 	if err == nil && got != threadID {
 		return incompatible("thread/resume", "answered with another thread: "+oneLine(got, 80))
@@ -129,21 +137,11 @@ func (s *Session) ResumeThread(ctx context.Context, threadID string, p ThreadPar
 
 func (s *Session) openThread(ctx context.Context, method string, req threadRequest) (threadID string, err error) {
 	defer func() { s.startupFailed(method, err) }()
-	s.mu.Lock()
-	id := idThread
-	if s.starting > 0 {
-		id = s.calls.id()
+	m, err := s.askThread(ctx, method, req)
+	// Policy and sandbox are words, and only the first unknown one is told.
+	for err == nil && s.learnSpelling(m.Error) {
+		m, err = s.askThread(ctx, method, req)
 	}
-	s.starting++
-	s.mu.Unlock()
-	m, err := s.call(ctx, id, method, req, s.o.ReadTimeout, func(m *message) {
-		// In the reader: what follows on the stream is judged by this id.
-		if t := cmp.Or(threadOf(m.Result), req.ThreadID); m.Error == nil && t != "" {
-			s.mu.Lock()
-			s.thread = t
-			s.mu.Unlock()
-		}
-	})
 	if err != nil {
 		return "", err
 	}
@@ -154,6 +152,27 @@ func (s *Session) openThread(ctx context.Context, method string, req threadReque
 		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(m.Result), 120))
 	}
 	return threadID, nil
+}
+
+// askThread sends a request for a thread. The id of the session's first is 2.
+func (s *Session) askThread(ctx context.Context, method string, req threadRequest) (*message, error) {
+	req.ApprovalPolicy, req.Sandbox = s.spell(req.ApprovalPolicy), s.spell(req.Sandbox)
+	s.mu.Lock()
+	id := idThread
+	if s.starting > 0 {
+		id = s.calls.id()
+	}
+	s.starting++
+	s.mu.Unlock()
+	return s.call(ctx, id, method, req, s.o.ReadTimeout, func(m *message) {
+		// In the reader: what follows on the stream is judged by this id.
+		if t := cmp.Or(threadOf(m.Result), req.ThreadID); m.Error == nil && t != "" {
+			s.mu.Lock()
+			s.thread = t
+			s.openedOn(m.Result)
+			s.mu.Unlock()
+		}
+	})
 }
 
 // threadOf finds the thread id in an answer, also in shapes of other versions.

@@ -37,9 +37,12 @@ func toolSpecs(tools []Tool) []toolSpec {
 	return specs
 }
 
-// toolAnswer is the only shape codex 0.169 takes; {success, output} of older
-// descriptions is answered to the model as invalid.
-func toolAnswer(r ToolResult) object {
+// toolAnswer is the only shape that codex takes; anything else is answered to
+// the model as invalid. The first releases with dynamic tools had another.
+func (s *Session) toolAnswer(r ToolResult) object {
+	if s.olderThan(97) {
+		return object{"output": r.Text, "success": r.Success}
+	}
 	return object{"contentItems": []object{{"type": "inputText", "text": r.Text}}, "success": r.Success}
 }
 
@@ -48,7 +51,7 @@ func (s *Session) serveTool(m *message, p *params, e Event) {
 	if s.o.CallTool == nil || !s.offers(p.Tool) {
 		e.Name = EventUnsupportedToolCall
 		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, p.Tool)
-		s.reply(m, e, toolAnswer(ToolResult{Text: text}))
+		s.reply(m, e, s.toolAnswer(ToolResult{Text: text}))
 		return
 	}
 	r := s.openRequest(m, false)
@@ -69,7 +72,7 @@ func (s *Session) serveTool(m *message, p *params, e Event) {
 			s.emit(e)
 			return
 		}
-		s.reply(m, e, toolAnswer(result))
+		s.reply(m, e, s.toolAnswer(result))
 	}()
 }
 

@@ -56,8 +56,8 @@ type turn struct {
 	refused chan struct{} // cause is set
 	cause   *Error        // a request of codex's that fails the turn
 
-	open         map[string]struct{} // command items begun and not ended
-	lastMessage  time.Time           // any line
+	open         map[string]openCommand // command items begun and not ended
+	lastMessage  time.Time              // any line
 	lastProgress time.Time
 	lastBusy     time.Time // last time that work without progress was seen
 	lastText     string    // the agent's last whole message
@@ -72,6 +72,8 @@ type turn struct {
 	stopTools    context.CancelFunc
 }
 
+type openCommand struct{ command, cwd string }
+
 type turnEnd struct {
 	status string
 	err    *turnError
@@ -84,7 +86,7 @@ func (s *Session) newTurn() *turn {
 		ended:        make(chan struct{}),
 		refused:      make(chan struct{}),
 		wake:         make(chan struct{}, 1),
-		open:         make(map[string]struct{}),
+		open:         make(map[string]openCommand),
 		lastMessage:  now,
 		lastProgress: now,
 	}
@@ -128,6 +130,7 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 	if err := s.settleForeign(ctx); err != nil {
 		return nil, err
 	}
+	policy := s.spell(p.ApprovalPolicy)
 	s.mu.Lock()
 	if s.thread == "" || s.turn != nil {
 		defer s.mu.Unlock()
@@ -145,7 +148,7 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 	}
 	req := turnRequest{
 		ThreadID: s.thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd, Title: p.Title,
-		ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
+		ApprovalPolicy: policy, SandboxPolicy: p.SandboxPolicy,
 	}
 	s.mu.Unlock()
 	m, err := s.call(ctx, idTurn, "turn/start", req, s.o.ReadTimeout, func(m *message) { s.turnAnswered(t, m) })

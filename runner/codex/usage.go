@@ -48,10 +48,14 @@ func (s *Session) updateUsage(thread string, raw json.RawMessage) (text string) 
 	if !ok {
 		return ""
 	}
+	forgets := s.olderThan(carriesTotals)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if thread == "" {
 		thread = s.thread
+	}
+	if forgets {
+		u = u.plus(s.resumed[thread])
 	}
 	old := s.usage[thread]
 	s.usage[thread] = Usage{
@@ -62,6 +66,17 @@ func (s *Session) updateUsage(thread string, raw json.RawMessage) (text string) 
 		Total:       max(old.Total, u.Total),
 	}
 	return tokensText(u)
+}
+
+// carriesTotals is the first minor release whose totals go on over a resume. Older ones begin at zero again, so that
+// what the thread had used before is to be added.
+const carriesTotals = 78
+
+func (u Usage) plus(other Usage) Usage {
+	return Usage{
+		Input: u.Input + other.Input, CachedInput: u.CachedInput + other.CachedInput,
+		Output: u.Output + other.Output, Reasoning: u.Reasoning + other.Reasoning, Total: u.Total + other.Total,
+	}
 }
 
 // wrapperDepth is how deep totals may lie: {msg:{info:{total_token_usage:…}}}.

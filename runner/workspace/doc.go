@@ -4,7 +4,8 @@
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
 //	<root>/.symphony/<key>.json      the record: whose workspace this is, and how far it has come
-//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and our own git directory
+//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), our own git directory, and what git was
+//	                                 trusted with before the agent (guard.go)
 //	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
 //	<root>/.symphony/projects/       which state directory works on which tracker project
 //
@@ -31,6 +32,6 @@
 // its parent and follows no link.
 //
 // What a repository says is not trusted: the agent can write there. GitWritable names directories outside the
-// workspace only where the repository there points back, and Fingerprint runs git with a git directory of our
+// workspace only where the repository there points back or the operator has opened them, and Fingerprint runs git with a git directory of our
 // own, because a repository's configuration can name programs to run (filters, fsmonitor, transports).
 package workspace

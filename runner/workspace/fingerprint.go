@@ -131,14 +131,19 @@ func writeScratch(dir, commit string) error {
 	return errors.Join(err, os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600))
 }
 
-// statusCommand is git status, told everything and allowed nothing: no configuration but ours, no hook, no
-// monitor, no transport (a partial clone would fetch what is missing), no lock, no terminal.
+// statusCommand is git status.
 func statusCommand(ctx context.Context, repo repository, tree, scratch string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git",
-		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
-		"-c", "core.excludesFile="+filepath.Join(repo.common, "info", "exclude"),
-		"--no-pager", "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
+	return borrowedGit(ctx, repo, tree, scratch, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
+}
+
+// borrowedGit is git, told everything and allowed nothing: no configuration but ours, no hook, no monitor, no transport
+// (a partial clone would fetch what is missing), no lock, no terminal.
+func borrowedGit(ctx context.Context, repo repository, tree, scratch string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
+		"-c", "core.excludesFile=" + filepath.Join(repo.common, "info", "exclude"), "--no-pager",
+	}, args...)...)
 	cmd.Dir = tree
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + scratch, "LC_ALL=C",

@@ -97,15 +97,16 @@ func absent(err error) bool {
 
 // GitWritable gives exactly the directories that `git commit` in dir needs to write (design section 9):
 // <dir>/.git of an ordinary clone; of a linked worktree its own git directory and those of the main
-// repository's objects, refs (reftable) and logs that exist; nothing without a repository in dir itself. It
-// reads files and runs nothing. (A bare main repository has no logs until somebody makes them; until then
-// git refuses to commit in its worktrees where it may not make them itself.)
+// repository's objects, refs (reftable), logs and recorded resolutions of conflicts that exist; nothing without a
+// repository in dir itself. It reads files and runs nothing. (A bare main repository has no logs until somebody
+// makes them; until then git refuses to commit in its worktrees where it may not make them itself.)
 //
 // The agent can have written what is read here, to be given more the next time. So a directory outside dir
 // is named only where it is proven to be part of a repository that itself names dir as its worktree: it lies
 // in <main>/worktrees and points back. A git directory elsewhere (a link, --separate-git-dir, a submodule)
-// is given only where it resolves to a place inside dir; for others there is agent.writable_roots.
-func GitWritable(dir string) ([]string, error) {
+// is given only where it resolves to a place inside dir, or inside one of the opened directories: those the agent
+// may write anyhow, but codex protects the git directory in them for as long as it is not named itself.
+func GitWritable(dir string, opened ...string) ([]string, error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
 		return nil, err
@@ -117,17 +118,14 @@ func GitWritable(dir string) ([]string, error) {
 	case repo.inTree && !repo.linked:
 		return []string{repo.gitDir}, nil
 	case !repo.linked:
-		if within(tree, repo.gitDir) {
-			return []string{repo.gitDir}, nil
-		}
-		return nil, nil
+		return repo.inside(append([]string{tree}, opened...))
 	}
 	back, ok, err := repo.pointsBack(tree)
 	if err != nil || !ok || !back {
 		return nil, err
 	}
 	list := []string{repo.gitDir}
-	for _, name := range []string{"objects", "refs", "logs", "reftable"} {
+	for _, name := range []string{"objects", "refs", "logs", "reftable", "rr-cache"} {
 		path := filepath.Join(repo.common, name)
 		// A link here would open what it leads to.
 		if info, err := os.Lstat(path); err == nil && info.IsDir() {
@@ -137,6 +135,20 @@ func GitWritable(dir string) ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// inside gives the git directory where it lies in one of the directories.
+func (repo repository) inside(dirs []string) ([]string, error) {
+	for _, dir := range dirs {
+		real, ok, err := resolveDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		if ok && within(real, repo.gitDir) {
+			return []string{repo.gitDir}, nil
+		}
+	}
+	return nil, nil
 }
 
 // pointsBack reports whether a linked worktree is registered in its main repository as the one at tree.

@@ -53,7 +53,12 @@ func realTemp(t *testing.T) string {
 
 func wantWritable(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	got, err := GitWritable(dir)
+	wantOpened(t, nil, dir, want...)
+}
+
+func wantOpened(t *testing.T, opened []string, dir string, want ...string) {
+	t.Helper()
+	got, err := GitWritable(dir, opened...)
 	check(t, err)
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: %q, want %q", dir, got, want)
@@ -97,6 +102,64 @@ func TestGitWritableOfALinkedWorktree(t *testing.T) {
 	check(t, err)
 	write(t, filepath.Join(want[0], "gitdir"), back+"\n")
 	wantWritable(t, tree, want...)
+}
+
+// A bare main repository has no logs; one whose references are tables has a directory for these, and one that records
+// resolutions of conflicts for them.
+func TestGitWritableOfABareRepositorysWorktree(t *testing.T) {
+	dir := realTemp(t)
+	clone(t, filepath.Join(dir, "repo"))
+	bare, tree := filepath.Join(dir, "store.git"), filepath.Join(dir, "tree")
+	git(t, dir, "clone", "-q", "--bare", "repo", bare)
+	git(t, bare, "worktree", "add", "-q", tree)
+	own, objects, refs := filepath.Join(bare, "worktrees", "tree"), filepath.Join(bare, "objects"), filepath.Join(bare, "refs")
+	wantWritable(t, tree, own, objects, refs)
+	for _, name := range []string{"logs", "reftable", "rr-cache", "hooks", "info", "lfs"} {
+		check(t, os.MkdirAll(filepath.Join(bare, name), 0o700))
+	}
+	wantWritable(t, tree, own, objects, refs, filepath.Join(bare, "logs"), filepath.Join(bare, "reftable"), filepath.Join(bare, "rr-cache"))
+}
+
+// The git directory of a submodule's checkout lies in that of the repository around it.
+func TestGitWritableOfASubmodule(t *testing.T) {
+	dir := realTemp(t)
+	lib, super := filepath.Join(dir, "lib"), filepath.Join(dir, "super")
+	clone(t, lib)
+	clone(t, super)
+	git(t, super, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", lib, "lib")
+	meta := filepath.Join(super, ".git", "modules", "lib")
+	wantWritable(t, super, filepath.Join(super, ".git"))
+	wantWritable(t, filepath.Join(super, "lib"))
+	wantOpened(t, []string{filepath.Join(super, ".git")}, filepath.Join(super, "lib"), meta)
+}
+
+// A git directory elsewhere is named where the operator has opened a directory around it, and only there.
+func TestGitWritableOfASeparateDirectory(t *testing.T) {
+	dir := realTemp(t)
+	clone(t, filepath.Join(dir, "repo"))
+	tree, meta := filepath.Join(dir, "tree"), filepath.Join(dir, "metas", "tree")
+	check(t, os.Mkdir(filepath.Dir(meta), 0o700))
+	git(t, dir, "clone", "-q", "--separate-git-dir", meta, "repo", tree)
+	wantWritable(t, tree)
+	check(t, os.Symlink("metas", filepath.Join(dir, "link")))
+	for _, opened := range [][]string{{filepath.Dir(meta)}, {filepath.Join(dir, "none"), filepath.Join(dir, "link")}} {
+		wantOpened(t, opened, tree, meta)
+	}
+	// What is opened within it, or beside it, does not open it.
+	for _, opened := range []string{filepath.Join(meta, "objects"), filepath.Join(dir, "repo"), filepath.Join(dir, "met")} {
+		wantOpened(t, []string{opened}, tree)
+	}
+	// Nor does what the agent puts there to lead out of it.
+	check(t, os.Rename(meta, meta+".old"))
+	check(t, os.Symlink(filepath.Join(dir, "repo", ".git"), meta))
+	wantOpened(t, []string{filepath.Dir(meta)}, tree)
+	check(t, os.Remove(meta))
+	check(t, os.Rename(meta+".old", meta))
+	// A worktree's main repository is not opened by this: its configuration and its hooks may be the operator's own.
+	linked := filepath.Join(dir, "linked")
+	git(t, tree, "worktree", "add", "-q", linked)
+	wantOpened(t, []string{filepath.Dir(meta)}, linked,
+		filepath.Join(meta, "worktrees", "linked"), filepath.Join(meta, "objects"), filepath.Join(meta, "refs"), filepath.Join(meta, "logs"))
 }
 
 // These directories are enough for git, and none can be spared: proved as a user who can write only them.

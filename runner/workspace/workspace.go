@@ -43,6 +43,8 @@ type Workspace struct {
 	rec   Record
 	lease *os.File
 	info  fs.FileInfo // of Path: the directory that Verify expects
+	// trusted is what TrustGit has written down, nil where this holder has not called it.
+	trusted *trusted
 }
 
 // Acquire takes the workspace of an issue, making it where it is missing (specification 9.2, design section

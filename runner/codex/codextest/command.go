@@ -51,12 +51,9 @@ const outputWait = 200 * time.Millisecond
 // spawn starts a command with the environment that codex gives.
 func (u *turn) spawn(line, callID string) (*command, error) {
 	own := context.WithoutCancel(u.ctx) // an interrupt leaves commands running
-	c := &command{cmd: exec.CommandContext(own, "/bin/bash", "-lc", line), output: &capped{}, done: make(chan struct{})}
+	c := &command{cmd: exec.CommandContext(own, "/bin/bash", u.t.env.shellFlag(), line), output: &capped{}, done: make(chan struct{})}
 	c.cmd.Dir = u.t.Cwd
-	c.cmd.Env = append(os.Environ(), "CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
-	for k, v := range u.t.env {
-		c.cmd.Env = append(c.cmd.Env, k+"="+v)
-	}
+	c.cmd.Env = append(u.t.env.of(os.Environ()), "CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
 	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.cmd.WaitDelay = outputWait

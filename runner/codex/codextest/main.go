@@ -8,13 +8,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// Main is a program that serves as a codex: "app-server [flags]" or
-// "--version". It gives the exit status. CODEX_HOME names the home where the
+// Main is a program that serves as a codex: "app-server [flags]", the same with
+// "generate-json-schema --out DIR", or "--version". It gives the exit status. CODEX_HOME names the home where the
 // flag does not.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	switch {
@@ -22,8 +23,11 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fmt.Fprintln(out, "codex-cli "+Version)
 		return 0
 	case len(args) == 0 || args[0] != "app-server":
-		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
+		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… [generate-json-schema --out DIR] | --version")
 		return 2
+	}
+	if slices.Contains(args, schemaCommand) {
+		return printSchema(args, errw)
 	}
 	o, err := parseFlags(args[1:], errw)
 	if errors.Is(err, flag.ErrHelp) {
@@ -47,7 +51,7 @@ func parseFlags(args []string, errw io.Writer) (ServeOptions, error) {
 	flags.StringVar(&o.Home, "home", o.Home, "folder for threads; must exist")
 	flags.DurationVar(&o.Pace, "pace", 0, "wait before each directive")
 	flags.DurationVar(&o.DeafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
-	flags.Func("fault", "silent-initialize, initialize-error=TEXT, thread-error=TEXT or exit", o.Faults.set)
+	flags.Func("fault", "silent-initialize, initialize-error=TEXT, thread-error=TEXT, sandbox=TEXT, no-exec, logged-out or exit", o.Faults.set)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -68,6 +72,12 @@ func (f *Faults) set(text string) error {
 		f.InitializeError = value
 	case "thread-error":
 		f.ThreadError = value
+	case "sandbox":
+		f.Sandbox = value
+	case "no-exec":
+		f.NoExec = true
+	case "logged-out":
+		f.LoggedOut = true
 	case "exit":
 		f.Exit = true
 	default:

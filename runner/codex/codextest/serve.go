@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,6 +41,9 @@ type Faults struct {
 	InitializeError  string // initialize is answered with this error
 	ThreadError      string // so are thread/start and thread/resume
 	Exit             bool   // exit 1 before anything is answered
+	Sandbox          string // command/exec fails as on a machine that can't sandbox, with these words
+	NoExec           bool   // command/exec is not known, as to older versions
+	LoggedOut        bool   // account/read says that nobody is logged in, and that somebody must be
 }
 
 // codes of error answers
@@ -266,11 +270,17 @@ func (s *server) serve(m *message) {
 		s.startTurn(m)
 	case m.Method == "turn/interrupt":
 		s.interrupt(m)
+	case m.Method == "command/exec":
+		s.exec(m)
+	case slices.Contains(inspected, m.Method):
+		s.inspect(m)
 	default:
-		s.refuse(m.ID, invalidRequest, "Invalid request: unknown variant `"+m.Method+
-			"`, expected one of `initialize`, `thread/start`, `thread/resume`, `turn/start`, `turn/interrupt`")
+		s.refuse(m.ID, invalidRequest, unknownVariant(m.Method, methods...))
 	}
 }
+
+// methods are those that the server names where it is asked for another.
+var methods = []string{"initialize", "thread/start", "thread/resume", "turn/start", "turn/interrupt"}
 
 func (s *server) initialize(m *message) {
 	var p struct {

@@ -28,8 +28,8 @@ type thread struct {
 	Tools          []json.RawMessage `json:"tools"`
 	History        []exchange        `json:"history"`
 
-	env       map[string]string // shell_environment_policy.set
-	here      int               // turns in this process
+	env       environment
+	here      int // turns in this process
 	turn      *turn
 	lock      *os.File
 	wantsTurn bool // steal-turn: codex starts the next by itself
@@ -102,32 +102,8 @@ func (t *thread) apply(p *threadParams) {
 		t.Sandbox = *p.Sandbox
 	}
 	if p.Config != nil {
-		t.env = shellEnvironment(p.Config)
+		t.env = environmentOf(p.Config)
 	}
-}
-
-// shellEnvironment reads shell_environment_policy.set, nested or with dots.
-func shellEnvironment(config map[string]any) map[string]string {
-	env := map[string]string{}
-	take := func(set any) {
-		m, _ := set.(map[string]any)
-		for k, v := range m {
-			if text, ok := v.(string); ok {
-				env[k] = text
-			}
-		}
-	}
-	const key = "shell_environment_policy"
-	if policy, ok := config[key].(map[string]any); ok {
-		take(policy["set"])
-	}
-	take(config[key+".set"])
-	for k, v := range config {
-		if name, ok := strings.CutPrefix(k, key+".set."); ok {
-			take(map[string]any{name: v})
-		}
-	}
-	return env
 }
 
 func (s *server) startThread(m *message) {

@@ -2,8 +2,7 @@ package modeltest
 
 import (
 	"encoding/json"
-	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -18,14 +17,26 @@ func isCall(verb string) bool {
 	return false
 }
 
+// byHand is what is done in the place of a call, nil for one that codex is asked for.
+func (a *answer) byHand(s *codextest.Step) func() error {
+	do := a.s.ByHand[s.Name]
+	if s.Verb != "tool" || do == nil || slices.Contains(a.tools, s.Name) {
+		return nil
+	}
+	return func() error { return do(s.JSON) }
+}
+
 // call asks codex for a tool.
 func (a *answer) call(s *codextest.Step) {
 	if s.Verb == "patch" {
-		input := fmt.Sprintf("*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n", filepath.ToSlash(s.Name), s.Text)
-		a.item(object{"type": "custom_tool_call", "id": a.s.id("ctc"), "call_id": a.s.id("call"), "name": "apply_patch", "input": input})
+		a.item(a.patch(s))
 		return
 	}
-	name, args := function(s)
+	name, args := a.function(s)
+	a.item(a.functionCall(name, args))
+}
+
+func (a *answer) functionCall(name string, args any) object {
 	text, err := json.Marshal(args)
 	if err != nil {
 		panic(err) // args are made here, or JSON already
@@ -34,19 +45,16 @@ func (a *answer) call(s *codextest.Step) {
 	if space, short, ok := strings.Cut(name, "."); ok {
 		item["namespace"], item["name"] = space, short
 	}
-	a.item(item)
+	return item
 }
 
-func function(s *codextest.Step) (name string, args any) {
+func (a *answer) function(s *codextest.Step) (name string, args any) {
 	switch s.Verb {
 	case "tool":
-		return s.Name, s.JSON
-	case "background":
-		return "exec_command", object{"cmd": s.Text, "yield_time_ms": 250}
-	case "ask-command":
-		return "exec_command", object{
-			"cmd": s.Text, "sandbox_permissions": "require_escalated", "justification": "needs to run outside the sandbox",
+		if a.byHand(s) != nil {
+			return "update_plan", object{"plan": []object{{"step": "have a person do it", "status": "in_progress"}}}
 		}
+		return s.Name, s.JSON
 	case "ask-permissions":
 		return "request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}}
 	case "ask-user":
@@ -57,5 +65,5 @@ func function(s *codextest.Step) (name string, args any) {
 	case "steal-turn":
 		return "create_goal", object{"objective": "go on"}
 	}
-	return "exec_command", object{"cmd": s.Text, "yield_time_ms": 30000}
+	return a.run(s)
 }

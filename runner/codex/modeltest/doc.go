@@ -9,11 +9,11 @@
 // tool and ask-… is a call that ends one response; say, think, stream, sleep
 // and tokens happen within one.
 //
-//	sh, background   exec_command
-//	ask-command      exec_command that asks to leave the sandbox
+//	sh, background   exec_command, or the tool for commands that an older codex offers
+//	ask-command      such a call that asks to leave the sandbox
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
-//	patch            apply_patch
+//	patch            apply_patch, or a command that does it
 //	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in namespaces
 //	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (the connection, in
 //	                 mid-stream), or the code of a response.failed. usage_limit_reached=30s ends in 30 s, not in an hour;

@@ -56,14 +56,19 @@ func (a *answer) fail(word, text string) (over bool) {
 	case f.info == "usage_limit_reached" && a.id == "":
 		a.usageLimit(text, f.reset)
 	case err != nil || a.id != "":
-		a.begin()
-		r := a.response("failed")
-		r["error"] = object{"code": f.info, "message": text}
-		a.event("response.failed", object{"response": r})
+		a.failed(f.info, text)
 	default:
 		refuse(a.w, status, text)
 	}
 	return true
+}
+
+// failed ends the response by an error of the API's own.
+func (a *answer) failed(code, text string) {
+	a.begin()
+	r := a.response("failed")
+	r["error"] = object{"code": code, "message": text}
+	a.event("response.failed", object{"response": r})
 }
 
 // cut breaks the connection in mid-stream; nothing is logged.

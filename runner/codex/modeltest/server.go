@@ -19,6 +19,10 @@ import (
 type Server struct {
 	// URL is the base for model_providers.*.base_url.
 	URL string
+	// ByHand is what is done for a call of a tool that a request does not offer: an older codex knows no tools of its
+	// client's, and a person does what the agent can't. The agent makes a plan meanwhile, so that the script takes as
+	// many requests as ever. Set it before the first request.
+	ByHand map[string]func(args json.RawMessage) error
 
 	http *httptest.Server
 	quit chan struct{}
@@ -131,6 +135,19 @@ func text(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
+// output is what a tool said. An older codex wraps what commands say.
+func output(raw json.RawMessage) string {
+	said := text(raw)
+	var wrapped struct {
+		Output   *string         `json:"output"`
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if json.Unmarshal([]byte(said), &wrapped) == nil && wrapped.Output != nil && wrapped.Metadata != nil {
+		return *wrapped.Output
+	}
+	return said
+}
+
 // isContext knows what codex adds in the name of the user.
 func isContext(text string) bool {
 	return strings.HasPrefix(text, "<") || strings.HasPrefix(text, "# AGENTS.md")
@@ -157,7 +174,7 @@ func read(body []byte) (Request, error) {
 			r.Outputs = nil
 		case strings.HasSuffix(i.Type, "_output") && i.CallID != "":
 			// Without a call id it is context of codex's own (a goal).
-			r.Outputs = append(r.Outputs, text(i.Output))
+			r.Outputs = append(r.Outputs, output(i.Output))
 		}
 	}
 	for _, t := range tools {
@@ -217,22 +234,25 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	a := &answer{s: s, w: w, r: r, model: req.Model, try: try}
-	a.play(rest(all, len(req.Outputs)))
+	a := &answer{s: s, w: w, r: r, model: req.Model, tools: req.Tools, try: try}
+	done, left := rest(all, len(req.Outputs))
+	if len(done) > 0 {
+		a.pending = a.byHand(&done[len(done)-1])
+	}
+	a.play(left)
 }
 
-// rest leaves out the steps that are done: those up to the call whose output
-// was the last.
-func rest(all []codextest.Step, outputs int) []codextest.Step {
+// rest parts the steps that are done from the others: they end with the call whose output was the last.
+func rest(all []codextest.Step, outputs int) (done, left []codextest.Step) {
 	for i := range all {
 		if outputs == 0 {
-			return all[i:]
+			return all[:i], all[i:]
 		}
 		if isCall(all[i].Verb) {
 			outputs--
 		}
 	}
-	return nil
+	return all, nil
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {

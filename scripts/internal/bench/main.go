@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	flags.SetOutput(errw)
 	flags.IntVar(&o.pairs, "n", 31, "pairs of a pass with nothing to do and the minimal program; at least 3")
 	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
-	flags.StringVar(&o.only, "only", "", "comma-separated: idle, load, burst, stream (default: all)")
+	flags.StringVar(&o.only, "only", "", "comma-separated: idle, load, burst, stream, desk (default: all)")
 	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
 	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
@@ -89,7 +89,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"idle", (*bench).idle}, {"load", (*bench).load}, {"burst", (*bench).burst}, {"stream", (*bench).stream}}
+	return []part{{"idle", (*bench).idle}, {"load", (*bench).load}, {"burst", (*bench).burst}, {"stream", (*bench).stream}, {"desk", (*bench).desk}}
 }
 
 // chosen are the parts that -only names.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// checkRoot looks at the folder that workspaces are made in.
+func checkRoot(_ context.Context, at *place) []finding {
+	root := resolve(at.cfg.Workspace.Root)
+	if err := at.p.fits(at.cfg, true); err != nil {
+		return failed(err)
+	}
+	free, err := workspace.FreeBytes(root)
+	if err != nil {
+		return failed(err)
+	}
+	var list []finding
+	if least := at.cfg.Workspace.MinFreeBytes; free < least {
+		list = append(list, bad(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, bytesText(free), bytesText(least)),
+			"free space there; until then nothing is started"))
+	}
+	list = append(list, at.rootDangers(root)...)
+	if list != nil {
+		return list
+	}
+	if !exists(root) {
+		return []finding{well("%s, which the first pass makes; %s free", root, bytesText(free))}
+	}
+	return []finding{well("%s, %s free", root, bytesText(free))}
+}
+
+// rootDangers are what may take the work away.
+func (at *place) rootDangers(root string) []finding {
+	var list []finding
+	const elsewhere = "set workspace.root to a folder on a local disk, such as ~/symphony"
+	if temporary := temporaryAbove(root, at.p.w.getenv("TMPDIR")); temporary != "" {
+		list = append(list, wary(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then", elsewhere))
+	}
+	switch name, lasts := fileSystem(root); {
+	case name == "":
+	case lasts:
+		list = append(list, wary(root+" is on "+name+", where the leases of workspaces can't be relied on", elsewhere))
+	default:
+		list = append(list, wary(root+" is on "+name+", which is empty after a reboot", elsewhere))
+	}
+	return list
+}
+
+// temporaryAbove is the temporary directory that a path lies in, empty for none.
+func temporaryAbove(path, tmpdir string) string {
+	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
+		if temporary != "" && within(path, resolve(temporary)) {
+			return temporary
+		}
+	}
+	return ""
+}
+
+// fileSystem names the file system of a path where it is one to be warned of; lasts is false where a reboot empties it.
+func fileSystem(path string) (name string, lasts bool) {
+	for !exists(path) && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return "", true
+	}
+	return riskyFileSystem(&st)
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

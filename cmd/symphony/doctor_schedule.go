@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/state"
+)
+
+// checkSchedule says whether somebody runs passes, what is wrong with what is installed for that, and how the last one
+// went.
+func checkSchedule(ctx context.Context, at *place) []finding {
+	there, err := at.p.installedStatus(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	list := at.alive(ctx, there)
+	for _, text := range there.Problems {
+		list = append(list, wary(text, "")) // what to do stands in it
+	}
+	return list
+}
+
+// carriedBySchedule says what an installed schedule has of that which else only this shell knows: the state directory, by
+// --state-dir, and the variables that say where files are. What can't be read carries nothing; the check of the schedule
+// says so.
+func (p *project) carriedBySchedule(ctx context.Context) (stateDir string, vars []string) {
+	there, err := p.installed(ctx)
+	if err != nil {
+		return "", nil
+	}
+	texts := []string{there.line}
+	for _, u := range there.units {
+		if service, err := os.ReadFile(u.service); err == nil {
+			texts = append(texts, string(service))
+		}
+	}
+	written := func(forms ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
+		})
+	}
+	// As cron's line has it, and as a unit has it.
+	cron := func(text string) string { return strings.ReplaceAll(shellQuote(text), "%", `\%`) }
+	if written(" --state-dir "+cron(p.stateDir)+" ", " --state-dir "+strings.ReplaceAll(unitWord(p.stateDir), "$", "$$")+" ") {
+		stateDir = p.stateDir
+	}
+	for _, name := range pathVars {
+		v := p.w.getenv(name)
+		if v != "" && written(" "+name+"="+cron(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
+			vars = append(vars, name+"="+v)
+		}
+	}
+	return stateDir, vars
+}
+
+// alive looks at the passes that there have been.
+func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding) {
+	which := " -w " + shellQuote(at.p.path)
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	if len(there.Timers) > 0 || there.Cron != nil {
+		hint = "it is installed: symphony schedule status" + which + " says what it does"
+	}
+	db, err := state.OpenReadOnly(ctx, at.p.stateDir)
+	if err != nil {
+		if errors.Is(err, state.ErrNoState) {
+			return []finding{wary("no pass has run yet", hint)}
+		}
+		return nil // the check of the state directory says so
+	}
+	defer db.Close()
+	now := at.p.w.now()
+	alive, err := scheduleAlive(ctx, db, now)
+	if err != nil {
+		return failed(err)
+	}
+	passes, err := db.ScheduleGaps(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	switch {
+	case there.Loop:
+		list = append(list, well("symphony tick --loop is running"))
+	case len(passes) == 0:
+		list = append(list, wary("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint))
+	case alive:
+		list = append(list, well("alive, last pass %s ago (%s)", age(now, passes[0].StartedAt), passes[0].Trigger))
+	default:
+		list = append(list, wary(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", passes[0].Trigger, age(now, passes[0].StartedAt)), hint))
+	}
+	return append(list, lastPass(ctx, at, db)...)
+}

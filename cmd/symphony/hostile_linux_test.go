@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostileMain is what a hostile agent would bring along. It tries one thing, says "hostile VERB: done" or "hostile
+// VERB: refused: WHY", and ends well either way:
+//
+//	hostile ptrace PID | memory PID | signal PID
+//	hostile connect SOCKET | send SOCKET   a stream or a datagram; @NAME is an abstract one
+//	hostile type TEXT                      pushes TEXT into the terminal of whoever reads this
+//	hostile lock FILE                      takes the lock of a file that it may only read, and keeps it until it is killed
+//	hostile read-lock FILE                 the same with the locks of databases
+//	hostile outlive FILE                   leaves a process without environment, parent, session or descriptors that
+//	                                       appends to FILE again and again
+//	hostile fork N                         leaves N processes that do nothing
+//
+// and for the test, outside of the sandbox:
+//
+//	hostile listen PATH   a stream at PATH, a datagram socket at PATH.d and an abstract stream @PATH, until it is
+//	                      killed; PATH.pid and PATH.ready once it does, PATH.reached once
+//	                      somebody has connected, PATH.sent once a datagram has come
+func hostileMain() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: hostile VERB ARG")
+		os.Exit(2)
+	}
+	verb, arg := os.Args[1], os.Args[2]
+	tries := map[string]func(string) error{
+		"ptrace": hostilePtrace, "memory": hostileMemory, "signal": hostileSignal, "connect": hostileConnect, "send": hostileSend,
+		"type": hostileType, "lock": hostileLock, "read-lock": hostileReadLock, "outlive": hostileOutlive, "fork": hostileFork,
+		"write-for-long": hostileWrite, "stay": hostileStay, "listen": hostileListen,
+	}
+	try := tries[verb]
+	if try == nil {
+		fmt.Fprintln(os.Stderr, "hostile: unknown verb", verb)
+		os.Exit(2)
+	}
+	if err := try(arg); err != nil {
+		fmt.Printf("hostile %s: refused: %v\n", verb, err)
+		return
+	}
+	fmt.Printf("hostile %s: done\n", verb)
+}
+
+func hostilePtrace(arg string) error {
+	pid, err := strconv.Atoi(arg)
+	if err != nil {
+		return err
+	}
+	return unix.PtraceAttach(pid)
+}
+
+func hostileMemory(arg string) error {
+	pid, err := strconv.Atoi(arg)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open("/proc/" + arg + "/mem")
+	if err == nil {
+		return f.Close()
+	}
+	buf := make([]byte, 16)
+	local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
+	_, second := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&buf[0])), Len: len(buf)}}, 0)
+	if second == nil {
+		return nil
+	}
+	return errors.Join(err, second)
+}
+
+func hostileSignal(arg string) error {
+	pid, err := strconv.Atoi(arg)
+	if err != nil {
+		return err
+	}
+	return unix.Kill(pid, unix.SIGTERM)
+}
+
+func socketTo(kind int, path string) (int, unix.Sockaddr, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
+	return fd, &unix.SockaddrUnix{Name: path}, err
+}
+
+func hostileConnect(path string) error {
+	fd, to, err := socketTo(unix.SOCK_STREAM, path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, to)
+}
+
+func hostileSend(path string) error {
+	fd, to, err := socketTo(unix.SOCK_DGRAM, path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Sendmsg(fd, []byte("x"), nil, to, 0)
+}
+
+func hostileType(text string) error {
+	var refused error
+	for fd := range 3 {
+		for i := range len(text) {
+			_, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSTI, uintptr(unsafe.Pointer(unsafe.StringData(text[i:]))))
+			if err != 0 {
+				refused = err
+				break
+			}
+			refused = nil
+		}
+		if refused == nil {
+			return nil
+		}
+	}
+	return refused
+}
+
+// hostileBound ends what a test could have left.
+const hostileBound = time.Minute
+
+func hostileLock(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	fmt.Println("hostile lock: held")
+	time.Sleep(hostileBound)
+	return nil
+}
+
+func hostileReadLock(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK}); err != nil {
+		return err
+	}
+	fmt.Println("hostile read-lock: held")
+	time.Sleep(hostileBound)
+	return nil
+}
+
+// hostileChild starts this program again with nothing that it could be known by.
+func hostileChild(args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Args[0] = "hostile"
+	cmd.Dir, cmd.Env = "/", []string{"TESTSCRIPT_COMMAND=" + os.Getenv("TESTSCRIPT_COMMAND")}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	return cmd.Start() // its parent ends now
+}
+
+func hostileOutlive(file string) error { return hostileChild("write-for-long", file) }
+
+func hostileFork(arg string) error {
+	n, err := strconv.Atoi(arg)
+	for range n {
+		err = errors.Join(err, hostileChild("stay", arg))
+	}
+	return err
+}
+
+func hostileStay(string) error {
+	time.Sleep(hostileBound)
+	return nil
+}
+
+func hostileWrite(path string) error {
+	for end := time.Now().Add(hostileBound); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(strings.Repeat("x", 10))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hostileListen(path string) error {
+	note := func(what string) error { return os.WriteFile(path+"."+what, []byte("x"), 0o600) }
+	failed := make(chan error)
+	for _, name := range []string{path, "@" + path} {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", name)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					failed <- err
+					return
+				}
+				if err := errors.Join(note("reached"), c.Close()); err != nil {
+					failed <- err
+				}
+			}
+		}()
+	}
+	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".d", Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			if _, _, err := d.ReadFromUnix(make([]byte, 16)); err != nil {
+				failed <- err
+				return
+			}
+			if err := note("sent"); err != nil {
+				failed <- err
+			}
+		}
+	}()
+	if err := os.WriteFile(path+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return err
+	}
+	if err := note("ready"); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(hostileBound):
+		return nil
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// The colours of what is said about an event, and of the lines of a diff.
+const (
+	tonePlain = ""
+	toneGood  = "32"
+	toneBad   = "31"
+	toneVoice = "1"
+	toneHunk  = "36"
+)
+
+// toneOf says how the kind of an event is shown: what failed in red, what succeeded in green, who speaks in bold.
+func toneOf(e runner.EventLine) string {
+	item := itemOf(e)
+	switch {
+	case e.Method == "item/started":
+		return tonePlain
+	case item.ExitCode != nil && *item.ExitCode == 0:
+		return toneGood
+	case item.ExitCode != nil, item.failed(), item.Status == "declined", e.Method == "error":
+		return toneBad
+	case item.Type == "agentMessage", e.Event == runner.EventPrompt:
+		return toneVoice
+	case strings.HasSuffix(e.Event, "_failed"), strings.HasSuffix(e.Event, "_error"), strings.HasSuffix(e.Event, "_required"):
+		return toneBad
+	case strings.HasSuffix(e.Event, "_completed"):
+		return toneGood
+	}
+	return tonePlain
+}
+
+// painter gives the lines of an event their colours, one after the other: the first has its kind coloured, the others
+// what they add and take away, where the event is a change of files.
+func (w *world) painter(e runner.EventLine) func(line string) string {
+	if !w.colour {
+		return func(line string) string { return line }
+	}
+	first, diff := true, itemOf(e).Type == "fileChange"
+	return func(line string) string {
+		switch {
+		case first:
+			first = false
+			return w.paintKind(toneOf(e), line)
+		case diff:
+			return w.paintDiff(line)
+		}
+		return line
+	}
+}
+
+// paintKind colours what stands before the text of an event.
+func (w *world) paintKind(tone, line string) string {
+	if tone == tonePlain {
+		return line
+	}
+	kind, _, _ := strings.Cut(line, ": ")
+	return w.paint(tone, kind) + line[len(kind):]
+}
+
+// paintDiff colours one line of a diff.
+func (w *world) paintDiff(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+		return w.bold(line)
+	case strings.HasPrefix(line, "+"):
+		return w.paint(toneGood, line)
+	case strings.HasPrefix(line, "-"):
+		return w.paint(toneBad, line)
+	case strings.HasPrefix(line, "@@"):
+		return w.paint(toneHunk, line)
+	}
+	return line
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+//go:embed examples/*.md examples/*.part
+var exampleFiles embed.FS
+
+const (
+	pullRequestExample = "pull-request"
+	worktreeExample    = "worktree"
+	reviewExample      = "review"
+)
+
+// exampleNames are the ready workflows; the first is the one that is written where none is named.
+var exampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
+
+func knownExample(name string) error {
+	if slices.Contains(exampleNames, name) {
+		return nil
+	}
+	return usageError("init: there is no example %q%s; there are %s", name, didYouMean(name, exampleNames, "%q"), strings.Join(exampleNames, ", "))
+}
+
+// answers are what an example is filled in with.
+type answers struct {
+	Example, Endpoint, Project, Repository, Root, Review string
+	Active, Terminal, Labels                             []string
+	// Waiting and Begun are the active states of work that waits and work that has begun, where there are such.
+	Waiting, Begun string
+}
+
+// render fills an example in, and holds what came out to what symphony check demands: a name with a brace or a line
+// break in it must not become part of the template or of a hook.
+func (s *starter) render() ([]byte, error) {
+	// Double square brackets, for the file's own template and its shell scripts have all others.
+	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": shellWord})
+	t, err := t.ParseFS(exampleFiles, "examples/*")
+	if err != nil {
+		return nil, fmt.Errorf("examples: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers); err != nil {
+		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
+	}
+	return out.Bytes(), s.verify(out.Bytes())
+}
+
+func (s *starter) verify(text []byte) error {
+	source, err := workflow.NewSource(path.Base(s.p.path), s.p.path, text)
+	if err != nil {
+		return err
+	}
+	env := s.p.environment(nil)
+	env.KeyOptional = true
+	cfg, err := workflow.Parse(source, env)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	for _, w := range cfg.Warnings {
+		wrong = append(wrong, w.String())
+	}
+	for _, problem := range cfg.Prompt.Check() {
+		wrong = append(wrong, problem.String())
+	}
+	t := cfg.Tracker
+	lower := func(list []string) string { return strings.ToLower(strings.Join(list, "\n")) }
+	if lower(t.ActiveStates) != lower(s.answers.Active) || lower(t.TerminalStates) != lower(s.answers.Terminal) ||
+		lower(t.RequiredLabels) != lower(s.answers.Labels) {
+		wrong = append(wrong, "the names of states or label do not come through")
+	}
+	if len(wrong) > 0 {
+		return &reconcile.Error{
+			Code: "invalid_config", Message: "what was given can't stand in a workflow: " + strings.Join(wrong, "; "),
+			Hint: "nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand",
+		}
+	}
+	return nil
+}
+
+var (
+	plainScalar = regexp.MustCompile(`^(https?://|~?/)?[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]$`)
+	// otherScalar is what YAML, of any age, takes for something other than a text.
+	otherScalar = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|[0-9.+-].*)$`)
+)
+
+// yamlScalar writes a text so that YAML reads it as that text: plain where that is clear, else in double quotes, in
+// which JSON's escapes mean the same.
+func yamlScalar(text string) (string, error) {
+	if plainScalar.MatchString(text) && !otherScalar.MatchString(text) {
+		return text, nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(text)
+	return strings.TrimSpace(out.String()), err
+}
+
+func yamlList(items []string) (string, error) {
+	words := make([]string, len(items))
+	for i, item := range items {
+		word, err := yamlScalar(item)
+		if err != nil {
+			return "", err
+		}
+		words[i] = word
+	}
+	return "[" + strings.Join(words, ", ") + "]", nil
+}
+
+// shellWord quotes for a hook's script, which a line break would end.
+func shellWord(text string) (string, error) {
+	if strings.ContainsFunc(text, control) {
+		return "", usageError("init: control characters in %s", proc.ShellWord(text))
+	}
+	return shellQuote(text), nil
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// listed is how many projects are shown at once; who has more narrows them down.
+const listed = 20
+
+// findProject reads the project that was named or chosen.
+func (s *starter) findProject(ctx context.Context) error {
+	slug := s.options.project
+	if slug == "" {
+		chosen, err := s.chooseProject(ctx)
+		if err != nil {
+			return err
+		}
+		slug = chosen
+	}
+	found, err := s.account.Project(ctx, slug, s.answers.Labels[0])
+	if err != nil {
+		return err
+	}
+	if len(found.States) == 0 {
+		return usageError("init: the project %s belongs to no team, so that its issues have no states", found.Name)
+	}
+	s.project = found
+	s.answers.Project = addressOf(found.ProjectRef)
+	return nil
+}
+
+// slugID is what Linear's slug ids look like.
+var slugID = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// addressOf names a project in the workflow: by its address, which says more to a reader, where its slug id is told
+// from the rest of that for sure.
+func addressOf(p linear.ProjectRef) string {
+	if slugID.MatchString(p.SlugID) && strings.HasSuffix(p.URL, "-"+p.SlugID) {
+		return p.URL
+	}
+	return p.SlugID
+}
+
+// chooseProject lists projects until one is left or named by its number. A text narrows the list down.
+func (s *starter) chooseProject(ctx context.Context) (string, error) {
+	all := s.projects.List
+	if len(all) == 0 {
+		return "", &reconcile.Error{
+			Code: "tracker_project_not_found", Message: "the user of the key sees no project", Hint: "make one in Linear, or use another key",
+		}
+	}
+	for shown := all; ; {
+		s.listProjects(shown, len(shown) == len(all) && s.projects.More)
+		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "")
+		switch {
+		case err != nil:
+			return "", err
+		case answer == "":
+			return "", nothingChosen("project")
+		}
+		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
+			return s.chosen(shown[n-1]), nil
+		}
+		matching := matchingProjects(all, answer)
+		switch {
+		case len(matching) == 1:
+			return s.chosen(matching[0]), nil
+		case len(matching) > 1:
+			shown = matching
+		case strings.Contains(answer, "://"):
+			return answer, nil // one that is not listed
+		default:
+			fmt.Fprintf(s.w.stderr, "No project is called so: %s\n", visible(answer))
+		}
+	}
+}
+
+func (s *starter) chosen(p linear.ProjectRef) string {
+	fmt.Fprintf(s.w.stderr, "%s\n", visible(p.Name))
+	return p.SlugID
+}
+
+func (s *starter) listProjects(list []linear.ProjectRef, more bool) {
+	for i, p := range list[:min(listed, len(list))] {
+		fmt.Fprintf(s.w.stderr, "%4d  %s\n", i+1, visible(p.Name))
+	}
+	switch rest := len(list) - listed; {
+	case more:
+		fmt.Fprintf(s.w.stderr, "      and more than %d others\n", rest)
+	case rest > 0:
+		fmt.Fprintf(s.w.stderr, "      and %s\n", plural(rest, "other"))
+	}
+}
+
+// matchingProjects are those with the text in their name, slug or address; one that is called exactly so stands alone.
+func matchingProjects(all []linear.ProjectRef, text string) []linear.ProjectRef {
+	var matching []linear.ProjectRef
+	text = strings.ToLower(text)
+	for _, p := range all {
+		if strings.ToLower(p.Name) == text || strings.ToLower(p.SlugID) == text {
+			return []linear.ProjectRef{p}
+		}
+		if strings.Contains(strings.ToLower(p.Name+"\n"+p.URL+"\n"+p.SlugID), text) {
+			matching = append(matching, p)
+		}
+	}
+	return matching
+}
+
+// findStates settles which states are active, which end an issue, and where it is handed over.
+func (s *starter) findStates(ctx context.Context) error {
+	for _, state := range s.project.States {
+		if slices.Contains([]string{"completed", "canceled", "duplicate"}, state.Type) {
+			s.answers.Terminal = append(s.answers.Terminal, state.Name)
+		}
+	}
+	active, handover := proposeStates(s.answers.Example, s.project.States)
+	if err := s.settle(ctx, "Active states", "--active-states", s.options.active, strings.Join(active, ", "), s.setActive); err != nil {
+		return err
+	}
+	if slices.Contains(s.answers.Active, handover) {
+		handover = ""
+	}
+	what := "State for your review"
+	if s.answers.Example == reviewExample {
+		what = "State after the agent's review"
+	}
+	return s.settle(ctx, what, "--review-state", s.options.review, handover, s.setReview)
+}
+
+// settle takes a value from its flag, else asks for it until it is right, else takes the proposal.
+func (s *starter) settle(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
+	switch {
+	case given != "":
+		return set(given)
+	case !s.asking && proposal == "":
+		return usageError("init: the project's team has nothing to propose: it needs %s", flag)
+	case !s.asking:
+		return set(proposal)
+	}
+	for {
+		answer, err := s.ask(ctx, what, proposal)
+		switch {
+		case err != nil:
+			return err
+		case answer == "":
+			return nothingChosen(strings.ToLower(what))
+		}
+		if err = set(answer); err == nil {
+			return nil
+		}
+		s.say(err)
+	}
+}
+
+func (s *starter) setActive(text string) error {
+	var names []string
+	s.answers.Waiting, s.answers.Begun = "", ""
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		state, err := s.state(name)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(s.answers.Terminal, state.Name) {
+			return usageError("init: the state %q ends an issue, it can't be active", state.Name)
+		}
+		switch partOf(state) {
+		case waitingPart:
+			s.answers.Waiting = cmp.Or(s.answers.Waiting, state.Name)
+		case begunPart:
+			s.answers.Begun = cmp.Or(s.answers.Begun, state.Name)
+		}
+		if !slices.Contains(names, state.Name) {
+			names = append(names, state.Name)
+		}
+	}
+	if len(names) == 0 {
+		return usageError("init: no active state is named")
+	}
+	s.answers.Active = names
+	return nil
+}
+
+func (s *starter) setReview(name string) error {
+	state, err := s.state(name)
+	if err == nil && slices.Contains(s.answers.Active, state.Name) {
+		err = usageError("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
+	}
+	s.answers.Review = state.Name
+	return err
+}
+
+// state finds a state of the project's teams, and gives it the name that they have for it.
+func (s *starter) state(name string) (linear.State, error) {
+	state, ok := s.project.State(name)
+	if !ok {
+		return state, usageError("init: the project has no state %s", s.project.Unknown(name))
+	}
+	return state, nil
+}
+
+// The parts that states play for an agent.
+const (
+	noPart = iota
+	waitingPart
+	begunPart
+	reworkPart
+	reviewPart
+)
+
+// partOf guesses from the type of a state and, where Linear's types tell no more, from its name.
+func partOf(s linear.State) int {
+	name := strings.ToLower(s.Name)
+	switch {
+	case s.Type == "unstarted":
+		return waitingPart
+	case s.Type != "started":
+		return noPart
+	case strings.Contains(name, "review"):
+		return reviewPart
+	case strings.Contains(name, "rework"):
+		return reworkPart
+	}
+	return begunPart
+}
+
+// proposeStates proposes what is worked on, and where it is handed over. A review begins where others hand over, and
+// hands on to a person or back.
+func proposeStates(example string, states []linear.State) (active []string, handover string) {
+	parts := map[int][]string{}
+	for _, s := range states {
+		parts[partOf(s)] = append(parts[partOf(s)], s.Name)
+	}
+	reviews := parts[reviewPart]
+	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
+	if at := slices.IndexFunc(reviews, human); at > 0 { // a person's, where agents review too
+		reviews[0], reviews[at] = reviews[at], reviews[0]
+	}
+	first := func(part int) []string { return parts[part][:min(1, len(parts[part]))] }
+	switch {
+	case example != reviewExample:
+		return slices.Concat(first(waitingPart), first(begunPart), parts[reworkPart]), firstOf(reviews)
+	case len(reviews) > 1:
+		return reviews[1:2], reviews[0]
+	}
+	return reviews, firstOf(parts[begunPart])
+}
+
+func firstOf(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}

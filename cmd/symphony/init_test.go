@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+	"pgregory.net/rapid"
+
+	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func team(states ...string) []linear.State {
+	list := make([]linear.State, 0, len(states))
+	for _, s := range states {
+		name, kind, _ := strings.Cut(s, "=")
+		list = append(list, linear.State{Name: name, Type: kind})
+	}
+	return list
+}
+
+// What init proposes for teams as Linear makes them, and as people change them.
+func TestProposeStates(t *testing.T) {
+	const begin = "Backlog=backlog,Todo=unstarted,In Progress=started"
+	for _, c := range []struct{ states, example, active, handover string }{
+		{begin + ",Done=completed", "branch", "Todo,In Progress", ""},
+		{begin + ",In Review=started,Done=completed", "branch", "Todo,In Progress", "In Review"},
+		{begin + ",In Review=started,Human Review=started,Rework=started,Merging=started", "pull-request", "Todo,In Progress,Rework", "Human Review"},
+		{begin + ",In Review=started,Human Review=started", "review", "In Review", "Human Review"},
+		{begin + ",In Review=started", "review", "In Review", "In Progress"},
+		{begin, "review", "", "In Progress"},
+		{"Triage=triage,Review=unstarted", "worktree", "Review", ""},
+		{"", "branch", "", ""},
+	} {
+		active, handover := proposeStates(c.example, team(strings.Split(c.states, ",")...))
+		if strings.Join(active, ",") != c.active || handover != c.handover {
+			t.Errorf("%s of %s: %v and %q", c.example, c.states, active, handover)
+		}
+	}
+}
+
+// Whatever a name is, YAML reads it as that name; of what it can't hold it says so.
+func TestYAMLScalar(t *testing.T) {
+	check := func(t rapid.TB, text string) {
+		t.Helper()
+		word, err := yamlList([]string{text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read map[string][]string
+		if err := yaml.Unmarshal([]byte("x: "+word+"\n"), &read); err != nil {
+			t.Fatalf("%q as %s: %v", text, word, err)
+		}
+		if got := read["x"]; len(got) != 1 || got[0] != text {
+			t.Fatalf("%q as %s is read as %q", text, word, read["x"])
+		}
+	}
+	for _, text := range []string{"Todo", "In Progress", "", "true", "No", "on", "null", "~", "1.5", "a, b", "a]", "a: b", "a #b", "- a", " a", "a ", "&a", "*a", "\"", "'", `\`, "y", "{{ x }}", "ümlaut", "🎵"} {
+		check(t, text)
+	}
+	rapid.Check(t, func(t *rapid.T) { check(t, rapid.StringMatching(`[ -~\p{L}]{0,12}`).Draw(t, "text")) })
+	if word, _ := yamlScalar("~/symphony/web-shop"); word != "~/symphony/web-shop" {
+		t.Errorf("a path is written as %s", word)
+	}
+}
+
+func testStarter(change func(*answers)) *starter {
+	s := &starter{w: testWorld(), p: &project{w: testWorld(), path: "/x/WORKFLOW.md", stateDir: "/s"}}
+	s.answers = answers{
+		Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
+		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",
+	}
+	change(&s.answers)
+	return s
+}
+
+// Every example becomes a workflow that nothing is to be said about, whatever the names in it are; what can't stand in a
+// prompt or a hook is refused.
+func TestRender(t *testing.T) {
+	for _, example := range exampleNames {
+		for _, c := range []struct {
+			name   string
+			change func(*answers)
+			code   string
+		}{
+			{"plain", func(*answers) {}, ""},
+			{"no part", func(a *answers) { a.Waiting, a.Begun = "", "" }, ""},
+			{"quotes", func(a *answers) { a.Active, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, []string{"on # {{ x }}"} }, ""},
+			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
+			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
+			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
+			{"open brace", func(a *answers) { a.Review = "{% if x" }, "template_parse_error"},
+			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
+			{"lines", func(a *answers) { a.Labels = []string{"a\nb "} }, "invalid_config"},
+			{"hook", func(a *answers) { a.Repository = "x:\n---\ny" }, "usage"},
+		} {
+			s := testStarter(c.change)
+			s.answers.Example = example
+			text, err := s.render()
+			var known *reconcile.Error
+			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
+				t.Errorf("%s, %s: %v, want %q", example, c.name, err, c.code)
+			}
+			if c.code == "" && !strings.Contains(string(text), "max_concurrent_agents: 1\n") {
+				t.Errorf("%s: %s", example, text)
+			}
+		}
+	}
+}
+
+// A long list is cut, and says so.
+func TestListProjects(t *testing.T) {
+	var many []linear.ProjectRef
+	for range 500 {
+		many = append(many, linear.ProjectRef{Name: "A \x1bproject", SlugID: "a"})
+	}
+	for _, c := range []struct {
+		count int
+		more  bool
+		lines int
+		last  string
+	}{
+		{3, false, 3, "   3  A \\x1bproject"},
+		{20, false, 20, "  20  A \\x1bproject"},
+		{21, false, 21, "      and 1 other"},
+		{500, false, 21, "      and 480 others"},
+		{500, true, 21, "      and more than 480 others"},
+	} {
+		var out strings.Builder
+		s := &starter{w: testWorld()}
+		s.w.stderr = &out
+		s.listProjects(many[:c.count], c.more)
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != c.lines || lines[len(lines)-1] != c.last {
+			t.Errorf("%d projects: %d lines, the last %q", c.count, len(lines), lines[len(lines)-1])
+		}
+	}
+}
+
+// A project that is called exactly so is meant, be others called so in part.
+func TestMatchingProjects(t *testing.T) {
+	all := []linear.ProjectRef{
+		{Name: "Web shop", SlugID: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", SlugID: "2", URL: "https://linear.app/acme/project/web-2"},
+	}
+	for text, want := range map[string]string{
+		"web": "2", "WEB S": "1", "e": "12", "https://linear.app/acme/project/web-shop-1": "1", "zebra": "", "1": "1",
+	} {
+		got := ""
+		for _, p := range matchingProjects(all, text) {
+			got += p.SlugID
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestAddressOf(t *testing.T) {
+	for _, c := range [][3]string{
+		{"1a2b3c4d5e6f", "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "https://linear.app/acme/project/shop-1a2b3c4d5e6f"},
+		{"demo", "https://linear.app/acme/project/shop-demo", "demo"},
+		{"1a2b3c4d5e6f", "https://linear.app/acme/project/other", "1a2b3c4d5e6f"},
+	} {
+		if got := addressOf(linear.ProjectRef{SlugID: c[0], URL: c[1]}); got != c[2] {
+			t.Errorf("%s of %s is %s", c[0], c[1], got)
+		}
+	}
+}
+
+func TestWithoutPassword(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://ann:pw@example.com/x.git": "https://example.com/x.git", "https://ann@example.com/x.git": "https://ann@example.com/x.git",
+		"git@github.com:acme/x.git": "git@github.com:acme/x.git", "/srv/x": "/srv/x", "": "", "ssh://git@example.com/x": "ssh://git@example.com/x",
+	} {
+		if got := withoutPassword(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// A file that came into being after it was looked for is left as it is, too.
+func TestCreateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := createFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := createFile(path, []byte("two"), 0o600)
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != "already_exists" {
+		t.Errorf("%v", err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "one" {
+		t.Errorf("%q, %v", data, err)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The journal gets a priority before each line, and no time of ours; JSON stays JSON behind it.
+func TestJournalLines(t *testing.T) {
+	for _, c := range []struct {
+		level   slog.Level
+		format  string
+		journal bool
+		want    string
+	}{
+		{slog.LevelError, textLog, true, "<3>level=ERROR msg=m a=1 k=v\n"},
+		{slog.LevelWarn, textLog, true, "<4>level=WARN msg=m a=1 k=v\n"},
+		{slog.LevelInfo, textLog, true, "<6>level=INFO msg=m a=1 k=v\n"},
+		{slog.LevelDebug, textLog, true, "<7>level=DEBUG msg=m a=1 k=v\n"},
+		{slog.LevelInfo, jsonLog, true, `<6>{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, jsonLog, false, `{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, textLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
+	} {
+		var out bytes.Buffer
+		log := newLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
+		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
+		if got := withoutTime(out.String()); got != c.want {
+			t.Errorf("%v %s %v: %q, want %q", c.level, c.format, c.journal, got, c.want)
+		}
+	}
+}
+
+// withoutTime puts T for a log's time.
+func withoutTime(line string) string {
+	for _, mark := range []string{`time=`, `"time":"`} {
+		if before, rest, found := strings.Cut(line, mark); found {
+			return before + mark + "T" + rest[strings.IndexAny(rest, ` "`):]
+		}
+	}
+	return line
+}
+
+// Lines for a person bear the priority, too, each of them; elsewhere none does.
+func TestJournalErrors(t *testing.T) {
+	for journal, want := range map[bool]string{
+		true:  "<3>symphony: code: what\n<3>  do this\n<4>symphony: warning: odd\n<6>symphony: over: x\n",
+		false: "symphony: code: what\n  do this\nsymphony: warning: odd\nsymphony: over: x\n",
+	} {
+		var out bytes.Buffer
+		w := testWorld()
+		w.stderr, w.journal = &out, journal
+		w.printError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
+		w.note(slog.LevelWarn, "odd")
+		w.note(slog.LevelInfo, "over: x")
+		if out.String() != want {
+			t.Errorf("journal %v: %q", journal, out.String())
+		}
+	}
+}
+
+// It is the journal only where stderr is the very stream that the variable names.
+func TestIsJournal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "stream"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := info.Sys().(*syscall.Stat_t)
+	for stream, want := range map[string]bool{
+		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
+	} {
+		if isJournal(stream, file) != want {
+			t.Errorf("%q: %v", stream, !want)
+		}
+	}
+}

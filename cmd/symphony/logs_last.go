@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// lastRuns is in how many of the newest runs the last event of a kind is looked for.
+const lastRuns = 20
+
+// lastKind is something of which a person wants to see the last. hint stands in every line that may be of the kind, so
+// that few are taken apart.
+type lastKind struct {
+	hint string
+	is   func(e runner.EventLine, item shownItem) bool
+}
+
+// lastKinds are the values of logs --last. A command counts from its beginning on: what runs now is what is asked for.
+var lastKinds = map[string]*lastKind{
+	"command": {`"commandExecution"`, func(_ runner.EventLine, item shownItem) bool { return item.Type == "commandExecution" }},
+	"change": {`"fileChange"`, func(e runner.EventLine, item shownItem) bool {
+		return item.Type == "fileChange" && e.Method == "item/completed"
+	}},
+	"message": {`"agentMessage"`, func(e runner.EventLine, item shownItem) bool {
+		return item.Type == "agentMessage" && e.Method == "item/completed"
+	}},
+	"prompt": {`"` + runner.EventPrompt + `"`, func(e runner.EventLine, _ shownItem) bool { return e.Event == runner.EventPrompt }},
+}
+
+func lastNames() []string { return slices.Sorted(maps.Keys(lastKinds)) }
+
+// printLast shows the last event of a kind, whole, from the newest run that has one.
+func (p *project) printLast(runs []reconcile.Run, o logOptions) error {
+	kind := lastKinds[o.last]
+	for _, run := range slices.Backward(runs) {
+		path := filepath.Join(runner.RunDir(p.stateDir, run.ID), eventsName)
+		for _, file := range []string{path, runner.PreviousEvents(path)} {
+			line, err := lastLine(file, kind.matches)
+			if err != nil {
+				return err
+			}
+			if line == nil {
+				continue
+			}
+			p.printHeadline(run, o)
+			if o.raw {
+				p.showRaw(line)
+			} else {
+				p.showEventIn(line, whole)
+			}
+			return nil
+		}
+	}
+	return &reconcile.Error{
+		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", o.last, runs[len(runs)-1].Identifier),
+		Hint: "symphony logs " + runs[len(runs)-1].Identifier + " shows what there is",
+	}
+}
+
+func (k *lastKind) matches(line []byte) bool {
+	var e runner.EventLine
+	return bytes.Contains(line, []byte(k.hint)) && json.Unmarshal(line, &e) == nil && k.is(e, itemOf(e))
+}
+
+// tailStep is how much of a log is read at once from its end, in bytes: one event is seldom longer.
+const tailStep = 64 << 10
+
+// lastLine is the last whole line that matches, nil where none does or there is no file. A log may be large, and the
+// answer stands near its end.
+func lastLine(path string, matches func([]byte) bool) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	defer f.Close()
+	at, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	var rest []byte // the lines from at on that have not been looked at, of which the first may lack its beginning
+	for at > 0 {
+		step := min(at, tailStep)
+		at -= step
+		chunk := make([]byte, step, step+int64(len(rest)))
+		if _, err := f.ReadAt(chunk, at); err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		rest = append(chunk, rest...)
+		for {
+			cut := bytes.LastIndexByte(rest, '\n')
+			if cut < 0 {
+				break
+			}
+			if line := rest[cut+1:]; matches(line) {
+				return line, nil
+			}
+			rest = rest[:cut]
+		}
+	}
+	if matches(rest) {
+		return rest, nil
+	}
+	return nil, nil
+}

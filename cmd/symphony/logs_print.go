@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// printLog prints a run's log, and with follow goes on until the run has ended.
+func (p *project) printLog(ctx context.Context, runID string, o logOptions) error {
+	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return p.printLogFrom(ctx, db, runID, o)
+}
+
+func (p *project) printLogFrom(ctx context.Context, db *state.DB, runID string, o logOptions) error {
+	dir := runner.RunDir(p.stateDir, runID)
+	path := filepath.Join(dir, eventsName)
+	show := p.showEvent
+	if o.raw {
+		show = p.showRaw
+	}
+	if !o.since.IsZero() {
+		show = only(o.since, show)
+	}
+	if o.file != "" {
+		path, show = filepath.Join(dir, o.file), p.showText
+	}
+	f := follower{path: path}
+	defer f.close()
+	if o.file == "" {
+		if err := f.readPrevious(runner.PreviousEvents(path), show); err != nil {
+			return err
+		}
+	}
+	return p.followFile(ctx, db, runID, &f, o.follow, show)
+}
+
+// eventsName is the file of a run's events.
+const eventsName = "events.jsonl"
+
+// only leaves out the events before a time. One whose time can't be read is shown.
+func only(since time.Time, show func([]byte)) func([]byte) {
+	return func(line []byte) {
+		var e struct {
+			At time.Time `json:"at"`
+		}
+		if json.Unmarshal(line, &e) != nil || !e.At.Before(since) {
+			show(line)
+		}
+	}
+}
+
+// printHeadline stands over the log of one of several runs. Events as they are stored have none: each names its thread.
+func (p *project) printHeadline(run reconcile.Run, o logOptions) {
+	if o.raw {
+		return
+	}
+	text := fmt.Sprintf("=== run %s, started %s", run.ID, rfc3339(run.StartedAt))
+	if run.Attempt > 0 {
+		text += fmt.Sprintf(", attempt %d", run.Attempt)
+	}
+	fmt.Fprintln(p.w.stdout, p.w.bold(visible(text)))
+}
+
+// printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
+func (p *project) printEnd(ctx context.Context, db *state.DB, runID string, o logOptions) error {
+	if o.raw || o.file != "" {
+		return nil
+	}
+	// A signal has ended the following, and there is nothing to wait for here.
+	run, err := db.Run(context.WithoutCancel(ctx), runID)
+	switch {
+	case err != nil:
+		return err
+	case run.Outcome != "":
+		fmt.Fprintln(p.w.stdout, endLine(run))
+	case p.dead(run):
+		fmt.Fprintf(p.w.stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", visible(run.Identifier))
+	}
+	return nil
+}
+
+// followFile prints what is there, and while the run goes on what comes.
+func (p *project) followFile(ctx context.Context, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
+	for {
+		run, err := db.Run(context.WithoutCancel(ctx), runID)
+		if err != nil {
+			return err
+		}
+		ended := run.Outcome != "" || p.dead(run)
+		if err := f.read(show); err != nil {
+			return err
+		}
+		if !follow || ended {
+			f.showRest(show)
+			return nil
+		}
+		if !sleep(ctx, waitStep) {
+			return nil
+		}
+	}
+}
+
+// followIssue waits for the runs that come after one, and follows each. A signal ends it.
+func (p *project) followIssue(ctx context.Context, db *state.DB, issue loggedIssue, after string, o logOptions) error {
+	told := false
+	for ctx.Err() == nil {
+		run, ok, err := db.NextRun(context.WithoutCancel(ctx), issue.id, after)
+		if err != nil {
+			return err
+		}
+		if ok {
+			p.printHeadline(run, o)
+			if err := p.printRun(ctx, db, run.ID, o); err != nil {
+				return err
+			}
+			after, told = run.ID, false
+			continue
+		}
+		if !told {
+			fmt.Fprintf(p.w.stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", visible(issue.identifier))
+			told = true
+		}
+		sleep(ctx, waitStep)
+	}
+	return nil
+}
+
+// showLines shows whole lines and returns the unfinished last one.
+func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		show(bytes.TrimSuffix(line, []byte("\n")))
+	}
+}
+
+func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
+
+// showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
+func (p *project) showRaw(line []byte) {
+	var b strings.Builder
+	for _, r := range string(line) {
+		if control(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	fmt.Fprintln(p.w.stdout, b.String())
+}
+
+// showEvent prints one event for a person.
+func (p *project) showEvent(line []byte) { p.showEventIn(line, inShort) }
+
+func (p *project) showEventIn(line []byte, n extent) {
+	var e runner.EventLine
+	if err := json.Unmarshal(line, &e); err != nil {
+		p.showText(line)
+		return
+	}
+	text, ok := humanizeIn(e, n)
+	if !ok {
+		return
+	}
+	margin := p.w.dim(e.At.Local().Format(time.TimeOnly))
+	paint := p.w.painter(e)
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, paint(visible(strings.TrimSuffix(line, "\r"))))
+		margin = "        "
+	}
+}

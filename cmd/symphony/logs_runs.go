@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// loggedIssue is whose runs are asked for.
+type loggedIssue struct{ id, identifier string }
+
+// logIssue finds the issue here; one that has had no run yet can be waited for, and there the tracker knows it.
+func (p *project) logIssue(ctx context.Context, db *state.DB, ref string, o logOptions) (loggedIssue, error) {
+	id, identifier, ok, err := db.FindIssue(ctx, ref)
+	switch {
+	case err != nil || ok:
+		return loggedIssue{id, identifier}, err
+	case o.follow && o.run == "":
+		issue, err := p.fetchIssue(ctx, ref)
+		if err != nil {
+			return loggedIssue{}, err
+		}
+		return loggedIssue{issue.ID, issue.Identifier}, nil
+	}
+	names, err := db.Identifiers(ctx)
+	if err != nil {
+		return loggedIssue{}, err
+	}
+	return loggedIssue{}, &reconcile.Error{
+		Code: "issue_not_found", Message: ref + " has no run here" + nearestIssue(ref, names),
+		Hint: "symphony ps --all lists what there is; symphony show " + ref + " asks the tracker",
+	}
+}
+
+// runs are those that are asked for, the oldest first.
+func (i loggedIssue) runs(ctx context.Context, db *state.DB, o logOptions) ([]reconcile.Run, error) {
+	switch {
+	case o.run != "":
+		run, err := i.named(ctx, db, o.run)
+		return []reconcile.Run{run}, err
+	case o.all || !o.since.IsZero():
+		runs, err := db.RunsSince(ctx, i.id, o.since)
+		if err == nil && len(runs) == 0 && o.since.IsZero() && !o.follow {
+			err = i.noRun()
+		}
+		return runs, err
+	case o.last != "":
+		runs, err := db.RunsOfIssue(ctx, i.id, lastRuns)
+		slices.Reverse(runs)
+		if err == nil && len(runs) == 0 {
+			err = i.noRun()
+		}
+		return runs, err
+	}
+	run, ok, err := db.LastRun(ctx, i.id)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
+		return []reconcile.Run{run}, nil
+	case o.follow:
+		return nil, nil
+	}
+	return nil, i.noRun()
+}
+
+func (i loggedIssue) noRun() error {
+	return &reconcile.Error{
+		Code: "run_not_found", Message: i.identifier + " has had no run yet",
+		Hint: "symphony show " + i.identifier + " says why; symphony logs -f " + i.identifier + " waits for one",
+	}
+}
+
+// named finds the run whose id begins so.
+func (i loggedIssue) named(ctx context.Context, db *state.DB, prefix string) (reconcile.Run, error) {
+	const named = 5 // of those that are meant, where it is not clear
+	runs, err := db.RunsByPrefix(ctx, i.id, prefix, named)
+	if err != nil {
+		return reconcile.Run{}, err
+	}
+	ids := make([]string, 0, len(runs))
+	for _, run := range runs {
+		if run.ID == prefix || len(runs) == 1 {
+			return run, nil
+		}
+		ids = append(ids, run.ID)
+	}
+	if len(ids) == 0 {
+		return reconcile.Run{}, &reconcile.Error{Code: "run_not_found", Message: i.identifier + " has no run " + prefix, Hint: "symphony show " + i.identifier + " lists the latest"}
+	}
+	return reconcile.Run{}, &reconcile.Error{
+		Code: "run_not_found", Message: "more than one run of " + i.identifier + " begins with " + prefix, Hint: "write more of it: " + strings.Join(ids, ", "),
+	}
+}
+
+// nearestIssue names what was probably meant, if anything is near.
+func nearestIssue(ref string, names []string) string {
+	best, least := []string{}, 3
+	upper := strings.ToUpper(ref)
+	for _, name := range names {
+		d := editDistance(upper, strings.ToUpper(name))
+		if d < least {
+			best, least = best[:0], d
+		}
+		if d == least && d < 3 {
+			best = append(best, name)
+		}
+	}
+	if len(best) == 0 {
+		return ""
+	}
+	slices.SortFunc(best, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
+	return ", did you mean " + strings.Join(best[:min(len(best), 3)], " or ") + "?"
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The codes by which a shell says that it could not start a program.
+const (
+	shellNotExecutable = 126
+	shellNotFound      = 127
+)
+
+// paged runs a command whose answer may be longer than the terminal is high. wanted is false where a person is not to
+// be kept from what follows.
+func (w *world) paged(ctx context.Context, wanted bool, answer func() error) error {
+	command := w.pagerCommand(context.WithoutCancel(ctx)) // a signal is the pager's own business
+	if !wanted || w.width == 0 || w.json || command == nil {
+		return answer()
+	}
+	out := w.stdout
+	pg := &pager{cmd: command}
+	pg.cmd.Stdout, pg.cmd.Stderr = out, w.stderr
+	w.stdout = pg
+	defer func() { w.stdout = out }()
+	return errors.Join(answer(), pg.end())
+}
+
+// pagerCommand is $PAGER, else less where there is one; nil for none.
+func (w *world) pagerCommand(ctx context.Context) *exec.Cmd {
+	var cmd *exec.Cmd
+	switch named, set := w.lookup("PAGER"); {
+	case named != "" && named != "cat":
+		cmd = exec.CommandContext(ctx, "sh", "-c", named)
+	case set:
+		return nil // an empty one says so, as elsewhere
+	default:
+		less, err := exec.LookPath("less")
+		if err != nil {
+			return nil
+		}
+		cmd = exec.CommandContext(ctx, less, "-FRX")
+	}
+	cmd.Dir, cmd.Env = w.dir, w.environ
+	// A person's own settings win. Without these less would show the colours as text, and umlauts as bytes.
+	for name, value := range map[string]string{"LESS": "FRX", "LESSCHARSET": "utf-8"} {
+		if _, set := w.lookup(name); !set {
+			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], name+"="+value)
+		}
+	}
+	return cmd
+}
+
+// pager starts its program with the first word that there is to show: an error is not paged.
+type pager struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser // nil until it is started
+	// gone: it has ended, or could not be started, and nobody reads any more.
+	gone error
+}
+
+// Write implements io.Writer. What a pager that was left early does not read is written nowhere.
+func (p *pager) Write(b []byte) (int, error) {
+	if p.in == nil && p.gone == nil {
+		p.start()
+	}
+	if p.gone != nil {
+		return 0, p.gone
+	}
+	n, err := p.in.Write(b)
+	p.gone = err
+	return n, err
+}
+
+func (p *pager) start() {
+	in, err := p.cmd.StdinPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		p.gone = pagerError(p.cmd, err)
+		return
+	}
+	p.in = in
+}
+
+// end waits until the person has read: a signal meant for the pager, which less takes for a break, must not take the
+// terminal from it. How it ends is its own business, but that there was none is told.
+func (p *pager) end() error {
+	var known *reconcile.Error
+	if errors.As(p.gone, &known) {
+		return known
+	}
+	if p.in == nil {
+		return nil
+	}
+	_ = p.in.Close() // it may have ended, and it says itself what is wrong
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && (exit.ExitCode() == shellNotFound || exit.ExitCode() == shellNotExecutable) {
+		return pagerError(p.cmd, err)
+	}
+	return nil
+}
+
+func pagerError(cmd *exec.Cmd, err error) error {
+	return &reconcile.Error{
+		Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", cmd.Args[len(cmd.Args)-1], err),
+		Hint: "set PAGER to a program that is there, or use --no-pager", Err: err,
+	}
+}

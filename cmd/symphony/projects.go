@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+)
+
+func projectsCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "projects", Usage: "every project of this account, and what is on its disk because of symphony",
+		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
+		Description: `A project is one WORKFLOW.md and its state directory, mostly below ~/.local/state/symphony. With --disk each
+path that symphony has made is listed with its size.
+
+remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the environment
+file and what the workspace root says of the project; the workspaces stay unless --workspaces says otherwise. It
+refuses while a worker lives, or while a schedule runs passes.
+
+Examples:
+
+    symphony projects
+    symphony projects --disk
+    symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "disk", Usage: "list every path with its size"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+			&cli.BoolFlag{Name: "workspaces", Usage: "remove: the workspaces, too"},
+			&cli.BoolFlag{Name: "force", Usage: "remove: also workspaces with work that is nowhere else"},
+			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},
+		},
+		Action: func(c *cli.Context) error { return projectsAction(c, w) },
+	}
+}
+
+func projectsAction(c *cli.Context, w *world) error {
+	w.json = c.Bool("json")
+	args := c.Args().Slice()
+	if len(args) == 0 {
+		for _, name := range []string{"workspaces", "force", "yes"} {
+			if c.Bool(name) {
+				return usageError("projects: --%s belongs to projects remove PATH", name)
+			}
+		}
+		return w.listProjects(c.Context, c.Bool("disk"))
+	}
+	switch {
+	case args[0] != "remove":
+		return usageError("projects: unexpected argument %q", args[0])
+	case len(args) == 1:
+		return usageError("projects: remove: PATH is missing")
+	case len(args) > 2:
+		return usageError("projects: unexpected argument %q", args[2])
+	case c.Bool("disk"):
+		return usageError("projects: --disk does not go with remove")
+	}
+	return w.removeProject(c.Context, args[1], removal{
+		workspaces: c.Bool("workspaces"), force: c.Bool("force"), yes: c.Bool("yes"),
+	})
+}
+
+func (w *world) listProjects(ctx context.Context, disk bool) error {
+	rows, err := w.knownProjects(ctx)
+	if err != nil {
+		return err
+	}
+	if disk {
+		return w.listDisk(ctx, rows)
+	}
+	if w.json {
+		w.printJSON(append([]projectState{}, rows...))
+		return nil
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(w.stdout, "no project: no pass has run yet under this account")
+		return nil
+	}
+	t := table{head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
+	now := w.now()
+	for _, r := range rows {
+		last := "-"
+		if r.LastPass != nil {
+			last = w.ago(now, *r.LastPass)
+		}
+		t.add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
+	}
+	w.printTable("PROJECTS", t)
+	return nil
+}
+
+// name is the workflow, and what is the matter with it.
+func (r projectState) name() string {
+	switch {
+	case r.Error != nil:
+		return r.Error.Code
+	case r.WorkflowPath == "":
+		return "unknown"
+	case !r.WorkflowExists:
+		return r.WorkflowPath + " (gone)"
+	case r.Paused:
+		return r.WorkflowPath + " (paused)"
+	}
+	return r.WorkflowPath
+}
+
+func (r projectState) scheduleText() string {
+	if r.Schedule {
+		return "active"
+	}
+	return "none"
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// diskRow is one path that is there because of symphony.
+type diskRow struct {
+	Path string `json:"path"`
+	// Kind is state, workspace, trash, root (all else of ours in a workspace root), env_file, account or schedule.
+	Kind  string `json:"kind"`
+	Bytes int64  `json:"bytes"`
+	// Project is the state directory that it belongs to, empty where several may.
+	Project string `json:"state_dir"`
+}
+
+// listDisk says what is on this disk because of symphony.
+func (w *world) listDisk(ctx context.Context, projects []projectState) error {
+	var rows []diskRow
+	add := func(kind, project string, paths ...string) error {
+		for _, path := range paths {
+			size, there, err := sizeOf(ctx, path)
+			if err != nil {
+				return err
+			}
+			if there && !slices.ContainsFunc(rows, func(r diskRow) bool { return r.Path == path }) {
+				rows = append(rows, diskRow{path, kind, size, project})
+			}
+		}
+		return nil
+	}
+	var errs []error
+	roots := map[string]bool{}
+	for _, p := range projects {
+		env := workflow.EnvFilePath(w.getenv("XDG_CONFIG_HOME"), w.home, filepath.Base(p.StateDir))
+		errs = append(errs, add("state", p.StateDir, p.StateDir), add("env_file", p.StateDir, env))
+		for _, path := range p.Roots {
+			roots[path] = true
+			errs = append(errs, addRoot(path, add))
+		}
+	}
+	for path := range roots {
+		meta := filepath.Join(path, ".symphony")
+		errs = append(errs, add("trash", "", filepath.Join(meta, "trash")), add("root", "", meta))
+	}
+	home := w.stateHome()
+	errs = append(errs, add("account", "", filepath.Join(home, "accounts"), filepath.Join(home, "elsewhere")))
+	errs = append(errs, add("schedule", "", w.unitFiles()...))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return w.printDisk(ctx, rows)
+}
+
+// addRoot adds the workspaces in a root, whosever they are.
+func addRoot(path string, add func(kind, project string, paths ...string) error) error {
+	root, found, err := workspace.FindRoot(path)
+	if err != nil || !found {
+		return nil //nolint:nilerr // a root that can't be used any more holds nothing that could be told to be ours
+	}
+	records, err := root.List()
+	for _, r := range records {
+		err = errors.Join(err, add("workspace", r.StateDir, r.Path))
+	}
+	return err
+}
+
+// unitFiles are the user's units of systemd that symphony has installed.
+func (w *world) unitFiles() []string {
+	base := w.getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(base) {
+		base = filepath.Join(w.home, ".config")
+	}
+	entries, err := os.ReadDir(filepath.Join(base, "systemd", "user"))
+	if err != nil {
+		return nil // none has been installed
+	}
+	var files []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "symphony-") && !e.IsDir() {
+			files = append(files, filepath.Join(base, "systemd", "user", e.Name()))
+		}
+	}
+	return files
+}
+
+func (w *world) printDisk(_ context.Context, rows []diskRow) error {
+	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
+	var sum int64
+	for i, r := range rows {
+		// A trash within a root is counted with it.
+		if i == 0 || !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && within(r.Path, o.Path) }) {
+			sum += r.Bytes
+		}
+	}
+	if w.json {
+		w.printJSON(struct {
+			Bytes int64     `json:"bytes"`
+			Paths []diskRow `json:"paths"`
+		}{sum, append([]diskRow{}, rows...)})
+		return nil
+	}
+	t := table{head: []string{"KIND", "SIZE", "PATH"}}
+	for _, r := range rows {
+		size := bytesText(r.Bytes)
+		if w.width == 0 {
+			size = fmt.Sprint(r.Bytes)
+		}
+		t.add(r.Kind, size, r.Path)
+	}
+	w.printTable("DISK", t)
+	if w.width > 0 {
+		fmt.Fprintf(w.stdout, "%s in all; threads of codex lie in its own home\n", bytesText(sum))
+	}
+	return nil
+}
+
+// sizeOf is what a path takes of its disk; there is false where it is gone. What vanishes meanwhile, or can't be read,
+// counts as nothing.
+func sizeOf(ctx context.Context, path string) (size int64, there bool, err error) {
+	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if at == path && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+		there = true
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				size += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return size, there, fmt.Errorf("the size of %s: %w", path, err)
+	}
+	return size, there, nil
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// projectState is one project of the account as projects shows it.
+type projectState struct {
+	StateDir       string     `json:"state_dir"`
+	WorkflowPath   string     `json:"workflow_path"`
+	WorkflowExists bool       `json:"workflow_exists"`
+	Schedule       bool       `json:"schedule_active"`
+	Paused         bool       `json:"paused"`
+	Running        int        `json:"running"`
+	Retrying       int        `json:"retrying"`
+	Held           int        `json:"held"`
+	LastPass       *time.Time `json:"last_pass_at"`
+	// Roots are the workspace roots that it has worked in, the present one first.
+	Roots []string `json:"workspace_roots"`
+	// Error says why the rest is not known.
+	Error *errorJSON `json:"error"`
+}
+
+// knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
+// passes have written down there.
+func (w *world) knownProjects(ctx context.Context) ([]projectState, error) {
+	dirs, err := w.stateDirs()
+	if err != nil {
+		return nil, err
+	}
+	var rows []projectState
+	for _, dir := range dirs {
+		rows = append(rows, w.projectState(ctx, dir))
+	}
+	slices.SortFunc(rows, func(a, b projectState) int {
+		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
+	})
+	return rows, nil
+}
+
+// stateDirs lists the state directories of the account.
+func (w *world) stateDirs() ([]string, error) {
+	base := w.stateHome()
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the account's state directories: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		if e.IsDir() && (exists(filepath.Join(dir, "state.db")) || exists(filepath.Join(dir, "runs"))) {
+			dirs = append(dirs, dir)
+		}
+	}
+	elsewhere, err := state.Elsewhere(base)
+	if err != nil {
+		return nil, err
+	}
+	if named := w.getenv("SYMPHONY_STATE_DIR"); named != "" {
+		elsewhere = append(elsewhere, w.absolute(named))
+	}
+	for _, dir := range elsewhere {
+		if exists(filepath.Join(dir, "state.db")) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
+}
+
+// stateHome is the folder of the account's state directories.
+func (w *world) stateHome() string {
+	return filepath.Dir(state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, "/WORKFLOW.md"))
+}
+
+func (w *world) projectState(ctx context.Context, dir string) projectState {
+	row := projectState{StateDir: dir, Roots: []string{}}
+	if err := row.read(ctx, w); err != nil {
+		e := asError(err)
+		row.Error = &errorJSON{e.Code, e.Message, e.Hint}
+	}
+	return row
+}
+
+func (r *projectState) read(ctx context.Context, w *world) (err error) {
+	db, err := state.OpenReadOnly(ctx, r.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if r.WorkflowPath, _, err = db.Meta(ctx, ownerKey); err != nil {
+		return err
+	}
+	r.WorkflowExists = r.WorkflowPath != "" && exists(r.WorkflowPath)
+	if r.Roots, err = rootsOf(ctx, db); err != nil {
+		return err
+	}
+	rec, err := db.Recorded(ctx)
+	if err != nil {
+		return err
+	}
+	r.Paused = rec.Paused
+	for _, c := range rec.Claims {
+		switch c.Status {
+		case reconcile.Running:
+			r.Running++
+		case reconcile.Held:
+			r.Held++
+		default:
+			r.Retrying++
+		}
+	}
+	last, any, err := db.LastPass(ctx)
+	if err != nil {
+		return err
+	}
+	if any {
+		at := last.StartedAt.UTC()
+		r.LastPass = &at
+	}
+	r.Schedule, err = scheduleAlive(ctx, db, w.now())
+	r.Schedule = r.Schedule || looping(r.StateDir)
+	return err
+}
+
+// rootsOf are the workspace roots that a project has worked in, the present one first.
+func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
+	roots := []string{}
+	text, known, err := db.Meta(ctx, rootsKey)
+	if err == nil && known {
+		err = json.Unmarshal([]byte(text), &roots)
+	}
+	if err != nil {
+		return []string{}, fmt.Errorf("%s: %w", rootsKey, err)
+	}
+	return roots, nil
+}
+
+// enlist writes a state directory down that is not at the usual place, so that projects finds it.
+func (p *project) enlist() error {
+	base, _ := p.lookup("XDG_STATE_HOME")
+	home := filepath.Dir(state.DefaultDir(base, p.w.home, p.path))
+	if filepath.Dir(p.stateDir) == home {
+		return nil
+	}
+	return state.Enlist(home, p.stateDir)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// pastAfter is how long the runs of an issue that is gone are kept at least, unless --older-than says otherwise.
+const pastAfter = 7 * 24 * time.Hour
+
+func pruneCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "prune", Usage: "remove what is left of issues that are done or deleted",
+		UsageText: usageText("prune", "[WORKFLOW]"),
+		Description: `Goes: the trash; workspaces of issues that nobody claims and that are in a terminal state or that the tracker no
+longer shows; what the state directory keeps of the runs of such issues; directories of runs that nobody knows. A
+workspace goes into the trash as after a run, and is deleted after workspace.keep_removed_ms or by the next prune.
+
+Stays: what is claimed or in use, and, unless --force is given, what has commits that no remote has or changes that
+no commit has.
+
+Example:
+
+    symphony prune --dry-run
+    symphony prune --yes --older-than 24h`,
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
+			&cli.BoolFlag{Name: "force", Usage: "also workspaces with work that is nowhere else"},
+			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: pastAfter, DefaultText: "168h"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+		),
+		Action: func(c *cli.Context) error {
+			w.json = c.Bool("json")
+			_, positional, err := arguments(c)
+			if err != nil {
+				return err
+			}
+			if c.Duration("older-than") < 0 {
+				return usageError("prune: --older-than is not negative")
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			return p.prune(c.Context, pruning{
+				dryRun: c.Bool("dry-run"), yes: c.Bool("yes"), force: c.Bool("force"), olderThan: c.Duration("older-than"),
+			})
+		},
+	}
+}
+
+// pruning says how much goes.
+type pruning struct {
+	dryRun, yes, force bool
+	olderThan          time.Duration
+}
+
+func (p *project) prune(ctx context.Context, o pruning) error {
+	if err := p.nested(); err != nil {
+		return err
+	}
+	cfg, err := p.config()
+	if err != nil {
+		return err
+	}
+	found, err := p.findPrunable(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	if !o.dryRun && !o.yes {
+		if err := p.askWords(ctx, found); err != nil {
+			return err
+		}
+	}
+	if o.dryRun || found.nothing() {
+		return p.sayPruned(found, o.dryRun)
+	}
+	if !o.yes {
+		found.print(p.w, "goes")
+		if sure, err := p.w.sure(ctx, "Remove? [y]es, [N]o: "); err != nil || !sure {
+			return err
+		}
+	}
+	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.now()}, commandPatience)
+	switch {
+	case err != nil:
+		return err
+	case holder != nil:
+		return lockedError(holder)
+	}
+	err = p.removePrunable(context.WithoutCancel(ctx), cfg, found)
+	if unlocked := release(); err == nil {
+		err = unlocked
+	}
+	if err != nil {
+		return err
+	}
+	return p.sayPruned(found, false)
+}
+
+// askWords lets a person say of each workspace with work that is nowhere else that it may go: by its identifier, for a
+// plain yes is said too quickly.
+func (p *project) askWords(ctx context.Context, found *prunable) error {
+	if !p.w.onTerminal() {
+		return nil
+	}
+	kept := found.kept
+	found.kept = nil
+	for _, s := range kept {
+		if s.held {
+			found.kept = append(found.kept, s)
+			continue
+		}
+		fmt.Fprintln(p.w.stdout, visible(s.rec.Path+" has "+s.unsaved))
+		word, err := p.w.askLine(ctx, "Type "+visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(word) == s.rec.Identifier {
+			found.spaces = append(found.spaces, s)
+		} else {
+			found.kept = append(found.kept, s)
+		}
+	}
+	return nil
+}
+
+func (p *project) sayPruned(found *prunable, dryRun bool) error {
+	if p.w.json {
+		p.w.printJSON(found.json(dryRun))
+		return nil
+	}
+	verb, end := "gone", "removed "
+	if dryRun {
+		verb, end = "goes", "would remove "
+	}
+	found.print(p.w, verb)
+	if found.nothing() {
+		fmt.Fprintln(p.w.stdout, "nothing to remove")
+		return nil
+	}
+	fmt.Fprintln(p.w.stdout, end+found.sum())
+	return nil
+}
+
+// roots are the workspace roots of the project, the workflow's first.
+func (p *project) roots(ctx context.Context, db *state.DB, cfg *workflow.Config) ([]string, error) {
+	known, err := rootsOf(ctx, db)
+	list := []string{policy(cfg).WorkspaceRoot}
+	for _, r := range known {
+		if r != list[0] {
+			list = append(list, r)
+		}
+	}
+	return list, err
+}

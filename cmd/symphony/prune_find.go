@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// mostPast bounds for how many issues the tracker is asked at once.
+const mostPast = 1000
+
+// prunable is what may go.
+type prunable struct {
+	trash   []trashFound
+	spaces  []goneSpace
+	kept    []goneSpace // they would be lost, or are in use
+	issues  []goneIssue
+	orphans []string // directories of runs without a row
+}
+
+type trashFound struct {
+	root    *workspace.Root
+	path    string
+	entries int
+	size    int64
+}
+
+// goneSpace is a workspace of an issue that is gone, why says how.
+type goneSpace struct {
+	space
+	why string
+}
+
+type goneIssue struct {
+	state.PastIssue
+	why string
+}
+
+func (f *prunable) nothing() bool {
+	return len(f.trash)+len(f.spaces)+len(f.issues)+len(f.orphans) == 0
+}
+
+// findPrunable looks around and asks the tracker. Nothing is changed.
+func (p *project) findPrunable(ctx context.Context, cfg *workflow.Config, o pruning) (*prunable, error) {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	rec, err := db.Recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	busy := map[string]bool{}
+	for _, c := range rec.Claims {
+		busy[c.IssueID] = true
+	}
+	for _, r := range rec.Runs {
+		busy[r.IssueID] = true
+	}
+	roots, err := p.roots(ctx, db, cfg)
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := p.w.spacesOf(ctx, projectState{StateDir: p.stateDir, Roots: roots})
+	if err != nil {
+		return nil, err
+	}
+	past, err := db.PastIssues(ctx, p.w.now().Add(-o.olderThan), mostPast)
+	if err != nil {
+		return nil, err
+	}
+	found := &prunable{}
+	if err := p.askGone(ctx, cfg, found, spaces, past, busy, o.force); err != nil {
+		return nil, err
+	}
+	if err := found.findTrash(ctx, p, cfg, roots); err != nil {
+		return nil, err
+	}
+	found.orphans, err = p.orphans(ctx, db)
+	return found, err
+}
+
+// askGone keeps of what was found the part whose issues are gone.
+func (p *project) askGone(
+	ctx context.Context, cfg *workflow.Config, found *prunable, spaces []space, past []state.PastIssue, busy map[string]bool, force bool,
+) error {
+	var ids []string
+	for _, s := range spaces {
+		if !busy[s.rec.IssueID] && s.rec.Project == cfg.Policy().Project {
+			ids = append(ids, s.rec.IssueID)
+		}
+	}
+	for _, i := range past {
+		ids = append(ids, i.IssueID)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	why, err := p.gone(ctx, cfg, ids)
+	if err != nil {
+		return err
+	}
+	for _, s := range spaces {
+		reason, gone := why[s.rec.IssueID]
+		switch {
+		case !gone || busy[s.rec.IssueID] || s.rec.Project != cfg.Policy().Project:
+		case s.held || s.unsaved != "" && !force:
+			found.kept = append(found.kept, goneSpace{s, reason})
+		default:
+			found.spaces = append(found.spaces, goneSpace{s, reason})
+		}
+	}
+	for _, i := range past {
+		if reason, gone := why[i.IssueID]; gone {
+			found.issues = append(found.issues, goneIssue{i, reason})
+		}
+	}
+	return nil
+}
+
+// gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
+// somebody else's Linear no issue at all would be there.
+func (p *project) gone(ctx context.Context, cfg *workflow.Config, ids []string) (map[string]string, error) {
+	client, err := newTracker(cfg, p.w.now, newLog(p.w, slog.LevelWarn))
+	if err != nil {
+		return nil, err
+	}
+	issues, err := (&verified{Client: client, cfg: cfg, path: p.path, warn: func(string) {}}).ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	why := map[string]string{}
+	for _, id := range ids {
+		issue, there := issues[id]
+		switch {
+		case !there:
+			why[id] = "not in the tracker"
+		case cfg.Policy().Terminal(issue.State):
+			why[id] = issue.State
+		}
+	}
+	return why, nil
+}
+
+// ownTrash are the settings by which a root deletes what this project has in its trash, however young, and leaves other
+// projects' alone.
+func ownTrash(cfg *workflow.Config) workspace.Trash {
+	clock := func() (string, time.Duration, error) {
+		boot, err := proc.BootID()
+		return boot, proc.Monotonic(), err
+	}
+	return workspace.Trash{Clock: clock, Project: cfg.Policy().Project}
+}
+
+func (f *prunable) findTrash(ctx context.Context, p *project, cfg *workflow.Config, roots []string) error {
+	for _, path := range roots {
+		root, there, err := workspace.FindRoot(path)
+		if err != nil {
+			return workspaceError(err)
+		}
+		if !there {
+			continue
+		}
+		root.Trash = ownTrash(cfg)
+		entries, err := root.ExpiredTrash(p.w.now(), 0)
+		if err != nil {
+			return workspaceError(err)
+		}
+		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash"), entries: len(entries)}
+		for _, e := range entries {
+			size, _, err := sizeOf(ctx, e)
+			if err != nil {
+				return err
+			}
+			t.size += size
+		}
+		if len(entries) > 0 || lostNotes(t.path) {
+			f.trash = append(f.trash, t)
+		}
+	}
+	return nil
+}
+
+// lostNotes reports notes in the trash about what never came in: of a removal that was cut off.
+func lostNotes(trash string) bool {
+	entries, err := os.ReadDir(trash)
+	if err != nil {
+		return false // none has ever been
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	for name := range names {
+		if entry, isNote := strings.CutSuffix(name, ".note"); isNote && !names[entry] && !names[entry+".stuck"] {
+			return true
+		}
+	}
+	return false
+}
+
+// orphans are the directories of runs that no row is about, and that nobody lives in or is just making.
+func (p *project) orphans(ctx context.Context, db *state.DB) (list []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
+			if err != nil {
+				return list, err
+			}
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.stateDir, e.Name()) {
+			continue
+		}
+		list = append(list, runner.RunDir(p.stateDir, e.Name()))
+	}
+	return list, nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// removePrunable removes what was found, as far as it still may go: the project lock is held from here on, so that no run
+// begins. found then holds what has gone.
+func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, found *prunable) error {
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		return p.noState(err)
+	}
+	defer db.Close()
+	for _, t := range found.trash {
+		if _, stuck, err := t.root.PurgeTrash(ctx, p.w.now(), 0, false); err != nil {
+			return workspaceError(err)
+		} else if len(stuck) > 0 {
+			fmt.Fprintln(p.w.stderr, visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
+		}
+	}
+	crash.At("prune.trash")
+	spaces := found.spaces
+	found.spaces = nil
+	for _, s := range spaces {
+		gone, err := p.removeSpace(ctx, db, cfg, s)
+		if err != nil {
+			return err
+		}
+		if gone {
+			found.spaces = append(found.spaces, s)
+		} else {
+			found.kept = append(found.kept, s)
+		}
+	}
+	crash.At("prune.spaces")
+	for i, issue := range found.issues {
+		ids, err := db.ForgetIssue(ctx, issue.IssueID)
+		if err != nil {
+			return err
+		}
+		found.issues[i].Runs = len(ids)
+		for _, id := range ids {
+			found.orphans = append(found.orphans, runner.RunDir(p.stateDir, id))
+		}
+	}
+	for _, dir := range found.orphans {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("old run: %w", err)
+		}
+		crash.At("prune.run")
+	}
+	return nil
+}
+
+// removeSpace moves a workspace to the trash as a cleanup run does, unless somebody has claimed it or taken its lease
+// meanwhile.
+func (p *project) removeSpace(ctx context.Context, db *state.DB, cfg *workflow.Config, s goneSpace) (gone bool, err error) {
+	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
+		return false, err
+	}
+	hand := &runner.Takeover{
+		Config: runnerConfig(cfg), StateDir: p.stateDir, ID: newRunID(p.w.now()), Root: s.root.Path,
+		Issue: reconcile.Issue{ID: s.rec.IssueID, Identifier: s.rec.Identifier},
+		Env:   p.environ(), Version: version(), Now: p.w.now, Log: newLog(p.w, slog.LevelWarn),
+	}
+	err = hand.Remove(ctx)
+	busy := err != nil && asError(err).Code == workspace.CodeBusy
+	if busy {
+		err = nil
+	}
+	return err == nil && !busy, errors.Join(err, hand.Close(ctx))
+}
+
+func (f *prunable) print(w *world, verb string) {
+	if w.json {
+		return
+	}
+	say := func(verb, text string) { fmt.Fprintln(w.stdout, visible(fmt.Sprintf("%-5s %s", verb, text))) }
+	for _, t := range f.trash {
+		say(verb, fmt.Sprintf("%s: %d removed before (%s)", t.path, t.entries, bytesText(t.size)))
+	}
+	for _, s := range f.spaces {
+		say(verb, s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
+	}
+	for _, i := range f.issues {
+		say(verb, fmt.Sprintf("%s of %s, which is %s", plural(i.Runs, "run"), i.Identifier, i.why))
+	}
+	for _, s := range f.kept {
+		say("stays", s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
+	}
+	if len(f.orphans) > 0 {
+		say(verb, fmt.Sprintf("below %s: %s of runs", filepath.Dir(f.orphans[0]), plural(len(f.orphans), "folder")))
+	}
+}
+
+func (f *prunable) sum() string {
+	var size int64
+	runs := 0
+	for _, t := range f.trash {
+		size += t.size
+	}
+	for _, s := range f.spaces {
+		size += s.size
+	}
+	for _, i := range f.issues {
+		runs += i.Runs
+	}
+	return fmt.Sprintf("%s, %s, %s", plural(len(f.spaces), "workspace"), plural(runs, "run"), bytesText(size))
+}
+
+// prunedJSON is what has gone, or would.
+type prunedJSON struct {
+	DryRun     bool          `json:"dry_run"`
+	Workspaces []prunedSpace `json:"workspaces"`
+	Kept       []prunedSpace `json:"kept"`
+	Trash      []prunedTrash `json:"trash"`
+	Runs       []prunedRuns  `json:"runs"`
+	RunDirs    []string      `json:"run_directories"`
+}
+
+type prunedSpace struct {
+	IssueID    string  `json:"issue_id"`
+	Identifier string  `json:"issue_identifier"`
+	Path       string  `json:"path"`
+	Bytes      int64   `json:"bytes"`
+	Why        string  `json:"why"`
+	InUse      bool    `json:"in_use"`
+	Unsaved    *string `json:"unsaved"`
+}
+
+type prunedTrash struct {
+	Path    string `json:"path"`
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+}
+
+type prunedRuns struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Runs       int    `json:"runs"`
+	Why        string `json:"why"`
+}
+
+func (f *prunable) json(dryRun bool) prunedJSON {
+	out := prunedJSON{
+		DryRun: dryRun, Workspaces: []prunedSpace{}, Kept: []prunedSpace{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
+		RunDirs: append([]string{}, f.orphans...),
+	}
+	row := func(s goneSpace) prunedSpace {
+		return prunedSpace{s.rec.IssueID, s.rec.Identifier, s.rec.Path, s.size, s.why, s.held, orNull(s.unsaved)}
+	}
+	for _, s := range f.spaces {
+		out.Workspaces = append(out.Workspaces, row(s))
+	}
+	for _, s := range f.kept {
+		out.Kept = append(out.Kept, row(s))
+	}
+	for _, t := range f.trash {
+		out.Trash = append(out.Trash, prunedTrash{t.path, t.entries, t.size})
+	}
+	for _, i := range f.issues {
+		out.Runs = append(out.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, i.why})
+	}
+	return out
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// ago is relative on a terminal, exact in a pipe.
+func (w *world) ago(now, t time.Time) string {
+	if w.width == 0 {
+		return rfc3339(t)
+	}
+	return age(now, t) + " ago"
+}
+
+func (w *world) since(now, t time.Time) string {
+	if w.width == 0 {
+		return rfc3339(t)
+	}
+	return age(now, t)
+}
+
+func age(now, t time.Time) string { return duration(now.Sub(t)) }
+
+// duration is short: 41s, 3m, 2h05m, 4d.
+func duration(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

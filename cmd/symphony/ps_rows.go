@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// obstacles say what keeps the project from its work.
+func (w *world) obstacles(v view) (lines []string) {
+	now := v.GeneratedAt
+	if b := v.Blocked; b != nil {
+		text := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, age(now, b.Since))
+		if b.NextTry.After(now) {
+			text += ", next try in " + duration(b.NextTry.Sub(now))
+		}
+		lines = append(lines, w.red(visible(text+")")))
+		if hint := wayOut(b.Reason); hint != "" {
+			lines = append(lines, "         "+hint)
+		}
+	}
+	if v.Paused {
+		lines = append(lines, w.yellow("PAUSED   nothing new is started; symphony resume ends it"))
+	}
+	if v.LastPass == nil {
+		return lines
+	}
+	for _, e := range v.LastPass.Errors {
+		if v.Blocked == nil || v.Blocked.Reason != e.Code {
+			lines = append(lines, w.red(visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
+		}
+	}
+	return lines
+}
+
+// section is a table with its title.
+type section struct {
+	title string
+	table table
+}
+
+// sections are the tables of ps, without the empty ones.
+func (w *world) sections(v view) []section {
+	all := []section{
+		{"RUNNING", w.running(v)}, {"WAITING", w.waiting(v)}, {"HELD", w.held(v)}, {"SKIPPED", w.skipped(v)}, {"ENDED", w.ended(v)},
+	}
+	return slices.DeleteFunc(all, func(s section) bool { return len(s.table.rows) == 0 })
+}
+
+func (w *world) running(v view) table {
+	t := table{head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, state: 2}
+	for _, r := range v.Running {
+		phase, colour := phaseOf(r)
+		t.addIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), w.since(v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
+			w.lastEvent(v.GeneratedAt, r))
+	}
+	return t
+}
+
+// phaseOf is where a run stands, and in which colour.
+func phaseOf(r runningRow) (phase, colour string) {
+	switch {
+	case !r.Alive && r.Phase != string(reconcile.Starting):
+		return "ended", colourStuck // until a pass has looked why
+	case r.StopReason != nil:
+		return "stopping: " + *r.StopReason, colourWaits
+	case len(r.WaitsFor) > 0:
+		return "asks " + strings.Join(r.WaitsFor, ", "), colourWaits
+	}
+	return r.Phase, colourRuns
+}
+
+// lastEvent is what the agent did last, and when.
+func (w *world) lastEvent(now time.Time, r runningRow) string {
+	if r.LastEvent == nil {
+		return ""
+	}
+	var parts []string
+	if *r.LastEvent != codex.EventNotification { // of those the message says more
+		parts = append(parts, *r.LastEvent)
+	}
+	if r.LastEventAt != nil {
+		parts = append(parts, w.ago(now, *r.LastEventAt))
+	}
+	text := strings.Join(parts, " ")
+	if r.LastMessage != "" {
+		text += ": " + r.LastMessage
+	}
+	return text
+}
+
+func (w *world) waiting(v view) table {
+	t := table{head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, state: 1}
+	for _, r := range v.Retrying {
+		attempt, text := "-", ""
+		if r.Attempt != nil {
+			attempt = fmt.Sprint(*r.Attempt)
+		}
+		if r.Error != nil {
+			text = *r.Error
+		}
+		t.addIn(colourWaits, r.Identifier, r.Kind, attempt, w.due(v.GeneratedAt, r), text)
+	}
+	return t
+}
+
+// due says when a waiting issue goes on. A continuation is no retry.
+func (w *world) due(now time.Time, r retryingRow) string {
+	d := r.DueAt.Sub(now)
+	switch {
+	case w.width == 0:
+		return rfc3339(r.DueAt)
+	case d <= 0:
+		return "due"
+	case r.Kind == string(reconcile.Continuation):
+		return "continues in " + duration(d)
+	}
+	return "in " + duration(d)
+}
+
+func (w *world) held(v view) table {
+	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
+	for _, r := range v.Held {
+		t.addIn(colourStuck, r.Identifier, r.Reason, w.ago(v.GeneratedAt, r.HeldAt), r.Message)
+	}
+	return t
+}
+
+func (w *world) skipped(v view) table {
+	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
+	for _, r := range v.Skipped {
+		t.addIn(colourWaits, r.Identifier, r.Reason, w.ago(v.GeneratedAt, r.Since), r.Message)
+	}
+	return t
+}
+
+func (w *world) ended(v view) table {
+	t := table{head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, state: 2}
+	for _, r := range v.Ended {
+		text := ""
+		if r.Error != nil {
+			text = *r.Error
+		}
+		outcome := r.Outcome
+		if r.Kind == string(reconcile.CleanupRun) {
+			outcome = "cleanup " + outcome
+		}
+		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, w.ago(v.GeneratedAt, r.EndedAt), duration(r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+	}
+	return t
+}
+
+// outcomeColour: what came to its end is over, and what failed wants somebody.
+func outcomeColour(outcome string) string {
+	switch reconcile.Outcome(outcome) {
+	case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
+		return colourOver
+	default:
+		return colourStuck
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// closing are the last lines of ps: why nothing runs, where nothing does, and what comes next.
+func (w *world) closing(v view) (lines []string) {
+	if len(v.Running) == 0 {
+		lines = append(lines, w.idle(v))
+	}
+	switch {
+	case w.width > 0:
+		lines = append(lines, w.summary(v))
+	case !v.Schedule:
+		lines = append(lines, noSchedule)
+	case v.NextPass != nil:
+		lines = append(lines, fmt.Sprintf("next pass\t%s\t%s", rfc3339(v.NextPass.At), v.NextPass.Trigger))
+	}
+	return lines
+}
+
+// summary is the last line of ps: how much there is, and what comes next.
+func (w *world) summary(v view) string {
+	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s", v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.skips, w.comesNext(v))
+}
+
+const noSchedule = "no schedule is active: nothing is started until somebody runs symphony tick"
+
+// comesNext says when the next pass is to be expected, and what waits for one.
+func (w *world) comesNext(v view) string {
+	if !v.Schedule {
+		return noSchedule
+	}
+	text := "the schedule is active"
+	if next := v.NextPass; next != nil {
+		text = fmt.Sprintf("next pass is due (%s)", next.Trigger)
+		if in := next.At.Sub(v.GeneratedAt); in > 0 {
+			text = fmt.Sprintf("next pass in %s (%s)", duration(in), next.Trigger)
+		}
+	}
+	return text + v.waitsForPass()
+}
+
+// waitsForPass names what is due by then, else what is due first. While nothing is started there is nothing to wait for.
+func (v *view) waitsForPass() string {
+	switch {
+	case v.Paused:
+		return ", which starts nothing: paused"
+	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
+		return ", blocked for another " + duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
+	case len(v.Retrying) == 0:
+		return ""
+	}
+	first := slices.MinFunc(v.Retrying, func(a, b retryingRow) int { return a.DueAt.Compare(b.DueAt) })
+	until := v.GeneratedAt
+	if v.NextPass != nil && v.NextPass.At.After(until) {
+		until = v.NextPass.At
+	}
+	var due []string
+	for _, r := range v.Retrying {
+		if !r.DueAt.After(until) {
+			due = append(due, visible(r.Identifier))
+		}
+	}
+	switch {
+	case len(due) == 0:
+		return fmt.Sprintf("; first due is %s in %s", visible(first.Identifier), duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
+	case len(due) > dueNamed:
+		return fmt.Sprintf("; due by then: %s and %d more", strings.Join(due[:dueNamed], ", "), len(due)-dueNamed)
+	}
+	return "; due by then: " + strings.Join(due, ", ")
+}
+
+// dueNamed is how many issues the last line names.
+const dueNamed = 3
+
+// idle answers "why is nothing running?".
+func (w *world) idle(v view) string {
+	if len(v.chosen) > 0 {
+		return "none of these issues is running; symphony show " + visible(v.chosen[0]) + " says why"
+	}
+	reason := "no issue of the project is in an active state"
+	if v.skips > 0 {
+		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", plural(v.skips, "issue"))
+	}
+	switch {
+	case v.Blocked != nil:
+		reason = "the project is blocked: " + v.Blocked.Reason
+	case v.Paused:
+		reason = "the project is paused"
+	case v.LastPass == nil:
+		reason = "no pass has run yet"
+	case len(v.LastPass.Errors) > 0:
+		reason = "the last pass met " + v.LastPass.Errors[0].Code
+	case len(v.Retrying) > 0:
+		reason = "what there is waits"
+	case len(v.Held) > 0:
+		reason = "what there is is held"
+	}
+	line := "nothing running: " + reason
+	if p := v.LastPass; p != nil {
+		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, w.ago(v.GeneratedAt, p.StartedAt))
+	}
+	return visible(line)
+}

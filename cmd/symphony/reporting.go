@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+func reportCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "report", Usage: "what was done, what failed, what is stuck, and what it cost",
+		UsageText: usageText("report", "[WORKFLOW]"),
+		Description: `What was handed over, what failed, what is held and what waits, when nothing could run, which passes of
+the schedule were missed, and what was used by day and by issue. Runs, time and tokens of an issue that was handed over
+are those since it was claimed; all others are of the runs that ended in the time.
+
+Issues handed over, outages and what was used by day are kept for ever. Runs are kept for 30 days, of each issue
+20 at least, and so are passes: a report that reaches further back says since when its runs are complete.
+
+Money is shown where WORKFLOW.md has agent.prices. It is an estimate: each run counts at the price of its thread's model.
+
+Example: symphony report --since 2026-01-31`,
+		Flags: workflowFlags(
+			&cli.StringFlag{Name: "since", Usage: "from this `TIME` on: 12h or 7d ago, a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
+			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+			&cli.BoolFlag{Name: "csv", Usage: "print a line of comma-separated values for each issue"},
+		),
+		Action: func(c *cli.Context) error {
+			w.json = c.Bool("json")
+			_, positional, err := arguments(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") && c.Bool("csv") {
+				return usageError("report: one of --json, --csv")
+			}
+			when, err := newWindow(c.String("since"), c.String("until"), w.now())
+			if err != nil {
+				return err
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			facts, err := p.facts(c.Context, when)
+			if err != nil {
+				return err
+			}
+			switch {
+			case w.json:
+				w.printJSON(facts)
+				return nil
+			case c.Bool("csv"):
+				return facts.writeCSV(w.stdout)
+			}
+			return w.printFacts(facts)
+		},
+	}
+}
+
+// facts reads what a report tells.
+func (p *project) facts(ctx context.Context, when window) (facts, error) {
+	db, err := openForReading(ctx, p)
+	if err != nil {
+		return facts{}, err
+	}
+	defer db.Close()
+	now := p.w.now()
+	happened, err := db.Report(ctx, now, when.since, when.until)
+	if err != nil {
+		return facts{}, err
+	}
+	var claims []state.Standing
+	if when.present {
+		if claims, err = db.Standings(ctx); err != nil {
+			return facts{}, err
+		}
+	}
+	purse, account := p.purse()
+	f := newFacts(happened, claims, purse, now)
+	if account != nil && when.present {
+		f.addAccount(*account, when)
+	}
+	return f, nil
+}
+
+// purse has the prices that the workflow gives, and what stops its account. Where it can't be read the report goes on without them.
+func (p *project) purse() (purse, *blockedRow) {
+	env := p.environment(nil)
+	env.KeyOptional = true
+	err := p.sourceErr
+	if err == nil {
+		cfg, parseErr := workflow.Parse(p.source, env)
+		if parseErr == nil {
+			return purse{cfg.Agent.Prices}, accountBlock(p.account(cfg.Codex.Home), p.w.now())
+		}
+		err = parseErr
+	}
+	for _, e := range workflow.Faults(err) {
+		fmt.Fprintln(p.w.stderr, "symphony: warning: without estimates of money:", visible(e.Message))
+	}
+	return purse{}, nil
+}

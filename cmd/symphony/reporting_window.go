@@ -1,0 +1,75 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// usualWindow is a night.
+const usualWindow = 12 * time.Hour
+
+// window is the time that a report is about: since belongs to it, until does not.
+type window struct {
+	since, until time.Time
+	// present: it reaches up to now, so that what waits and is held now belongs to it.
+	present bool
+}
+
+// newWindow reads --since and --until. A day is one of the local clock, whole: as since it begins, as until it ends the time.
+func newWindow(since, until string, now time.Time) (window, error) {
+	o := window{now.Add(-usualWindow), now, true}
+	var err error
+	if until != "" {
+		if o.until, err = momentOf("until", until, now, 1); err != nil {
+			return o, err
+		}
+		o.until = earlier(o.until, now)
+		o.since, o.present = o.until.Add(-usualWindow), o.until.Equal(now)
+	}
+	if since != "" {
+		if o.since, err = momentOf("since", since, now, 0); err != nil {
+			return o, err
+		}
+	}
+	if !o.since.Before(o.until) {
+		return o, usageError("report: there is no time between %s and %s: --since must be before --until and in the past", rfc3339(o.since), rfc3339(o.until))
+	}
+	return o, nil
+}
+
+// earlier: of the time to come nothing is known.
+func earlier(t, now time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
+}
+
+// momentOf reads a time: an age such as 12h or 7d, a day, or the time itself. Of a day it is the beginning, so many days
+// later.
+func momentOf(flag, text string, now time.Time, days int) (time.Time, error) {
+	if age, ok := ageOf(text); ok {
+		return now.Add(-age), nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return day.AddDate(0, 0, days), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usageError("report: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", flag, text)
+	}
+	return t, nil
+}
+
+// mostDays keeps an age within what a duration can hold.
+const mostDays = 36500
+
+func ageOf(text string) (time.Duration, bool) {
+	if number, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(number, 10, 32)
+		return time.Duration(n) * 24 * time.Hour, err == nil && n <= mostDays
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// What can be done with a schedule.
+const (
+	scheduleShow    = "show"
+	scheduleInstall = "install"
+	scheduleRemove  = "remove"
+	scheduleStatus  = "status"
+)
+
+var scheduleVerbs = []string{scheduleShow, scheduleInstall, scheduleRemove, scheduleStatus}
+
+func scheduleCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "schedule", Usage: "have passes run by a systemd timer or by cron: show, install, remove, status",
+		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
+		Description: `show     print what install would write
+install  write it and switch it on; where that is so already, nothing is done
+remove   take away what install wrote, and nothing else; running workers go on
+status   is the schedule alive? what is installed, when is the next pass, how was the last?
+
+Without a flag the schedule is a timer of your own systemd, every polling.interval_ms. It needs
+a user that lingers: loginctl enable-linger. No variable of this shell comes along, least of all
+a key; put those into the project's environment file.
+
+Example:
+
+    symphony schedule install -w ~/web-shop/WORKFLOW.md && symphony schedule status -w ~/web-shop/WORKFLOW.md`,
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "system", Usage: "a timer of the system's systemd; only root can install it"},
+			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "who called sudo, else you"},
+			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON (status)"},
+		),
+		Action: func(c *cli.Context) error { return scheduleAction(c, w) },
+	}
+}
+
+// scheduleOptions are the flags of schedule.
+type scheduleOptions struct {
+	system, cron bool
+	runAs        string
+}
+
+func scheduleAction(c *cli.Context, w *world) error {
+	w.json = c.Bool("json")
+	args, positional, err := arguments(c, strings.Join(scheduleVerbs, "|"))
+	if err != nil {
+		return err
+	}
+	verb := args[0]
+	o := scheduleOptions{system: c.Bool("system"), cron: c.Bool("cron"), runAs: c.String("run-as")}
+	if err := o.check(verb, w.json); err != nil {
+		return err
+	}
+	p, err := w.openProject(c, positional)
+	if err != nil {
+		return err
+	}
+	switch verb {
+	case scheduleShow:
+		return p.showSchedule(c.Context, o)
+	case scheduleInstall:
+		return p.installSchedule(c.Context, o)
+	case scheduleRemove:
+		return p.removeSchedule(c.Context, o)
+	}
+	return p.printScheduleStatus(c.Context)
+}
+
+func (o scheduleOptions) check(verb string, json bool) error {
+	writes := verb == scheduleShow || verb == scheduleInstall
+	switch {
+	case !slices.Contains(scheduleVerbs, verb):
+		return usageError("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), didYouMean(verb, scheduleVerbs, "%s"))
+	case o.system && o.cron:
+		return usageError("schedule: --system or --cron, not both")
+	case o.runAs != "" && (!o.system || !writes):
+		return usageError("schedule: --run-as goes with --system, and with show and install only")
+	case verb == scheduleStatus && (o.system || o.cron):
+		return usageError("schedule: status looks at every kind of schedule; leave --system and --cron out")
+	case json && verb != scheduleStatus:
+		return usageError("schedule: --json goes with status only")
+	}
+	return nil
+}
+
+// showSchedule prints what install would write. What stands in the way of an install is said, but hides nothing.
+func (p *project) showSchedule(ctx context.Context, o scheduleOptions) error {
+	s, err := p.planSchedule(o)
+	if err != nil {
+		return err
+	}
+	if o.cron {
+		line, err := s.cronLine()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(p.w.stdout, line)
+	} else {
+		for i, f := range s.units() {
+			if i > 0 {
+				fmt.Fprintln(p.w.stdout)
+			}
+			fmt.Fprintf(p.w.stdout, "## %s\n%s", f.path, f.text)
+		}
+	}
+	s.warnInterval(o)
+	if err := s.refused(ctx, o, 0); err != nil {
+		known := asError(err)
+		fmt.Fprintf(p.w.stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, visible(known.Message), visible(known.Hint))
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// cronLine is the one line that is ours. What follows # is a comment for the shell, and the mark by which it is found.
+func (s *scheduled) cronLine() (string, error) {
+	var words []string
+	for _, v := range s.carried {
+		name, value, _ := strings.Cut(v, "=")
+		words = append(words, name+"="+shellQuote(value))
+	}
+	for _, arg := range s.command(triggerCron) {
+		words = append(words, shellQuote(arg))
+	}
+	command := strings.Join(words, " ")
+	for _, arg := range append(s.command(triggerCron), s.carried...) {
+		if strings.Contains(arg, `\`) {
+			return "", &reconcile.Error{
+				Code: "schedule_failed", Message: fmt.Sprintf("%q holds a backslash, which each cron takes for something else", arg),
+				Hint: "rename it, or use a timer of systemd",
+			}
+		}
+	}
+	// For cron a % ends the command, in quotes too.
+	return "* * * * * " + strings.ReplaceAll(command, "%", `\%`) + cronMark(s.name()), nil
+}
+
+// cronMark ends our line.
+func cronMark(name string) string { return " # " + name }
+
+// cronMissing says why cron can't run the passes.
+func (w *world) cronMissing() error {
+	if w.hasCrontab() {
+		return nil
+	}
+	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
+}
+
+func (w *world) hasCrontab() bool {
+	_, err := w.findProgram("crontab")
+	return err == nil
+}
+
+// crontab reads the user's. What can't be read for sure is never written over.
+func (w *world) crontab(ctx context.Context) (string, error) {
+	text, err := w.outside(ctx, "", nil, "crontab", "-l")
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
+		return "", nil
+	}
+	return text, err
+}
+
+// setCrontab writes it. None at all is what there was before the first line.
+func (w *world) setCrontab(ctx context.Context, text string) error {
+	args := []string{"-"}
+	if text == "" {
+		args = []string{"-r"}
+	}
+	_, err := w.outside(ctx, text, nil, "crontab", args...)
+	return err
+}
+
+// withLine gives the crontab with our line in the place of the one that was there, or at its end; an empty line takes
+// it away. Every other byte stays.
+func withLine(crontab, line, mark string) (text, was string) {
+	var b strings.Builder
+	placed := line == ""
+	for l := range strings.Lines(crontab) {
+		if !strings.HasSuffix(strings.TrimRight(l, "\n"), mark) || strings.HasPrefix(l, "#") {
+			b.WriteString(l)
+			continue
+		}
+		was = strings.TrimRight(l, "\n")
+		if !placed {
+			b.WriteString(line + "\n")
+			placed = true
+		}
+	}
+	if !placed {
+		if crontab != "" && !strings.HasSuffix(crontab, "\n") {
+			b.WriteString("\n")
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String(), was
+}
+
+func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
+	w := s.caller.w
+	line, err := s.cronLine()
+	if err != nil {
+		return false, err
+	}
+	crontab, err := w.crontab(ctx)
+	if err != nil {
+		return false, err
+	}
+	text, was := withLine(crontab, line, cronMark(s.name()))
+	if text != crontab {
+		if err := w.setCrontab(ctx, text); err != nil {
+			return false, err
+		}
+		if was != "" {
+			fmt.Fprintln(w.stdout, "rewrote the line of your crontab\n  -", visible(was))
+			fmt.Fprintln(w.stdout, "  +", visible(line))
+		} else {
+			fmt.Fprintln(w.stdout, "added to your crontab:", visible(line))
+		}
+	}
+	if runs := cronRuns(); runs != nil && !*runs {
+		fmt.Fprintln(w.stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
+	}
+	return text != crontab, nil
+}
+
+// removeLine takes our line away; false where there is none.
+func (p *project) removeLine(ctx context.Context) (bool, error) {
+	crontab, err := p.w.crontab(ctx)
+	if err != nil {
+		return false, err
+	}
+	text, was := withLine(crontab, "", cronMark(p.scheduleName()))
+	if was == "" {
+		return false, nil
+	}
+	if err := p.w.setCrontab(ctx, text); err != nil {
+		return false, err
+	}
+	fmt.Fprintln(p.w.stdout, "removed from your crontab:", visible(was))
+	return true, nil
+}
+
+// cronRuns looks for the daemon; nil where this can't be seen.
+func cronRuns() *bool {
+	runs := false
+	if _, err := os.Stat("/proc/1/comm"); err != nil {
+		return nil // no /proc, or one that hides what is not ours
+	}
+	list, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return nil
+	}
+	for _, path := range list {
+		name, err := os.ReadFile(path)
+		switch strings.TrimSpace(string(name)) {
+		case "cron", "crond", "fcron":
+			runs = runs || err == nil
+		}
+	}
+	return &runs
+}

@@ -1,0 +1,57 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestScheduleCron: what install writes is understood by Debian's crontab and run by its cron, for a path with all that
+// cron and a shell take for something else; what else stands in the crontab stays byte for byte.
+func TestScheduleCron(t *testing.T) {
+	t.Parallel()
+	m := bootCron(t, scheduleCronUID)
+	const dir = `web ${HOME} "shop" 50%d it's`
+	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
+	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for what the machine asks itself
+	m.own()
+	m.key()
+	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
+
+	// A user without a crontab has none afterwards.
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/ann/bin/symphony tick", "warning: no cron runs on this machine")
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ")
+	if said := m.mustSh("ls -A /var/spool/cron/crontabs"); said != "" {
+		t.Errorf("left in the spool: %s", said)
+	}
+
+	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n"
+	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(theirs), 0o644))
+	m.mustSh(m.as("crontab crontab"))
+	m.add("ABC-1", "gate-1")
+	m.schedule(m.as, 0, "install --cron -w "+workflow)
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "nothing to do")
+	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "6" {
+		t.Errorf("the crontab is not hers and a line of ours: %s", got)
+	}
+	m.startCron()
+	w := m.atWork("ABC-1", "gate-1", cronWait)
+	st := m.scheduleStatus(workflow)
+	if !st.Alive || st.LastPass.Trigger != "cron" || len(st.LastPass.Errors) > 0 || st.Cron == nil || st.Cron.Daemon == nil || !*st.Cron.Daemon || len(st.Problems) > 0 {
+		t.Errorf("status: %+v", st)
+	}
+	if env := m.file("env.log"); !strings.Contains(env, "HOME="+annHome+"\n") || strings.Contains(env, "XDG_") {
+		t.Errorf("this was no environment of cron's:\n%s", env)
+	}
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")")
+	m.mustSh(m.as("crontab -l | cmp - crontab"))
+	m.lives(w, "the schedule's removal")
+	m.open("gate-1")
+	m.handedOver("ABC-1", 20*time.Second)
+	m.calm()
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// installSchedule may be repeated, and goes on where one that was cut short has stopped: each step looks at what is
+// there, and nothing depends on an earlier step having been made by the same process.
+func (p *project) installSchedule(ctx context.Context, o scheduleOptions) error {
+	s, err := p.planSchedule(o)
+	if err != nil {
+		return err
+	}
+	if err := s.refused(ctx, o, managerPatience); err != nil {
+		return err
+	}
+	s.warnInterval(o)
+	changed := false
+	if o.cron {
+		changed, err = s.installLine(ctx)
+	} else {
+		changed, err = s.installUnits(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if !changed {
+		fmt.Fprintln(p.w.stdout, "nothing to do: it is installed already")
+	}
+	return s.besides(ctx, o)
+}
+
+// installUnits writes what differs, and has systemd take it up.
+func (s *scheduled) installUnits(ctx context.Context) (changed bool, err error) {
+	w, ctl := s.caller.w, serviceManager{s.caller.w, s.system}
+	if err := s.findDir(ctx, ctl); err != nil {
+		return false, err
+	}
+	units := s.units()
+	for _, u := range units {
+		was, err := ownUnit(u.path)
+		if err != nil {
+			return false, err
+		}
+		if was == u.text {
+			continue
+		}
+		if err := writeUnit(u); err != nil {
+			return false, unwritten(u.path, err)
+		}
+		changed = true
+		w.sayWritten(u, was)
+	}
+	timer := filepath.Base(units[1].path)
+	found, err := ctl.properties(ctx, []string{"ActiveState", "UnitFileState", "NeedDaemonReload", "LoadState"}, timer, filepath.Base(units[0].path))
+	if err != nil {
+		return changed, err
+	}
+	stale := changed
+	for _, unit := range found {
+		stale = stale || unit["NeedDaemonReload"] == "yes" || unit["LoadState"] == "not-found"
+	}
+	on := found[timer]["ActiveState"] == "active" && found[timer]["UnitFileState"] == "enabled"
+	if stale {
+		if _, err := ctl.run(ctx, "daemon-reload"); err != nil {
+			return changed, err
+		}
+	}
+	if !on {
+		if _, err := ctl.run(ctx, "enable", "--quiet", timer); err != nil {
+			return changed, err
+		}
+	}
+	if stale || !on { // a timer that runs would keep its old interval
+		if _, err := ctl.run(ctx, "restart", timer); err != nil {
+			return changed, err
+		}
+		fmt.Fprintf(w.stdout, "%s runs a pass every %s\n", timer, s.every())
+	}
+	return stale || !on, nil
+}
+
+// findDir asks systemd which of the folders it reads.
+func (s *scheduled) findDir(ctx context.Context, ctl serviceManager) error {
+	read, err := ctl.run(ctx, "show", "-p", "UnitPath", "--value")
+	if err != nil {
+		return err
+	}
+	dirs := s.caller.w.unitDirs(s.system, s.who.home)
+	for _, dir := range dirs {
+		if strings.Contains(" "+strings.TrimSpace(read)+" ", " "+dir+" ") {
+			s.dir = dir
+			return nil
+		}
+	}
+	return &reconcile.Error{
+		Code: "schedule_failed", Message: "systemd reads no units in " + strings.Join(dirs, " nor in "),
+		Hint: "it has another XDG_CONFIG_HOME: set the same here; systemctl --user show -p UnitPath shows what it reads",
+	}
+}
+
+// ownUnit reads a unit that is to be rewritten or removed; empty where there is none.
+func ownUnit(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", unwritten(path, err)
+	}
+	if !strings.HasPrefix(string(data), unitMark) {
+		return "", &reconcile.Error{
+			Code: "schedule_foreign", Message: path + " was not written by symphony schedule install",
+			Hint: "see what it is; move it away, and try again",
+		}
+	}
+	return string(data), nil
+}
+
+func unwritten(path string, err error) error {
+	return &reconcile.Error{Code: "schedule_failed", Message: path + ": " + err.Error(), Hint: "look at the permissions of its folder", Err: err}
+}
+
+// writeUnit puts a unit in its place at once: systemd never reads half of one.
+func writeUnit(u unitFile) error {
+	if err := os.MkdirAll(filepath.Dir(u.path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(u.path), ".symphony-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // gone, unless something went wrong that is reported
+	_, err = file.WriteString(u.text)
+	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), u.path)
+}
+
+// sayWritten tells what has become of a unit, line by line where there was one before.
+func (w *world) sayWritten(u unitFile, was string) {
+	if was == "" {
+		fmt.Fprintln(w.stdout, "wrote", visible(u.path))
+		return
+	}
+	fmt.Fprintln(w.stdout, "rewrote", visible(u.path))
+	before, after := strings.Split(was, "\n"), strings.Split(u.text, "\n")
+	for _, side := range []struct {
+		mark         string
+		lines, other []string
+	}{{"-", before, after}, {"+", after, before}} {
+		for _, line := range side.lines {
+			if !slices.Contains(side.other, line) && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "Description=") {
+				fmt.Fprintln(w.stdout, "  "+side.mark, visible(line))
+			}
+		}
+	}
+}
+
+// besides names a schedule of another kind: two do no harm, but who stops one of them has not stopped the other.
+func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
+	st, err := s.caller.installed(ctx)
+	if err != nil {
+		return err
+	}
+	say := func(what, remove string) {
+		fmt.Fprintf(s.caller.w.stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.path), remove)
+	}
+	if st.line != "" && !o.cron {
+		say("a line of your crontab", " --cron takes it away")
+	}
+	for _, u := range st.units {
+		switch {
+		case u.system && !o.system:
+			say("a timer of the system", " --system takes it away")
+		case !u.system && (o.system || o.cron):
+			say("a timer of your own", " takes away both")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// schedule runs symphony schedule as somebody, and wants an exit code.
+func (m *machine) schedule(as func(string) string, want int, args string) string {
+	m.t.Helper()
+	said, code := m.sh(as("~/bin/symphony schedule " + args + " 2>&1"))
+	if code != want {
+		m.t.Fatalf("schedule %s: exit %d, want %d\n%s\n%s", args, code, want, said, m.story())
+	}
+	return said
+}
+
+// wants fails for each of the texts that was not said.
+func (m *machine) wants(said string, texts ...string) {
+	m.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			m.t.Errorf("it does not say %q:\n%s", text, said)
+		}
+	}
+}
+
+func (m *machine) scheduleStatus(project string) (out scheduleJSON) {
+	m.t.Helper()
+	said := m.mustSh(m.as("~/bin/symphony schedule status --json -w " + project))
+	m.must(json.Unmarshal([]byte(said), &out))
+	return out
+}
+
+// files are those of the directories, with what they hold.
+func (m *machine) files(dirs string) string {
+	m.t.Helper()
+	return m.mustSh("cd /; find " + dirs + ` -printf '%p %y %l\n' | sort; find ` + dirs + ` -type f -exec sha256sum {} + | sort`)
+}
+
+// ownPlaces gives the machine the folders of systemd that are the real machine's otherwise, and a logind.
+func (m *machine) ownPlaces() {
+	m.t.Helper()
+	m.mustSh(`set -e
+		for d in /etc/systemd/system /var/lib/systemd/linger /var/lib/systemd/timers; do
+			mkdir -p $d /run/own$d; cp -a $d/. /run/own$d; mount --bind /run/own$d $d
+		done
+		rm -f /run/systemd/system/systemd-logind.service
+		systemctl daemon-reload
+		systemctl start dbus.socket systemd-logind || { journalctl --no-pager -n 20; exit 1; }`)
+}
+
+// lingering has logind keep ann's manager, or not.
+func (m *machine) lingering(on bool) {
+	m.t.Helper()
+	if on {
+		m.mustSh(m.as("loginctl enable-linger ann"))
+		return
+	}
+	m.mustSh(m.as("loginctl disable-linger ann"))
+	m.until("ann's systemd has ended", 20*time.Second, func() (bool, string) {
+		said, _ := m.sh(fmt.Sprintf("systemctl is-active user@%d.service user-runtime-dir@%[1]d.service", m.uid))
+		return said == "inactive\ninactive", said
+	})
+}
+
+// interval sets polling.interval_ms of a project.
+func (m *machine) interval(workflow string, ms int) {
+	m.t.Helper()
+	path := filepath.Join(m.home, workflow)
+	text, err := os.ReadFile(path)
+	m.must(err)
+	rest := regexp.MustCompile(`(?m)^polling: .*\n`).ReplaceAllString(string(text), "")
+	m.must(os.WriteFile(path, []byte(strings.Replace(rest, "workspace:\n", fmt.Sprintf("polling: {interval_ms: %d}\nworkspace:\n", ms), 1)), 0o600))
+	m.own()
+}
+
+// TestScheduleUser takes ann's own timer through its life on a real systemd, for a workflow whose path needs all the
+// quoting there is: refused until she lingers, installed, changed, asked about, removed without a trace.
+func TestScheduleUser(t *testing.T) {
+	t.Parallel()
+	m := bootSystemd(t, scheduleUserUID)
+	m.ownPlaces()
+	const dir = `web ${HOME} "shop" 50%d it's`
+	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
+	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for what the machine asks itself
+	m.own()
+	m.key()
+	workflow := `"` + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(dir) + `/WORKFLOW.md"`
+	const places = annHome + "/.config /var/lib/systemd/timers"
+	before := m.files(places)
+
+	said := m.schedule(m.as, 1, "install -w "+workflow)
+	m.wants(said, "symphony: no_linger: ann does not linger", "loginctl enable-linger ann")
+	if after := m.files(places); after != before {
+		t.Errorf("a refusal has written something:\n%s\nbefore\n%s", after, before)
+	}
+	m.lingering(true) // her manager is still starting when the install asks for it
+
+	m.interval(dir+"/WORKFLOW.md", 1000)
+	m.add("ABC-1", "gate-1")
+	said = m.schedule(m.as, 0, "install -w "+workflow)
+	m.wants(said, "wrote /run/ann/.config/systemd/user/symphony-web___HOME___shop__50_d_it_s-", ".timer runs a pass every 1s")
+	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
+	m.inScope(w, fmt.Sprintf("/user@%d.service", m.uid))
+	m.passes(2)
+	m.lives(w, "two passes more")
+	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "nothing to do: it is installed already")
+	unit := filepath.Base(strings.Fields(m.mustSh("ls " + annHome + "/.config/systemd/user/*.timer"))[0])
+	m.mustSh(m.as("systemd-analyze verify --user --man=no .config/systemd/user/" + unit))
+
+	// Systemd itself would start a service no more than five times in ten seconds.
+	m.mustSh(m.as("for i in 1 2 3 4 5 6 7; do systemctl --user start " + strings.Replace(unit, ".timer", ".service", 1) + " || exit; done"))
+
+	// The questions.
+	var st scheduleJSON
+	m.until("the next pass is known", 20*time.Second, func() (bool, string) { // not while one is at work
+		st = m.scheduleStatus(workflow)
+		return len(st.Timers) == 1 && st.Timers[0].Next != nil, fmt.Sprintf("%+v", st)
+	})
+	if !st.Alive || len(st.Problems) > 0 || st.LastPass.Trigger != "timer" {
+		t.Fatalf("status: %+v", st)
+	}
+	timer := st.Timers[0]
+	if timer.Unit != unit || !timer.Enabled || !timer.Active || timer.Last == nil || timer.Result != "success" ||
+		timer.KillMode != "process" || !timer.Lingers || timer.RunAs != "ann" || timer.Manager != "user" {
+		t.Errorf("status of the timer: %+v", timer)
+	}
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\talive", "timer\t"+unit+" (user, as ann): enabled, active", "linger\tyes", "(KillMode=process)")
+
+	// A changed interval is noticed, rewritten and said; that one counts from pass to pass.
+	m.interval(dir+"/WORKFLOW.md", 7500)
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tpolling.interval_ms has changed since, a pass is wanted every 7.5s: symphony schedule install")
+	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "rewrote /run/ann/.config/systemd/user/"+unit, "- OnCalendar=*-*-* *:*:*", "+ OnUnitActiveSec=7500ms", "every 7.5s")
+	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
+		t.Errorf("the timer that runs has %s", got)
+	}
+	m.until("the next pass is known to be within 8 s", 20*time.Second, func() (bool, string) {
+		st = m.scheduleStatus(workflow)
+		next := st.Timers[0].Next
+		return next != nil && time.Until(*next) > 0 && time.Until(*next) < 8*time.Second, fmt.Sprintf("%+v", st.Timers)
+	})
+
+	// What is switched off is said, and an install mends it.
+	m.userctl("disable --quiet --now " + unit)
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), unit+" (user, as ann): not enabled, not active", unit+" is not switched on")
+	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "runs a pass every 7.5s")
+
+	// Removed without a trace but what is hers, though the workflow is broken and the last pass has failed.
+	good := m.file(dir + "/WORKFLOW.md")
+	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte("---\nagent: 1\n---\n"), 0o600))
+	m.own()
+	m.sh(m.userSystemctl("start " + strings.Replace(unit, ".timer", ".service", 1)))
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tthe last pass failed (exit-code): journalctl --user -u symphony-web")
+	m.mustSh(m.as("mkdir .config/systemd/user/" + unit + ".d"))
+	said = m.schedule(m.as, 0, "remove -w "+workflow)
+	m.wants(said, "removed /run/ann/.config/systemd/user/"+unit, unit+".d is yours, and stays", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")", "symphony stop --all -w", "symphony pause")
+	m.lives(w, "the schedule's removal")
+	m.mustSh(m.as("rmdir .config/systemd/user/" + unit + ".d"))
+	m.untraced(places, before)
+	if said := m.userctl("list-units --all --no-legend 'symphony-web*'"); said != "" {
+		t.Errorf("systemd still knows %s", said)
+	}
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "nothing is installed for ")
+	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte(good), 0o600))
+	m.own()
+	m.open("gate-1")
+	m.handedOver("ABC-1", 20*time.Second)
+	m.until("ann's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+
+	// Without lingering her systemd ends, and with it the timer; what is installed comes back with the lingering.
+	m.schedule(m.as, 0, "install -w "+workflow)
+	m.lingering(false)
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tno systemd of ann's runs, and so no timer: loginctl enable-linger ann")
+	m.lingering(true)
+	m.until("the timer runs", 20*time.Second, func() (bool, string) {
+		said, _ := m.sh(m.as("~/bin/symphony schedule status -w " + workflow))
+		return strings.Contains(said, "enabled, active"), said
+	})
+	m.lingering(false)
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "no systemd of yours is to be reached", "removed /run/ann/.config/systemd/user/"+unit)
+	m.untraced(places, before)
+
+	// Hers may read another folder.
+	m.mustSh(`mkdir -p /run/systemd/system/user@.service.d
+		printf '[Service]\nEnvironment=XDG_CONFIG_HOME=` + annHome + `/cfg\n' > /run/systemd/system/user@.service.d/config.conf; systemctl daemon-reload`)
+	m.lingering(true)
+	m.wants(m.schedule(m.as, 1, "install -w "+workflow), "symphony: schedule_failed: systemd reads no units in "+annHome+"/.config/systemd/user")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "installed\tnothing")
+	inCfg := func(command string) string { return m.as("export XDG_CONFIG_HOME=" + annHome + "/cfg; " + command) }
+	m.wants(m.schedule(inCfg, 0, "install -w "+workflow), "wrote /run/ann/cfg/systemd/user/"+unit)
+	m.wants(m.mustSh(m.as("cat cfg/systemd/user/*.service")), "Environment=XDG_CONFIG_HOME="+annHome+"/cfg\n")
+	m.wants(m.schedule(inCfg, 0, "status -w "+workflow), "enabled, active")
+	m.wants(m.schedule(inCfg, 0, "remove -w "+workflow), "removed /run/ann/cfg/systemd/user/"+unit)
+}
+
+// untraced wants the places as they were, but for empty folders of systemd's.
+func (m *machine) untraced(places, before string) {
+	m.t.Helper()
+	m.sh(m.as("rmdir .config/systemd/user/timers.target.wants .config/systemd/user .config/systemd"))
+	if after := m.files(places); after != before {
+		m.t.Errorf("left:\n%s\nbefore\n%s", after, before)
+	}
+	if said, _ := m.sh(m.as("find .local/share -name 'stamp-symphony*'")); said != "" {
+		m.t.Errorf("left: %s", said)
+	}
+}
+
+// TestScheduleSystem: root installs a timer of the system that runs passes as ann, whose workers live on without a
+// manager of hers; she alone can't.
+func TestScheduleSystem(t *testing.T) {
+	t.Parallel()
+	m := bootSystemd(t, scheduleSystemUID)
+	m.ownPlaces()
+	const workflow = annProject + "/WORKFLOW.md"
+	asRoot := func(command string) string {
+		return "cd / && exec env -i HOME=/root PATH=/usr/bin:/bin SUDO_USER=ann bash -c '" + strings.ReplaceAll(strings.ReplaceAll(command, "~", annHome), "'", `'\''`) + "'"
+	}
+	before := m.files("/etc/systemd/system /var/lib/systemd/timers " + annHome + "/.config")
+	said := m.schedule(m.as, 1, "install --system -w "+workflow)
+	m.wants(said, "symphony: needs_root: only root can change the units of the system",
+		"sudo "+annHome+"/bin/symphony schedule install --system --run-as ann -w "+workflow)
+
+	m.interval("web-shop/WORKFLOW.md", 2000)
+	m.add("ABC-1", "gate-1")
+	said = m.schedule(asRoot, 0, "install --system -w "+workflow)
+	m.wants(said, "wrote /etc/systemd/system/symphony-web-shop-", "runs a pass every 2s")
+	unit := filepath.Base(strings.Fields(m.mustSh("ls /etc/systemd/system/symphony-web-shop-*.service"))[0])
+	m.mustSh("systemd-analyze verify --man=no /etc/systemd/system/" + unit)
+	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
+	if owner := m.mustSh(fmt.Sprintf("stat -c %%u /proc/%d", w.pid)); owner != fmt.Sprint(m.uid) {
+		t.Errorf("the worker is %s's", owner)
+	}
+	m.passes(2)
+	m.lives(w, "two passes more")
+	m.unblocked()
+	m.wants(m.schedule(asRoot, 0, "install --system --run-as ann -w "+workflow), "nothing to do")
+	st := m.scheduleStatus(workflow)
+	if len(st.Timers) != 1 || !st.Alive || st.Timers[0].Manager != "system" || st.Timers[0].RunAs != "ann" || len(st.Problems) > 0 {
+		t.Errorf("status as ann: %+v", st)
+	}
+	said = m.schedule(m.as, 1, "remove -w "+workflow)
+	m.wants(said, "sudo "+annHome+"/bin/symphony schedule remove --system -w "+workflow)
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "(system, as ann): enabled, active")
+
+	said = m.schedule(asRoot, 0, "remove --system -w "+workflow)
+	m.wants(said, "removed /etc/systemd/system/"+unit, "still running: run "+w.run, "WORKFLOW.md, as ann, ends them")
+	m.lives(w, "the schedule's removal")
+	if after := m.files("/etc/systemd/system /var/lib/systemd/timers " + annHome + "/.config"); after != before {
+		t.Errorf("left:\n%s\nbefore\n%s", after, before)
+	}
+	if left := m.mustSh("find " + annHome + "/.local/state -uid 0"); left != "" {
+		t.Errorf("root owns some of ann's state: %s", left)
+	}
+
+	// Somebody else's unit of that name is left alone.
+	m.mustSh("printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/" + unit)
+	m.wants(m.schedule(asRoot, 1, "install --system -w "+workflow), "symphony: schedule_foreign: /etc/systemd/system/"+unit)
+	m.wants(m.schedule(asRoot, 0, "remove --system -w "+workflow), "nothing is installed")
+	m.wants(m.mustSh("cat /etc/systemd/system/"+unit), "/bin/true")
+	m.open("gate-1")
+	m.handedOver("ABC-1", 20*time.Second)
+	m.until("ann's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+}

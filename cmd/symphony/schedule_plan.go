@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// scheduled is what a schedule runs, and as whom.
+type scheduled struct {
+	caller   *project
+	p        *project // as the schedule sees it
+	who      person
+	system   bool
+	program  string
+	stateDir string   // for --state-dir; empty where it is the usual one
+	carried  []string // NAME=value
+	dir      string   // of the units
+	interval time.Duration
+}
+
+// person is the account that passes run as.
+type person struct {
+	name, home string
+	uid        int
+}
+
+// pathVars decide where symphony looks for its files. Of all variables these alone come along into a schedule: any other
+// may hold a secret, and belongs into the environment file.
+var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
+
+// planSchedule works out what is to be scheduled, from a workflow that check accepts in the schedule's environment.
+func (p *project) planSchedule(o scheduleOptions) (*scheduled, error) {
+	who, err := p.w.person(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: p.w.carried(who)}
+	s.p = p.inSchedule(who, s.carried)
+	s.dir = p.w.unitDirs(o.system, who.home)[0]
+	if s.p.stateDir != state.DefaultDir(s.p.w.getenv("XDG_STATE_HOME"), s.p.w.home, p.path) {
+		s.stateDir = s.p.stateDir
+	}
+	out, cfg := s.p.checked()
+	if !out.OK {
+		s.p.printCheck(out)
+		return nil, codeOnly(exitWorkflow)
+	}
+	s.interval = cfg.Polling.Interval
+	return s, s.writable()
+}
+
+// person is who the passes run as: for the system's systemd the one who became root, not root.
+func (w *world) person(o scheduleOptions) (person, error) {
+	name := o.runAs
+	if name == "" && o.system && os.Geteuid() == 0 {
+		name = w.getenv("SUDO_USER")
+	}
+	if name == "" {
+		u, err := user.Current()
+		if err != nil {
+			return person{}, fmt.Errorf("who you are: %w", err)
+		}
+		return person{u.Username, w.home, os.Geteuid()}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return person{}, usageError("schedule: there is no account %q", name)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return person{}, fmt.Errorf("the id of %s: %w", name, err)
+	}
+	return person{u.Username, u.HomeDir, uid}, nil
+}
+
+// carried are the variables that a schedule needs to find the same files.
+func (w *world) carried(who person) (list []string) {
+	if u, err := user.LookupId(strconv.Itoa(who.uid)); err == nil && u.HomeDir != who.home {
+		list = append(list, "HOME="+who.home) // systemd and cron would take the other
+	}
+	for _, name := range pathVars {
+		if v := w.getenv(name); filepath.IsAbs(v) {
+			list = append(list, name+"="+v)
+		}
+	}
+	return list
+}
+
+// inSchedule is the project as a scheduled pass sees it.
+func (p *project) inSchedule(who person, carried []string) *project {
+	w := *p.w
+	w.home = who.home
+	w.environ = append([]string{"HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "PATH=/usr/bin:/bin"}, carried...)
+	dir := p.stateDir
+	if dir == state.DefaultDir(p.w.getenv("XDG_STATE_HOME"), p.w.home, p.path) {
+		dir = "" // the usual place, which is another where the account is another
+	}
+	in := w.project(p.path, dir)
+	in.envFile, in.envErr = workflow.ReadEnvFile(in.envPath(), who.uid)
+	return in
+}
+
+// name is that of the units, and marks the line of a crontab: one per workflow, for a person to recognize.
+func (s *scheduled) name() string { return s.p.scheduleName() }
+
+func (p *project) scheduleName() string {
+	return "symphony-" + filepath.Base(state.DefaultDir("", p.w.home, p.path))
+}
+
+// command is what is run.
+func (s *scheduled) command(trigger string) []string {
+	argv := []string{s.program, "tick", "--quiet", "--trigger", trigger}
+	if s.stateDir != "" {
+		argv = append(argv, "--state-dir", s.stateDir)
+	}
+	return append(argv, "-w", s.p.path)
+}
+
+// writable refuses what can stand neither in a unit nor in a crontab.
+func (s *scheduled) writable() error {
+	for _, text := range append(s.command(triggerCron), s.carried...) {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, control) {
+			return &reconcile.Error{
+				Code: "schedule_failed", Message: fmt.Sprintf("%q holds characters that can stand in no unit and no crontab", text),
+				Hint: "rename it",
+			}
+		}
+	}
+	return nil
+}
+
+// warnInterval says where a schedule can't keep to polling.interval_ms.
+func (s *scheduled) warnInterval(o scheduleOptions) {
+	text := ""
+	switch {
+	case o.cron && s.interval != time.Minute:
+		text = fmt.Sprintf("cron runs a pass every 60s; polling.interval_ms (%s) counts for timers and --loop only", s.interval)
+	case !o.cron && s.interval < time.Second:
+		text = fmt.Sprintf("the timer runs a pass every second; polling.interval_ms (%s) is less than it can do", s.interval)
+	}
+	if text != "" {
+		fmt.Fprintln(s.caller.w.stderr, "symphony: warning:", text)
+	}
+}

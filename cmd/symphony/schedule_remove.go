@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// removeSchedule takes away what install wrote. It needs no workflow that can be read, nor any that is still there.
+func (p *project) removeSchedule(ctx context.Context, o scheduleOptions) error {
+	if err := p.nested(); err != nil {
+		return err
+	}
+	st, err := p.installed(ctx)
+	if err != nil {
+		return err
+	}
+	removed, stateDirs := 0, []string{p.stateDir}
+	var left error
+	by := "" // who can end what runs, where that is somebody else
+	for _, u := range st.units {
+		if o.cron || o.system != u.system && o.system {
+			continue
+		}
+		if u.system && os.Geteuid() != 0 {
+			left = needsRoot("sudo " + shellQuote(programPath()) + " schedule remove --system -w " + shellQuote(p.path))
+			continue
+		}
+		if err := p.removeUnits(ctx, u); err != nil {
+			return err
+		}
+		removed++
+		if dir := p.stateDirOf(u.runAs); u.system && dir != "" && !slices.Contains(stateDirs, dir) {
+			stateDirs, by = append(stateDirs, dir), ", as "+u.runAs+","
+		}
+	}
+	if !o.system {
+		if o.cron && st.lineErr != nil {
+			return st.lineErr
+		}
+		if st.line != "" {
+			if _, err := p.removeLine(ctx); err != nil {
+				return err
+			}
+			removed++
+		}
+	}
+	if removed == 0 && left == nil {
+		fmt.Fprintf(p.w.stdout, "nothing is installed for %s\n", visible(p.path))
+	}
+	return errors.Join(p.sayWhatRuns(ctx, stateDirs, by), left)
+}
+
+// removeUnits switches a timer off and takes its files away, with the stamp of Persistent. A pass that is at work ends by
+// itself.
+func (p *project) removeUnits(ctx context.Context, u installedUnit) error {
+	for _, path := range []string{u.service, u.timer} {
+		if _, err := ownUnit(path); err != nil {
+			return err
+		}
+	}
+	ctl, timer, service := serviceManager{p.w, u.system}, filepath.Base(u.timer), filepath.Base(u.service)
+	standing := proc.Look(p.w.environ)
+	reachable := standing.Booted && (u.system || standing.Manager)
+	if reachable { // and forgets units that nothing needs any more, once their files are gone
+		if err := switchOff(ctx, ctl, timer, service); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(p.w.stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
+	}
+	wanted := filepath.Join(filepath.Dir(u.timer), "timers.target.wants", timer)
+	for _, path := range []string{wanted, p.w.stamp(u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
+		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return unwritten(path, err)
+		}
+		fmt.Fprintln(p.w.stdout, "removed", visible(path))
+	}
+	for _, path := range []string{u.timer + ".d", u.service + ".d"} {
+		if exists(path) {
+			fmt.Fprintf(p.w.stderr, "symphony: warning: %s is yours, and stays\n", visible(path))
+		}
+	}
+	return nil
+}
+
+// stamp is where systemd notes a timer's last pass, for Persistent. systemctl clean removes it, where systemd can be asked.
+func (w *world) stamp(system bool, timer string) string {
+	if system {
+		return "/var/lib/systemd/timers/stamp-" + timer
+	}
+	return filepath.Join(w.home, ".local", "share", "systemd", "timers", "stamp-"+timer)
+}
+
+func switchOff(ctx context.Context, ctl serviceManager, timer, service string) error {
+	found, err := ctl.properties(ctx, []string{"LoadState", "ActiveState"}, timer, service)
+	if err != nil {
+		return err
+	}
+	if found[timer]["LoadState"] == "loaded" {
+		for _, args := range [][]string{{"disable", "--quiet", "--now", timer}, {"clean", "--what=state", timer}} {
+			if _, err := ctl.run(ctx, args...); err != nil {
+				return err
+			}
+		}
+	}
+	for _, unit := range []string{timer, service} { // else it is listed as failed until the next boot
+		if found[unit]["ActiveState"] == "failed" {
+			if _, err := ctl.run(ctx, "reset-failed", unit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stateDirOf is the usual state directory of this workflow for another account; empty where there is no such account.
+func (p *project) stateDirOf(name string) string {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	return state.DefaultDir("", u.HomeDir, p.path)
+}
+
+// sayWhatRuns names the workers: no schedule ends them. Their own passes go on for a while, too.
+func (p *project) sayWhatRuns(ctx context.Context, stateDirs []string, by string) error {
+	names, err := p.whatRuns(ctx, stateDirs)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(p.w.stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", visible(strings.Join(names, ", ")), shellQuote(p.path), by)
+	}
+	db, err := openForReading(ctx, p)
+	if errors.Is(err, state.ErrNoState) || p.sourceErr != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	alive, err := scheduleAlive(ctx, db, p.w.now())
+	if err == nil && alive && len(names) > 0 {
+		fmt.Fprintln(p.w.stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
+	}
+	return err
+}
+
+// whatRuns finds workers by what they hold and by their command lines: root must not open another account's database,
+// whose files would then be root's.
+func (p *project) whatRuns(ctx context.Context, stateDirs []string) (names []string, err error) {
+	issues := map[string]string{}
+	if v, err := p.look(ctx, false); err == nil { // else they are known by their runs alone
+		for _, r := range v.Running {
+			issues[r.RunID] = r.Identifier
+		}
+	}
+	for _, dir := range stateDirs {
+		workers, err := proc.Workers(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range slices.Sorted(maps.Keys(workers)) {
+			if !runner.Alive(dir, id) {
+				continue
+			}
+			name := "run " + id
+			if issue := issues[id]; issue != "" {
+				name = issue
+			}
+			names = append(names, fmt.Sprintf("%s (pid %d)", name, workers[id].PID))
+		}
+	}
+	return names, nil
+}

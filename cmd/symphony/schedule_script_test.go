@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// installProgramCmd puts the program where one may be scheduled, and its folder into INSTALLED: a script's own directory
+// is a temporary one, from which nothing is scheduled: install-program
+func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 0 || neg {
+		ts.Fatalf("usage: install-program")
+	}
+	cache, err := os.UserCacheDir()
+	ts.Check(err)
+	ts.Check(os.MkdirAll(cache, 0o700))
+	dir, err := os.MkdirTemp(cache, "symphony-installed-")
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(os.RemoveAll(dir)) })
+	program, err := os.ReadFile(ts.Getenv("PROGRAM"))
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(dir, "symphony"), program, 0o755))
+	ts.Setenv("INSTALLED", dir)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// scheduleJSON answers "Is the schedule alive?".
+type scheduleJSON struct {
+	Alive    bool           `json:"alive"`
+	Loop     bool           `json:"loop"`
+	Timers   []timerJSON    `json:"timers"`
+	Cron     *cronJSON      `json:"cron"`
+	LastPass *lastPassRow   `json:"last_pass"`
+	LastRun  *scheduledPass `json:"last_scheduled"`
+	Problems []string       `json:"problems"`
+	Project  scheduledFor   `json:"project"`
+}
+
+type scheduledFor struct {
+	WorkflowPath string `json:"workflow_path"`
+	StateDir     string `json:"state_dir"`
+}
+
+// scheduledPass is the newest one that a schedule has started.
+type scheduledPass struct {
+	Trigger   string    `json:"trigger"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+type timerJSON struct {
+	Unit     string     `json:"unit"`
+	Manager  string     `json:"manager"` // user or system
+	RunAs    string     `json:"run_as"`
+	Enabled  bool       `json:"enabled"`
+	Active   bool       `json:"active"`
+	Next     *time.Time `json:"next_at"`
+	Last     *time.Time `json:"last_at"`
+	Result   string     `json:"last_result"` // systemd's word for the last pass
+	KillMode string     `json:"kill_mode"`
+	Lingers  bool       `json:"lingers"`
+	Files    []string   `json:"files"`
+}
+
+type cronJSON struct {
+	Line   string `json:"line"`
+	Daemon *bool  `json:"daemon_runs"` // null: this can't be seen here
+}
+
+// installedStatus looks at what is installed, and whether that is as it should be. What the passes have left is not read.
+func (p *project) installedStatus(ctx context.Context) (scheduleJSON, error) {
+	out := scheduleJSON{
+		Timers: []timerJSON{}, Problems: []string{}, Loop: looping(p.stateDir),
+		Project: scheduledFor{p.path, p.stateDir},
+	}
+	st, err := p.installed(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, u := range st.units {
+		if err := p.timerStatus(ctx, u, &out); err != nil {
+			return out, err
+		}
+	}
+	if st.line != "" {
+		out.Cron = &cronJSON{Line: st.line, Daemon: cronRuns()}
+		if runs := out.Cron.Daemon; runs != nil && !*runs {
+			out.problem("no cron runs on this machine: systemctl enable --now cron")
+		}
+	}
+	if st.lineErr != nil && len(out.Timers) == 0 { // else it is of no interest here
+		out.problem("%s", st.lineErr)
+	}
+	return out, nil
+}
+
+func (p *project) scheduleStatus(ctx context.Context) (scheduleJSON, error) {
+	out, err := p.installedStatus(ctx)
+	if err != nil {
+		return out, err
+	}
+	if err := p.passStatus(ctx, &out); err != nil {
+		return out, err
+	}
+	none := len(out.Timers) == 0 && out.Cron == nil
+	switch {
+	case none && !out.Alive:
+		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.path))
+	case !none && !out.Alive && out.LastPass == nil:
+		out.problem("no pass has run yet")
+	case !none && !out.Alive:
+		out.problem("no pass of a schedule came when it should have: symphony doctor")
+	}
+	return out, nil
+}
+
+func (out *scheduleJSON) problem(format string, args ...any) {
+	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
+}
+
+// passStatus reads what the passes themselves have left.
+func (p *project) passStatus(ctx context.Context, out *scheduleJSON) error {
+	db, err := openForReading(ctx, p)
+	if errors.Is(err, state.ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	alive, err := scheduleAlive(ctx, db, p.w.now())
+	if err != nil {
+		return err
+	}
+	out.Alive = alive || out.Loop
+	last, known, err := db.LastPass(ctx)
+	if err != nil {
+		return err
+	}
+	if known {
+		row := lastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []errorJSON{}}
+		for _, e := range last.Errors {
+			row.Errors = append(row.Errors, errorJSON{Code: e.Code, Message: e.Message})
+		}
+		out.LastPass = &row
+	}
+	passes, err := db.ScheduleGaps(ctx)
+	if err == nil && len(passes) > 0 {
+		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
+	}
+	return err
+}
+
+// timerStatus asks systemd about a timer, and compares it with what install would write now.
+func (p *project) timerStatus(ctx context.Context, u installedUnit, out *scheduleJSON) error {
+	timer, service := filepath.Base(u.timer), filepath.Base(u.service)
+	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.service, u.timer}}
+	if u.system {
+		row.Manager = "system"
+	} else {
+		who, err := p.w.person(scheduleOptions{})
+		if err != nil {
+			return err
+		}
+		row.RunAs, row.Lingers = who.name, lingers(who.name)
+	}
+	found, err := serviceManager{p.w, u.system}.properties(ctx,
+		[]string{"ActiveState", "UnitFileState", "NextElapseUSecRealtime", "NextElapseUSecMonotonic", "LastTriggerUSec", "Result", "KillMode"}, timer, service)
+	if err != nil {
+		out.Timers = append(out.Timers, row)
+		text := "its systemd does not answer: " + asError(err).Message
+		if !row.Lingers { // then it ends with the last login
+			text = fmt.Sprintf("no systemd of %s's runs, and so no timer: loginctl enable-linger %[1]s", row.RunAs)
+		}
+		out.problem("%s", text)
+		return nil
+	}
+	t, s := found[timer], found[service]
+	row.Enabled, row.Active = t["UnitFileState"] == "enabled", t["ActiveState"] == "active"
+	row.Result, row.KillMode = s["Result"], s["KillMode"]
+	if next := nextElapse(t, p.w.now()); row.Active && !next.IsZero() {
+		row.Next = &next
+	}
+	if last := systemdTime(t["LastTriggerUSec"]); !last.IsZero() {
+		row.Last = &last
+	}
+	out.Timers = append(out.Timers, row)
+	p.timerProblems(u, row, out)
+	return nil
+}
+
+// nextElapse: a timer that counts from pass to pass tells it as an instant of the monotonic clock.
+func nextElapse(timer map[string]string, now time.Time) time.Time {
+	if next := systemdTime(timer["NextElapseUSecRealtime"]); !next.IsZero() {
+		return next
+	}
+	span, ok := systemdSpan(timer["NextElapseUSecMonotonic"])
+	if !ok {
+		return time.Time{}
+	}
+	return now.Add(span - proc.Monotonic()).UTC().Truncate(time.Second)
+}
+
+func (p *project) timerProblems(u installedUnit, row timerJSON, out *scheduleJSON) {
+	again := "symphony schedule install -w " + shellQuote(p.path)
+	if u.system {
+		again = "sudo " + shellQuote(programPath()) + " schedule install --system --run-as " + shellQuote(u.runAs) + " -w " + shellQuote(p.path)
+	}
+	if !row.Enabled || !row.Active {
+		out.problem("%s is not switched on: %s", row.Unit, again)
+	}
+	if !row.Lingers {
+		out.problem("%s does not linger, and the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
+	}
+	if u.program != "" && !exists(u.program) {
+		out.problem("%s, which the timer starts, is gone: %s", u.program, again)
+	}
+	if row.Result != "success" && row.Result != "" {
+		out.problem("the last pass failed (%s): %s", row.Result, journalCommand(u))
+	}
+	if _, cfg := p.checked(); cfg != nil {
+		every := (&scheduled{interval: cfg.Polling.Interval}).every()
+		if !strings.Contains(u.text, "\n"+timerLines(every)+"\n") {
+			out.problem("polling.interval_ms has changed since, a pass is wanted every %s: %s", every, again)
+		}
+	}
+}
+
+func journalCommand(u installedUnit) string {
+	unit := strings.TrimSuffix(filepath.Base(u.service), ".service")
+	if u.system {
+		return "journalctl -u " + unit
+	}
+	return "journalctl --user -u " + unit
+}

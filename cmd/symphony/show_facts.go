@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// issueFacts are what the view is made of.
+type issueFacts struct {
+	id, identifier string
+	// issue is what is known of it, nil for no more than its name; source says from where.
+	issue    *reconcile.Issue
+	source   string
+	asked    error // by which the question to the tracker ended
+	now      time.Time
+	rec      reconcile.Recorded
+	claim    *reconcile.Claim
+	skip     *state.StoredSkip
+	rivals   int // how many other claims are due when this issue is
+	runs     []reconcile.Run
+	kept     int
+	requests []reconcile.Request
+	totals   state.Totals
+	schedule bool
+	passes   []state.Pass // of the schedule, the newest first
+	cfg      *workflow.Config
+	cfgErr   error
+	// workerGone: nobody is left of the run that is not settled.
+	workerGone bool
+	block      *blockedRow // what stops every issue of the project, nil for nothing
+}
+
+// shownRuns is how many runs stand on the screen.
+const shownRuns = 10
+
+// trackerPatience bounds the question to the tracker: a person waits.
+const trackerPatience = 10 * time.Second
+
+// lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
+func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (issueView, error) {
+	f := issueFacts{now: p.w.now().UTC(), identifier: ref}
+	f.cfg, f.cfgErr = p.readingConfig()
+	db, err := openForReading(ctx, p)
+	switch {
+	case errors.Is(err, state.ErrNoState) && !offline && p.sourceErr == nil:
+		db = nil
+	case err != nil:
+		return issueView{}, err
+	default:
+		defer db.Close()
+	}
+	if db != nil {
+		if err := f.read(ctx, p, db, ref); err != nil {
+			return issueView{}, err
+		}
+	}
+	if f.block = blockedBy(f.rec); f.block == nil && f.cfg != nil {
+		f.block = accountBlock(p.account(f.cfg.Codex.Home), f.now)
+	}
+	if f.claim == nil {
+		if err := f.ask(ctx, p, db, ref, offline); err != nil {
+			return issueView{}, err
+		}
+	}
+	return p.issueView(ctx, &f)
+}
+
+// readingConfig is the configuration without a key, which only asking the tracker needs.
+func (p *project) readingConfig() (*workflow.Config, error) {
+	switch {
+	case p.sourceErr != nil:
+		return nil, p.sourceErr
+	case p.envErr != nil:
+		return nil, p.envErr
+	}
+	env := p.environment(nil)
+	env.KeyOptional = true
+	return workflow.Parse(p.source, env)
+}
+
+// read takes from the database what it has of the issue.
+func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref string) error {
+	id, identifier, known, err := db.FindIssue(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if f.rec, err = db.RecordedOf(ctx, id); err != nil {
+		return err
+	}
+	if f.rivals, err = db.CountDue(ctx, id, f.now); err != nil {
+		return err
+	}
+	if f.passes, err = db.ScheduleGaps(ctx); err != nil {
+		return err
+	}
+	if f.schedule, err = scheduleAlive(ctx, db, f.now); err != nil {
+		return err
+	}
+	f.schedule = f.schedule || looping(p.stateDir)
+	if !known {
+		return nil
+	}
+	f.id, f.identifier = id, identifier
+	if f.runs, err = db.RunsOfIssue(ctx, id, shownRuns); err != nil {
+		return err
+	}
+	if f.kept, err = db.CountRuns(ctx, id); err != nil {
+		return err
+	}
+	if f.totals, err = db.IssueTotals(ctx, id); err != nil {
+		return err
+	}
+	if err := f.find(ctx, db); err != nil {
+		return err
+	}
+	open, err := p.openRequests(ctx, db)
+	for _, r := range open {
+		if r.IssueID == id {
+			f.requests = append(f.requests, r)
+		}
+	}
+	return err
+}
+
+// find takes the claim and the skip of the issue, and its record from the best place there is.
+func (f *issueFacts) find(ctx context.Context, db *state.DB) error {
+	skip, skipped, err := db.SkipOf(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	if skipped {
+		f.skip = &skip
+	}
+	for i := range f.rec.Claims {
+		if c := &f.rec.Claims[i]; c.IssueID == f.id {
+			f.claim, f.issue, f.source = c, &c.Issue, "claim"
+			f.rivals, err = db.CountDue(ctx, f.id, latest(c.DueAt, f.now))
+			return err
+		}
+	}
+	if len(f.runs) > 0 {
+		f.issue, f.source = &f.runs[0].Issue, "run"
+	}
+	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// ask asks the tracker about an issue that is not claimed. Of one that is known here its silence hides only how it
+// stands now.
+func (f *issueFacts) ask(ctx context.Context, p *project, db *state.DB, ref string, offline bool) error {
+	if offline {
+		if f.id == "" {
+			return unknownIssue(ctx, db, ref, "without --offline the tracker is asked")
+		}
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
+	defer cancel()
+	name := ref
+	if f.id != "" {
+		name = f.id
+	}
+	issue, err := p.fetchIssue(bounded, name)
+	switch {
+	case err == nil:
+		f.id, f.identifier, f.issue, f.source = issue.ID, issue.Identifier, issue, "tracker"
+	case f.id != "":
+		f.asked = err
+	case db != nil && asError(err).Code == "issue_not_found":
+		return unknownIssue(ctx, db, ref, "the tracker has no such issue, or hides it from this key")
+	default:
+		return err
+	}
+	return nil
+}

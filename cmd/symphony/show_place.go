@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// placeRow is the workspace of the newest run that had one.
+type placeRow struct {
+	Path   string  `json:"path"`
+	Host   *string `json:"host"`
+	Exists bool    `json:"exists"`
+	// Git is null where there is no repository.
+	Git *gitRow `json:"git"`
+	// Error says why the repository could not be read.
+	Error *errorJSON `json:"error"`
+}
+
+type gitRow struct {
+	Branch *string `json:"branch"` // null where HEAD is at a commit of its own
+	Commit *string `json:"commit"`
+	// Base is what the work is compared with, Ahead the commits that it has beside it; null where there is nothing to
+	// compare with.
+	Base         *string      `json:"base"`
+	Ahead        *int         `json:"commits_ahead"`
+	ChangedCount int          `json:"changed_count"`
+	Changed      []changedRow `json:"changed"`
+}
+
+type changedRow struct {
+	Status string `json:"status"`
+	Path   string `json:"path"`
+}
+
+func (v *issueView) addWorkspace(ctx context.Context, f *issueFacts) error {
+	for _, r := range f.runs {
+		if r.WorkspacePath == "" {
+			continue
+		}
+		row := &placeRow{Path: r.WorkspacePath, Host: orNull(r.Host)}
+		v.Workspace = row
+		if row.Exists = isDir(r.WorkspacePath); !row.Exists {
+			return nil
+		}
+		git, ok, err := workspace.Inspect(ctx, r.WorkspacePath)
+		if err != nil {
+			e := asError(workspaceError(err))
+			row.Error = &errorJSON{e.Code, e.Message, e.Hint}
+		}
+		if ok {
+			row.Git = newGitRow(git)
+		}
+		return ctx.Err()
+	}
+	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func newGitRow(g workspace.Git) *gitRow {
+	row := &gitRow{Branch: orNull(g.Branch), Commit: orNull(g.Commit), Base: orNull(g.Base), ChangedCount: g.Count, Changed: []changedRow{}}
+	if g.Base != "" {
+		row.Ahead = &g.Ahead
+	}
+	for _, c := range g.Changed {
+		row.Changed = append(row.Changed, changedRow(c))
+	}
+	return row
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// printIssue is show for a person; in a pipe each line has its name, a tab and its value.
+func (w *world) printIssue(v issueView) {
+	w.printIssueHead(v)
+	w.printField("why", v.Why.Message)
+	w.printField("next", w.nextText(v))
+	for _, verb := range v.Commands {
+		w.printField("command", verb+" is noted for the next pass")
+	}
+	w.printRequests(view{GeneratedAt: v.GeneratedAt, Requests: v.Requests})
+	if v.TrackerError != nil {
+		w.printPainted("tracker", "could not be asked: "+v.TrackerError.Code+": "+v.TrackerError.Message, w.red)
+	}
+	w.printPlace(v.Workspace)
+	if v.ThreadID != nil {
+		w.printField("thread", *v.ThreadID)
+	}
+	if t := v.Tokens; t.Total > 0 || t.Seconds > 0 {
+		w.printField("tokens", tokensLine(t))
+	}
+	if v.LogDir != nil {
+		w.printField("log", "symphony logs "+v.Issue.Identifier+", in "+*v.LogDir)
+	}
+	w.printIssueRuns(v)
+}
+
+// fieldWidth is that of the names of fields on a terminal.
+const fieldWidth = 9
+
+// printField prints a name and its value.
+func (w *world) printField(name, value string) {
+	w.printPainted(name, value, func(text string) string { return text })
+}
+
+// printPainted colours the value, but first it makes it harmless.
+func (w *world) printPainted(name, value string, paint func(string) string) {
+	value = visible(strings.ReplaceAll(value, "\n", " "))
+	if w.width == 0 {
+		fmt.Fprintf(w.stdout, "%s\t%s\n", name, value)
+		return
+	}
+	fmt.Fprintf(w.stdout, "  %s  %s\n", w.dim(fmt.Sprintf("%-*s", fieldWidth, name)), paint(value))
+}
+
+func (w *world) printIssueHead(v issueView) {
+	i := v.Issue
+	title := ""
+	if i.Title != nil {
+		title = *i.Title
+	}
+	if w.width == 0 {
+		fmt.Fprintf(w.stdout, "issue\t%s\t%s\n", visible(i.Identifier), visible(title))
+	} else {
+		fmt.Fprintln(w.stdout, w.bold(visible(i.Identifier)+"  "+visible(title)))
+	}
+	if i.State != nil {
+		text := *i.State
+		switch *i.Source {
+		case "claim":
+			text += " (at the last pass)"
+		case "run":
+			text += " (when its last run began)"
+		}
+		w.printField("state", text)
+	}
+	if i.URL != nil {
+		w.printField("url", *i.URL)
+	}
+	w.printField("claim", w.claimText(v))
+}
+
+func (w *world) claimText(v issueView) string {
+	c := v.Claim
+	switch {
+	case c == nil:
+		return "none"
+	case c.Status == string(reconcile.Held) && c.HeldAt != nil:
+		return "held since " + w.ago(v.GeneratedAt, *c.HeldAt)
+	case c.Status == string(reconcile.Waiting):
+		text := "waiting"
+		if c.Kind != nil {
+			text += ", " + *c.Kind
+		}
+		if c.Attempt != nil {
+			text += fmt.Sprintf(", attempt %d", *c.Attempt)
+		}
+		return text
+	}
+	return c.Status
+}
+
+// nextText adds when it happens, and whether anybody sees to it.
+func (w *world) nextText(v issueView) string {
+	text := v.Next.Message
+	switch at := v.Next.At; {
+	case at == nil:
+	case w.width == 0:
+		text += " (" + rfc3339(*at) + ")"
+	case !at.After(v.GeneratedAt):
+		text += " (now)"
+	default:
+		text += " (in " + duration(at.Sub(v.GeneratedAt)) + ")"
+	}
+	if v.Next.NeedsPass && !v.Schedule {
+		text += "; no schedule is active: run symphony tick"
+	}
+	return text
+}
+
+// listedFiles is how many changed files stand on the screen.
+const listedFiles = 10
+
+func (w *world) printPlace(p *placeRow) {
+	if p == nil {
+		return
+	}
+	path := p.Path
+	if p.Host != nil {
+		path = *p.Host + ":" + path
+	}
+	switch {
+	case !p.Exists:
+		path += " (removed)"
+	case p.Git == nil && p.Error == nil:
+		path += " (no git repository)"
+	}
+	w.printField("workspace", path)
+	if p.Error != nil {
+		w.printField("git", "could not be read: "+p.Error.Message)
+	}
+	g := p.Git
+	if g == nil {
+		return
+	}
+	if p.Error == nil {
+		w.printField("git", g.line())
+	}
+	file := ""
+	if w.width == 0 {
+		file = "file" // each line of a pipe says what it is
+	}
+	for n, c := range g.Changed {
+		if n == listedFiles {
+			w.printField(file, fmt.Sprintf("… %s, see symphony show --diff", plural(g.ChangedCount-n, "more file")))
+			break
+		}
+		w.printField(file, c.Status+" "+c.Path)
+	}
+}
+
+// line says where the work stands.
+func (g *gitRow) line() string {
+	text := "no branch"
+	if g.Branch != nil {
+		text = "branch " + *g.Branch
+	}
+	if g.Commit == nil {
+		text += " without a commit"
+	} else {
+		text += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
+	}
+	if g.Base != nil && g.Ahead != nil {
+		text += fmt.Sprintf(", %s ahead of %s", plural(*g.Ahead, "commit"), *g.Base)
+	}
+	if g.ChangedCount == 0 {
+		return text + ", nothing uncommitted"
+	}
+	return text + ", " + plural(g.ChangedCount, "file") + " changed"
+}
+
+func tokensLine(t totalsRow) string {
+	return fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work", t.Total, t.Input, t.Cached, t.Output, duration(time.Duration(t.Seconds*float64(time.Second))))
+}
+
+func (w *world) printIssueRuns(v issueView) {
+	t := table{head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+	for _, r := range v.Runs {
+		outcome, text, end := r.Phase, "", v.GeneratedAt
+		if r.Outcome != nil {
+			outcome = *r.Outcome
+		}
+		if r.Error != nil {
+			text = *r.Error
+		}
+		if r.EndedAt != nil {
+			end = *r.EndedAt
+		}
+		kind := r.Kind
+		if r.Kind == string(reconcile.AgentRun) {
+			kind = "first"
+			if r.Attempt != nil {
+				kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			}
+		}
+		t.add(w.ago(v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, duration(end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+	}
+	w.printTable("RUNS", t)
+	if more := v.RunsKept - len(v.Runs); more > 0 {
+		w.printField("before", fmt.Sprintf("%s more; symphony logs %s --all has them", plural(more, "run"), v.Issue.Identifier))
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+)
+
+// issueView is all that symphony knows of one issue. Times are RFC 3339 UTC, what is absent is null, lists are never
+// null.
+type issueView struct {
+	GeneratedAt time.Time  `json:"generated_at"`
+	Issue       knownIssue `json:"issue"`
+	Claim       *claimRow  `json:"claim"`
+	Why         reasonRow  `json:"why"`
+	Next        nextRow    `json:"next"`
+	Runs        []issueRun `json:"runs"` // the newest first
+	RunsKept    int        `json:"runs_kept"`
+	ThreadID    *string    `json:"thread_id"`
+	Workspace   *placeRow  `json:"workspace"`
+	Tokens      totalsRow  `json:"codex_totals"`
+	// Requests that wait for a person.
+	Requests []pendingRow `json:"pending_requests"`
+	LogDir   *string      `json:"log_dir"`
+	// TrackerError says why the tracker could not be asked.
+	TrackerError *errorJSON `json:"tracker_error"`
+	// Commands of an operator about it that no pass has taken up yet.
+	Commands []string   `json:"pending_commands"`
+	Schedule bool       `json:"schedule_active"`
+	Project  projectRow `json:"project"`
+}
+
+type knownIssue struct {
+	ID         string   `json:"id"`
+	Identifier string   `json:"identifier"`
+	Title      *string  `json:"title"`
+	State      *string  `json:"state"`
+	URL        *string  `json:"url"`
+	Labels     []string `json:"labels"`
+	BlockedBy  []string `json:"blocked_by"`
+	// Source says how old this is: tracker (just asked), claim (the last pass), run (when its last run began), or null.
+	Source *string `json:"source"`
+}
+
+type claimRow struct {
+	Status     string     `json:"status"`
+	Kind       *string    `json:"kind"` // of waiting
+	Attempt    *int       `json:"attempt"`
+	DueAt      *time.Time `json:"due_at"`
+	Error      *string    `json:"error"`
+	HoldReason *string    `json:"hold_reason"`
+	HeldAt     *time.Time `json:"held_at"`
+	ClaimedAt  time.Time  `json:"claimed_at"`
+	Failures   int        `json:"failures_in_a_row"`
+	Runs       int        `json:"runs_since_change"`
+}
+
+// reasonRow says why the issue runs or does not: a code, and the same in words.
+type reasonRow struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// nextRow is what happens next; At is null where that depends on something else than time.
+type nextRow struct {
+	Message string     `json:"message"`
+	At      *time.Time `json:"at"`
+	// NeedsPass: nothing but a pass brings it about.
+	NeedsPass bool `json:"needs_pass"`
+}
+
+type issueRun struct {
+	RunID     string     `json:"run_id"`
+	Kind      string     `json:"kind"`
+	Attempt   *int       `json:"attempt"`
+	Phase     string     `json:"phase"`
+	Outcome   *string    `json:"outcome"`
+	Error     *string    `json:"error"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Turns     int        `json:"turn_count"`
+	Tokens    tokensRow  `json:"tokens"`
+	ThreadID  *string    `json:"thread_id"`
+}
+
+// issueView puts the facts into their shape.
+func (p *project) issueView(ctx context.Context, f *issueFacts) (issueView, error) {
+	v := issueView{
+		GeneratedAt: f.now, Issue: f.row(), Claim: f.claimRow(), Runs: []issueRun{}, RunsKept: f.kept,
+		Requests: []pendingRow{}, Commands: []string{}, Schedule: f.schedule,
+		Tokens:  totalsRow{tokensRow(f.totals.Tokens), f.totals.Runtime.Seconds()},
+		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
+	}
+	if f.cfg != nil {
+		v.Project.TrackerKind, v.Project.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.ProjectSlug
+	}
+	if f.asked != nil {
+		e := asError(f.asked)
+		v.TrackerError = &errorJSON{e.Code, e.Message, e.Hint}
+	}
+	for _, c := range f.rec.Commands {
+		if c.IssueID == f.id {
+			v.Commands = append(v.Commands, string(c.Verb))
+		}
+	}
+	if err := v.addRequests(f); err != nil {
+		return v, err
+	}
+	v.addRuns(p, f)
+	if err := v.addWorkspace(ctx, f); err != nil {
+		return v, err
+	}
+	plan, err := p.planFor(ctx, f)
+	if err != nil {
+		return v, err
+	}
+	v.Why = f.why(plan)
+	v.Next = f.next(v.Why, plan)
+	return v, nil
+}
+
+func (f *issueFacts) row() knownIssue {
+	row := knownIssue{ID: f.id, Identifier: f.identifier, Labels: []string{}, BlockedBy: []string{}}
+	if f.issue == nil {
+		return row
+	}
+	row.Title, row.State, row.URL, row.Source = &f.issue.Title, &f.issue.State, f.issue.URL, &f.source
+	row.Labels = append(row.Labels, f.issue.Labels...)
+	for _, b := range f.issue.BlockedBy {
+		if b.Identifier != nil {
+			row.BlockedBy = append(row.BlockedBy, *b.Identifier)
+		}
+	}
+	return row
+}
+
+func (f *issueFacts) claimRow() *claimRow {
+	c := f.claim
+	if c == nil {
+		return nil
+	}
+	row := &claimRow{
+		Status: string(c.Status), Attempt: attemptOf(c.Attempt), ClaimedAt: c.ClaimedAt.UTC(), Failures: c.Failures, Runs: c.Runs,
+	}
+	switch c.Status {
+	case reconcile.Waiting:
+		row.Kind, row.DueAt, row.Error = orNull(string(c.Kind)), timeOrNull(c.DueAt), errorText(c.ErrorCode, c.ErrorMessage)
+	case reconcile.Held:
+		row.HoldReason, row.HeldAt, row.Error = orNull(c.HoldReason), timeOrNull(c.HeldAt), errorText(c.ErrorCode, c.ErrorMessage)
+	case reconcile.Running:
+	}
+	return row
+}
+
+func (v *issueView) addRequests(f *issueFacts) error {
+	if len(f.requests) == 0 {
+		return nil
+	}
+	at, err := instant()
+	for _, r := range f.requests {
+		v.Requests = append(v.Requests, newPendingRow(r, f.now, at))
+	}
+	return err
+}
+
+// addRuns adds the timeline, and to the totals what is not settled yet.
+func (v *issueView) addRuns(p *project, f *issueFacts) {
+	for _, r := range f.runs {
+		v.Runs = append(v.Runs, issueRun{
+			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: orNull(string(r.Outcome)),
+			Error: errorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: timeOrNull(r.EndedAt),
+			Turns: r.Turns, Tokens: tokensRow(r.Tokens), ThreadID: orNull(r.ThreadID),
+		})
+		if r.Kind != reconcile.AgentRun {
+			continue
+		}
+		if v.LogDir == nil {
+			v.LogDir = orNull(runner.RunDir(p.stateDir, r.ID))
+		}
+		if v.ThreadID == nil {
+			v.ThreadID = orNull(r.ThreadID)
+		}
+		if !r.Settled {
+			f.workerGone = p.dead(r)
+			v.Tokens.tokensRow = tokensRow(reconcile.Tokens(v.Tokens.tokensRow).Plus(r.Tokens))
+			end := r.EndedAt
+			if end.IsZero() {
+				end = f.now
+			}
+			v.Tokens.Seconds += max(end.Sub(r.StartedAt).Seconds(), 0)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+func takeoverCommand(w *world) *cli.Command {
+	return &cli.Command{
+		Name: "takeover", Usage: "go on with an issue yourself, in codex's own terminal, in its workspace",
+		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
+		Description: `Holds the issue, ends its run if it has one, and opens codex on the issue's thread, in its workspace and under
+the sandbox that a run has. Nothing else works there meanwhile. What was set of git's configuration and hooks is
+taken back at the end, as after a run; then you are asked whether a run goes on where you stop.
+
+Example:
+
+    symphony takeover ABC-7
+    symphony takeover ABC-7 --yes --then retry`,
+		Flags: workflowFlags(
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask before a run is stopped"},
+			&cli.StringFlag{Name: "then", Usage: "do not ask at the end: retry or hold"},
+		),
+		Action: func(c *cli.Context) error {
+			args, positional, err := arguments(c, "ISSUE")
+			if err != nil {
+				return err
+			}
+			switch c.String("then") {
+			case "", "retry", "hold":
+			default:
+				return usageError("takeover: --then is retry or hold, not %q", c.String("then"))
+			}
+			if !w.onTerminal() {
+				return &reconcile.Error{
+					Code: "not_a_terminal", Message: "takeover opens codex's own terminal, and this is none", Hint: "call it from one",
+				}
+			}
+			p, err := w.openProject(c, positional)
+			if err != nil {
+				return err
+			}
+			t := takeover{p: p, yes: c.Bool("yes"), then: c.String("then")}
+			return t.run(c.Context, args[0])
+		},
+	}
+}
+
+// takeover is one issue in a person's hands.
+type takeover struct {
+	p    *project
+	yes  bool
+	then string // retry, hold, or empty: ask
+
+	id, identifier string
+	issue          reconcile.Issue
+	root           string
+}
+
+func (t *takeover) run(ctx context.Context, ref string) error {
+	if err := t.p.nested(); err != nil {
+		return err
+	}
+	cfg, err := t.p.config()
+	if err != nil {
+		return err
+	}
+	if t.id, t.identifier, err = t.p.findIssue(ctx, ref); err != nil {
+		return err
+	}
+	if sure, err := t.stopRun(ctx); err != nil || !sure {
+		return err
+	}
+	if err := t.claim(ctx, cfg); err != nil {
+		return err
+	}
+	code, err := t.session(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return t.after(context.WithoutCancel(ctx), code)
+}
+
+// stopRun holds the issue, and ends its run where it has one; sure is false where the person would rather not.
+func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
+	db, err := openForReading(ctx, t.p)
+	if err != nil {
+		return false, err
+	}
+	c, claimed, err := db.ClaimByIssue(ctx, t.id)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return false, err
+	}
+	if claimed && c.Status == reconcile.Running && !t.yes {
+		fmt.Fprintln(t.p.w.stdout, visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
+		if sure, err := t.p.w.sure(ctx, "Stop it? [y]es, [N]o: "); err != nil || !sure {
+			return false, err
+		}
+	}
+	s := stopping{p: t.p, only: t.id, cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
+	return true, s.run(ctx)
+}
+
+// claim reads the issue as it is held now.
+func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
+	db, err := openForReading(ctx, t.p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c, claimed, err := db.ClaimByIssue(ctx, t.id)
+	switch {
+	case err != nil:
+		return err
+	case !claimed || c.Status != reconcile.Held:
+		return &reconcile.Error{
+			Code: "not_held", Message: t.identifier + " could not be held", Hint: "symphony show " + t.identifier + " says how it stands",
+		}
+	}
+	t.issue, t.root = c.Issue, c.WorkspaceRoot
+	if t.root == "" {
+		t.root = policy(cfg).WorkspaceRoot
+	}
+	if t.issue.State == "" { // held before symphony has met it
+		issue, err := t.p.fetchIssue(ctx, t.identifier)
+		if err != nil {
+			return err
+		}
+		t.issue = *issue
+	}
+	return nil
+}
+
+// session takes the workspace and gives it to the person for as long as codex's terminal is open.
+func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int, err error) {
+	w := t.p.w
+	log := newLog(w, slog.LevelWarn)
+	stopReaping := supervise(ctx, log)
+	defer stopReaping()
+	hand := &runner.Takeover{
+		Config: runnerConfig(cfg), StateDir: t.p.stateDir, ID: newRunID(w.now()), Issue: t.issue, Root: t.root,
+		Env: t.p.environ(), Version: version(), Now: w.now, Log: log,
+	}
+	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
+	if err := hand.Take(ctx); err != nil {
+		return 0, err
+	}
+	path, id, made := hand.Where()
+	thread, err := t.thread(ctx, id, made)
+	if err != nil {
+		return 0, err
+	}
+	what := "a new session: no thread of codex's has worked there"
+	if thread.ID != "" {
+		what = "thread " + thread.ID
+	}
+	fmt.Fprintln(w.stdout, visible(fmt.Sprintf("%s is yours in %s, %s", t.identifier, path, what)))
+	if left := hand.LeftOut(); len(left) > 0 {
+		fmt.Fprintln(w.stderr, visible("symphony: commands do not get "+strings.Join(left, ", ")+" here (agent.pass_env)"))
+	}
+	in, ok := w.stdin.(*os.File)
+	if !ok {
+		return 0, errors.New("stdin is no terminal")
+	}
+	return hand.Session(ctx, thread.ID, thread.CodexHome, runner.Stdio{In: in, Out: w.stdout, Err: w.stderr})
+}
+
+// thread is the one to go on with: the issue's newest, if it worked in this very workspace.
+func (t *takeover) thread(ctx context.Context, workspaceID string, made bool) (reconcile.Thread, error) {
+	db, err := state.OpenReadOnly(ctx, t.p.stateDir)
+	if err != nil {
+		return reconcile.Thread{}, err
+	}
+	defer db.Close()
+	newest, _, err := db.LastThread(ctx, t.id, "")
+	if err != nil || made || newest.WorkspaceID != workspaceID {
+		return reconcile.Thread{}, err
+	}
+	return newest, nil
+}
+
+// after says how it ended, and lets the issue go where the person wants that.
+func (t *takeover) after(ctx context.Context, code int) error {
+	w := t.p.w
+	if code != 0 {
+		return &reconcile.Error{
+			Code: "takeover_failed", Message: fmt.Sprintf("codex ended with %d; %s stays held", code, t.identifier),
+			Hint: "symphony retry " + t.identifier + " lets it go",
+		}
+	}
+	answer := t.then
+	if answer == "" {
+		line, err := w.askLine(ctx, "Let "+visible(t.identifier)+" go? [r]etry, [H]old: ", false)
+		if err != nil {
+			return err
+		}
+		answer = strings.ToLower(strings.TrimSpace(line))
+	}
+	if !slices.Contains([]string{"r", "retry"}, answer) {
+		fmt.Fprintln(w.stdout, visible(t.identifier+" stays held: symphony retry "+t.identifier+" lets it go"))
+		return nil
+	}
+	return t.p.command(ctx, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
+}

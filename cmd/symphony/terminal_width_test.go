@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestCells(t *testing.T) {
+	for text, want := range map[string]int{
+		"":                   0,
+		"plain":              5,
+		"ümlaut":             6,
+		"日本語":                6,
+		"한국":                 4,
+		"ﬀ":                  1,
+		"ＡＢ":                 4,
+		"🚀 go":               5,
+		"e\u0301":            1, // é as two characters
+		"\u200bx":            1,
+		"✔\ufe0f":            2,
+		"…":                  1,
+		"\x1b[31mred\x1b[0m": 3,
+		"𠀀":                  2,
+	} {
+		if got := cells(text); got != want {
+			t.Errorf("%q takes %d cells, want %d", text, got, want)
+		}
+	}
+}
+
+func TestCutCells(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"plain", 5, "plain"},
+		{"plain", 4, "pla…"},
+		{"plain", 1, "…"},
+		{"plain", 0, ""},
+		{"日本語", 6, "日本語"},
+		{"日本語", 5, "日本…"},
+		{"日本語", 4, "日…"}, // a half of a wide one is none
+		{"e\u0301xyz", 3, "e\u0301x…"},
+		{"a\x1b[31mbcd\x1b[0m", 3, "a\x1b[31mb…\x1b[0m"},
+		{"\x1b[31ma\x1b[0mbcd", 3, "\x1b[31ma\x1b[0mb…"},
+	} {
+		if got := cutCells(c.text, c.width); got != c.want {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
+// Whatever the text, a cut line fits, and leaves no colour behind.
+func TestCutFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
+		width := rapid.IntRange(1, 30).Draw(t, "width")
+		painted := "\x1b[32m" + text + plainText
+		got := cutCells(painted, width)
+		if n := cells(got); n > width {
+			t.Fatalf("%q takes %d of %d cells", got, n, width)
+		}
+		if !utf8.ValidString(got) || !strings.HasSuffix(got, plainText) && strings.Contains(got, "\x1b[32m") && !strings.Contains(got, plainText) {
+			t.Fatalf("%q keeps its colour", got)
+		}
+	})
+}

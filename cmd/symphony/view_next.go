@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/symphony-cron/symphony/state"
+)
+
+// nextPassRow is when the schedule's next pass is to be expected.
+type nextPassRow struct {
+	At      time.Time `json:"at"`
+	Trigger string    `json:"trigger"`
+}
+
+// next adds whether there is a schedule, and when it comes again, as far as its passes show a rhythm.
+func (v *view) next(ctx context.Context, p *project, db *state.DB) error {
+	scheduled, err := scheduleAlive(ctx, db, v.GeneratedAt)
+	if err != nil {
+		return err
+	}
+	if v.Schedule = scheduled || looping(p.stateDir); !v.Schedule {
+		return nil
+	}
+	passes, err := db.ScheduleGaps(ctx)
+	if err != nil {
+		return err
+	}
+	if gap, known := usualGap(passes); known {
+		v.NextPass = &nextPassRow{At: passes[0].StartedAt.Add(gap).UTC(), Trigger: passes[0].Trigger}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// watchStep is how often ps --watch looks, and counts the seconds on.
+const watchStep = time.Second
+
+// watch repeats ps until a signal, or on a terminal until a key says so.
+func watch(ctx context.Context, p *project, o viewOptions) error {
+	if out, ok := p.w.stdout.(*os.File); ok && p.w.width > 0 && !p.w.json && p.w.getenv("TERM") != "dumb" {
+		return watchScreen(ctx, p, o, out)
+	}
+	for {
+		v, err := p.lookFor(ctx, o)
+		if err != nil {
+			return err
+		}
+		p.w.showView(v)
+		if !sleep(ctx, watchStep) {
+			return nil
+		}
+	}
+}
+
+// watchScreen paints the view on a screen of its own. What makes the very first look fail is said on the old one.
+func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (err error) {
+	l := newLooker(p, o)
+	defer func() { err = errors.Join(err, l.close()) }()
+	v, err := l.refresh(ctx)
+	if err != nil {
+		return err
+	}
+	s := newScreen(p.w.stdin, out)
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave() // also after a panic, whose report is to be read
+	tick := time.NewTicker(watchStep)
+	defer tick.Stop()
+	var fault error
+	for {
+		columns, rows := s.size()
+		if err := s.paint(p.w.frame(v, fault, columns, rows), columns, rows); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case key, open := <-s.keys:
+			if !open || ends(key) {
+				return nil
+			}
+			if err := s.pressed(key); err != nil {
+				return err
+			}
+		case sig := <-s.signals:
+			if over, err := s.signalled(sig); over || err != nil {
+				return err
+			}
+		case <-tick.C:
+			v, fault = l.refresh(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// frame is the view as lines that fit the terminal.
+func (w *world) frame(v view, fault error, columns, rows int) []string {
+	resized := *w
+	resized.width = columns
+	top := []string{resized.title(v)}
+	if fault != nil {
+		e := asError(fault)
+		top = append(top, resized.red(visible(fmt.Sprintf("ERROR    %s: %s; what follows is the last that could be read", e.Code, e.Message))))
+	}
+	top = append(top, resized.obstacles(v)...)
+	sections := resized.sections(v)
+	if len(v.Requests) > 0 {
+		sections = append([]section{{"REQUESTS", resized.asked(v)}}, sections...)
+	}
+	lines := resized.fit(top, sections, resized.closing(v), rows)
+	for i := range lines {
+		lines[i] = cutCells(lines[i], columns)
+	}
+	return lines
+}
+
+// title says what is watched and that it is alive.
+func (w *world) title(v view) string {
+	name := filepath.Base(filepath.Dir(v.Project.WorkflowPath))
+	return w.dim(visible(fmt.Sprintf("symphony ps  %s  %s  q ends it", name, v.GeneratedAt.Local().Format(time.TimeOnly))))
+}
+
+// asked are the requests, a line for each: ps and approve show them in full.
+func (w *world) asked(v view) table {
+	t := table{head: []string{"REQUEST", "KIND", "ASKED", "LEFT", "SUMMARY"}, state: 1}
+	for _, r := range v.Requests {
+		summary := r.Summary
+		if r.Outside {
+			summary = "outside the sandbox: " + summary
+		}
+		t.addIn(colourWaits, r.ID, r.Kind, w.ago(v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
+	}
+	return t
+}

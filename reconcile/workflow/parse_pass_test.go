@@ -1,0 +1,68 @@
+package workflow
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPassEnv(t *testing.T) {
+	vars := map[string]string{
+		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "HEADER": "Bearer " + envKey, "TEAM_HEADER": "Bearer " + teamKey,
+	}
+	env := Environment{
+		Lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
+		Home:   "/home/ann", Temp: "/tmp",
+	}
+	for _, c := range []struct {
+		value, apiKey string
+		want          []string
+		refused       string // of what is said; empty where nothing is
+	}{
+		{value: "", want: []string{}},
+		{value: "[]", want: []string{}},
+		{value: "[NPM_TOKEN, GH_TOKEN]", want: []string{"NPM_TOKEN", "GH_TOKEN"}},
+		{value: `[NPM_TOKEN, " NPM_TOKEN", _x1]`, want: []string{"NPM_TOKEN", "_x1"}},
+		{value: "[CODEX_API_KEY]", want: []string{"CODEX_API_KEY"}}, // whoever wants that
+		{value: "NPM_TOKEN", refused: "must be a list of variable names, is a single value"},
+		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is a value, not a name`},
+		{value: "[NPM*]", refused: `"NPM*" is no name of a variable`},
+		{value: "[1ST]", refused: `"1ST" is no name`},
+		{value: "[A=b]", refused: `"A=b" is no name`},
+		{value: "[[A]]", refused: "an item is a list, not a string"},
+		{value: "['']", refused: "an item is empty"},
+		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY holds the tracker's key"},
+		{value: "[LINEAR_API_KEY]", apiKey: "$TEAM_KEY", refused: "LINEAR_API_KEY holds the tracker's key"},
+		{value: "[TEAM_KEY]", want: []string{"TEAM_KEY"}}, // another team's
+		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY holds the tracker's key"},
+		{value: "[TEAM_HEADER]", apiKey: teamKey, refused: "TEAM_HEADER holds the tracker's key"},
+		{value: "[HEADER]", refused: "HEADER holds the tracker's key"},
+		{value: "[SYMPHONY_LITERAL_API_KEY]", refused: "SYMPHONY_LITERAL_API_KEY holds the tracker's key"},
+		{value: "[SYMPHONY_WEB_TOKEN]", refused: "SYMPHONY_WEB_TOKEN is one of symphony's own variables"},
+	} {
+		text := "---\ntracker:\n  kind: linear\n  project_slug: demo\n"
+		if c.apiKey != "" {
+			text += "  api_key: " + c.apiKey + "\n"
+		}
+		if c.value != "" {
+			text += "agent:\n  pass_env: " + c.value + "\n"
+		}
+		cfg, err := Parse(source(t, text+"---\nGo.\n"), env)
+		if c.refused == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.value, err)
+			} else if diff := cmp.Diff(c.want, cfg.Agent.PassEnv); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", c.value, diff)
+			}
+			continue
+		}
+		faults := Faults(err)
+		if len(faults) != 1 || !strings.Contains(faults[0].Error(), "agent.pass_env: ") || !strings.Contains(faults[0].Error(), c.refused) {
+			t.Errorf("%s: %v, want one fault: %s", c.value, faults, c.refused)
+		}
+		if strings.Contains(err.Error(), envKey) || strings.Contains(err.Error(), teamKey) {
+			t.Errorf("%s: the key is told: %v", c.value, err)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package workflow
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Prices are what tokens cost, as far as the workflow says it.
+type Prices struct {
+	// Currency is a word for people, "USD" where the file has none.
+	Currency string
+	// Models has the price of each model, under anyModel that of all others; empty without agent.prices.
+	Models map[string]Price
+}
+
+// Price is what a million tokens of each kind cost.
+type Price struct{ Input, Cached, Output float64 }
+
+const (
+	anyModel        = "default"
+	currencyKey     = "currency"
+	usualCurrency   = "USD"
+	longestCurrency = 8 // characters
+	highestPrice    = 1e6
+	pricesHint      = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}, in the currency of a million tokens"
+)
+
+// Of is the price of a model; false where none is known.
+func (p Prices) Of(model string) (Price, bool) {
+	if price, known := p.Models[model]; known {
+		return price, true
+	}
+	price, known := p.Models[anyModel]
+	return price, known
+}
+
+// Cost is what so many tokens cost. Cached tokens are part of the input, and reasoning is part of the output.
+func (p Price) Cost(t reconcile.Tokens) float64 {
+	cached := min(t.Cached, t.Input)
+	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6
+}
+
+// prices reads agent.prices. A wrong price would be a wrong figure that nobody sees, so everything in it is checked.
+func (r *reader) prices() Prices {
+	const key = "agent.prices"
+	p := Prices{Currency: usualCurrency}
+	f, k, ok := r.get(key)
+	if !ok {
+		return p
+	}
+	if f.node.Kind != yaml.MappingNode {
+		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(k.Type), kindName(f.node)), pricesHint)
+		return p
+	}
+	if again := repeated(f.node); again != nil {
+		r.fail(CodeParse, r.line(again), f.key, strconv.Quote(again.Value)+" is given twice", "keep one of them")
+		return p
+	}
+	p.Models = map[string]Price{}
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name, value := f.node.Content[i], deref(f.node.Content[i+1])
+		switch {
+		case name.Kind != yaml.ScalarNode || strings.TrimSpace(name.Value) == "":
+			r.fail(CodeInvalid, r.line(name), key, "an entry names no model", pricesHint)
+		case name.Value == currencyKey:
+			p.Currency = r.currency(r.line(name), value)
+		default:
+			p.Models[name.Value] = r.price(r.line(name), key+"."+name.Value, value)
+		}
+	}
+	if len(p.Models) == 0 {
+		r.warn(f.line, key, "no effect: it has the price of no model")
+	}
+	return p
+}
+
+func (r *reader) currency(line int, value *yaml.Node) string {
+	text := strings.TrimSpace(value.Value)
+	if value.Kind != yaml.ScalarNode || null(value) || text == "" || utf8.RuneCountInString(text) > longestCurrency || strings.ContainsAny(text, "\t\n") {
+		r.fail(CodeInvalid, line, "agent.prices.currency", "must be a short word, is "+given(value), "write USD or €")
+		return usualCurrency
+	}
+	return text
+}
+
+// price reads one entry. Without a price of their own cached tokens cost what others do.
+func (r *reader) price(line int, key string, value *yaml.Node) Price {
+	if value.Kind != yaml.MappingNode {
+		r.fail(CodeInvalid, line, key, "must be a map with input, cached and output, is "+given(value), pricesHint)
+		return Price{}
+	}
+	price := Price{Cached: -1}
+	found := map[string]bool{}
+	for i := 0; i+1 < len(value.Content); i += 2 {
+		name, amount := value.Content[i], deref(value.Content[i+1])
+		found[name.Value] = true
+		switch name.Value {
+		case "input":
+			price.Input = r.amount(r.line(name), key+".input", amount)
+		case "cached":
+			price.Cached = r.amount(r.line(name), key+".cached", amount)
+		case "output":
+			price.Output = r.amount(r.line(name), key+".output", amount)
+		default:
+			r.fail(CodeInvalid, r.line(name), key, strconv.Quote(name.Value)+" is none of input, cached, output", pricesHint)
+		}
+	}
+	if !found["input"] || !found["output"] {
+		r.fail(CodeInvalid, line, key, "input and output must both be given", pricesHint)
+	}
+	if price.Cached < 0 {
+		price.Cached = price.Input
+	}
+	return price
+}
+
+func (r *reader) amount(line int, key string, value *yaml.Node) float64 {
+	n, err := strconv.ParseFloat(strings.TrimSpace(value.Value), 64)
+	if value.Kind != yaml.ScalarNode || err != nil || math.IsNaN(n) || n < 0 || n > highestPrice {
+		r.fail(CodeInvalid, line, key, "must be a number, 0 or more, is "+given(value), "it is the price of a million tokens")
+		return 0
+	}
+	return n
+}
+
+// given is a value as the file has it.
+func given(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return strconv.Quote(n.Value)
+	}
+	return kindName(n)
+}

@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// cache is a tool's cache that stands outside of XDG_CACHE_HOME, where the default sandbox lets nobody write. Those of
+// pip, Go's builds, yarn 1 and uv follow XDG_CACHE_HOME by themselves.
+type cache struct {
+	variable string
+	below    string   // in the workspace's cache directory
+	usual    []string // where it is otherwise: below the directory of the first of these variables that is set
+	// fetched: all that is ever put into it comes from the network. The account's own can be read, and so is used, as
+	// long as nothing can be added.
+	fetched bool
+}
+
+// caches are moved for hooks and agent alike, so that what after_create has fetched is there for the agent. Each tool
+// named here was tried without its variable, and failed.
+func caches() []cache {
+	return []cache{
+		// npm writes each package that it installs, its locks and its logs there.
+		{variable: "npm_config_cache", below: "npm", usual: []string{"HOME/.npm"}},
+		// go writes a module that it needs and does not find there.
+		{variable: "GOMODCACHE", below: "go-mod", usual: []string{"GOPATH/pkg/mod", "HOME/go/pkg/mod"}, fetched: true},
+	}
+}
+
+// buildEnv is what builds need in the sandbox: the caches that the environment does not place and that the agent could not
+// write where they are, moved.
+func (c Config) buildEnv(env []string, w *workspace.Workspace) []string {
+	if c.TurnSandboxPolicy != nil && !codex.Confines(c.TurnSandboxPolicy) {
+		return nil // it can write whatever the account can
+	}
+	var moved []string
+	for _, k := range caches() {
+		if valueOf(env, k.variable) == "" && !c.opens(k.place(env)) && (!k.fetched || c.fetches()) {
+			moved = append(moved, k.variable+"="+filepath.Join(w.CacheDir, k.below))
+		}
+	}
+	return append(moved, stampEnv(env, w)...)
+}
+
+// stampEnv keeps go from asking git about a workspace that is no repository: while a command runs codex keeps an empty
+// .git there, and go build takes that for a broken one and gives up.
+func stampEnv(env []string, w *workspace.Workspace) []string {
+	_, err := os.Lstat(filepath.Join(w.Path, ".git"))
+	if !errors.Is(err, os.ErrNotExist) || valueOf(env, "GOFLAGS") != "" {
+		return nil
+	}
+	return []string{"GOFLAGS=-buildvcs=false"}
+}
+
+// opens reports whether agent.writable_roots, or the workflow's own policy, lets the agent write a directory.
+func (c Config) opens(dir string) bool {
+	var policy struct {
+		WritableRoots []string `json:"writableRoots"`
+	}
+	if c.TurnSandboxPolicy != nil {
+		if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
+			return false // codex will refuse it
+		}
+	}
+	dir = resolved(dir)
+	return slices.ContainsFunc(slices.Concat(c.WritableRoots, policy.WritableRoots), func(root string) bool {
+		return isIn(resolved(root), dir)
+	})
+}
+
+// isIn reports whether a path is dir or lies below it, by name.
+func isIn(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// resolved is a path without symlinks, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// fetches reports whether sandboxed commands reach the network.
+func (c Config) fetches() bool {
+	if c.TurnSandboxPolicy == nil {
+		return c.Network
+	}
+	return codex.Confines(c.TurnSandboxPolicy) && networkOf(c.TurnSandboxPolicy)
+}
+
+// place is where the cache is without its variable.
+func (k cache) place(env []string) string {
+	for _, usual := range k.usual {
+		variable, rest, _ := strings.Cut(usual, "/")
+		first, _, _ := strings.Cut(valueOf(env, variable), string(filepath.ListSeparator))
+		if first != "" {
+			return filepath.Join(first, rest)
+		}
+	}
+	return ""
+}
+
+// valueOf is a variable's value, in letters of either case as npm takes them; empty where it is not set.
+func valueOf(env []string, name string) string {
+	for _, entry := range env {
+		if n, value, _ := strings.Cut(entry, "="); strings.EqualFold(n, name) {
+			return value
+		}
+	}
+	return ""
+}

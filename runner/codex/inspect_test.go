@@ -1,0 +1,119 @@
+package codex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// asked answers one request with the rest of an answer and gives what was sent.
+func asked(t *testing.T, answers []string, ask func(ctx context.Context, s *Session) error) (sent []string, err error) {
+	t.Helper()
+	s, p := connect(t, Options{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i, answer := range answers {
+			sent = append(sent, p.hear())
+			p.say(fmt.Sprintf(`{"id":%d,%s}`, idFirstOther+i, answer))
+		}
+	}()
+	err = ask(t.Context(), s)
+	<-done
+	go p.rest()
+	return sent, err
+}
+
+func TestAccount(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		want   Account
+		silent bool
+	}{
+		{`"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, Account{Needed: true}, false},
+		{`"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`, Account{"chatgpt", "a@example.com", true}, false},
+		{`"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, Account{Kind: "apiKey"}, false},
+		{"\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", Account{}, true},
+		{`"result":7`, Account{}, true},
+	} {
+		var got Account
+		sent, err := asked(t, []string{c.answer}, func(ctx context.Context, s *Session) (err error) {
+			got, err = s.Account(ctx)
+			return err
+		})
+		if got != c.want || errors.Is(err, ErrNotSaid) != c.silent || !c.silent && err != nil {
+			t.Errorf("%s: %+v, %v", c.answer, got, err)
+		}
+		if want := `{"id":4,"method":"account/read","params":{}}`; sent[0] != want {
+			t.Errorf("sent %s", sent[0])
+		}
+	}
+}
+
+func TestHomeConfig(t *testing.T) {
+	var got HomeConfig
+	sent, err := asked(t, []string{`"result":{"config":{"model_provider":"mock","notify":["/n","x"],"mcp_servers":{"a":{"command":"/a"},"b":{"url":"https://b","enabled":false}},` +
+		`"projects":{"/r":{"trust_level":"trusted"}},"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`}, func(ctx context.Context, s *Session) (err error) {
+		got, err = s.HomeConfig(ctx, "/w")
+		return err
+	})
+	if err != nil || got.Provider != "mock" || got.Notify[0] != "/n" || got.MCPServers["a"].Command != "/a" || got.MCPServers["a"].Enabled != nil ||
+		*got.MCPServers["b"].Enabled || got.Projects["/r"].Level != "trusted" || got.Providers["mock"].EnvKey != "K" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if want := `{"id":4,"method":"config/read","params":{"cwd":"/w"}}`; sent[0] != want {
+		t.Errorf("sent %s", sent[0])
+	}
+	// Nulls are what codex has for what is not set.
+	if _, err = asked(t, []string{`"result":{"config":{"notify":null,"mcp_servers":null,"projects":null,"model_provider":null}}`}, func(ctx context.Context, s *Session) (err error) {
+		_, err = s.HomeConfig(ctx, "/w")
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	// What is wrong in config.toml is codex's own answer, not one of another age.
+	_, err = asked(t, []string{`"error":{"code":-32603,"message":"config.toml:1:12: unclosed array"}`}, func(ctx context.Context, s *Session) (err error) {
+		_, err = s.HomeConfig(ctx, "/w")
+		return err
+	})
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CodeResponseError || errors.Is(err, ErrNotSaid) || !strings.Contains(e.Message, "unclosed array") {
+		t.Error(err)
+	}
+}
+
+// Features come in pages, and a cursor that does not move ends them.
+func TestFeatures(t *testing.T) {
+	page := func(name, cursor string) string {
+		return fmt.Sprintf(`"result":{"data":[{"name":%q,"enabled":true,"defaultEnabled":false},{"name":"x","enabled":true,"defaultEnabled":true},`+
+			`{"name":"y","enabled":false,"defaultEnabled":true}],"nextCursor":%s}`, name, cursor)
+	}
+	var got []string
+	sent, err := asked(t, []string{page("b", `"1"`), page("a", `"1"`)}, func(ctx context.Context, s *Session) (err error) {
+		got, err = s.Features(ctx)
+		return err
+	})
+	if strings.Join(got, " ") != "a b" || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if want := `{"id":5,"method":"experimentalFeature/list","params":{"cursor":"1"}}`; sent[1] != want {
+		t.Errorf("sent %s", sent[1])
+	}
+}
+
+func TestHooks(t *testing.T) {
+	var got []Hook
+	sent, err := asked(t, []string{`"result":{"data":[{"cwd":"/w","errors":[],"warnings":[],"hooks":[{"eventName":"stop","command":"a b","trustStatus":"trusted","enabled":true},` +
+		`{"eventName":"stop","command":"c","trustStatus":"trusted","enabled":false}]}]}`}, func(ctx context.Context, s *Session) (err error) {
+		got, err = s.Hooks(ctx, "/w")
+		return err
+	})
+	if err != nil || len(got) != 1 || got[0] != (Hook{"stop", "a b", "trusted", true}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if want := `{"id":4,"method":"hooks/list","params":{"cwds":["/w"]}}`; sent[0] != want {
+		t.Errorf("sent %s", sent[0])
+	}
+}

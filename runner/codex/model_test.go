@@ -1,0 +1,47 @@
+package codex
+
+import "testing"
+
+// The model is that of the answer to thread/start, and those follow that codex goes on with on the thread; a sub-agent's
+// are not among them.
+func TestModelOfTheThread(t *testing.T) {
+	s, p := connect(t, Options{})
+	go func() {
+		p.hear() // initialize
+		p.say(initialized1)
+		p.hear() // initialized
+		p.hear() // thread/start
+		p.say(`{"id":2,"result":{"thread":{"id":"th","model":"other"},"model":"gpt-a"}}`)
+		p.rest()
+	}()
+	if _, err := s.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Model(); got != "" {
+		t.Errorf("before the thread is there the model is %q", got)
+	}
+	if _, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Model(); got != "gpt-a" {
+		t.Errorf("the model is %q", got)
+	}
+}
+
+func TestModelCodexGoesOnWith(t *testing.T) {
+	s, p, wait := inTurn(t, t.Context(), Options{})
+	go p.rest()
+	p.say(
+		`{"method":"model/rerouted","params":{"threadId":"th","turnId":"tu","fromModel":"gpt-a","toModel":"gpt-b","reason":"highRiskCyberActivity"}}`,
+		`{"method":"model/rerouted","params":{"threadId":"th","turnId":"tu","fromModel":"gpt-a","toModel":"gpt-b","reason":"highRiskCyberActivity"}}`,
+		`{"method":"model/rerouted","params":{"threadId":"sub","turnId":"x","fromModel":"gpt-a","toModel":"gpt-c","reason":"highRiskCyberActivity"}}`,
+		`{"method":"model/rerouted","params":{"threadId":"th","turnId":"tu","fromModel":"gpt-b","toModel":"gpt-d","reason":"highRiskCyberActivity"}}`,
+		turnCompleted,
+	)
+	if _, err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Model(); got != "gpt-b+gpt-d" { // this answer to thread/start named none
+		t.Errorf("the models are %q", got)
+	}
+}

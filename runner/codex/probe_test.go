@@ -1,0 +1,86 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkAccess":false}`
+
+// TestProbeSandbox: what command/exec is answered with, and what that says of the sandbox.
+func TestProbeSandbox(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string
+		code         Code   // of the error
+		blind        bool   // ErrNoProbe
+		text         string // in the error
+	}{
+		{name: "works", answer: `"result":{"exitCode":0,"stdout":"","stderr":""}`},
+		{
+			name: "no namespaces", answer: `"result":{"exitCode":1,"stdout":"","stderr":"\nbwrap: Creating new namespace failed\nmore\n"}`,
+			code: CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
+		},
+		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: CodeSandboxUnavailable, text: "exit code 71"},
+		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, blind: true, text: "longer than"},
+		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", blind: true, text: "unknown variant"},
+		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", blind: true, text: "bogus"},
+		{name: "another shape", answer: `"result":{}`, blind: true, text: "{}"},
+		{name: "never answered", blind: true, text: "no answer to command/exec"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := connect(t, Options{})
+				heard := make(chan string, 1)
+				go func() {
+					heard <- p.hear()
+					if c.answer != "" {
+						p.say(`{"id":4,` + c.answer + `}`)
+					}
+					p.rest()
+				}()
+				err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
+				want := `{"id":4,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
+				if got := <-heard; got != want {
+					t.Errorf("sent    %s\nand not %s", got, want)
+				}
+				var e *Error
+				switch {
+				case c.code == "" && !c.blind:
+					if err != nil {
+						t.Error(err)
+					}
+				case c.blind != errors.Is(err, ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestProbeSandboxLeavesOut: a policy without a sandbox of codex's is not tried, and nothing is sent.
+func TestProbeSandboxLeavesOut(t *testing.T) {
+	s, _ := connect(t, Options{})
+	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {
+		if err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(policy)); err != nil {
+			t.Error(policy, err)
+		}
+	}
+}
+
+// TestProbeSandboxGivesWay: a run that is stopped does not wait for the answer.
+func TestProbeSandboxGivesWay(t *testing.T) {
+	s, p := connect(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		p.hear()
+		cancel()
+		p.rest()
+	}()
+	if err := s.ProbeSandbox(ctx, "/w", json.RawMessage(confined)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,143 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func TestTakenByName(t *testing.T) {
+	for name, want := range map[string]struct{ taken, own bool }{
+		"PATH": {}, "GIT_AUTHOR_NAME": {}, "PASSWORD": {}, "SYMPHONY_RUN_ID": {}, "SYMPHONY_MAX_AGENTS": {}, "": {},
+		"NPM_TOKEN": {true, false}, "npm_token": {true, false}, "Tokens": {true, false}, "MONKEY": {true, false}, "KEY": {true, false},
+		"CLIENT_SECRETS": {true, false}, "OPENAI_API_KEY": {true, false}, "XSYMPHONY_KEY": {true, false}, "symphony_key": {true, false},
+		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
+		"SYMPHONY_secret": {true, true},
+	} {
+		if taken(name) != want.taken || ownSecret(name) != want.own {
+			t.Errorf("%s: taken %v, own %v; want %+v", name, taken(name), ownSecret(name), want)
+		}
+	}
+}
+
+func TestAgentEnviron(t *testing.T) {
+	e := agentEnviron{
+		given: []string{"HOME=/home/ann", "A_TOKEN=given-as-it-is", "B_TOKEN=given-before", "PLAIN=given"},
+		has: []string{
+			"HOME=/home/ann", "A_TOKEN=given-as-it-is", "B_TOKEN=changed-since", "C_SECRET=of-the-profile", "PLAIN=changed",
+			"D_KEY=Bearer the-tracker's", "KEYS=of-the-profile-too", "EMPTY_KEY=", "PATH=/bin",
+		},
+	}
+	for _, c := range []struct {
+		names     []string
+		passed    map[string]string
+		learnt    []string
+		ofProfile []string
+	}{
+		{nil, map[string]string{}, []string{"changed-since", "of-the-profile", "Bearer the-tracker's"}, []string{"B_TOKEN", "C_SECRET", "D_KEY", "KEYS", "EMPTY_KEY"}},
+		{
+			[]string{"A_TOKEN", "B_TOKEN", "KEYS", "PATH", "EMPTY_KEY", "D_KEY", "NOT_SET"},
+			map[string]string{"A_TOKEN": "given-as-it-is", "B_TOKEN": "changed-since", "KEYS": "of-the-profile-too", "PATH": "/bin", "EMPTY_KEY": ""},
+			[]string{"changed-since", "of-the-profile", "Bearer the-tracker's", "of-the-profile-too"},
+			[]string{"C_SECRET"},
+		},
+	} {
+		if got := e.passed(c.names, []string{"the-tracker's"}); !reflect.DeepEqual(got, c.passed) {
+			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
+		}
+		if got := e.learnt(c.names); !unordered(got, c.learnt) {
+			t.Errorf("%q: learnt %q, want %q", c.names, got, c.learnt)
+		}
+		if got := e.ofProfile(c.names); !slices.Equal(got, c.ofProfile) {
+			t.Errorf("%q: of the profile %q, want %q", c.names, got, c.ofProfile)
+		}
+	}
+}
+
+// unordered compares what each list has, however often.
+func unordered(a, b []string) bool {
+	sorted := func(l []string) []string { return slices.Compact(slices.Sorted(slices.Values(l))) }
+	return slices.Equal(sorted(a), sorted(b))
+}
+
+func TestCodexHomeIsOne(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	real, link := filepath.Join(base, "real"), filepath.Join(base, "link")
+	must(t, os.MkdirAll(filepath.Join(base, ".codex"), 0o700))
+	must(t, os.Mkdir(real, 0o700))
+	must(t, os.Symlink("real", link))
+	for _, c := range []struct {
+		reported string
+		has      []string
+		want     string
+	}{
+		{real, nil, real},
+		{link, nil, real},
+		{link + "/", []string{"CODEX_HOME=/elsewhere"}, real},
+		{"/not/there", nil, "/not/there"},
+		{"", []string{"HOME=" + base, "CODEX_HOME=" + link}, real},
+		{"", []string{"HOME=" + base}, filepath.Join(base, ".codex")},
+		{"", nil, ""},
+	} {
+		if got := (agentEnviron{has: c.has}).home(c.reported); got != c.want {
+			t.Errorf("%q with %q is %q, want %q", c.reported, c.has, got, c.want)
+		}
+	}
+}
+
+// What only the login profile exports is found where the agent has it: it is kept out of what is written, and handed to
+// commands where it is named, but to none otherwise.
+func TestEnvironOfTheProfile(t *testing.T) {
+	const value = "value-of-the-profile"
+	r := newRig(t, "sh echo it has $OF_PROFILE_TOKEN and $KEYS_GIVEN, but not ${OTHER_KEY-that} ${HEADER-nor that}")
+	r.Config.PassEnv = []string{"OF_PROFILE_TOKEN", "KEYS_GIVEN", "HEADER"}
+	r.Env = append(r.Env, "KEYS_GIVEN=value-given", "HEADER=Bearer "+testKey)
+	profile := filepath.Join(filepath.Dir(r.root), "home", ".profile")
+	must(t, os.WriteFile(profile, []byte("export OF_PROFILE_TOKEN="+value+" OTHER_KEY=value-of-another\n"), 0o600))
+	r.Config.Hooks.BeforeRun = "echo the hook has $KEYS_GIVEN"
+	r.Config.Hooks.AfterRun = "env"
+	run := r.ends(reconcile.Succeeded, "")
+	for _, file := range []string{eventsFile, hooksFile} {
+		text := read(t, filepath.Join(r.Dir, file))
+		if strings.Contains(text, value) || strings.Contains(text, "value-given") || strings.Contains(text, "value-of-another") {
+			t.Errorf("%s of run %s holds a secret:\n%s", file, run.ID, text)
+		}
+	}
+	if events := read(t, filepath.Join(r.Dir, eventsFile)); !strings.Contains(events, "it has "+redacted+" and "+redacted+", but not that nor that") {
+		t.Errorf("the command had something else:\n%s", events)
+	}
+	hooks := lines(read(t, filepath.Join(r.Dir, hooksFile)))
+	for _, want := range []string{"the hook has " + redacted, "OTHER_KEY=" + redacted, "KEYS_GIVEN=" + redacted} {
+		if !slices.Contains(hooks, want) {
+			t.Errorf("the hooks did not say %q: %q", want, hooks)
+		}
+	}
+}
+
+// A secret of symphony's own reaches hooks, but not the agent's program, whether it was there or the profile sets it
+// again.
+func TestOwnSecretsStayAway(t *testing.T) {
+	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
+		r := newRig(t, "say hm")
+		r.Env = append(r.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
+		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
+		r.Config.Hooks.BeforeRun = "env > hook.txt"
+		r.Config.Command = "env > agent.txt; " + r.Config.Command
+		r.ends(reconcile.Succeeded, "")
+		if hook := read(t, r.space("hook.txt")); !strings.Contains(hook, "SYMPHONY_WEB_PASSWORD=") {
+			t.Errorf("the hook has\n%s", hook)
+		}
+		if agent := read(t, r.space("agent.txt")); strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") || !strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
+			t.Errorf("with the profile %q the agent has\n%s", profile, agent)
+		}
+		if _, err := os.Lstat(filepath.Join(r.Dir, profileFile)); (err == nil) != (profile != "") {
+			t.Errorf("that the profile %q sets it is taken for %v", profile, err)
+		}
+	}
+}

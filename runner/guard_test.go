@@ -1,0 +1,128 @@
+package runner
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// What hooks' git is told comes after what the environment tells it already.
+func TestWithGitConfig(t *testing.T) {
+	two := [][2]string{{"core.hooksPath", "/dev/null"}, {"safe.bareRepository", "explicit"}}
+	for _, c := range []struct {
+		env      []string
+		settings [][2]string
+		want     []string
+	}{
+		{[]string{"A=1", "GIT_CONFIG_COUNT=3"}, nil, []string{"A=1", "GIT_CONFIG_COUNT=3"}},
+		{[]string{"A=1"}, two[:1], []string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
+			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
+			"GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit", "GIT_CONFIG_COUNT=3",
+		}},
+		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+	} {
+		if got := withGitConfig(c.env, c.settings); !slices.Equal(got, c.want) {
+			t.Errorf("%q with %q:\n%q\nwant\n%q", c.env, c.settings, got, c.want)
+		}
+	}
+}
+
+// Where an agent can write outside of its workspace.
+func TestReaches(t *testing.T) {
+	const never, asks = `"never"`, `"on-request"`
+	for _, c := range []struct {
+		policy, approval string
+		roots            []string
+		want             bool
+	}{
+		{"", never, nil, false},
+		{"", asks, nil, true},
+		{"", never, []string{"/srv"}, true},
+		{"", never, []string{"/srv/main/.git"}, true},
+		{"", never, []string{"/srv/main/.git/hooks"}, true},
+		{"", never, []string{"/srv/ma", "/srv/main/.github"}, false},
+		{`{"type":"workspaceWrite"}`, never, []string{"/srv"}, true},
+		{`{"type":"workspaceWrite","writableRoots":[]}`, never, []string{"/srv"}, false},
+		{`{"type":"workspaceWrite","writableRoots":["/srv"]}`, never, nil, true},
+		{`{"type":"readOnly"}`, never, nil, false},
+		{`{"type":"dangerFullAccess"}`, never, nil, true},
+		{`{"type":"externalSandbox"}`, never, nil, true},
+		{`{"type":"unheardOf"}`, never, nil, true},
+		{`"no object"`, never, nil, true},
+	} {
+		config := Config{ApprovalPolicy: json.RawMessage(c.approval), WritableRoots: c.roots}
+		if c.policy != "" {
+			config.TurnSandboxPolicy = json.RawMessage(c.policy)
+		}
+		if got := config.reaches("/srv/main/.git"); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	must(t, os.Symlink(dir, link))
+	config := Config{ApprovalPolicy: json.RawMessage(`"never"`), WritableRoots: []string{link}}
+	if path := resolved(filepath.Join(dir, "main.git")); !config.reaches(path) {
+		t.Errorf("%s is not reached by a link", path)
+	}
+}
+
+// after_run does not run where what the agent has set can't be undone: the run has failed then, and says why.
+func TestGuardFails(t *testing.T) {
+	again := func(r *rig, name string) {
+		r.next(name)
+		r.journal.finished, r.tracker.asked = nil, 0
+	}
+	r := newRig(t, `sh mv ../ABC-1 ../elsewhere; mkdir ../ABC-1; git init -q`)
+	r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = "touch ../before", "touch ../after"
+	r.ends(reconcile.Failed, "invalid_workspace_cwd")
+	if exists(filepath.Join(r.root, "after")) {
+		t.Error("after_run ran")
+	}
+
+	// Nor does before_run of the next one, where it is not known what could be trusted.
+	trusted := filepath.Join(r.root, ".symphony", "work", "ABC-1", "git-trusted.json")
+	must(t, os.WriteFile(trusted, []byte("{"), 0o600))
+	must(t, os.Remove(filepath.Join(r.root, "before")))
+	again(r, "run-2")
+	if run := r.ends(reconcile.Failed, "workspace_failed"); !strings.Contains(run.ErrorText, trusted) {
+		t.Errorf("the error is %q", run.ErrorText)
+	}
+	if exists(filepath.Join(r.root, "before")) {
+		t.Error("before_run ran")
+	}
+
+	// Unless the workflow wants it to stay as it is.
+	again(r, "run-3")
+	r.Config.KeepGitConfig, r.Config.ResumeThread, r.Prompt = true, false, scripted("say nothing")
+	r.ends(reconcile.Succeeded, "")
+	if !exists(filepath.Join(r.root, "before")) || !exists(filepath.Join(r.root, "after")) || exists(trusted) {
+		t.Error("the hooks did not run, or what was trusted is kept")
+	}
+}
+
+// The operator's settings for git reach hooks beside those of the guard, and a hook that git would take from the work
+// tree does not run in them once an agent had it in hand.
+func TestHooksInTheWorkTree(t *testing.T) {
+	r := newRig(t, `sh printf '#!/bin/sh\ntouch ../ran\n' > .husky/pre-commit`)
+	r.Env = append(r.Env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.ours", "GIT_CONFIG_VALUE_0=!touch ../ours",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	r.Config.Hooks.AfterCreate = `git init -q . && mkdir .husky && printf '#!/bin/sh\ntouch ../first\n' > .husky/pre-commit && chmod +x .husky/pre-commit && git config core.hooksPath .husky`
+	r.Config.Hooks.BeforeRun = "git commit -q --allow-empty -m before"
+	r.Config.Hooks.AfterRun = "git commit -q --allow-empty -m after; git ours"
+	r.ends(reconcile.Succeeded, "")
+	for name, want := range map[string]bool{"first": true, "ours": true, "ran": false} {
+		if exists(filepath.Join(r.root, name)) != want {
+			t.Errorf("%s is there: %v", name, !want)
+		}
+	}
+	if !strings.Contains(r.log.String(), "core.hooksPath is .husky") {
+		t.Error("the log does not say why")
+	}
+}

@@ -1,0 +1,209 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// inspectPrefix begins the names of the folders that Inspect makes. The number of its process follows.
+const inspectPrefix = ".symphony-doctor-"
+
+// Inspection is an agent that was started as a worker starts one, in a workspace made for it, and is only asked
+// questions. Close must be called.
+type Inspection struct {
+	Session *codex.Session
+	// Server is what codex said of itself.
+	Server codex.Server
+	// Cwd is the workspace, Elsewhere a folder that no agent may write, Policy the sandbox that a turn would get.
+	Cwd, Elsewhere string
+	Policy         json.RawMessage
+
+	dir    string
+	child  *proc.Child
+	stderr *os.File
+}
+
+// InspectionFolder makes a private folder below parent for a trial of codex; who makes it removes it. What is left of a
+// process that died is found by its name (LeftInspections).
+func InspectionFolder(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, inspectPrefix+strconv.Itoa(os.Getpid())+"-")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("a folder to try codex in: %w", err)
+	}
+	return dir, nil
+}
+
+// Inspect starts codex.command in a workspace below parent, which must exist, with env in the place of a worker's
+// environment. What codex itself writes into its home it writes.
+//
+// Errors: codex_not_found where there is no shell; those of codex.Session.Initialize, with the last that the agent said.
+func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
+	dir, err := InspectionFolder(parent)
+	if err != nil {
+		return nil, err
+	}
+	i := &Inspection{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	space, err := i.lay()
+	if err != nil {
+		return nil, fmt.Errorf("a folder to try codex in: %w", err)
+	}
+	if i.Policy, err = c.sandboxPolicy(space); err != nil {
+		return nil, err
+	}
+	if i.stderr, err = os.CreateTemp(i.dir, "stderr-"); err != nil {
+		return nil, fmt.Errorf("a folder to try codex in: %w", err)
+	}
+	i.child, err = proc.Exec{
+		Argv: []string{"bash", "-lc", proc.ShellIn(space.Path, proc.ShellUnset(c.kept(env), c.Command))},
+		Env:  c.inspectEnv(env, space), Dir: space.Path, PipeStdin: true, Stderr: i.stderr,
+	}.Start()
+	if err != nil {
+		return nil, &reconcile.Error{
+			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
+			Hint: "codex.command is run by bash -lc; install bash", Err: err,
+		}
+	}
+	i.Session = codex.New(codex.Transport{Stdin: i.child.Stdin, Stdout: i.child.Stdout}, codex.Options{
+		ClientVersion: version, ReadTimeout: c.ReadTimeout, InitializeTimeout: c.InitializeTimeout,
+	})
+	if i.Server, err = i.Session.Initialize(ctx); err != nil {
+		return nil, i.withWords(err)
+	}
+	return i, nil
+}
+
+// lay makes the folders of a workspace and one that belongs to no agent.
+func (i *Inspection) lay() (*workspace.Workspace, error) {
+	w := &workspace.Workspace{
+		Path: filepath.Join(i.dir, "workspace"), TmpDir: filepath.Join(i.dir, "tmp"), CacheDir: filepath.Join(i.dir, "cache"),
+	}
+	i.Cwd, i.Elsewhere = w.Path, filepath.Join(i.dir, "elsewhere")
+	for _, d := range []string{w.Path, w.TmpDir, w.CacheDir, i.Elsewhere} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// Environ is the environment that hooks are given where a pass has env, but for what belongs to a run.
+func (c Config) Environ(env []string) []string {
+	var own []string
+	if c.CodexHome != "" {
+		own = append(own, "CODEX_HOME="+c.CodexHome)
+	}
+	return cleanEnv(env, c.Secrets, c.SecretValues, own)
+}
+
+// inspectEnv is the environment of an agent without a run.
+func (c Config) inspectEnv(env []string, w *workspace.Workspace) []string {
+	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
+	if c.CodexHome != "" {
+		own = append(own, "CODEX_HOME="+c.CodexHome)
+	}
+	return cleanEnv(env, c.kept(env), c.SecretValues, own)
+}
+
+// kept names the variables that codex does not get: the tracker's and symphony's own secrets.
+func (c Config) kept(env []string) []string {
+	names := slices.Clone(c.Secrets)
+	for _, entry := range env {
+		if name := nameOf(entry); ownSecret(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// lastWordsKept is how much of an agent's stderr is looked at for its last line.
+const lastWordsKept = 4 << 10
+
+// withWords adds to an error of the start the last that the agent said, which mostly is the reason: command not found.
+func (i *Inspection) withWords(err error) error {
+	var said *codex.Error
+	if errors.As(err, &said) && said.Code == codex.CodePortExit {
+		// Which of its pipes broke first is a matter of chance.
+		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
+		defer cancel()
+		if i.child.Wait(ctx) == nil {
+			err = &codex.Error{Code: codex.CodePortExit, Message: "codex.command ended before it answered"}
+		}
+	}
+	info, statErr := i.stderr.Stat()
+	if statErr != nil {
+		return err
+	}
+	text := make([]byte, min(info.Size(), lastWordsKept))
+	n, _ := i.stderr.ReadAt(text, info.Size()-int64(len(text))) // what can't be read is not told
+	if words := lastWords(string(text[:n])); words != "" {
+		return fmt.Errorf("%w; it said: %s", err, words)
+	}
+	return err
+}
+
+// Close ends the agent and all that is left of its group, and removes the folder.
+func (i *Inspection) Close() error {
+	var errs []error
+	if i.Session != nil {
+		errs = append(errs, i.Session.Close())
+	}
+	if i.child != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
+		if i.child.Wait(ctx) != nil { // it ends with its stdin, mostly
+			_ = i.child.KillGroup(unix.SIGTERM)
+		}
+		cancel()
+		if err := i.child.KillGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
+		}
+		_, err := i.child.Close()
+		errs = append(errs, err)
+	}
+	if i.stderr != nil {
+		errs = append(errs, i.stderr.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
+}
+
+// LeftInspections are the folders below parent whose process has ended without removing them.
+func LeftInspections(parent string) []string {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return nil // what can't be read has other complaints
+	}
+	var left []string
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), inspectPrefix)
+		number, _, _ := strings.Cut(name, "-")
+		pid, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			continue
+		}
+		if _, err := proc.StartTime(pid); errors.Is(err, os.ErrProcessDone) {
+			left = append(left, filepath.Join(parent, e.Name()))
+		}
+	}
+	return left
+}

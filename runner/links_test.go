@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+func pr(u string) reconcile.Link { return reconcile.Link{Kind: linkPullRequest, URL: u} }
+
+func TestPullRequestsInAText(t *testing.T) {
+	for text, want := range map[string][]reconcile.Link{
+		"nothing here": nil,
+		"Opened https://github.com/acme/app/pull/7.":                        {pr("https://github.com/acme/app/pull/7")},
+		"see [the PR](https://github.com/acme/app/pull/7/files#diff-1) ok":  {pr("https://github.com/acme/app/pull/7")},
+		"https://git.example.com:8443/g/sub/app/-/merge_requests/12?a=b":    {pr("https://git.example.com:8443/g/sub/app/-/merge_requests/12")},
+		"http://bb.example.com/projects/A/repos/b/pull-requests/3/overview": {pr("http://bb.example.com/projects/A/repos/b/pull-requests/3")},
+		"`https://gitea.example.com/o/r/pulls/4`":                           {pr("https://gitea.example.com/o/r/pulls/4")},
+		"two: https://github.com/o/r/pull/1, https://github.com/o/r/pull/2": {pr("https://github.com/o/r/pull/1"), pr("https://github.com/o/r/pull/2")},
+		"no number: https://github.com/o/r/pull/new/branch":                 nil,
+		"no repository: https://github.com/pull/7":                          nil,
+		"an issue: https://github.com/o/r/issues/7":                         nil,
+		"with a password: https://x:secret@github.com/o/r/pull/8":           {pr("https://github.com/o/r/pull/8")},
+		"no address: httpx://github.com/o/r/pull/8 http https://":           nil,
+		"broken: https://github.com:port/o/r/pull/8":                        nil,
+	} {
+		if diff := cmp.Diff(want, pullRequests(text)); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
+// Only what the agent says itself counts, and what a command printed that made a pull request: what it reads may be
+// anybody's.
+func TestLinksSaid(t *testing.T) {
+	const url = "https://github.com/o/r/pull/7"
+	for name, test := range map[string]struct {
+		method, params string
+		none           bool
+	}{
+		"a message":            {"item/completed", `{"item":{"type":"agentMessage","text":"done: ` + url + `"}}`, false},
+		"of an older version":  {"codex/event/agent_message", `{"msg":{"message":"done: ` + url + `"}}`, false},
+		"gh":                   {"item/completed", `{"item":{"type":"commandExecution","command":"bash -lc 'gh pr create --fill'","aggregatedOutput":"Creating …\n` + url + `\n"}}`, false},
+		"glab, in words":       {"item/completed", `{"item":{"type":"commandExecution","command":["glab","mr create"],"aggregatedOutput":"` + url + `"}}`, false},
+		"another command":      {"item/completed", `{"item":{"type":"commandExecution","command":"gh pr list","aggregatedOutput":"` + url + `"}}`, true},
+		"the beginning of one": {"item/started", `{"item":{"type":"agentMessage","text":"` + url + `"}}`, true},
+		"what it was told":     {"item/completed", `{"item":{"type":"userMessage","text":"` + url + `"}}`, true},
+		"what it thinks":       {"item/completed", `{"item":{"type":"reasoning","text":"` + url + `"}}`, true},
+		"something unreadable": {"item/completed", `7`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := linksSaid(codex.Event{Method: test.method, Raw: json.RawMessage(`{"method":"` + test.method + `","params":` + test.params + `}`)})
+			want := []reconcile.Link{pr(url)}
+			if test.none {
+				want = nil
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLinksMade(t *testing.T) {
+	const page, pull = "https://docs.example.com/a?b=c", "https://github.com/o/r/pull/7"
+	for name, test := range map[string]struct {
+		m    reconcile.Mutation
+		want []reconcile.Link
+	}{
+		"a comment": {
+			reconcile.Mutation{Fields: []string{"commentCreate"}, Success: true, Variables: json.RawMessage(`{"input":{"body":"` + page + ` and ` + pull + `"}}`)},
+			[]reconcile.Link{pr(pull)},
+		},
+		"an attachment": {
+			reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `mutation { attachmentLinkURL(url: "` + page + `", issueId: "x") { success } }`},
+			[]reconcile.Link{{Kind: linkAttachment, URL: page}},
+		},
+		"attachments in a list": {
+			reconcile.Mutation{Fields: []string{"attachmentCreate"}, Success: true, Variables: json.RawMessage(`{"b":["` + page + `"],"a":{"url":"` + pull + `"},"n":1}`)},
+			[]reconcile.Link{pr(pull), {Kind: linkAttachment, URL: page}},
+		},
+		"one that failed": {
+			reconcile.Mutation{Fields: []string{"commentCreate"}, Variables: json.RawMessage(`{"body":"` + pull + `"}`)}, nil,
+		},
+	} {
+		if diff := cmp.Diff(test.want, linksMade(test.m)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// The run's row has the links, without secrets and each once, and the model, before the run has ended.
+func TestRunKeepsLinksAndModel(t *testing.T) {
+	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/"+testKey+"/r/pull/8\n"+
+		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
+	r.Tool = &Tool{
+		Spec: codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		Call: func(context.Context, json.RawMessage) ToolAnswer {
+			return ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
+		},
+		ChangesIssue: func(json.RawMessage) bool { return false },
+	}
+	run := r.ends(reconcile.Succeeded, "")
+	want := []reconcile.Link{
+		{Kind: linkAttachment, URL: "https://example.com/1"},
+		pr("https://github.com/[redacted]/r/pull/8"),
+		pr("https://github.com/o/r/pull/7"), pr("https://github.com/o/r/pull/9"),
+	}
+	// Tool calls are served beside the events.
+	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })
+	if diff := cmp.Diff(want, run.Links); diff != "" {
+		t.Error(diff)
+	}
+	if run.Model != "scripted" {
+		t.Errorf("the model is %q", run.Model)
+	}
+	kept := false
+	for _, u := range r.journal.updates {
+		kept = kept || len(u.Links) > 0 && u.Phase == reconcile.StreamingTurn && u.TurnsDone == 0
+	}
+	if !kept {
+		t.Error("while the turn went on no link was written down")
+	}
+}

@@ -1,0 +1,253 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// ranFor gives the issue of a claim one more run of ten minutes that has ended so, and returns when.
+func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model string, outcome reconcile.Outcome) {
+	t.Helper()
+	ctx := context.Background()
+	r := newRun(n)
+	r.IssueID, r.Identifier, r.Issue, r.StartedAt = c.IssueID, c.Identifier, c.Issue, at.Add(-10*time.Minute)
+	check(t, db.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
+	r, err := db.TakeRun(ctx, r.ID, worker, r.StartedAt)
+	check(t, err)
+	r.Phase, r.Model = reconcile.StreamingTurn, model
+	r.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)}}
+	_, err = db.UpdateRun(ctx, at, r)
+	check(t, err)
+	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
+	check(t, db.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
+	check(t, db.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
+	r.Outcome, r.Tokens = outcome, used
+	if outcome != reconcile.Succeeded {
+		r.ErrorCode, r.ErrorText = "turn_failed", fmt.Sprint("why of ", n)
+	}
+	check(t, db.Finish(ctx, at, r))
+	check(t, db.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
+}
+
+func reported(t *testing.T, db *DB, since, until time.Time) Report {
+	t.Helper()
+	r, err := db.Report(context.Background(), until, since, until)
+	check(t, err)
+	return r
+}
+
+// letGo ends the claim.
+func letGo(t *testing.T, db *DB, c reconcile.Claim, at time.Time, gone reconcile.Gone) {
+	t.Helper()
+	check(t, db.Commit(context.Background(), at, reconcile.Change{Claim: &c, Delete: true, Gone: &gone}))
+}
+
+func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	c := claim(t, db, 1)
+	c.ClaimedAt, c.Issue.State = epoch, "Todo"
+	before := c // a run of an earlier claim belongs to that
+	ranFor(t, db, before, 1, epoch, "old", reconcile.Failed)
+	ranFor(t, db, c, 2, epoch.Add(time.Hour), "gpt-a", reconcile.Failed)
+	ranFor(t, db, c, 3, epoch.Add(2*time.Hour), "gpt-b", reconcile.Succeeded)
+	ranFor(t, db, c, 4, epoch.Add(3*time.Hour), "gpt-b", reconcile.Succeeded)
+	at := epoch.Add(4 * time.Hour)
+	letGo(t, db, c, at, reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"})
+	idle := claim(t, db, 2) // no run: nothing was done
+	letGo(t, db, idle, at, reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"})
+
+	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
+	want := []Release{{
+		IssueID: c.IssueID, Identifier: "ABC-1", Title: "Title", Reason: reconcile.StopInactive, From: "Todo", To: "Human Review",
+		ClaimedAt: epoch.Truncate(time.Millisecond), At: at, Runs: 3, Runtime: 30 * time.Minute,
+		Models: []ModelUse{{"gpt-a", use}, {"gpt-b", use.Plus(use)}},
+		Links: []reconcile.Link{
+			{Kind: "pull_request", URL: "https://example.com/r/pull/1"},
+			{Kind: "attachment", URL: "https://example.com/2"},
+			{Kind: "attachment", URL: "https://example.com/3"},
+			{Kind: "attachment", URL: "https://example.com/4"},
+		},
+		Created: map[string]int{"comment": 3},
+	}}
+	if diff := cmp.Diff(want, reported(t, db, at, at.Add(time.Minute)).Releases); diff != "" {
+		t.Error(diff)
+	}
+	if r := reported(t, db, epoch, at).Releases; len(r) != 0 {
+		t.Errorf("before it was let go: %+v", r)
+	}
+	// It outlives its runs.
+	_, err := db.sql.ExecContext(ctx, `DELETE FROM runs`)
+	check(t, err)
+	if diff := cmp.Diff(want, reported(t, db, at, at.Add(time.Minute)).Releases); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReportOfRuns(t *testing.T) {
+	db := newDB(t)
+	a, b := claim(t, db, 1), claim(t, db, 2)
+	ranFor(t, db, a, 1, epoch.Add(-time.Millisecond), "m", reconcile.Failed) // too early
+	ranFor(t, db, a, 2, epoch, "m", reconcile.Stalled)
+	ranFor(t, db, a, 3, epoch.Add(time.Hour), "m", reconcile.Failed)
+	ranFor(t, db, a, 4, epoch.Add(2*time.Hour), "n", reconcile.Succeeded)
+	ranFor(t, db, b, 5, epoch.Add(25*time.Hour), "m", reconcile.Canceled)
+	ranFor(t, db, b, 6, epoch.Add(26*time.Hour), "m", reconcile.Failed) // too late
+	r := reported(t, db, epoch, epoch.Add(26*time.Hour))
+
+	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
+	wantUses := []RunUse{
+		{a.IssueID, "ABC-1", 2, 0, 2, 20 * time.Minute, ModelUse{"m", use.Plus(use)}},
+		{a.IssueID, "ABC-1", 1, 1, 0, 10 * time.Minute, ModelUse{"n", use}},
+		{b.IssueID, "ABC-2", 1, 0, 0, 10 * time.Minute, ModelUse{"m", use}},
+	}
+	if diff := cmp.Diff(wantUses, r.Uses); diff != "" {
+		t.Error(diff)
+	}
+	wantFailures := []Failure{{a.IssueID, "ABC-1", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
+	if diff := cmp.Diff(wantFailures, r.Failures); diff != "" {
+		t.Error(diff)
+	}
+	// Days are whole, and so are their models.
+	day := func(date, model string, n int) ModelDay {
+		var sum reconcile.Tokens
+		for range n {
+			sum = sum.Plus(use)
+		}
+		return ModelDay{date, ModelUse{model, sum}}
+	}
+	wantDays := []ModelDay{day("2026-11-20", "m", 3), day("2026-11-20", "n", 1), day("2026-11-21", "m", 2)}
+	if diff := cmp.Diff(wantDays, r.Days); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRunsAreKnownAsFarBackAsNoneIsDeleted(t *testing.T) {
+	db := newDB(t)
+	now := epoch.Add(90 * 24 * time.Hour)
+	since := func(from time.Time) time.Time {
+		r, err := db.Report(context.Background(), now, from, now)
+		check(t, err)
+		return r.RunsSince
+	}
+	if got := since(epoch.Add(time.Hour)); !got.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("none of an issue with few runs is deleted: since %s", got)
+	}
+	c := claim(t, db, 1)
+	for n := range keepRuns {
+		ranFor(t, db, c, n, epoch, "m", reconcile.Succeeded)
+	}
+	if got := since(epoch.Add(time.Hour)); !got.Equal(now.Add(-keepFor)) {
+		t.Errorf("with enough runs the older may be gone: since %s", got)
+	}
+	if late := now.Add(-time.Hour); !since(late).Equal(late) {
+		t.Errorf("the last hours are whole: since %s", since(late))
+	}
+}
+
+func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
+	ctx := context.Background()
+	db := newDB(t)
+	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+	block := func(minutes int, c reconcile.Change) { check(t, db.Commit(ctx, at(minutes), c)) }
+	block(0, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 500"}})
+	block(1, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 503"}})
+	block(2, reconcile.Change{AgentBlock: &reconcile.Block{Code: "agent_quota", Message: "used up"}})
+	block(3, reconcile.Change{TrackerBlock: &reconcile.Block{}})
+	block(4, reconcile.Change{TrackerBlock: &reconcile.Block{}}) // nothing was open
+	block(5, reconcile.Change{AgentBlock: &reconcile.Block{Code: "agent_auth", Message: "log in"}})
+	want := []Outage{
+		{"linear_api_status", "HTTP 503", at(0), at(3)}, {"agent_quota", "used up", at(2), at(5)}, {"agent_auth", "log in", at(5), time.Time{}},
+	}
+	if diff := cmp.Diff(want, reported(t, db, epoch, at(60)).Outages); diff != "" {
+		t.Error(diff)
+	}
+	// One that began before the time or goes on belongs to it, one that is over does not.
+	if diff := cmp.Diff(want[1:], reported(t, db, at(4), at(60)).Outages); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want[:2], reported(t, db, epoch, at(5)).Outages); diff != "" {
+		t.Error(diff)
+	}
+	// An older program has cleared the block and written nothing down.
+	_, err := db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`)
+	check(t, err)
+	want[2].Until = want[2].Since
+	if diff := cmp.Diff(want, reported(t, db, epoch, at(60)).Outages); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMissedPasses(t *testing.T) {
+	at := func(minutes float64) time.Time { return epoch.Add(time.Duration(minutes * float64(time.Minute))) }
+	since, until := at(0), at(60)
+	for name, test := range map[string]struct {
+		passes []float64
+		want   Rhythm
+	}{
+		"none":    {nil, Rhythm{}},
+		"one":     {[]float64{59}, Rhythm{Passes: 1}},
+		"regular": {[]float64{56, 57, 58, 59.5}, Rhythm{Passes: 4, Usual: time.Minute}},
+		"late by twice the usual gap": {
+			[]float64{50, 52, 54, 59}, Rhythm{Passes: 4, Usual: 2 * time.Minute},
+		},
+		"a gap": {
+			[]float64{0, 1, 2, 3, 43, 44, 45, 58}, Rhythm{Passes: 8, Usual: time.Minute, Gaps: []Gap{
+				{From: at(3), To: at(43), Missed: 39}, {From: at(45), To: at(58), Missed: 12},
+			}},
+		},
+		"none since": {
+			[]float64{0, 1, 2}, Rhythm{Passes: 3, Usual: time.Minute, Gaps: []Gap{{From: at(2), To: at(60), Missed: 57, Open: true}}},
+		},
+		"the time begins in a gap": {
+			[]float64{-200, -99, 30, 31, 32, 33, 59}, Rhythm{Passes: 5, Usual: time.Minute, Gaps: []Gap{
+				{From: at(-99), To: at(30), Missed: 128}, {From: at(33), To: at(59), Missed: 25},
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t)
+			for _, m := range test.passes {
+				_, err := db.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at(m)})
+				check(t, err)
+				_, err = db.SavePass(context.Background(), Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
+				check(t, err)
+			}
+			got := reported(t, db, since, until).Rhythm
+			for i := range got.Gaps { // the epoch has milliseconds
+				got.Gaps[i].From, got.Gaps[i].To = got.Gaps[i].From.UTC(), got.Gaps[i].To.UTC()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What a report asks for it finds by an index: a month has tens of thousands of passes, and years of releases are kept.
+func TestReportReadsNoWholeTable(t *testing.T) {
+	db := newDB(t)
+	for name, query := range map[string]string{
+		"uses": usesQuery, "failures": failuresQuery, "days": modelDaysQuery, "rhythm": rhythmQuery, "releases": releasesQuery,
+	} {
+		rows, err := db.sql.Query(`EXPLAIN QUERY PLAN `+query, 1, 2)
+		steps, err := collect(rows, err, func(row scanner) (step string, err error) {
+			var id, parent, unused int
+			err = row.Scan(&id, &parent, &unused, &step)
+			return step, err
+		})
+		check(t, err)
+		for _, step := range steps {
+			if strings.HasPrefix(step, "SCAN") {
+				t.Errorf("%s: %v", name, steps)
+			}
+		}
+	}
+}
