@@ -55,7 +55,7 @@ func TestPlaceholdersAreKnown(t *testing.T) {
 // A line is cut as a shell cuts it, and nothing in it is executed.
 func TestSplitLine(t *testing.T) {
 	w := testWorld()
-	w.home, w.environ = "/home/ann", []string{"WORK=/srv/work"}
+	w.home, w.environ = "/home/ann", []string{"WORK=/srv/here"}
 	for line, want := range map[string]string{
 		"symphony":                        "",
 		"symphony ":                       "<>",
@@ -65,7 +65,7 @@ func TestSplitLine(t *testing.T) {
 		"symphony --workflow=~/W.md ":     "<--workflow=/home/ann/W.md><>",
 		`symphony -w "a b/W.md" x`:        "<-w><a b/W.md><x>",
 		`symphony -w a\ b '' "c`:          "<-w><a b><><c>",
-		`symphony -w $WORK/W "${WORK}"/x`: "<-w></srv/work/W></srv/work/x>",
+		`symphony -w $WORK/W "${WORK}"/x`: "<-w></srv/here/W></srv/here/x>",
 		`symphony -w '$WORK' \$WORK`:      "<-w><$WORK><$WORK>",
 		"symphony -w $(touch x) `id` ":    "<-w><$(touch><x)><`id`><>",
 	} {

@@ -42,9 +42,7 @@ var (
 
 // humanize puts an event into words for a person, or into none. What belongs below its line follows in lines of its
 // own. The whole of it is in logs --raw.
-func humanize(e runner.EventLine) (text string, ok bool) { return humanizeIn(e, inShort) }
-
-func humanizeIn(e runner.EventLine, n extent) (text string, ok bool) {
+func humanize(e runner.EventLine, n extent) (text string, ok bool) {
 	text = e.Message
 	if text == "" {
 		text = e.Method

@@ -180,7 +180,7 @@ func (p *project) showEventIn(line []byte, n extent) {
 		p.showText(line)
 		return
 	}
-	text, ok := humanizeIn(e, n)
+	text, ok := humanize(e, n)
 	if !ok {
 		return
 	}

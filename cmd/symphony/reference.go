@@ -120,20 +120,6 @@ func paragraphs(text string) []paragraph {
 	return all
 }
 
-// examples are the lines of a page that can be typed.
-func (p page) examples() []string {
-	var list []string
-	for i, para := range p.text {
-		if !para.header || i+1 == len(p.text) {
-			continue
-		}
-		for _, line := range p.text[i+1].lines {
-			list = append(list, strings.TrimSpace(line))
-		}
-	}
-	return list
-}
-
 func flagEntryOf(f cli.Flag) flagEntry {
 	var names []string
 	placeholder, about := "", ""

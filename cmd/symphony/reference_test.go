@@ -174,3 +174,17 @@ func TestEscapeRoff(t *testing.T) {
 		}
 	}
 }
+
+// examples are the lines of a page that can be typed.
+func (p page) examples() []string {
+	var list []string
+	for i, para := range p.text {
+		if !para.header || i+1 == len(p.text) {
+			continue
+		}
+		for _, line := range p.text[i+1].lines {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -98,20 +99,11 @@ func (s *stopping) run(ctx context.Context) error {
 	if s.p.w.json {
 		s.p.w.printJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
 	}
-	return firstError(waited, s.p.noteUndone(ctx, s.cmd, *r, done))
+	return cmp.Or(waited, s.p.noteUndone(ctx, s.cmd, *r, done))
 }
 
 // stopJSON is the pass, as tick --json has it, and what was stopped.
 type stopJSON struct {
 	tickJSON
 	Stopped []stoppedRow `json:"stopped"`
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

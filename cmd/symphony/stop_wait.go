@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r passResult
 		}
 	}
 	passes, err := s.awaitPasses(over)
-	return firstError(err, s.leftovers(passes))
+	return cmp.Or(err, s.leftovers(passes))
 }
 
 // awaitPasses waits for the passes that the workers have started when they ended, and returns those that do not end.

@@ -103,7 +103,7 @@ func TestHumanize(t *testing.T) {
 		{runner.EventLine{Event: "notification", Method: "thread/settings/updated", Message: "settings of the thread changed"}, ""},
 		{runner.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
 	} {
-		if got, ok := humanize(c.e); ok && got != c.want || ok != (c.want != "") {
+		if got, ok := humanize(c.e, inShort); ok && got != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)
 		}
 	}

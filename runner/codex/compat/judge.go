@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -130,7 +131,7 @@ func (r *Report) judge(p printed) {
 	}
 	for _, m := range spoken.Notices {
 		params, known := p.notices[m.Method]
-		if !known && contains(p.events, m.Formerly) {
+		if !known && slices.Contains(p.events, m.Formerly) {
 			continue
 		}
 		if !known {
@@ -207,7 +208,7 @@ func fits(rule schema.Schema, example string) bool {
 func respelled(value any, p schema.Problem) bool {
 	word, ok := memberAt(value, p.At).(string)
 	former := codex.FormerWord(word)
-	return ok && p.Kind == schema.Value && former != "" && contains(strings.Split(p.Want, ", "), former)
+	return ok && p.Kind == schema.Value && former != "" && slices.Contains(strings.Split(p.Want, ", "), former)
 }
 
 // spared finds the member of spare that a path names or lies below; of several the nearest.
@@ -253,7 +254,7 @@ func (r *Report) reads(m codex.Message, what string, rule schema.Schema) {
 		}
 		words := schema.WordsOf(rules)
 		for _, word := range member.Words {
-			if len(words) > 0 && !contains(words, word) {
+			if len(words) > 0 && !slices.Contains(words, word) {
 				r.fault(member.Without, fmt.Sprintf("does not send %s.%s %q", what, member.Path, word))
 			}
 		}
@@ -273,7 +274,7 @@ func typesOf(rules []schema.Schema) string {
 	var names []string
 	for _, rule := range rules {
 		for _, name := range rule.Types() {
-			if !contains(names, name) {
+			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

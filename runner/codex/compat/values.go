@@ -152,5 +152,3 @@ func shortened(text string, most int) string {
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func contains(list []string, word string) bool { return slices.Contains(list, word) }
