@@ -73,7 +73,9 @@ func TestLimitsReached(t *testing.T) {
 	r.limit("-u 73")
 	a := r.run("tick")
 	// The runtime of a pass that gets no thread ends it at once, which a pass can bear at any line.
-	if codes := a.codes(); a.code == 1 && !slices.Equal(codes, []string{"resource_limit"}) || a.code > 1 && !strings.Contains(a.stderr, "thread") {
+	// Codex may be the one that gets none, when it is asked for its schema: a warning.
+	codes := slices.DeleteFunc(a.codes(), func(code string) bool { return code == "warning" })
+	if a.code == 1 && !slices.Equal(codes, []string{"resource_limit"}) || a.code > 1 && !strings.Contains(a.stderr, "thread") {
 		t.Errorf("a pass without further processes:\n%.2000v", a)
 	}
 	r.limit("")

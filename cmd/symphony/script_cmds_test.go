@@ -214,6 +214,12 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	for _, pid := range pids {
 		ts.Check(syscall.Kill(pid, signals[args[0]]))
 	}
+	if args[0] == "KILL" {
+		waitFor(ts, "the end of what was killed", func() (bool, string) {
+			left, cmdlines := matching(ts, args[1])
+			return !slices.ContainsFunc(left, func(pid int) bool { return slices.Contains(pids, pid) }), fmt.Sprint(cmdlines)
+		})
+	}
 }
 
 // holdLockCmd takes the project lock as a pass of that trigger would, until release-lock: hold-lock TRIGGER

@@ -51,6 +51,7 @@ const (
 // TestScript runs the scripts in testdata/script: the manual of each command, with the real program, real
 // processes and a real database. Linear is the one in this process; the agent is scripted.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, params(t, "script"))
 }
 
@@ -59,6 +60,7 @@ func TestRealCodex(t *testing.T) {
 	if os.Getenv("SYMPHONY_TEST_CODEX") == "" {
 		t.Skip("SYMPHONY_TEST_CODEX names no codex; the scripts with the real one are skipped")
 	}
+	t.Parallel()
 	testscript.Run(t, params(t, "codex"))
 }
 
@@ -68,6 +70,7 @@ func TestOldCodex(t *testing.T) {
 	if os.Getenv("SYMPHONY_TEST_CODEX_OLD") == "" {
 		t.Skip("SYMPHONY_TEST_CODEX_OLD names no codex; the scripts with an old one are skipped")
 	}
+	t.Parallel()
 	testscript.Run(t, paramsWith(t, "codex", newRelease(os.Getenv("SYMPHONY_TEST_CODEX_OLD"))))
 }
 
@@ -306,20 +309,25 @@ func marked(mark, work string) map[int]string {
 
 func scan(mark, work string) map[int]string {
 	found := map[int]string{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range dirs {
-		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		if pid == os.Getpid() {
+	dirs, _ := os.ReadDir("/proc")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		cmdline, err := os.ReadFile(path)
+		cmdline, err := os.ReadFile(filepath.Join("/proc", dir.Name(), "cmdline"))
 		if err != nil || len(cmdline) == 0 { // a zombie has none
 			continue
 		}
-		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
-		if bytes.Contains(environ, []byte(markName+"="+mark)) || bytes.Contains(cmdline, []byte(work+"/")) {
+		if bytes.Contains(cmdline, []byte(work+"/")) || hasMark(pid, mark) {
 			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))
 		}
 	}
 	return found
+}
+
+// hasMark says whether a process has the environment of the script.
+func hasMark(pid int, mark string) bool {
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return bytes.Contains(environ, []byte(markName+"="+mark))
 }
