@@ -148,16 +148,13 @@ func (c *Client) send(ctx context.Context, query string, variables any) (answer,
 
 // sendUpTo refuses an answer of more than most bytes; of one that is larger no more than that is kept.
 func (c *Client) sendUpTo(ctx context.Context, query string, variables any, most int64) (answer, error) {
-	payload, err := json.Marshal(struct {
-		Query     string `json:"query"`
-		Variables any    `json:"variables,omitempty"`
-	}{query, variables})
+	sent, err := payload(query, variables)
 	if err != nil {
 		return answer{}, fmt.Errorf("encode request: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(sent))
 	if err != nil {
 		return answer{}, c.requestError(err)
 	}

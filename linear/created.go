@@ -16,14 +16,16 @@ import (
 // creators are the mutations whose creations are worth knowing, and the field of their payload that has them. Agents
 // ask for success only, more often than not; so the id is asked for under a name of our own, and taken out of the
 // answer before the agent reads it.
-var creators = map[string]string{
-	"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
-	"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
-	"projectMilestoneCreate": "projectMilestone", "projectUpdateCreate": "projectUpdate", "reactionCreate": "reaction",
-	"attachmentCreate": "attachment", "attachmentLinkURL": "attachment", "attachmentLinkGitHubPR": "attachment",
-	"attachmentLinkGitHubIssue": "attachment", "attachmentLinkGitLabMR": "attachment", "attachmentLinkSlack": "attachment",
-	"attachmentLinkDiscord": "attachment", "attachmentLinkFront": "attachment", "attachmentLinkIntercom": "attachment",
-	"attachmentLinkZendesk": "attachment", "attachmentLinkJiraIssue": "attachment", "attachmentLinkSalesforce": "attachment",
+func creators() map[string]string {
+	return map[string]string{
+		"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
+		"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
+		"projectMilestoneCreate": "projectMilestone", "projectUpdateCreate": "projectUpdate", "reactionCreate": "reaction",
+		"attachmentCreate": "attachment", "attachmentLinkURL": "attachment", "attachmentLinkGitHubPR": "attachment",
+		"attachmentLinkGitHubIssue": "attachment", "attachmentLinkGitLabMR": "attachment", "attachmentLinkSlack": "attachment",
+		"attachmentLinkDiscord": "attachment", "attachmentLinkFront": "attachment", "attachmentLinkIntercom": "attachment",
+		"attachmentLinkZendesk": "attachment", "attachmentLinkJiraIssue": "attachment", "attachmentLinkSalesforce": "attachment",
+	}
 }
 
 // idsAlias is the name under which the ids are asked for.
@@ -42,7 +44,7 @@ func askForIDs(in input) (query string, asked map[string]string) {
 	var add []insertion
 	asked = map[string]string{}
 	for _, f := range in.fields() {
-		payload := creators[f.Name]
+		payload := creators()[f.Name]
 		at, found := selectionOf(in.query, f)
 		if payload == "" || !found {
 			continue

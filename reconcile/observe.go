@@ -22,11 +22,20 @@ type Recorded struct {
 	LastSweep    time.Time
 	// ReadOnly: a newer program owns the schema; this one settles and refreshes but dispatches nothing.
 	ReadOnly bool
+	// Others are the claims that a pass confined to one issue need not know: they are not among Claims, and do not run.
+	Others Others
+}
+
+// Others counts claims.
+type Others struct {
+	Waiting, Held int
+	NextDue       time.Time // the earliest due time of those that wait, zero if none does
 }
 
 // Store is what a pass needs of the database. All times are UTC, stored to the millisecond.
 type Store interface {
-	// Recorded reads everything a plan needs in one consistent view.
+	// Recorded reads everything a plan needs in one consistent view; for a pass that is confined to one issue it may leave
+	// others out and count them.
 	Recorded(ctx context.Context) (Recorded, error)
 	// Commit makes the change in one durable transaction, or returns an error that wraps ErrConflict and
 	// changes nothing.

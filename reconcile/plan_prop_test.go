@@ -3,6 +3,8 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -267,4 +269,32 @@ func (w *world) allTokens() int64 {
 		}
 	}
 	return n
+}
+
+// A pass confined to one issue needs no more of the others than the claims that run: what is left out of the snapshot, and
+// the workers that it does not look at, change nothing.
+func TestConfinedNeedsLittle(t *testing.T) { property(t, confinedNeedsLittle) }
+
+func confinedNeedsLittle(t fatal, s Snapshot) {
+	of := []string{"nothing"}
+	for _, c := range s.Claims {
+		of = append(of, c.IssueID)
+	}
+	for _, s.Only = range of {
+		if all, some := asJSON(t, Compute(s)), asJSON(t, Compute(withLittle(s))); all != some {
+			t.Fatalf("two plans for %s:\n%s\n%s", s.Only, all, some)
+		}
+	}
+}
+
+func withLittle(s Snapshot) Snapshot {
+	others := func(id string) bool { return id != s.Only }
+	s.Claims = slices.DeleteFunc(slices.Clone(s.Claims), func(c Claim) bool { return others(c.IssueID) && c.Status != Running })
+	s.Liveness = maps.Clone(s.Liveness)
+	for _, r := range s.Runs {
+		if others(r.IssueID) {
+			s.Liveness[r.ID] = Liveness{Unknown: true}
+		}
+	}
+	return s
 }

@@ -151,17 +151,24 @@ func (p *planner) cap(c Claim) (reason, message string) {
 	used := p.s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := p.s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		return HoldMaxFailures, fmt.Sprintf("%d runs in a row failed, the last with %s: %s%s", c.Failures, c.ErrorCode, c.ErrorMessage, hint)
+		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s%s", runs(c.Failures), c.ErrorCode, c.ErrorMessage, hint)
 	case c.Interruptions >= maxInterruptions:
 		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers%s", c.Interruptions, hint)
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
-		return HoldMaxIdleRuns, fmt.Sprintf("%d runs in a row changed nothing%s", c.IdleRuns, hint)
+		return HoldMaxIdleRuns, fmt.Sprintf("%s in a row changed nothing%s", runs(c.IdleRuns), hint)
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
-		return HoldMaxRuns, fmt.Sprintf("%d runs since the issue last changed%s", c.Runs, hint)
+		return HoldMaxRuns, fmt.Sprintf("%s since the issue last changed%s", runs(c.Runs), hint)
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
 		return HoldMaxTokens, fmt.Sprintf("%d tokens used%s", used, hint)
 	}
 	return "", ""
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
 }
 
 // sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6).

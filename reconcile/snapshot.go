@@ -69,6 +69,9 @@ type Liveness struct {
 	Refused string
 }
 
+// dead: no worker writes the run's row any more.
+func (l Liveness) dead() bool { return !l.Alive && !l.Unknown && !l.Pending }
+
 // Process is one process that belongs to a run.
 type Process struct {
 	PID   int

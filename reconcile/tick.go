@@ -87,7 +87,7 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	}
 	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
 		// While the tracker was asked an agent may have handed its issue over: its row says so.
-		if t.anyRunning() && !t.observe(work) {
+		if t.anyAtWork() && !t.observe(work) {
 			return t.report
 		}
 		t.snapshot.Tracker = tracked
@@ -114,10 +114,17 @@ type tick struct {
 	unfit    *Block          // why no agent is started
 	slots    *Slots          // of the account, taken by this pass
 	free     int64           // bytes of the workspace volume, negative where not known yet
+	stale    bool            // the database is ahead of the snapshot, of which the claims alone are true
 }
 
-func (t *tick) anyRunning() bool {
-	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool { return c.Status == Running })
+// concerns reports whether the pass may touch the issue.
+func (t *tick) concerns(issueID string) bool { return t.Only == "" || t.Only == issueID }
+
+// anyAtWork reports whether a run that the pass is about may have a worker: of the others the rows stay as they are.
+func (t *tick) anyAtWork() bool {
+	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool {
+		return c.Status == Running && t.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
+	})
 }
 
 // observe reads the database and looks at the processes.
@@ -134,7 +141,7 @@ func (t *tick) observe(ctx context.Context) bool {
 			return false
 		}
 	}
-	t.recorded = rec
+	t.recorded, t.stale = rec, false
 	t.snapshot = Snapshot{
 		Now: t.Now(), Boot: t.Boot, Mono: t.Mono(), Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
@@ -151,14 +158,19 @@ func (t *tick) observe(ctx context.Context) bool {
 // lets go of its run, so that it is in the database by now, unless the worker has died.
 func endedUnseen(runs []Run, live map[string]Liveness) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool {
-		l := live[r.ID]
-		return r.Outcome == "" && !l.Alive && !l.Unknown && !l.Pending
+		return r.Outcome == "" && live[r.ID].dead()
 	})
 }
 
+// probe looks at the workers of the runs that the pass may touch. The others are left alone, as if nothing could be
+// found out about them: a look at a dead one is a look at every process of the machine, and one at a living one a write.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	for i, r := range runs {
+		if !t.concerns(r.IssueID) {
+			live[r.ID] = Liveness{Unknown: true}
+			continue
+		}
 		l := t.Runners.Probe(ctx, r)
 		if t.reaped[r.ID] {
 			l = Liveness{Unknown: true} // once in a pass is enough
@@ -226,7 +238,7 @@ func (t *tick) half(ctx context.Context) {
 		return
 	}
 	if !plan.Empty() {
-		t.apply(ctx, plan)
+		t.apply(ctx, planned)
 	}
 	if plan.Skips != nil && t.Only == "" {
 		if err := t.Store.SaveSkips(ctx, t.Now(), plan.Skips); err != nil {
@@ -235,9 +247,12 @@ func (t *tick) half(ctx context.Context) {
 	}
 }
 
-func (t *tick) apply(ctx context.Context, plan Plan) {
-	done := apply(ctx, t.Deps, plan, t.snapshot.Runs)
+// apply carries out what was planned. Where all of it was stored and nothing was started the claims are as planned, and
+// reading them again is left to a half that still follows.
+func (t *tick) apply(ctx context.Context, planned *planner) {
+	done := apply(ctx, t.Deps, planned.plan, t.snapshot.Runs)
 	t.report.Applied = append(t.report.Applied, done...)
+	asPlanned := !planned.plan.starts()
 	for _, a := range done {
 		if a.Kind == ActReap && a.Err != nil {
 			t.reaped[a.RunID] = true
@@ -245,6 +260,11 @@ func (t *tick) apply(ctx context.Context, plan Plan) {
 		if a.Err != nil && !errors.Is(a.Err, ErrConflict) {
 			t.fail("action_failed", a.Err)
 		}
+		asPlanned = asPlanned && a.Err == nil
+	}
+	if asPlanned {
+		t.snapshot.Claims, t.stale = planned.remaining(), true
+		return
 	}
 	tracked := t.snapshot.Tracker
 	if t.observe(ctx) {
@@ -255,7 +275,7 @@ func (t *tick) apply(ctx context.Context, plan Plan) {
 // ask puts the tracker's two questions at once (specification 8.1). It returns nil where the answer can't
 // be used, after which nothing is stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
-	if t.Tracker == nil || t.limited() {
+	if t.Tracker == nil || t.limited() || t.stale && !t.observe(ctx) {
 		return nil
 	}
 	t.lookAtWorkspaces(ctx)
@@ -274,7 +294,8 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
 	}
 	if tracked.Fetched {
-		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
+		// On this goroutine, for most passes ask nothing else: another would first have to grow a stack of its own.
+		tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates)
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -408,7 +429,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
 	for _, c := range claims {
-		if (t.Only == "" || t.Only == c.IssueID) && (!t.TrackerLow || c.Status == Running) {
+		if t.concerns(c.IssueID) && (!t.TrackerLow || c.Status == Running) {
 			ids = append(ids, c.IssueID)
 		}
 		claimed[c.IssueID] = true
@@ -450,6 +471,11 @@ func (t *tick) fail(code string, err error) {
 }
 
 func (t *tick) count() {
+	others := t.recorded.Others
+	t.report.Held, t.report.Retrying, t.report.NextDue = others.Held, others.Waiting, others.NextDue
+	if others.NextDue.After(t.planned) {
+		t.report.NextWake = others.NextDue
+	}
 	for _, c := range t.snapshot.Claims {
 		switch c.Status {
 		case Running:

@@ -119,12 +119,15 @@ func (c Config) Environ(env []string) []string {
 
 // inspectEnv is the environment of an agent without a run.
 func (c Config) inspectEnv(env []string, w *workspace.Workspace) []string {
-	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
+	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir, proc.RunMark + "=" + inspectMark(filepath.Dir(w.Path))}
 	if c.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+c.CodexHome)
 	}
 	return cleanEnv(env, c.kept(env), c.SecretValues, own)
 }
+
+// inspectMark is by what the processes of an inspection are known: the name of its folder takes the place of a run's id.
+func inspectMark(dir string) string { return filepath.Base(dir) }
 
 // kept names the variables that codex does not get: the tracker's and symphony's own secrets.
 func (c Config) kept(env []string) []string {
@@ -179,12 +182,23 @@ func (i *Inspection) Close() error {
 			errs = append(errs, err)
 		}
 		_, err := i.child.Close()
-		errs = append(errs, err)
+		errs = append(errs, err, i.killRest())
 	}
 	if i.stderr != nil {
 		errs = append(errs, i.stderr.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
+}
+
+// killRest ends what has left the group of its codex: MCP servers, and what a login profile starts.
+func (i *Inspection) killRest() error {
+	ctx, cancel := context.WithTimeout(context.Background(), killBound)
+	defer cancel()
+	left, err := proc.KillTree(ctx, proc.Owner{RunID: inspectMark(i.dir)}, killGrace)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("process %d (%s) could not be ended", left[0].PID, left[0].Name)
+	}
+	return err
 }
 
 // LeftInspections are the folders below parent whose process has ended without removing them.

@@ -127,8 +127,12 @@ func (db *DB) DoneAttention(ctx context.Context, now time.Time, key, failure str
 // left is the condition for an attention that somebody (?3) began to tell and has not ended in the time that it takes.
 const left = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_at > ?2)`
 
-// LeftAttentions reports whether somebody died while he told of something: what he has started may live on.
+// LeftAttentions reports whether somebody died while he told of something: what he has started may live on. While a
+// pass has the database open nobody but the pass itself begins in a pass's name.
 func (db *DB) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (some bool, err error) {
+	if db.kept.noAttentions() {
+		return false, nil
+	}
 	err = db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+left+`)`,
 		stamp(now.Add(-patience)), stamp(now), by).Scan(&some)
 	return some, fault(db.dir, "look for what a person was not told", err)
@@ -147,8 +151,12 @@ func (db *DB) GiveUpAttentions(ctx context.Context, now time.Time, patience time
 	return err
 }
 
-// DropAttentions records that nobody is to be told of what has happened so far, for the workflow names no way to.
+// DropAttentions records that nobody is to be told of what has happened so far, for the workflow names no way to. What
+// runs have added since the pass read the database is left to the next.
 func (db *DB) DropAttentions(ctx context.Context, now time.Time) error {
+	if db.kept.noAttentions() {
+		return nil
+	}
 	var some bool
 	err := db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`).Scan(&some)
 	if err != nil || !some {

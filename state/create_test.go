@@ -255,12 +255,13 @@ func TestNewerSchema(t *testing.T) {
 			t.Error("an older program may dispatch")
 		}
 	}
+	before := openIn(t, dir)
 	set("oldest_writer", schemaVersion+1)
 	_, err = Create(ctx, dir, epoch)
 	wantCode(t, err, "state_newer")
 	_, err = OpenReadOnly(ctx, dir)
 	wantCode(t, err, "state_newer")
-	_, err = db.Recorded(ctx) // open since before the change
+	_, err = before.Recorded(ctx)
 	wantCode(t, err, "state_newer")
 }
 

@@ -204,6 +204,18 @@ func handleOf(path, mode, options string) (*sql.DB, error) {
 	return handle, nil
 }
 
+// EnterPass makes a database that Open gave that of a pass, which holds the project lock: what Create would read at opening
+// is read, for passes may have written since. LeavePass is its end.
+func (db *DB) EnterPass(ctx context.Context) error {
+	if err := db.inPlace("open the state"); err != nil {
+		return err
+	}
+	return db.checkVersion(ctx)
+}
+
+// LeavePass goes back to what Open gave: what others write from now on is to be seen.
+func (db *DB) LeavePass() { db.kept.fill(nil) }
+
 // Close ends the connection. The last one to close merges the WAL into the database, unless that is no longer the file
 // which was opened: then it is left as it is, open until the process ends.
 func (db *DB) Close() error {

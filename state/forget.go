@@ -8,6 +8,20 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
+// RunIDs are the ids of all runs that there is a row about.
+func (db *DB) RunIDs(ctx context.Context) (map[string]bool, error) {
+	rows, err := db.sql.QueryContext(ctx, `SELECT id FROM runs`)
+	list, err := collect(rows, err, func(row scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	})
+	ids := make(map[string]bool, len(list))
+	for _, id := range list {
+		ids[id] = true
+	}
+	return ids, fault(db.dir, "list runs", err)
+}
+
 // PastIssue is an issue of which only ended runs are left.
 type PastIssue struct {
 	IssueID    string

@@ -67,7 +67,7 @@ func (db *DB) Identifiers(ctx context.Context) ([]string, error) {
 }
 
 // RecordedOf is Recorded as far as a plan for one issue depends on it: its claim, those that have a slot, and all that
-// holds for every issue.
+// holds for every issue. The other claims are counted.
 func (db *DB) RecordedOf(ctx context.Context, issueID string) (reconcile.Recorded, error) {
 	rec := reconcile.Recorded{}
 	err := db.view(ctx, "read the state", func(tx *sql.Tx) (err error) {
@@ -76,6 +76,12 @@ func (db *DB) RecordedOf(ctx context.Context, issueID string) (reconcile.Recorde
 		}
 		rows, err := tx.QueryContext(ctx, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ? OR status = 'running' ORDER BY issue_id`, issueID)
 		if rec.Claims, err = collect(rows, err, scanClaim); err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE status = 'retry'), count(*) FILTER (WHERE status = 'held'),
+			min(due_at) FILTER (WHERE status = 'retry') FROM claims WHERE issue_id <> ? AND status <> 'running'`, issueID).
+			Scan(&rec.Others.Waiting, &rec.Others.Held, stampOf{&rec.Others.NextDue})
+		if err != nil {
 			return err
 		}
 		if rec.Runs, err = readUnsettled(ctx, tx); err != nil {

@@ -107,7 +107,7 @@ func TestIdentifiers(t *testing.T) {
 	}
 }
 
-// A plan for one issue depends on its claim and on those that have a slot; all others stay where they are.
+// A plan for one issue depends on its claim and on those that have a slot; all others stay where they are, and are counted.
 func TestRecordedOf(t *testing.T) {
 	ctx, db := context.Background(), newDB(t)
 	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
@@ -121,8 +121,14 @@ func TestRecordedOf(t *testing.T) {
 	startedRun(t, db, 7)
 	all, err := db.Recorded(ctx)
 	check(t, err)
-	for issue, want := range map[string][]string{
-		issueOf(0).ID: {issueOf(0).ID, issueOf(1).ID}, issueOf(1).ID: {issueOf(1).ID}, issueOf(2).ID: {issueOf(1).ID, issueOf(2).ID}, "": {issueOf(1).ID},
+	for issue, want := range map[string]struct {
+		claims []string
+		others reconcile.Others
+	}{
+		issueOf(0).ID: {[]string{issueOf(0).ID, issueOf(1).ID}, reconcile.Others{Waiting: 2, Held: 1, NextDue: epoch.Add(3 * time.Minute)}},
+		issueOf(1).ID: {[]string{issueOf(1).ID}, reconcile.Others{Waiting: 3, Held: 1, NextDue: epoch}},
+		issueOf(2).ID: {[]string{issueOf(1).ID, issueOf(2).ID}, reconcile.Others{Waiting: 3, NextDue: epoch}},
+		"":            {[]string{issueOf(1).ID}, reconcile.Others{Waiting: 3, Held: 1, NextDue: epoch}},
 	} {
 		rec, err := db.RecordedOf(ctx, issue)
 		check(t, err)
@@ -130,10 +136,13 @@ func TestRecordedOf(t *testing.T) {
 		for _, c := range rec.Claims {
 			got = append(got, c.IssueID)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want.claims, got); diff != "" {
 			t.Errorf("%s: %s", issue, diff)
 		}
-		rec.Claims = all.Claims
+		if diff := cmp.Diff(want.others, rec.Others); diff != "" {
+			t.Errorf("%s: %s", issue, diff)
+		}
+		rec.Claims, rec.Others = all.Claims, reconcile.Others{}
 		if diff := cmp.Diff(all, rec); diff != "" {
 			t.Errorf("%s: all else is the same: %s", issue, diff)
 		}

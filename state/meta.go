@@ -27,14 +27,45 @@ type keptMeta struct {
 	mu     sync.Mutex
 	values map[string]string // nil: nothing is kept
 	bare   bool              // no candidate was skipped
+	// found is all of meta, and calm that there was nothing to tell a person, as long as this program has written nothing
+	// since.
+	found map[string]string
+	calm  bool
 }
 
 // fill keeps the values that SetMeta and Prune write; the others change under other names of this package.
 func (k *keptMeta) fill(values map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.values = maps.Clone(values)
+	k.values, k.bare, k.found, k.calm = maps.Clone(values), false, values, false
 	maps.DeleteFunc(k.values, func(key, _ string) bool { return reserved(key) && key != metaPruned })
+}
+
+// wrote forgets what a write may have changed.
+func (k *keptMeta) wrote() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.found, k.calm = nil, false
+}
+
+// all is nil where it is to be read.
+func (k *keptMeta) all() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.found
+}
+
+// attentions says whether some are open. Runs may add more at any time, but what a pass has taken is known to it.
+func (k *keptMeta) attentions(some bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calm = !some && k.found != nil
+}
+
+func (k *keptMeta) noAttentions() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calm
 }
 
 // skips says whether some are stored.

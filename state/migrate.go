@@ -158,5 +158,6 @@ func (db *DB) upgrade(ctx context.Context, now time.Time) error {
 		return fault(db.dir, "migrate the state", err)
 	}
 	db.schema = schemaVersion
+	db.kept.wrote()
 	return nil
 }

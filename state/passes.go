@@ -43,10 +43,10 @@ func scanPass(row scanner) (Pass, error) {
 
 // SavePass records a pass and returns its id; the one in p is ignored.
 func (db *DB) SavePass(ctx context.Context, p Pass) (int64, error) {
-	if p.Errors == nil {
-		p.Errors = []PassError{}
+	faults, err := "[]", error(nil)
+	if len(p.Errors) > 0 {
+		faults, err = toJSON(p.Errors)
 	}
-	faults, err := toJSON(p.Errors)
 	if err != nil {
 		return 0, err
 	}

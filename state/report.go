@@ -147,18 +147,10 @@ func readRunsSince(ctx context.Context, tx *sql.Tx, now, since time.Time) (time.
 	return since, err
 }
 
-// Standing is a claim as a report shows it, and the run that is at work for it.
+// Standing is a claim as a report shows it, and the run that is at work for it: RunID is empty where that has ended.
 type Standing struct {
-	IssueID, Identifier     string
-	Status                  reconcile.ClaimStatus
-	Attempt                 int
-	Kind                    reconcile.RetryKind
-	DueAt                   time.Time
-	ErrorCode, ErrorMessage string
-	HoldReason, HoldMessage string
-	HeldAt                  time.Time
-	RunID                   string // of a run that has not ended, else empty
-	StartedAt               time.Time
+	reconcile.Claim
+	StartedAt time.Time
 	ModelUse
 }
 

@@ -16,9 +16,12 @@ var _ reconcile.Store = (*DB)(nil)
 
 // Recorded implements reconcile.Store. Tokens of an issue are those of its settled runs and of the unsettled ones.
 func (db *DB) Recorded(ctx context.Context) (reconcile.Recorded, error) {
+	if rec, nothing, err := db.nothingRecorded(ctx); nothing || err != nil {
+		return rec, err
+	}
 	var rec reconcile.Recorded
 	err := db.view(ctx, "read the state", func(tx *sql.Tx) (err error) {
-		if err := readMeta(ctx, tx, db.dir, &rec); err != nil {
+		if err := db.recordMeta(ctx, tx, &rec); err != nil {
 			return err
 		}
 		return db.readRecords(ctx, tx, &rec)
@@ -29,28 +32,59 @@ func (db *DB) Recorded(ctx context.Context) (reconcile.Recorded, error) {
 	return rec, nil
 }
 
-// readRecords first asks what there is: most of the time most projects have nothing claimed, and preparing the long
-// statements takes longer than finding that out.
+// nothingRecorded is Recorded of a pass that knows meta already and finds nothing else: what one statement says is one
+// consistent view without a transaction.
+func (db *DB) nothingRecorded(ctx context.Context) (rec reconcile.Recorded, nothing bool, err error) {
+	found := db.kept.all()
+	if found == nil {
+		return rec, false, nil
+	}
+	t, err := db.whatIsThere(ctx, db.sql)
+	if err != nil || t.claims || t.runs || t.commands {
+		return rec, false, fault(db.dir, "read the state", err)
+	}
+	err = applyFound(db.dir, found, &rec)
+	rec.Claims, rec.Runs, rec.Commands, rec.Tokens = []reconcile.Claim{}, []reconcile.Run{}, []reconcile.Command{}, map[string]int64{}
+	return rec, true, fault(db.dir, "read the state", err)
+}
+
+// thereIs says which tables have anything for a plan.
+type thereIs struct{ claims, runs, commands bool }
+
+// whatIsThere is asked first: most of the time most projects have nothing claimed, and preparing the long statements
+// takes longer than finding that out.
+func (db *DB) whatIsThere(ctx context.Context, q interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (t thereIs, err error) {
+	var skips, attentions bool
+	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM claims), EXISTS (SELECT 1 FROM runs WHERE settled = 0),
+		EXISTS (SELECT 1 FROM commands), EXISTS (SELECT 1 FROM skips),
+		EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`).Scan(&t.claims, &t.runs, &t.commands, &skips, &attentions)
+	if err == nil {
+		db.kept.skips(skips)
+		db.kept.attentions(attentions)
+	}
+	return t, err
+}
+
 func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Recorded) error {
-	var claims, runs, commands, skips bool
-	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM claims), EXISTS (SELECT 1 FROM runs WHERE settled = 0),
-		EXISTS (SELECT 1 FROM commands), EXISTS (SELECT 1 FROM skips)`).Scan(&claims, &runs, &commands, &skips)
+	t, err := db.whatIsThere(ctx, tx)
 	if err != nil {
 		return err
 	}
-	db.kept.skips(skips)
 	rec.Claims, rec.Runs, rec.Commands = []reconcile.Claim{}, []reconcile.Run{}, []reconcile.Command{}
-	if claims {
+	if t.claims {
 		if rec.Claims, err = readClaims(ctx, tx); err != nil {
 			return err
 		}
 	}
-	if runs {
+	if t.runs {
 		if rec.Runs, err = readUnsettled(ctx, tx); err != nil {
 			return err
 		}
 	}
-	if commands {
+	if t.commands {
 		if rec.Commands, err = readCommands(ctx, tx); err != nil {
 			return err
 		}
@@ -59,9 +93,34 @@ func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Record
 	return err
 }
 
+// recordMeta reads nothing where a pass has read it at opening: only passes write it.
+func (db *DB) recordMeta(ctx context.Context, tx *sql.Tx, rec *reconcile.Recorded) error {
+	if found := db.kept.all(); found != nil {
+		return applyFound(db.dir, found, rec)
+	}
+	return readMeta(ctx, tx, db.dir, rec)
+}
+
+func applyFound(dir string, found map[string]string, rec *reconcile.Recorded) error {
+	for _, key := range recordedMeta {
+		if value, there := found[key]; there {
+			if err := applyMeta(dir, key, value, rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recordedMeta is what of meta is part of what is recorded.
+var recordedMeta = [...]string{metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep}
+
 func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.Recorded) error {
-	rows, err := tx.QueryContext(ctx, `SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`,
-		metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep)
+	keys := make([]any, len(recordedMeta))
+	for i, key := range recordedMeta {
+		keys[i] = key
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`, keys...)
 	if err != nil {
 		return err
 	}

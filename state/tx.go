@@ -25,6 +25,7 @@ func (db *DB) update(ctx context.Context, doing string, level durability, f func
 	if err := db.synchronous(ctx, level); err != nil {
 		return fault(db.dir, doing, err)
 	}
+	db.kept.wrote()
 	err := db.inTurn(func() error {
 		return within(ctx, db.sql, nil, func(tx *sql.Tx) error {
 			if err := db.inPlace(doing); err != nil {

@@ -10,11 +10,11 @@ import (
 // ghPatience is left to gh, which asks GitHub whether its login still counts.
 const ghPatience = 5 * time.Second
 
-var ghNamed = regexp.MustCompile(`\bgh\b`)
+const ghNamed = `\bgh\b`
 
 // ghLogin asks gh whether it is logged in, where the workflow has a use for that; nothing to say where it is.
 func (at *place) ghLogin(ctx context.Context) []finding {
-	if !ghNamed.Match(at.cfg.Redacted()) {
+	if !regexp.MustCompile(ghNamed).Match(at.cfg.Redacted()) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ghPatience)

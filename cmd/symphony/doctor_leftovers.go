@@ -83,7 +83,15 @@ func recordedHere(ctx context.Context, p *project) (claimed map[string]bool, run
 		claimed[c.IssueID] = true
 	}
 	recent, err := db.RecentRuns(ctx, pastRuns)
-	return claimed, append(rec.Runs, recent...), err
+	if err != nil {
+		return nil, nil, err
+	}
+	runs = append(rec.Runs, recent...)
+	takeovers, err := p.rowless(ctx, db)
+	for _, d := range takeovers {
+		runs = append(runs, reconcile.Run{ID: d.Name(), Identifier: "a takeover"})
+	}
+	return claimed, runs, err
 }
 
 // deadRuns names the processes that runs have left whose workers are dead.
@@ -96,9 +104,13 @@ func deadRuns(ctx context.Context, p *project, runs []reconcile.Run) []finding {
 			continue
 		}
 		seen[r.ID] = true
+		ends := "the next pass ends what an unsettled run left"
+		if r.IssueID == "" {
+			ends = "symphony stop --all ends it"
+		}
 		for _, left := range local.Probe(ctx, r).Left {
 			list = append(list, wary(fmt.Sprintf("process %d (%s) is left of run %s of %s", left.PID, left.Name, r.ID, r.Identifier),
-				fmt.Sprintf("the next pass ends what an unsettled run left; else look at it: ps -fp %d", left.PID)))
+				fmt.Sprintf("%s; else look at it: ps -fp %d", ends, left.PID)))
 		}
 	}
 	return list

@@ -98,9 +98,10 @@ func (at *place) close() error {
 // answerMark begins the line of a shell's answer: a login profile may print whatever it likes.
 const answerMark = "symphony-doctor:"
 
-// shell runs a script as hooks and agent are run and gives the one line that it prints; empty where it fails.
+// shell runs a script as hooks and agent are run and gives the one line that it prints; empty where it fails. Once it is
+// printed, whatever the profile has left in the background ends with the shell.
 func (at *place) shell(ctx context.Context, script string) (string, error) {
-	script = proc.ShellUnset(at.cfg.SecretVars(), "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"`)
+	script = proc.ShellUnset(at.cfg.SecretVars(), "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
 	cmd.Env, cmd.Dir = runnerConfig(at.cfg).Environ(at.p.environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -16,7 +16,7 @@ func checkGit(ctx context.Context, at *place) []finding {
 
 // checkGh looks for GitHub's own tool, which many workflows open pull requests with.
 func checkGh(ctx context.Context, at *place) []finding {
-	found := at.tool(ctx, "gh", "the workflow names it", ghNamed.String())
+	found := at.tool(ctx, "gh", "the workflow names it", ghNamed)
 	if found[0].Status != statusOK || strings.HasPrefix(found[0].Message, "not found") {
 		return found
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -10,25 +11,29 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// unsaid are the notifications that tell a person nothing: the state of the connection, what the next event
+// unsaid reports the notifications that tell a person nothing: the state of the connection, what the next event
 // says better, and rate limits, which ps has.
-var unsaid = map[string]bool{
-	"account/rateLimits/updated":      true,
-	"remoteControl/status/changed":    true,
-	"serverRequest/resolved":          true,
-	"thread/started":                  true,
-	"thread/status/changed":           true,
-	"thread/name/updated":             true,
-	"thread/settings/updated":         true,
-	"thread/readState/changed":        true,
-	"mcpServer/startupStatus/updated": true,
-	// The same of older releases.
-	"codex/event/mcp_startup_update":           true,
-	"codex/event/mcp_startup_complete":         true,
-	"codex/event/item_started":                 true,
-	"codex/event/item_completed":               true,
-	"codex/event/exec_approval_request":        true,
-	"codex/event/apply_patch_approval_request": true,
+func unsaid(method string) bool {
+	switch method {
+	case "account/rateLimits/updated",
+		"remoteControl/status/changed",
+		"serverRequest/resolved",
+		"thread/started",
+		"thread/status/changed",
+		"thread/name/updated",
+		"thread/settings/updated",
+		"thread/readState/changed",
+		"mcpServer/startupStatus/updated",
+		// The same of older releases.
+		"codex/event/mcp_startup_update",
+		"codex/event/mcp_startup_complete",
+		"codex/event/item_started",
+		"codex/event/item_completed",
+		"codex/event/exec_approval_request",
+		"codex/event/apply_patch_approval_request":
+		return true
+	}
+	return false
 }
 
 // extent is how many lines are shown below that of an event: of a prompt, of a command's output, of a failed call's
@@ -43,10 +48,7 @@ var (
 // humanize puts an event into words for a person, or into none. What belongs below its line follows in lines of its
 // own. The whole of it is in logs --raw.
 func humanize(e runner.EventLine, n extent) (text string, ok bool) {
-	text = e.Message
-	if text == "" {
-		text = e.Method
-	}
+	text = cmp.Or(e.Message, e.Method, e.Event)
 	switch e.Event {
 	case codex.EventNotification:
 		return humanizeNotice(e, text, n)
@@ -65,7 +67,7 @@ func humanize(e runner.EventLine, n extent) (text string, ok bool) {
 }
 
 func humanizeNotice(e runner.EventLine, text string, n extent) (string, bool) {
-	if unsaid[e.Method] && !failedServer(e) {
+	if unsaid(e.Method) && !failedServer(e) {
 		return "", false
 	}
 	item := itemOf(e)

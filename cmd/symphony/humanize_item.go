@@ -103,12 +103,14 @@ func lineCounts(diff string) string {
 	if !hunks(diff) {
 		return ""
 	}
-	added, removed := 0, 0
+	added, removed, begun := 0, 0, false
 	for line := range strings.Lines(diff) {
 		switch {
-		case strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++"):
+		case strings.HasPrefix(line, "@@"):
+			begun = true // above are the names of the files
+		case begun && strings.HasPrefix(line, "+"):
 			added++
-		case strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---"):
+		case begun && strings.HasPrefix(line, "-"):
 			removed++
 		}
 	}

@@ -92,16 +92,16 @@ func (s *starter) verify(text []byte) error {
 	return nil
 }
 
-var (
-	plainScalar = regexp.MustCompile(`^(https?://|~?/)?[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]$`)
+const (
+	plainScalar = `^(https?://|~?/)?[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]$`
 	// otherScalar is what YAML, of any age, takes for something other than a text.
-	otherScalar = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|[0-9.+-].*)$`)
+	otherScalar = `(?i)^(true|false|yes|no|on|off|null|[0-9.+-].*)$`
 )
 
 // yamlScalar writes a text so that YAML reads it as that text: plain where that is clear, else in double quotes, in
 // which JSON's escapes mean the same.
 func yamlScalar(text string) (string, error) {
-	if plainScalar.MatchString(text) && !otherScalar.MatchString(text) {
+	if regexp.MustCompile(plainScalar).MatchString(text) && !regexp.MustCompile(otherScalar).MatchString(text) {
 		return text, nil
 	}
 	var out bytes.Buffer

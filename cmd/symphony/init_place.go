@@ -68,13 +68,16 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 	return nil
 }
 
-// withoutPassword takes a password out of an address.
+// tokenLength is what a user's name in an address does not have, and a token does: GitHub and GitLab take one in its place.
+const tokenLength = 20
+
+// withoutPassword takes a password out of an address, and a token that stands for the user.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.User == nil {
 		return address
 	}
-	if _, has := u.User.Password(); !has {
+	if _, has := u.User.Password(); !has && (len(u.User.Username()) < tokenLength || u.Scheme == "ssh") {
 		return address
 	}
 	u.User = nil
@@ -105,6 +108,9 @@ func (s *starter) findRoot(context.Context) error {
 	return nil
 }
 
+// rootsFolder is where init proposes roots, below the home.
+const rootsFolder = "symphony"
+
 // freeRoot is ~/symphony/PROJECT, or the next of its name that is not there.
 func (s *starter) freeRoot() string {
 	name := strings.Map(func(r rune) rune {
@@ -118,8 +124,8 @@ func (s *starter) freeRoot() string {
 	}
 	free := name
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(filepath.Join(s.w.home, "symphony", free)); err != nil {
-			return "~/symphony/" + free
+		if _, err := os.Lstat(filepath.Join(s.w.home, rootsFolder, free)); err != nil {
+			return "~/" + rootsFolder + "/" + free
 		}
 		free = fmt.Sprintf("%s-%d", name, n)
 	}

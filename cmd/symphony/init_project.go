@@ -39,12 +39,12 @@ func (s *starter) findProject(ctx context.Context) error {
 }
 
 // slugID is what Linear's slug ids look like.
-var slugID = regexp.MustCompile(`^[0-9a-f]{12}$`)
+const slugID = `^[0-9a-f]{12}$`
 
 // addressOf names a project in the workflow: by its address, which says more to a reader, where its slug id is told
 // from the rest of that for sure.
 func addressOf(p linear.ProjectRef) string {
-	if slugID.MatchString(p.SlugID) && strings.HasSuffix(p.URL, "-"+p.SlugID) {
+	if regexp.MustCompile(slugID).MatchString(p.SlugID) && strings.HasSuffix(p.URL, "-"+p.SlugID) {
 		return p.URL
 	}
 	return p.SlugID

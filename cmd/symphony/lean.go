@@ -45,8 +45,9 @@ const signalGrace = 20 * time.Millisecond
 func signals(command string) (ctx context.Context, listen, stop func()) {
 	if command != "tick" {
 		ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-		if command == "worker" {
-			// At a logout systemd sends it right after SIGTERM, and it must not kill who is just ending.
+		if command == "worker" || command == "takeover" {
+			// At a logout systemd sends it right after SIGTERM, and it must not kill who is just ending. Of a takeover the terminal
+			// went away, and the workspace is to be looked after all the same.
 			ends = append(ends, syscall.SIGHUP)
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), ends...)

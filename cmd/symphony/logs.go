@@ -27,14 +27,14 @@ func logsCommand(w *world) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "Each event has its time of day here, its kind and its text; --raw has the date, in UTC. On a terminal the log comes in\n" +
-			"a pager: $PAGER, else less.\n\n" +
+		Description: "Each event has its time, its kind and its text. On a terminal that is the time of day here, and the log comes in a\n" +
+			"pager: $PAGER, else less; in a pipe it is the whole time, in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as it is written, also into the next runs, until SIGINT; with --run until that run ends"},
 			&cli.StringFlag{Name: "run", Usage: "another run than the newest: the beginning of its `ID`, see symphony show"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
-			&cli.StringFlag{Name: "since", Usage: "only what came after that `TIME`, in whichever run: as 10m for ten minutes ago, or 2026-01-31T18:00:00Z"},
+			&cli.StringFlag{Name: "since", Usage: "only what came after that `TIME`, in whichever run: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
 			&cli.StringFlag{Name: "last", Usage: "only the last of that `KIND`, whole: " + strings.Join(lastNames(), ", ")},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
@@ -72,8 +72,10 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 		}
 		o.file = file
 	}
-	if o.since, err = parseLogTime(c.String("since"), now); err != nil {
-		return o, err
+	if c.IsSet("since") {
+		if o.since, err = momentOf("logs", "since", c.String("since"), now, 0); err != nil {
+			return o, err
+		}
 	}
 	switch {
 	case c.IsSet("run") && o.run == "":
@@ -82,27 +84,12 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 		return o, usageError("logs: --run or --all, not both")
 	case o.file != "" && !o.since.IsZero():
 		return o, usageError("logs: --since is for the events: the lines of --stderr, --worker and --hooks are not told apart by time")
-	case c.IsSet("last") && lastKinds[o.last] == nil:
+	case c.IsSet("last") && lastKinds()[o.last] == nil:
 		return o, usageError("logs: --last wants one of %s, not %q", strings.Join(lastNames(), ", "), o.last)
 	case o.last != "" && (o.follow || o.all || o.file != "" || !o.since.IsZero()):
 		return o, usageError("logs: --last stands alone, or with --run or --raw")
 	}
 	return o, nil
-}
-
-// parseLogTime reads a time that is given as an age or as itself; no text is the zero time.
-func parseLogTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, usageError("logs: --since wants a duration such as 10m or a time such as 2026-01-31T18:00:00Z, not %q", text)
-	}
-	return t, nil
 }
 
 // logs prints what is there of the runs that are asked for, and follows.
@@ -126,6 +113,9 @@ func (p *project) logs(ctx context.Context, ref string, o logOptions) error {
 	}
 	last := ""
 	for _, run := range runs {
+		if p.w.unread() {
+			return nil
+		}
 		if o.all || len(runs) > 1 {
 			p.printHeadline(run, o)
 		}

@@ -27,22 +27,24 @@ type lastKind struct {
 }
 
 // lastKinds are the values of logs --last. A command counts from its beginning on: what runs now is what is asked for.
-var lastKinds = map[string]*lastKind{
-	"command": {`"commandExecution"`, func(_ runner.EventLine, item shownItem) bool { return item.Type == "commandExecution" }},
-	"change": {`"fileChange"`, func(e runner.EventLine, item shownItem) bool {
-		return item.Type == "fileChange" && e.Method == "item/completed"
-	}},
-	"message": {`"agentMessage"`, func(e runner.EventLine, item shownItem) bool {
-		return item.Type == "agentMessage" && e.Method == "item/completed"
-	}},
-	"prompt": {`"` + runner.EventPrompt + `"`, func(e runner.EventLine, _ shownItem) bool { return e.Event == runner.EventPrompt }},
+func lastKinds() map[string]*lastKind {
+	return map[string]*lastKind{
+		"command": {`"commandExecution"`, func(_ runner.EventLine, item shownItem) bool { return item.Type == "commandExecution" }},
+		"change": {`"fileChange"`, func(e runner.EventLine, item shownItem) bool {
+			return item.Type == "fileChange" && e.Method == "item/completed"
+		}},
+		"message": {`"agentMessage"`, func(e runner.EventLine, item shownItem) bool {
+			return item.Type == "agentMessage" && e.Method == "item/completed"
+		}},
+		"prompt": {`"` + runner.EventPrompt + `"`, func(e runner.EventLine, _ shownItem) bool { return e.Event == runner.EventPrompt }},
+	}
 }
 
-func lastNames() []string { return slices.Sorted(maps.Keys(lastKinds)) }
+func lastNames() []string { return slices.Sorted(maps.Keys(lastKinds())) }
 
 // printLast shows the last event of a kind, whole, from the newest run that has one.
 func (p *project) printLast(runs []reconcile.Run, o logOptions) error {
-	kind := lastKinds[o.last]
+	kind := lastKinds()[o.last]
 	for _, run := range slices.Backward(runs) {
 		path := filepath.Join(runner.RunDir(p.stateDir, run.ID), eventsName)
 		for _, file := range []string{path, runner.PreviousEvents(path)} {
@@ -93,7 +95,7 @@ func lastLine(path string, matches func([]byte) bool) ([]byte, error) {
 	}
 	var rest []byte // the lines from at on that have not been looked at, of which the first may lack its beginning
 	for at > 0 {
-		step := min(at, tailStep)
+		step := min(at, max(tailStep, int64(len(rest)))) // as much again, so that a long line is not copied over and over
 		at -= step
 		chunk := make([]byte, step, step+int64(len(rest)))
 		if _, err := f.ReadAt(chunk, at); err != nil {

@@ -176,18 +176,26 @@ func (p *project) showEvent(line []byte) { p.showEventIn(line, inShort) }
 
 func (p *project) showEventIn(line []byte, n extent) {
 	var e runner.EventLine
-	if err := json.Unmarshal(line, &e); err != nil {
-		p.showText(line)
+	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
+		p.showText(line) // whatever wrote it: it is no event
 		return
 	}
 	text, ok := humanize(e, n)
 	if !ok {
 		return
 	}
-	margin := p.w.dim(e.At.Local().Format(time.TimeOnly))
+	margin := p.w.dim(p.w.eventTime(e.At))
 	paint := p.w.painter(e)
 	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, paint(visible(strings.TrimSuffix(line, "\r"))))
 		margin = "        "
 	}
+}
+
+// eventTime is the time of day here on a terminal, exact in a pipe.
+func (w *world) eventTime(at time.Time) string {
+	if w.width == 0 {
+		return rfc3339(at)
+	}
+	return at.Local().Format(time.TimeOnly)
 }

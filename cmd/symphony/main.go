@@ -49,7 +49,11 @@ const (
 
 // run is the one place where an error becomes an exit code and a line on stderr.
 func run(ctx context.Context, w *world, args []string) int {
-	app := newApp(w)
+	command := ""
+	if at := commandAt(args); at >= 0 {
+		command = args[at]
+	}
+	app := appFor(w, command)
 	w.json = wantsJSON(args)
 	arranged, err := arrange(app, args)
 	if err == nil {
@@ -59,8 +63,8 @@ func run(ctx context.Context, w *world, args []string) int {
 		err = app.RunContext(ctx, arranged)
 	}
 	var usage *reconcile.Error
-	if at := commandAt(args); at >= 0 && app.Command(args[at]) != nil && errors.As(err, &usage) && usage.Code == "usage" {
-		usage.Hint += " " + args[at]
+	if app.Command(command) != nil && errors.As(err, &usage) && usage.Code == "usage" {
+		usage.Hint += " " + command
 	}
 	return w.finish(err)
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -46,11 +48,13 @@ func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Comman
 			if err != nil {
 				return err
 			}
-			id, identifier, err := p.findIssue(c.Context, args[0])
-			if err != nil {
-				return err
-			}
-			return p.command(c.Context, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
+			return p.atDesk(c.Context, verb, func(db *state.DB) error {
+				id, identifier, err := p.findIssueIn(c.Context, db, args[0])
+				if err != nil {
+					return err
+				}
+				return p.commandAt(c.Context, db, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
+			})
 		},
 	}
 }
@@ -77,29 +81,59 @@ func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
 	return p.command(c.Context, reconcile.Command{Verb: verb}, nowhere)
 }
 
+// atDesk opens the database once for all that a command of an operator's does, its pass included: opening it is a good
+// part of what such a command takes, and closing it in between would merge the WAL each time. The process ends after it.
+func (p *project) atDesk(ctx context.Context, verb reconcile.Verb, do func(*state.DB) error) (err error) {
+	if err := p.nested(); err != nil {
+		return err // before the command is kept: an agent must not steer
+	}
+	db, err := p.openOwn(ctx)
+	if err != nil && verb == reconcile.VerbStopAll && unusable(err) {
+		return p.endWorkers(ctx, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, db.Leave()) }()
+	return do(db)
+}
+
+// openOwn opens the database for writing where it is this workflow's.
+func (p *project) openOwn(ctx context.Context) (*state.DB, error) {
+	db, err := state.Open(ctx, p.stateDir)
+	if err != nil {
+		return nil, p.noState(err)
+	}
+	if _, err := p.owner(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
 // command writes down what the operator wants, runs a pass confined to it, and says what came of it.
 func (p *project) command(ctx context.Context, cmd reconcile.Command, only string) error {
-	r, done, err := p.steer(ctx, cmd, only)
-	if err != nil {
+	return p.atDesk(ctx, cmd.Verb, func(db *state.DB) error { return p.commandAt(ctx, db, cmd, only) })
+}
+
+func (p *project) commandAt(ctx context.Context, db *state.DB, cmd reconcile.Command, only string) error {
+	r, done, err := p.steer(ctx, db, cmd, only)
+	if err != nil || r == nil {
 		return err
 	}
 	if p.w.json {
 		p.w.printJSON(r.json(false))
-	} else if err := p.sayPass(ctx, cmd, *r, done); err != nil {
+	} else if err := p.sayPass(ctx, db, cmd, *r, done); err != nil {
 		return err
 	}
-	return p.noteUndone(ctx, cmd, *r, done)
+	return p.noteUndone(ctx, db, cmd, *r, done)
 }
 
 // steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
 // command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
 // to write it to, and all workers have been ended without.
-func (p *project) steer(ctx context.Context, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
-	if err := p.nested(); err != nil {
-		return nil, false, err // before the command is kept: an agent must not steer
-	}
+func (p *project) steer(ctx context.Context, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
 	cmd.CreatedAt = p.w.now()
-	id, err := p.addCommand(ctx, cmd)
+	id, err := db.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
 		return nil, false, p.endWorkers(ctx, err)
 	}
@@ -107,7 +141,7 @@ func (p *project) steer(ctx context.Context, cmd reconcile.Command, only string)
 		return nil, false, err
 	}
 	log := newLog(p.w, slog.LevelWarn)
-	r, err := p.pass(ctx, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience}, log)
+	r, err := p.pass(ctx, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
@@ -116,38 +150,16 @@ func (p *project) steer(ctx context.Context, cmd reconcile.Command, only string)
 		e.Hint = "the command is kept: the next pass takes it up"
 		return nil, false, e
 	}
-	db, err := state.Open(ctx, p.stateDir)
-	if err != nil {
-		return nil, false, err
-	}
-	defer db.Close()
 	done, err = db.CommandDone(ctx, id)
 	return &r, done, err
 }
 
-func (p *project) addCommand(ctx context.Context, cmd reconcile.Command) (int64, error) {
-	db, err := state.Open(ctx, p.stateDir)
-	if err != nil {
-		return 0, p.noState(err)
-	}
-	defer db.Close()
-	if _, err := p.owner(ctx, db); err != nil {
-		return 0, err
-	}
-	return db.AddCommand(ctx, cmd)
-}
-
 // sayPass prints the pass of a command and what the command has led to.
-func (p *project) sayPass(ctx context.Context, cmd reconcile.Command, r passResult, done bool) error {
+func (p *project) sayPass(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
 	p.reportText(p.w, r)
 	if !done {
 		return nil
 	}
-	db, err := openForReading(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	text, err := outcomeOf(ctx, db, cmd, r)
 	if text != "" {
 		fmt.Fprintln(p.w.stdout, visible(text))
@@ -156,12 +168,7 @@ func (p *project) sayPass(ctx context.Context, cmd reconcile.Command, r passResu
 }
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
-func (p *project) noteUndone(ctx context.Context, cmd reconcile.Command, r passResult, done bool) error {
-	db, err := openForReading(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func (p *project) noteUndone(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
 	alive, err := scheduleAlive(ctx, db, p.w.now())
 	if err != nil {
 		return err
@@ -216,6 +223,10 @@ func (p *project) findIssue(ctx context.Context, ref string) (id, identifier str
 		return "", "", err
 	}
 	defer db.Close()
+	return p.findIssueIn(ctx, db, ref)
+}
+
+func (p *project) findIssueIn(ctx context.Context, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	if err != nil || ok {
 		return id, identifier, err

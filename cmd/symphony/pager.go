@@ -77,6 +77,12 @@ func (p *pager) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// unread reports a pager that somebody has left: what follows would be read and taken apart for nobody.
+func (w *world) unread() bool {
+	p, ok := w.stdout.(*pager)
+	return ok && p.gone != nil
+}
+
 func (p *pager) start() {
 	in, err := p.cmd.StdinPipe()
 	if err == nil {

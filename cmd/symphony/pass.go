@@ -35,12 +35,10 @@ type passOptions struct {
 	lockTimeout time.Duration
 	only        string // an issue's id, or nowhere
 	anySlot     bool
-	last        bool // the process ends after it
-	stays       bool // the process waits for the runs that it starts
+	db          *state.DB // whoever runs the pass has it open, nil: nobody has
+	last        bool      // the process ends after it
+	stays       bool      // the process waits for the runs that it starts
 }
-
-// nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
-const nowhere = "-"
 
 // passResult is what a pass did.
 type passResult struct {
@@ -112,7 +110,9 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		p = p.w.project(p.path, p.stateDir)
 		cfg, cfgErr = p.passConfig()
 	}
-	db, err := state.Create(ctx, p.stateDir, began)
+	// Whoever has the lock opens the database whatever comes, within its own bounds; and without a context that may end no
+	// statement needs somebody who waits for that.
+	db, err := p.enter(context.WithoutCancel(ctx), o, began)
 	if err != nil {
 		return r, err
 	}
@@ -153,8 +153,20 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	return r, nil
 }
 
+// enter opens the database, and makes one where there is none.
+func (p *project) enter(ctx context.Context, o passOptions, now time.Time) (*state.DB, error) {
+	if o.db != nil {
+		return o.db, o.db.EnterPass(ctx)
+	}
+	return state.Create(ctx, p.stateDir, now)
+}
+
 // leave gives up the database. After a pass that did nothing the process may leave it to a later one to merge the WAL.
 func (r *passResult) leave(o passOptions, db *state.DB) error {
+	if o.db != nil {
+		db.LeavePass()
+		return nil
+	}
 	if o.last && len(r.Applied) == 0 {
 		return db.Leave()
 	}
@@ -191,15 +203,17 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
 	patient := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
-	askTracker := true
+	askTracker := o.only != nowhere // of no issue there is nothing to ask
 	if cfgErr != nil {
 		r.fail(cfgErr)
 		options.DispatchOff = true
 	}
 	if cfg == nil {
-		if cfg, askTracker = p.lastGood(ctx, db, r); cfg == nil {
+		var known bool
+		if cfg, known = p.lastGood(ctx, db, r); cfg == nil {
 			return
 		}
+		askTracker = askTracker && known
 	}
 	r.cfg = cfg
 	r.warnings = p.warnings(cfg)
@@ -264,6 +278,9 @@ func (p *project) deps(db *state.DB, cfg *workflow.Config, o passOptions, askTra
 		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.now,
 		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.now),
 		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
+	}
+	if o.only != "" {
+		d.Store = confined{db, o.only}
 	}
 	if askTracker {
 		client, err := newTracker(cfg, p.w.now, log)

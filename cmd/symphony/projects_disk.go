@@ -76,20 +76,18 @@ func addRoot(path string, add func(kind, project string, paths ...string) error)
 	return err
 }
 
-// unitFiles are the user's units of systemd that symphony has installed.
-func (w *world) unitFiles() []string {
-	base := w.getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(w.home, ".config")
-	}
-	entries, err := os.ReadDir(filepath.Join(base, "systemd", "user"))
-	if err != nil {
-		return nil // none has been installed
-	}
-	var files []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "symphony-") && !e.IsDir() {
-			files = append(files, filepath.Join(base, "systemd", "user", e.Name()))
+// unitFiles are the units of systemd that symphony has written, the user's and the system's.
+func (w *world) unitFiles() (files []string) {
+	for _, dir := range append(w.unitDirs(false, w.home), w.unitDirs(true, w.home)...) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // none has been written there
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), unitMark) {
+				files = append(files, path)
+			}
 		}
 	}
 	return files

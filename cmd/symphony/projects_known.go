@@ -72,7 +72,8 @@ func (w *world) stateDirs() ([]string, error) {
 		elsewhere = append(elsewhere, w.absolute(named))
 	}
 	for _, dir := range elsewhere {
-		if exists(filepath.Join(dir, "state.db")) && !slices.Contains(dirs, dir) {
+		// One that may not be looked into is listed, and says so.
+		if _, err := os.Stat(filepath.Join(dir, "state.db")); (err == nil || errors.Is(err, fs.ErrPermission)) && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -28,16 +26,13 @@ func (w *world) removeProject(ctx context.Context, path string, o removal) error
 	if err := w.unused(ctx, row); err != nil {
 		return err
 	}
-	spaces, err := w.spacesOf(ctx, row)
+	row, spaces, err := w.lookOver(ctx, row, o)
 	if err != nil {
 		return err
 	}
-	if o.workspaces {
-		if err := removable(spaces, o.force); err != nil {
-			return err
-		}
+	if err := w.tellRemoval(row, spaces, o); err != nil {
+		return err
 	}
-	w.tellRemoval(row, spaces, o)
 	if !o.yes {
 		if sure, err := w.sure(ctx, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
@@ -54,7 +49,27 @@ func (w *world) removeProject(ctx context.Context, path string, o removal) error
 	if err := w.unused(ctx, row); err != nil {
 		return err // somebody has been quicker
 	}
+	if row, spaces, err = w.lookOver(ctx, row, o); err != nil {
+		return err // who was asked may have worked there before answering
+	}
 	return w.takeAway(context.WithoutCancel(ctx), row, spaces, o)
+}
+
+// lookOver finds the workspaces of a project, and refuses where they may not go and shall.
+func (w *world) lookOver(ctx context.Context, row projectState, o removal) (projectState, []space, error) {
+	row = w.projectState(ctx, row.StateDir)
+	// The runs go before the database: without them this is a removal that was cut off.
+	if row.Error != nil && o.workspaces && exists(filepath.Join(row.StateDir, "runs")) {
+		return row, nil, &reconcile.Error{
+			Code: row.Error.Code, Message: row.Error.Message + "; where its workspaces are is not known",
+			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
+		}
+	}
+	spaces, err := w.spacesOf(ctx, row)
+	if err == nil && o.workspaces {
+		err = removable(spaces, o.force)
+	}
+	return row, spaces, err
 }
 
 // projectAt finds the project that a path means: a workflow, its folder or a state directory.
@@ -64,13 +79,30 @@ func (w *world) projectAt(ctx context.Context, path string) (projectState, error
 		return projectState{}, err
 	}
 	path = resolve(w.absolute(path))
+	var meant []projectState
 	for _, r := range rows {
-		if path == r.WorkflowPath || path == resolve(r.StateDir) || r.WorkflowPath != "" && path == filepath.Dir(r.WorkflowPath) {
+		if path == resolve(r.StateDir) {
 			return r, nil
 		}
+		if path == r.WorkflowPath || r.WorkflowPath != "" && path == filepath.Dir(r.WorkflowPath) {
+			meant = append(meant, r)
+		}
 	}
-	if exists(filepath.Join(path, "state.db")) || exists(filepath.Join(path, "lock")) { // or what a removal left that was cut off
-		return w.projectState(ctx, path), nil
+	if len(meant) > 1 {
+		var dirs []string
+		for _, r := range meant {
+			dirs = append(dirs, r.StateDir)
+		}
+		return projectState{}, usageError("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+	}
+	if len(meant) == 1 {
+		return meant[0], nil
+	}
+	// One that this account has not listed, or what a removal left that was cut off. Whatever else has such files is not ours.
+	row := w.projectState(ctx, path)
+	listed, err := w.isListed(path)
+	if err != nil || listed || row.Error == nil && row.WorkflowPath != "" {
+		return row, err
 	}
 	return projectState{}, &reconcile.Error{
 		Code: "unknown_project", Message: path + " is no project of this account",
@@ -78,10 +110,25 @@ func (w *world) projectAt(ctx context.Context, path string) (projectState, error
 	}
 }
 
+// isListed reports whether a folder is where the account has its state directories, or written down as one, and holds what
+// symphony makes there, or nothing at all.
+func (w *world) isListed(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
+		return false, nil //nolint:nilerr // nothing is there, or nothing that can be told to be ours
+	}
+	home := w.stateHome()
+	elsewhere, err := state.Elsewhere(home)
+	return filepath.Dir(dir) == resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return resolve(e) == dir }), err
+}
+
 // unused refuses a project of which something runs, or is about to.
 func (w *world) unused(ctx context.Context, row projectState) error {
 	p := &project{w: w, path: row.WorkflowPath, stateDir: row.StateDir}
-	which := "-w " + shellQuote(row.WorkflowPath) + " --state-dir " + shellQuote(row.StateDir)
+	which := "--state-dir " + shellQuote(row.StateDir)
+	if row.WorkflowPath != "" {
+		which = "-w " + shellQuote(row.WorkflowPath) + " " + which
+	}
 	if living := p.living(); len(living) > 0 {
 		return &reconcile.Error{
 			Code: "project_busy", Message: fmt.Sprintf("%s of %s: run %s", plural(len(living), "living worker"), row.StateDir, strings.Join(living, ", ")),
@@ -129,14 +176,22 @@ func (w *world) unscheduled(ctx context.Context, p *project, which string) error
 }
 
 // tellRemoval says what goes and what stays.
-func (w *world) tellRemoval(row projectState, spaces []space, o removal) {
+func (w *world) tellRemoval(row projectState, spaces []space, o removal) error {
 	out := w.stdout
 	if w.json {
 		out = w.stderr
 	}
 	fmt.Fprintln(out, visible("goes   "+row.StateDir))
 	if env := w.envFileOf(row); exists(env) {
-		fmt.Fprintln(out, visible("goes   "+env))
+		others, err := w.envSharers(row)
+		switch {
+		case err != nil:
+			return err
+		case len(others) > 0:
+			fmt.Fprintln(out, visible("stays  "+env+", which "+strings.Join(others, ", ")+" has, too"))
+		default:
+			fmt.Fprintln(out, visible("goes   "+env))
+		}
 	}
 	for _, s := range spaces {
 		word := "stays "
@@ -145,14 +200,26 @@ func (w *world) tellRemoval(row projectState, spaces []space, o removal) {
 		}
 		fmt.Fprintln(out, visible(word+" "+s.rec.Path+s.remark()))
 	}
+	if row.Error != nil && exists(filepath.Join(row.StateDir, "runs")) {
+		fmt.Fprintln(out, visible("stays  what its workspace roots hold, which can't be known: "+row.Error.Message))
+	}
 	if row.WorkflowExists {
 		fmt.Fprintln(out, visible("stays  "+row.WorkflowPath))
 	}
 	fmt.Fprintln(out, "stays  what codex keeps of its threads, in its own home")
+	return nil
 }
 
 func (w *world) envFileOf(row projectState) string {
 	return workflow.EnvFilePath(w.getenv("XDG_CONFIG_HOME"), w.home, filepath.Base(row.StateDir))
+}
+
+// envSharers are other state directories of the same name: the environment file is theirs as well.
+func (w *world) envSharers(row projectState) ([]string, error) {
+	dirs, err := w.stateDirs()
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
+	}), err
 }
 
 // takeAway removes a project, its database last: cut off in the middle, the rest is still known by it and the command
@@ -166,13 +233,13 @@ func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, 
 		}
 	}
 	for _, path := range row.Roots {
-		if err := leaveRoot(ctx, path, row.StateDir, o.workspaces); err != nil {
+		if err := w.leaveRoot(ctx, path, row.StateDir, o.workspaces); err != nil {
 			return workspaceError(err)
 		}
 	}
 	crash.At("projects.remove.roots")
-	if err := os.Remove(w.envFileOf(row)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("environment file: %w", err)
+	if err := w.removeEnvFile(row); err != nil {
+		return err
 	}
 	crash.At("projects.remove.env")
 	left, err := removeState(row.StateDir)
@@ -180,6 +247,9 @@ func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, 
 		return err
 	}
 	if err := state.Delist(w.stateHome()); err != nil {
+		return err
+	}
+	if err := w.leaveAccount(); err != nil {
 		return err
 	}
 	if w.json {
@@ -191,68 +261,4 @@ func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, 
 	}
 	fmt.Fprintln(w.stdout, visible("removed "+row.StateDir))
 	return nil
-}
-
-// leaveRoot lets go of what a root says of the project.
-func leaveRoot(ctx context.Context, path, stateDir string, dissolve bool) error {
-	root, found, err := workspace.FindRoot(path)
-	if err == nil && !found && dissolve {
-		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
-	}
-	if err != nil || !found {
-		return err
-	}
-	if _, err := root.UnclaimProjects(stateDir); err != nil || !dissolve {
-		return err
-	}
-	_, err = root.Dissolve(ctx)
-	return err
-}
-
-// stateFiles are what symphony makes in a state directory, in the order in which it goes.
-var stateFiles = []string{
-	"runs", "codex-check", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
-	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
-}
-
-// removeState removes what is symphony's of a state directory, and names what else is in it.
-func removeState(dir string) (left []string, err error) {
-	for _, name := range stateFiles {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("state directory: %w", err)
-		}
-		crash.At("projects.remove.file")
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	if len(left) > 0 {
-		return slices.Clip(left), nil
-	}
-	if err := os.Remove(dir); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	return nil, nil
-}
-
-// sure asks a person; without one the command has to be told.
-func (w *world) sure(ctx context.Context, prompt string) (bool, error) {
-	if !w.onTerminal() {
-		return false, &reconcile.Error{
-			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",
-		}
-	}
-	answer, err := w.askLine(ctx, prompt, false)
-	if err != nil {
-		return false, err
-	}
-	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-		fmt.Fprintln(w.stderr, "symphony: nothing is done")
-		return false, nil
-	}
-	return true, nil
 }

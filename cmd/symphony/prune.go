@@ -97,7 +97,9 @@ func (p *project) prune(ctx context.Context, o pruning) error {
 	case holder != nil:
 		return lockedError(holder)
 	}
-	err = p.removePrunable(context.WithoutCancel(ctx), cfg, found)
+	if err = p.dropRevived(ctx, cfg, found); err == nil {
+		err = p.removePrunable(context.WithoutCancel(ctx), cfg, found)
+	}
 	if unlocked := release(); err == nil {
 		err = unlocked
 	}

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,6 +153,28 @@ func (p *project) gone(ctx context.Context, cfg *workflow.Config, ids []string) 
 	return why, nil
 }
 
+// dropRevived asks again, now that no pass can come between: an issue may have been taken up while a person was asked, or
+// while another command had the lock.
+func (p *project) dropRevived(ctx context.Context, cfg *workflow.Config, found *prunable) error {
+	var ids []string
+	for _, s := range found.spaces {
+		ids = append(ids, s.rec.IssueID)
+	}
+	for _, i := range found.issues {
+		ids = append(ids, i.IssueID)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	why, err := p.gone(ctx, cfg, ids)
+	if err != nil {
+		return err
+	}
+	found.spaces = slices.DeleteFunc(found.spaces, func(s goneSpace) bool { return why[s.rec.IssueID] == "" })
+	found.issues = slices.DeleteFunc(found.issues, func(i goneIssue) bool { return why[i.IssueID] == "" })
+	return nil
+}
+
 // ownTrash are the settings by which a root deletes what this project has in its trash, however young, and leaves other
 // projects' alone.
 func ownTrash(cfg *workflow.Config) workspace.Trash {
@@ -213,20 +234,11 @@ func lostNotes(trash string) bool {
 
 // orphans are the directories of runs that no row is about, and that nobody lives in or is just making.
 func (p *project) orphans(ctx context.Context, db *state.DB) (list []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := p.rowless(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
-			if err != nil {
-				return list, err
-			}
-			continue
-		}
 		info, err := e.Info()
 		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.stateDir, e.Name()) {
 			continue

@@ -36,7 +36,7 @@ func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, foun
 	spaces := found.spaces
 	found.spaces = nil
 	for _, s := range spaces {
-		gone, err := p.removeSpace(ctx, db, cfg, s)
+		gone, err := p.removeSpace(ctx, db, cfg, &s)
 		if err != nil {
 			return err
 		}
@@ -68,9 +68,13 @@ func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, foun
 
 // removeSpace moves a workspace to the trash as a cleanup run does, unless somebody has claimed it or taken its lease
 // meanwhile.
-func (p *project) removeSpace(ctx context.Context, db *state.DB, cfg *workflow.Config, s goneSpace) (gone bool, err error) {
+func (p *project) removeSpace(ctx context.Context, db *state.DB, cfg *workflow.Config, s *goneSpace) (gone bool, err error) {
 	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
 		return false, err
+	}
+	if now := unsaved(ctx, s.rec.Path, p.w.environ); now != s.unsaved && now != "" {
+		s.unsaved = now
+		return false, nil // of that work nobody was told
 	}
 	hand := &runner.Takeover{
 		Config: runnerConfig(cfg), StateDir: p.stateDir, ID: newRunID(p.w.now()), Root: s.root.Path,

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -54,7 +52,7 @@ func (w *world) spacesOf(ctx context.Context, row projectState) ([]space, error)
 			return nil, workspaceError(err)
 		}
 		for _, rec := range records {
-			if rec.StateDir != row.StateDir && exists(filepath.Join(rec.StateDir, "state.db")) {
+			if rec.StateDir != row.StateDir && !surelyGone(filepath.Join(rec.StateDir, "state.db")) {
 				continue // another's; one of a project that was removed is whoever's has the root now
 			}
 			s := space{root: root, rec: rec}
@@ -65,6 +63,12 @@ func (w *world) spacesOf(ctx context.Context, row projectState) ([]space, error)
 		}
 	}
 	return list, nil
+}
+
+// surelyGone: what can't be looked at may be there.
+func surelyGone(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // look finds out how large the workspace is, who has it, and what would be lost with it.
@@ -91,7 +95,7 @@ func removable(spaces []space, force bool) error {
 		case s.unsaved != "" && !force:
 			return &reconcile.Error{
 				Code: "unsaved_work", Message: s.rec.Path + " has " + s.unsaved,
-				Hint: "push or copy it first, or give --force to lose it",
+				Hint: "push or copy it first, or give --force to lose it; of what a hook has pushed from elsewhere git fetch learns there",
 			}
 		}
 	}
@@ -108,67 +112,4 @@ func (s space) delete(ctx context.Context, now time.Time) error {
 	}
 	removed, err := s.root.Remove(ctx, owner, 0, now, nil)
 	return errors.Join(err, removed.Undeletable)
-}
-
-// gitBound is how long one question to git may take.
-const gitBound = 5 * time.Second
-
-// unsaved says what of a repository is nowhere else: commits that no remote has, and changes that no commit has. It is
-// empty for what is no repository. Where git does not say, that is said: nobody should lose work for it.
-func unsaved(ctx context.Context, dir string, environ []string) string {
-	info, err := os.Lstat(filepath.Join(dir, ".git"))
-	if err != nil {
-		return ""
-	}
-	var list []string
-	// Of a linked worktree the branches stay where its main repository is.
-	refs := []string{"--branches", "--glob=refs/stash", "--not", "--remotes"}
-	if !info.IsDir() {
-		refs = []string{"--not", "--branches", "--remotes"}
-	}
-	if _, err := gitAsk(ctx, dir, environ, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err == nil { // else there is no commit yet
-		refs = append([]string{"HEAD"}, refs...)
-	}
-	count, err := gitAsk(ctx, dir, environ, append([]string{"rev-list", "--count"}, refs...)...)
-	switch n, notNumber := strconv.Atoi(count); {
-	case err != nil || notNumber != nil:
-		list = append(list, "commits that git can't count")
-	case n > 0:
-		list = append(list, plural(n, "commit")+" not on any remote")
-	}
-	changes, err := gitAsk(ctx, dir, environ, "status", "--porcelain", "--ignore-submodules=all")
-	switch {
-	case err != nil:
-		list = append(list, "changes that git can't list")
-	case changes != "":
-		list = append(list, plural(strings.Count(changes, "\n")+1, "change")+" not committed")
-	}
-	return strings.Join(list, ", ")
-}
-
-// gitAsk asks git about a repository that an agent could write: nothing that it names is run, and nothing is fetched.
-func gitAsk(ctx context.Context, dir string, environ []string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, gitBound)
-	defer cancel()
-	settings := []string{"-C", dir, "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never"}
-	filters, err := exec.CommandContext(ctx, "git", "-C", dir, "config", "--name-only", "--get-regexp", `^filter\.`).Output() //nolint:gosec // our own words
-	var none *exec.ExitError
-	if err != nil && (!errors.As(err, &none) || none.ExitCode() != 1) {
-		return "", fmt.Errorf("git config: %w", err)
-	}
-	for name := range strings.Lines(string(filters)) {
-		if name = strings.TrimSpace(name); strings.HasSuffix(name, ".required") {
-			settings = append(settings, "-c", name+"=false")
-		} else {
-			settings = append(settings, "-c", name+"=")
-		}
-	}
-	cmd := exec.CommandContext(ctx, "git", append(settings, args...)...) //nolint:gosec // see above
-	cmd.Env = append(append([]string{}, environ...), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w", args[0], err)
-	}
-	return strings.TrimRight(string(out), "\n"), nil
 }

@@ -56,8 +56,31 @@ func TestUnsaved(t *testing.T) {
 	}
 	write(t, at("corrupt/.git/HEAD"), "nonsense")
 
+	// What is not at the top, and what git has to be told to see.
+	git("clone", "-q", "origin", "outer")
+	write(t, at("outer/.gitignore"), "vendor\n")
+	git("-C", "outer", "add", ".")
+	git("-C", "outer", "commit", "-qm", "One")
+	git("-C", "outer", "push", "-q", "origin", "HEAD:outer")
+	git("clone", "-q", "origin", "outer/vendor/inner")
+	git("-C", "outer/vendor/inner", "commit", "-q", "--allow-empty", "-m", "Inner")
+	git("-c", "protocol.file.allow=always", "clone", "-q", "origin", "super")
+	git("-C", "super", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", at("origin"), "sub")
+	git("-C", "super", "commit", "-qm", "Sub")
+	git("-C", "super", "push", "-q", "origin", "HEAD:super")
+	git("-C", "super/sub", "switch", "-q", "-c", "work")
+	git("-C", "super/sub", "commit", "-q", "--allow-empty", "-m", "Below")
+	git("-C", "super/sub", "switch", "-q", "main")
+	git("clone", "-q", "origin", "quiet")
+	git("-C", "quiet", "config", "status.showUntrackedFiles", "no")
+	write(t, at("quiet/file"), "text")
+	git("clone", "-q", "origin", "above")
+	write(t, at("above/broken/.git/HEAD"), "nonsense")
+
 	for name, want := range map[string]string{
-		"clone": "", "ahead": "2 commits not on any remote", "worktree": "", "detached": "1 commit not on any remote", "empty": "",
+		"outer": "in vendor/inner 1 commit not on any remote", "super": "in sub 1 commit not on any remote", "quiet": "1 change not committed",
+		"above/broken": "commits that git can't count, changes that git can't list",
+		"clone":        "", "ahead": "2 commits not on any remote", "worktree": "", "detached": "1 commit not on any remote", "empty": "",
 		"changed": "1 change not committed", "plain": "", "gone": "",
 		"hostile": "1 commit not on any remote, 1 change not committed",
 		"corrupt": "commits that git can't count, changes that git can't list",
@@ -65,6 +88,10 @@ func TestUnsaved(t *testing.T) {
 		if got := unsaved(context.Background(), at(name), environ); got != want {
 			t.Errorf("%s: %q, not %q", name, got, want)
 		}
+	}
+	// Called by a hook of git's, its variables name another repository.
+	if got := unsaved(context.Background(), at("ahead"), append(environ, "GIT_DIR="+at("clone/.git"), "GIT_WORK_TREE="+at("clone"))); got == "" {
+		t.Error("another repository was asked")
 	}
 	if _, err := os.Stat(at("ran")); err == nil {
 		t.Error("asking has run what the configuration of the repository names")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -26,6 +27,8 @@ func psCommand(w *world) *cli.Command {
 			issues, positional := w.issuesAndWorkflow(c.Args().Slice())
 			o := viewOptions{all: c.Bool("all"), ended: c.Int("n"), issues: issues}
 			switch {
+			case slices.Contains(c.Args().Slice(), ""):
+				return usageError("ps: an argument is empty") // a script's variable that was never set
 			case c.IsSet("n") && !o.all:
 				return usageError("ps: -n is for the ended runs: it goes with --all")
 			case o.ended < 1:
@@ -55,10 +58,16 @@ func (w *world) issuesAndWorkflow(args []string) (issues []string, workflow stri
 		return nil, ""
 	}
 	last := args[len(args)-1]
-	if _, err := os.Stat(w.absolute(last)); err == nil || strings.ContainsAny(last, "/.") {
+	if _, err := os.Stat(w.absolute(last)); err == nil && !issueShaped(last) || strings.ContainsAny(last, "/.") {
 		return args[:len(args)-1], last
 	}
 	return args, ""
+}
+
+// issueShaped reports a name such as ABC-7, which a workspace has, too: among those it means the issue all the same.
+func issueShaped(name string) bool {
+	team, number, ok := strings.Cut(name, "-")
+	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
 func (w *world) showView(v view) {

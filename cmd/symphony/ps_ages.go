@@ -20,6 +20,14 @@ func (w *world) since(now, t time.Time) string {
 	return age(now, t)
 }
 
+// lasted is short on a terminal, in a pipe exact: seconds.
+func (w *world) lasted(d time.Duration) string {
+	if w.width == 0 {
+		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
+	}
+	return duration(d)
+}
+
 func age(now, t time.Time) string { return duration(now.Sub(t)) }
 
 // duration is short: 41s, 3m, 2h05m, 4d.

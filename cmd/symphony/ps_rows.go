@@ -23,6 +23,9 @@ func (w *world) obstacles(v view) (lines []string) {
 			lines = append(lines, "         "+hint)
 		}
 	}
+	if v.LowUntil != nil && v.LowUntil.After(now) {
+		lines = append(lines, w.yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+duration(v.LowUntil.Sub(now))))
+	}
 	if v.Paused {
 		lines = append(lines, w.yellow("PAUSED   nothing new is started; symphony resume ends it"))
 	}
@@ -149,7 +152,7 @@ func (w *world) ended(v view) table {
 		if r.Kind == string(reconcile.CleanupRun) {
 			outcome = "cleanup " + outcome
 		}
-		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, w.ago(v.GeneratedAt, r.EndedAt), duration(r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, w.ago(v.GeneratedAt, r.EndedAt), w.lasted(r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	return t
 }

@@ -52,6 +52,8 @@ func (v *view) waitsForPass() string {
 		return ", which starts nothing: paused"
 	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
 		return ", blocked for another " + duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
+	case v.LowUntil != nil && v.LowUntil.After(v.GeneratedAt):
+		return ", which starts nothing: the tracker's allowance is low"
 	case len(v.Retrying) == 0:
 		return ""
 	}
@@ -84,14 +86,19 @@ func (w *world) idle(v view) string {
 		return "none of these issues is running; symphony show " + visible(v.chosen[0]) + " says why"
 	}
 	reason := "no issue of the project is in an active state"
-	if v.skips > 0 {
+	switch p := v.LastPass; {
+	case v.skips > 0:
 		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", plural(v.skips, "issue"))
+	case p != nil && !v.Schedule && (p.Trigger == triggerWorker || p.Trigger == triggerCommand):
+		reason = "the last pass looked for no further issues; symphony tick --dry-run does"
 	}
 	switch {
 	case v.Blocked != nil:
 		reason = "the project is blocked: " + v.Blocked.Reason
 	case v.Paused:
 		reason = "the project is paused"
+	case v.LowUntil != nil && v.LowUntil.After(v.GeneratedAt):
+		reason = "the tracker's allowance is low"
 	case v.LastPass == nil:
 		reason = "no pass has run yet"
 	case len(v.LastPass.Errors) > 0:

@@ -39,6 +39,11 @@ Example: symphony report --since 2026-01-31`,
 			if c.Bool("json") && c.Bool("csv") {
 				return usageError("report: one of --json, --csv")
 			}
+			for _, flag := range []string{"since", "until"} {
+				if c.IsSet(flag) && c.String(flag) == "" { // a script's variable that was never set
+					return usageError("report: --%s wants a time, and got nothing", flag)
+				}
+			}
 			when, err := newWindow(c.String("since"), c.String("until"), w.now())
 			if err != nil {
 				return err

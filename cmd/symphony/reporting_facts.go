@@ -165,12 +165,9 @@ func (f *facts) addClaims(claims []state.Standing) {
 				f.Running = append(f.Running, workingRow{c.IssueID, c.Identifier, c.RunID, c.StartedAt, tokensRow(c.Tokens), c.Model})
 			}
 		case reconcile.Waiting:
-			f.Waiting = append(f.Waiting, retryingRow{
-				IssueID: c.IssueID, Identifier: c.Identifier, Attempt: attemptOf(c.Attempt), DueAt: c.DueAt.UTC(),
-				Error: errorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
-			})
+			f.Waiting = append(f.Waiting, newRetryingRow(c.Claim))
 		case reconcile.Held:
-			f.Held = append(f.Held, heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()})
+			f.Held = append(f.Held, newHeldRow(c.Claim))
 		}
 	}
 	slices.SortStableFunc(f.Held, func(a, b heldRow) int { return b.HeldAt.Compare(a.HeldAt) })

@@ -43,6 +43,18 @@ func TestTimeOfAReport(t *testing.T) {
 	}
 }
 
+// In Cairo this day of summer time begins at one o'clock; the next one at midnight again.
+func TestDayWithoutMidnight(t *testing.T) {
+	cairo, err := time.LoadLocation("Africa/Cairo")
+	if err != nil {
+		t.Skip("the machine has no time zones: ", err)
+	}
+	got, err := newWindow("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
+	if err != nil || rfc3339(got.since) != "2026-04-23T22:00:00Z" || rfc3339(got.until) != "2026-04-24T21:00:00Z" {
+		t.Errorf("it is from %s to %s, %v", rfc3339(got.since), rfc3339(got.until), err)
+	}
+}
+
 func TestEstimatesOfMoney(t *testing.T) {
 	use := func(model string, millions int64) state.ModelUse {
 		return state.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
@@ -82,8 +94,8 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		Failures: []state.Failure{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
 	}
 	claims := []state.Standing{
-		{IssueID: "1", Identifier: "ABC-1", Status: reconcile.Running, RunID: "r", StartedAt: at, ModelUse: tokens},
-		{IssueID: "5", Identifier: "ABC-5", Status: reconcile.Running}, // its run has ended
+		{Claim: reconcile.Claim{IssueID: "1", Identifier: "ABC-1", Status: reconcile.Running, RunID: "r"}, StartedAt: at, ModelUse: tokens},
+		{Claim: reconcile.Claim{IssueID: "5", Identifier: "ABC-5", Status: reconcile.Running}}, // its run has ended
 	}
 	f := newFacts(r, claims, purse{}, at.Add(30*time.Minute))
 	f.addAccount(blockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})

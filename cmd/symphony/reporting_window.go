@@ -21,14 +21,14 @@ func newWindow(since, until string, now time.Time) (window, error) {
 	o := window{now.Add(-usualWindow), now, true}
 	var err error
 	if until != "" {
-		if o.until, err = momentOf("until", until, now, 1); err != nil {
+		if o.until, err = momentOf("report", "until", until, now, 1); err != nil {
 			return o, err
 		}
 		o.until = earlier(o.until, now)
 		o.since, o.present = o.until.Add(-usualWindow), o.until.Equal(now)
 	}
 	if since != "" {
-		if o.since, err = momentOf("since", since, now, 0); err != nil {
+		if o.since, err = momentOf("report", "since", since, now, 0); err != nil {
 			return o, err
 		}
 	}
@@ -48,16 +48,17 @@ func earlier(t, now time.Time) time.Time {
 
 // momentOf reads a time: an age such as 12h or 7d, a day, or the time itself. Of a day it is the beginning, so many days
 // later.
-func momentOf(flag, text string, now time.Time, days int) (time.Time, error) {
+func momentOf(command, flag, text string, now time.Time, days int) (time.Time, error) {
 	if age, ok := ageOf(text); ok {
 		return now.Add(-age), nil
 	}
-	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
-		return day.AddDate(0, 0, days), nil
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		// Made of the date, for not everywhere does every day begin at midnight.
+		return time.Date(day.Year(), day.Month(), day.Day()+days, 0, 0, 0, 0, now.Location()), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, usageError("report: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", flag, text)
+		return t, usageError("%s: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
 	}
 	return t, nil
 }

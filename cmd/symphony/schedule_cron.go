@@ -38,6 +38,30 @@ func (s *scheduled) cronLine() (string, error) {
 // cronMark ends our line.
 func cronMark(name string) string { return " # " + name }
 
+// cronProgram is the program that a line of ours starts: the first path in it that stands behind no variable.
+func cronProgram(line string) string {
+	line = strings.ReplaceAll(strings.TrimPrefix(line, "* * * * * "), `\%`, "%")
+	var word strings.Builder
+	quoted := false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\'':
+			quoted = !quoted
+		case c == '\\' && !quoted && i+1 < len(line):
+			i++
+			word.WriteByte(line[i])
+		case c == ' ' && !quoted:
+			if filepath.IsAbs(word.String()) {
+				return word.String()
+			}
+			word.Reset()
+		default:
+			word.WriteByte(c)
+		}
+	}
+	return ""
+}
+
 // cronMissing says why cron can't run the passes.
 func (w *world) cronMissing() error {
 	if w.hasCrontab() {

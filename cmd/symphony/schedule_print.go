@@ -17,11 +17,7 @@ func (p *project) printScheduleStatus(ctx context.Context) error {
 		return nil
 	}
 	now := p.w.now()
-	word := p.w.green("alive")
-	if !out.Alive {
-		word = p.w.yellow("not alive: nothing new is started until somebody runs symphony tick")
-	}
-	p.w.fact("schedule", word)
+	p.w.fact("schedule", p.w.aliveWord(out, now))
 	if len(out.Timers) == 0 && out.Cron == nil {
 		p.w.fact("installed", "nothing by symphony schedule install")
 	}
@@ -42,6 +38,20 @@ func (p *project) printScheduleStatus(ctx context.Context) error {
 		p.w.fact("problem", p.w.yellow(visible(text)))
 	}
 	return nil
+}
+
+// aliveWord says whether passes come by themselves.
+func (w *world) aliveWord(out scheduleJSON, now time.Time) string {
+	first := out.begins(now)
+	switch {
+	case out.Alive:
+		return w.green("alive")
+	case first != nil && w.width > 0:
+		return w.green("its first pass comes in " + duration(first.Sub(now)))
+	case first != nil:
+		return "its first pass comes at " + rfc3339(*first)
+	}
+	return w.yellow("not alive: nothing new is started until somebody runs symphony tick")
 }
 
 func (w *world) timerFacts(t timerJSON, now time.Time) {

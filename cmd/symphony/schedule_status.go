@@ -74,6 +74,9 @@ func (p *project) installedStatus(ctx context.Context) (scheduleJSON, error) {
 		if runs := out.Cron.Daemon; runs != nil && !*runs {
 			out.problem("no cron runs on this machine: systemctl enable --now cron")
 		}
+		if program := cronProgram(st.line); program != "" && !exists(program) {
+			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, shellQuote(p.path))
+		}
 	}
 	if st.lineErr != nil && len(out.Timers) == 0 { // else it is of no interest here
 		out.problem("%s", st.lineErr)
@@ -89,16 +92,26 @@ func (p *project) scheduleStatus(ctx context.Context) (scheduleJSON, error) {
 	if err := p.passStatus(ctx, &out); err != nil {
 		return out, err
 	}
-	none := len(out.Timers) == 0 && out.Cron == nil
-	switch {
-	case none && !out.Alive:
+	switch none := len(out.Timers) == 0 && out.Cron == nil; {
+	case out.Alive || out.begins(p.w.now()) != nil:
+	case none:
 		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.path))
-	case !none && !out.Alive && out.LastPass == nil:
-		out.problem("no pass has run yet")
-	case !none && !out.Alive:
+	case out.LastRun == nil:
+		out.problem("no pass of a schedule has run yet")
+	default:
 		out.problem("no pass of a schedule came when it should have: symphony doctor")
 	}
 	return out, nil
+}
+
+// begins is when the first pass of a timer comes that was installed just now, nil where there is none.
+func (out *scheduleJSON) begins(now time.Time) *time.Time {
+	for _, t := range out.Timers {
+		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
+			return t.Next
+		}
+	}
+	return nil
 }
 
 func (out *scheduleJSON) problem(format string, args ...any) {

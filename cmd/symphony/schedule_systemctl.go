@@ -116,25 +116,27 @@ func systemdTime(text string) time.Time {
 	return t
 }
 
-var spanUnits = map[string]time.Duration{
-	"y": 365*24*time.Hour + 6*time.Hour, "month": 730*time.Hour + 30*time.Minute, "w": 7 * 24 * time.Hour, "d": 24 * time.Hour,
-	"h": time.Hour, "min": time.Minute, "s": time.Second, "ms": time.Millisecond, "us": time.Microsecond,
+func spanUnits() map[string]time.Duration {
+	return map[string]time.Duration{
+		"y": 365*24*time.Hour + 6*time.Hour, "month": 730*time.Hour + 30*time.Minute, "w": 7 * 24 * time.Hour, "d": 24 * time.Hour,
+		"h": time.Hour, "min": time.Minute, "s": time.Second, "ms": time.Millisecond, "us": time.Microsecond,
+	}
 }
 
 // systemdSpan reads a span such as "1d 2h 26.488399s"; false where it is none.
 func systemdSpan(text string) (time.Duration, bool) {
 	var sum time.Duration
-	fields := strings.Fields(text)
+	units, fields := spanUnits(), strings.Fields(text)
 	for _, f := range fields {
 		at := strings.IndexFunc(f, func(r rune) bool { return r >= 'a' && r <= 'z' })
-		if at <= 0 || spanUnits[f[at:]] == 0 {
+		if at <= 0 || units[f[at:]] == 0 {
 			return 0, false
 		}
 		n, err := strconv.ParseFloat(f[:at], 64)
 		if err != nil {
 			return 0, false
 		}
-		sum += time.Duration(n * float64(spanUnits[f[at:]]))
+		sum += time.Duration(n * float64(units[f[at:]]))
 	}
 	return sum, len(fields) > 0
 }

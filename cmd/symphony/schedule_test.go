@@ -46,3 +46,23 @@ func TestScheduleAlive(t *testing.T) {
 		})
 	}
 }
+
+// TestCronProgram: the program is found again in the line that was written for it.
+func TestCronProgram(t *testing.T) {
+	for _, program := range []string{"/usr/bin/symphony", `/home/it's 50%/${HOME} "x"/symphony`, "/home/jörg tick/symphony"} {
+		s := &scheduled{
+			p: &project{w: &world{home: "/h"}, path: "/x y/WORKFLOW.md"}, program: program,
+			carried: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
+		}
+		line, err := s.cronLine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cronProgram(line); got != program {
+			t.Errorf("%s: %q in %s", program, got, line)
+		}
+	}
+	if got := cronProgram("@daily something else # symphony-x"); got != "" {
+		t.Errorf("a line that somebody has rewritten: %q", got)
+	}
+}

@@ -33,6 +33,7 @@ type issueFacts struct {
 	// workerGone: nobody is left of the run that is not settled.
 	workerGone bool
 	block      *blockedRow // what stops every issue of the project, nil for nothing
+	low        time.Time   // until then the tracker's allowance counts as low
 }
 
 // shownRuns is how many runs stand on the screen.
@@ -44,7 +45,6 @@ const trackerPatience = 10 * time.Second
 // lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
 func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (issueView, error) {
 	f := issueFacts{now: p.w.now().UTC(), identifier: ref}
-	f.cfg, f.cfgErr = p.readingConfig()
 	db, err := openForReading(ctx, p)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !offline && p.sourceErr == nil:
@@ -54,6 +54,12 @@ func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (is
 	default:
 		defer db.Close()
 	}
+	if db != nil && p.sourceErr != nil {
+		if p, err = p.owned(ctx, db); err != nil {
+			return issueView{}, err
+		}
+	}
+	f.cfg, f.cfgErr = p.readingConfig()
 	if db != nil {
 		if err := f.read(ctx, p, db, ref); err != nil {
 			return issueView{}, err
@@ -68,6 +74,15 @@ func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (is
 		}
 	}
 	return p.issueView(ctx, &f)
+}
+
+// owned is the project whose state that is, where the state directory alone was named: it has its workflow elsewhere.
+func (p *project) owned(ctx context.Context, db *state.DB) (*project, error) {
+	path, known, err := db.Meta(ctx, ownerKey)
+	if err != nil || !known {
+		return p, err
+	}
+	return p.w.project(path, p.stateDir), nil
 }
 
 // readingConfig is the configuration without a key, which only asking the tracker needs.
@@ -99,6 +114,9 @@ func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref str
 		return err
 	}
 	if f.schedule, err = scheduleAlive(ctx, db, f.now); err != nil {
+		return err
+	}
+	if f.low, err = p.lowUntil(ctx, db); err != nil {
 		return err
 	}
 	f.schedule = f.schedule || looping(p.stateDir)

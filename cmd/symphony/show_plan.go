@@ -14,6 +14,10 @@ type forecast struct {
 	starts bool
 	// reason and message say what keeps it, or what is done with it instead; both empty where the planner was not asked.
 	reason, message string
+	// limit is that of codex's account, where it keeps every issue; nil for none.
+	limit *reconcile.Limit
+	// full: all slots of the account are taken, which nobody passes by.
+	full bool
 }
 
 // planFor asks the planner of a pass about an issue that waits or is not claimed: at the time at which it is due, with
@@ -35,7 +39,10 @@ func (p *project) planFor(ctx context.Context, f *issueFacts) (forecast, error) 
 	if err != nil {
 		return forecast{}, err
 	}
-	return read(reconcile.Compute(s), f.id), nil
+	out := read(reconcile.Compute(s), f.id)
+	out.limit = s.Account.Limit
+	out.full = s.Account.Slots != nil && s.Account.Slots.Free <= 0
+	return out, nil
 }
 
 // outside says why no pass sees an unclaimed issue at all: it is no candidate.
@@ -68,12 +75,13 @@ func (p *project) snapshotFor(ctx context.Context, f *issueFacts, pol reconcile.
 		Now: latest(f.due(), f.now), Boot: boot, Mono: proc.Monotonic(), Policy: pol,
 		Claims: f.rec.Claims, Runs: f.rec.Runs, Paused: f.rec.Paused, Tokens: f.rec.Tokens,
 		AgentBlock: f.rec.AgentBlock, TrackerBlock: f.rec.TrackerBlock, HostBlock: f.rec.HostBlock,
-		Account: account.Look(ctx, f.now), Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(), Only: f.id,
+		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(), Only: f.id,
 		Tracker: &reconcile.Tracked{
 			Asked: map[string]bool{f.id: true}, ByID: map[string]reconcile.Issue{f.id: *f.issue},
 			Candidates: []reconcile.Issue{*f.issue}, Fetched: true,
 		},
 	}
+	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), f.low.After(s.Now)
 	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
 		return s, err
 	}

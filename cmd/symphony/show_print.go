@@ -60,7 +60,7 @@ func (w *world) printIssueHead(v issueView) {
 	if w.width == 0 {
 		fmt.Fprintf(w.stdout, "issue\t%s\t%s\n", visible(i.Identifier), visible(title))
 	} else {
-		fmt.Fprintln(w.stdout, w.bold(visible(i.Identifier)+"  "+visible(title)))
+		fmt.Fprintln(w.stdout, cutCells(w.bold(visible(i.Identifier)+"  "+visible(title)), w.width))
 	}
 	if i.State != nil {
 		text := *i.State
@@ -201,7 +201,7 @@ func (w *world) printIssueRuns(v issueView) {
 				kind = fmt.Sprintf("attempt %d", *r.Attempt)
 			}
 		}
-		t.add(w.ago(v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, duration(end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.add(w.ago(v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, w.lasted(end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	w.printTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {

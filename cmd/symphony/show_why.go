@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -63,7 +64,13 @@ func (f *issueFacts) whyHeld() reasonRow {
 	c := f.claim
 	message, _, _ := strings.Cut(c.HoldMessage, "; symphony retry ")
 	text := "held: " + c.HoldReason
-	if message != "" {
+	switch {
+	case c.HoldReason == reconcile.HoldOperator:
+		text = "held by an operator"
+		if c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll {
+			return reasonRow{"held", text} // who held it has stopped its run, too
+		}
+	case message != "":
 		text += ", " + message
 	}
 	if last := errorText(c.ErrorCode, c.ErrorMessage); last != nil && !strings.Contains(message, *last) {
@@ -75,7 +82,13 @@ func (f *issueFacts) whyHeld() reasonRow {
 // whyWaiting: until it is due it is the last run that says why; then what the planner says.
 func (f *issueFacts) whyWaiting(plan forecast) reasonRow {
 	c := f.claim
-	if plan.reason != "" && (!c.DueAt.After(f.now) || plan.reason == reconcile.SkipPaused) {
+	due := !c.DueAt.After(f.now)
+	switch {
+	case due && f.cfgErr != nil:
+		return f.whyBroken()
+	case due && f.rec.TrackerBlock != nil:
+		return reasonRow{f.rec.TrackerBlock.Code, "nothing is started before the tracker answers: " + f.rec.TrackerBlock.Message}
+	case plan.reason != "" && (due || plan.reason == reconcile.SkipPaused):
 		return reasonRow{plan.reason, inWords(plan.reason, plan.message, *f.issue)}
 	}
 	last := ""
@@ -99,7 +112,7 @@ func (f *issueFacts) whyWaiting(plan forecast) reasonRow {
 func (f *issueFacts) whyUnclaimed(plan forecast) reasonRow {
 	switch {
 	case f.cfgErr != nil:
-		return reasonRow{asError(f.cfgErr).Code, "nothing is started before the workflow is right: " + asError(f.cfgErr).Message}
+		return f.whyBroken()
 	case plan.reason != "":
 		return reasonRow{plan.reason, inWords(plan.reason, plan.message, *f.issue)}
 	case plan.starts:
@@ -112,6 +125,11 @@ func (f *issueFacts) whyUnclaimed(plan forecast) reasonRow {
 		return reasonRow{f.skip.Reason, inWords(f.skip.Reason, f.skip.Message, issue) + " (at the last pass)"}
 	}
 	return reasonRow{"unclaimed", "the last pass found nothing to do for it; how it stands now only the tracker knows"}
+}
+
+// whyBroken says that the workflow keeps every issue.
+func (f *issueFacts) whyBroken() reasonRow {
+	return reasonRow{asError(f.cfgErr).Code, "nothing is started before the workflow is right: " + asError(f.cfgErr).Message}
 }
 
 // inWords puts a skip's reason into words for who asks about this issue alone.
@@ -156,7 +174,7 @@ func (f *issueFacts) next(why reasonRow, plan forecast) nextRow {
 	case plan.starts:
 		return f.starts()
 	}
-	return f.unblocks(why.Code)
+	return f.unblocks(cmp.Or(plan.reason, why.Code), plan)
 }
 
 // pending names what an operator wants and no pass has taken up.
@@ -182,10 +200,7 @@ func (f *issueFacts) endsHold() string {
 
 // starts says which pass starts the issue.
 func (f *issueFacts) starts() nextRow {
-	text := "the next pass starts it"
-	if f.due().After(f.now) {
-		text = "the first pass after it is due starts it"
-	}
+	text := f.thePass() + " starts it"
 	if f.claim != nil && f.claim.Attempt > 0 {
 		text += fmt.Sprintf(", as attempt %d", f.claim.Attempt)
 	}
@@ -196,7 +211,7 @@ func (f *issueFacts) starts() nextRow {
 }
 
 // unblocks says what has to change first.
-func (f *issueFacts) unblocks(code string) nextRow {
+func (f *issueFacts) unblocks(code string, plan forecast) nextRow {
 	slug, active := "", []string(nil)
 	if f.cfg != nil {
 		slug, active = f.cfg.Tracker.ProjectSlug, f.cfg.Tracker.ActiveStates
@@ -205,6 +220,9 @@ func (f *issueFacts) unblocks(code string) nextRow {
 	case reconcile.SkipBlockedBy:
 		return nextRow{Message: "a pass starts it once what blocks it is done"}
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
+		if plan.full {
+			return nextRow{Message: "a pass starts it once a slot of the account is free and its turn has come"}
+		}
 		return nextRow{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + f.identifier + " starts it now"}
 	case reconcile.SkipLabel:
 		return nextRow{Message: "a pass starts it once it has the label"}
@@ -215,7 +233,7 @@ func (f *issueFacts) unblocks(code string) nextRow {
 	case reconcile.SkipBlocked:
 		return f.whenUnblocked()
 	case reconcile.SkipRateLimited:
-		return nextRow{Message: "a pass starts it once the tracker's allowance has filled up"}
+		return f.whenFilledUp(plan.limit)
 	case reconcile.SkipDiskLow:
 		return nextRow{Message: "a pass starts it once there is space; symphony ps has what else is wrong"}
 	case "not_active":
@@ -225,7 +243,34 @@ func (f *issueFacts) unblocks(code string) nextRow {
 	case "terminal", "archived":
 		return nextRow{Message: "nothing: it is done with"}
 	}
+	done, _, _ := strings.Cut(code, "_")
+	switch pass := f.thePass(); done {
+	case string(reconcile.ActHold):
+		why, _, _ := strings.Cut(plan.message, "; symphony retry ")
+		return f.atPass(pass + " holds it: " + why)
+	case string(reconcile.ActRelease):
+		return f.atPass(pass + " lets it go")
+	}
 	return f.atPass("the next pass looks at it")
+}
+
+// thePass is the one that comes when the issue is due.
+func (f *issueFacts) thePass() string {
+	if f.due().After(f.now) {
+		return "the first pass after it is due"
+	}
+	return "the next pass"
+}
+
+// whenFilledUp is when an allowance is there again: codex's, where a limit is given, else the tracker's.
+func (f *issueFacts) whenFilledUp(limit *reconcile.Limit) nextRow {
+	if limit != nil {
+		return nextRow{Message: "a pass starts it once codex's limit has ended", At: timeOrNull(latest(limit.Until, f.due()))}
+	}
+	if !f.low.After(f.now) { // what the last pass knew is all there is
+		return nextRow{Message: "a pass starts it once the allowance has filled up"}
+	}
+	return nextRow{Message: "a pass starts it once the tracker's allowance has filled up", At: timeOrNull(latest(f.low, f.due()))}
 }
 
 // whenUnblocked is when the machine or the agent is tried again.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
 )
 
 func stopCommand(w *world) *cli.Command {
@@ -75,20 +76,26 @@ type stopping struct {
 	cmd    reconcile.Command
 	only   string // the issue, empty for all
 	noWait bool
+	// takingOver: a takeover that somebody else is at is met with at the workspace's lease.
+	takingOver bool
 	// stopped is what became of the runs, filled by run.
 	stopped []stoppedRow
 }
 
 // run writes the command down, runs a pass, and waits for what that has asked to end.
 func (s *stopping) run(ctx context.Context) error {
+	return s.p.atDesk(ctx, s.cmd.Verb, func(db *state.DB) error { return s.at(ctx, db) })
+}
+
+func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	began := proc.Monotonic()
 	before, _ := s.unsettled(ctx) // what is wrong with the database is said by what writes to it
-	r, done, err := s.p.steer(ctx, s.cmd, s.only)
+	r, done, err := s.p.steer(ctx, db, s.cmd, s.only)
 	if err != nil || r == nil {
 		return err // without the database its workers have been ended as well as can be
 	}
 	if !s.p.w.json {
-		if err := s.p.sayPass(ctx, s.cmd, *r, done); err != nil {
+		if err := s.p.sayPass(ctx, db, s.cmd, *r, done); err != nil {
 			return err
 		}
 	}
@@ -99,7 +106,7 @@ func (s *stopping) run(ctx context.Context) error {
 	if s.p.w.json {
 		s.p.w.printJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
 	}
-	return cmp.Or(waited, s.p.noteUndone(ctx, s.cmd, *r, done))
+	return cmp.Or(waited, s.p.noteUndone(ctx, db, s.cmd, *r, done))
 }
 
 // stopJSON is the pass, as tick --json has it, and what was stopped.

@@ -55,7 +55,7 @@ func (s *stopping) unsettled(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, err
 	}
 	defer db.Close()
-	rec, err := db.Recorded(ctx)
+	rec, err := db.RecordedOf(ctx, s.only)
 	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
 }
 
@@ -107,7 +107,11 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r passResult
 		}
 	}
 	passes, err := s.awaitPasses(over)
-	return cmp.Or(err, s.leftovers(passes))
+	if err != nil {
+		return err
+	}
+	takeovers, err := s.takeovers(ctx, db)
+	return cmp.Or(err, s.leftovers(passes, takeovers))
 }
 
 // awaitPasses waits for the passes that the workers have started when they ended, and returns those that do not end.
@@ -233,8 +237,8 @@ func (s *stopping) row(ctx context.Context, db *state.DB, run reconcile.Run, beg
 }
 
 // leftovers is an error where processes of runs that have ended live on.
-func (s *stopping) leftovers(passes []reconcile.Process) error {
-	var list []string
+func (s *stopping) leftovers(passes []reconcile.Process, takeovers []string) error {
+	list := takeovers
 	for _, p := range passes {
 		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
 	}

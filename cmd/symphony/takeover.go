@@ -90,7 +90,7 @@ func (t *takeover) run(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	return t.after(context.WithoutCancel(ctx), code)
+	return t.after(ctx, code)
 }
 
 // stopRun holds the issue, and ends its run where it has one; sure is false where the person would rather not.
@@ -109,7 +109,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 			return false, err
 		}
 	}
-	s := stopping{p: t.p, only: t.id, cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
+	s := stopping{p: t.p, only: t.id, takingOver: true, cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
 	return true, s.run(ctx)
 }
 
@@ -194,6 +194,9 @@ func (t *takeover) thread(ctx context.Context, workspaceID string, made bool) (r
 // after says how it ended, and lets the issue go where the person wants that.
 func (t *takeover) after(ctx context.Context, code int) error {
 	w := t.p.w
+	if ctx.Err() != nil {
+		return t.cutOff()
+	}
 	if code != 0 {
 		return &reconcile.Error{
 			Code: "takeover_failed", Message: fmt.Sprintf("codex ended with %d; %s stays held", code, t.identifier),
@@ -203,6 +206,9 @@ func (t *takeover) after(ctx context.Context, code int) error {
 	answer := t.then
 	if answer == "" {
 		line, err := w.askLine(ctx, "Let "+visible(t.identifier)+" go? [r]etry, [H]old: ", false)
+		if ctx.Err() != nil {
+			return t.cutOff()
+		}
 		if err != nil {
 			return err
 		}
@@ -213,4 +219,11 @@ func (t *takeover) after(ctx context.Context, code int) error {
 		return nil
 	}
 	return t.p.command(ctx, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
+}
+
+// cutOff: a signal, or a terminal that went away, decides nothing.
+func (t *takeover) cutOff() error {
+	return &reconcile.Error{
+		Code: "canceled", Message: "ended by a signal; " + t.identifier + " stays held", Hint: "symphony retry " + t.identifier + " lets it go",
+	}
 }

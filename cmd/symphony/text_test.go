@@ -12,15 +12,19 @@ import (
 // What comes from outside is shown as text: nothing of it may steer a terminal.
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain, ümlaut, 日本":   "plain, ümlaut, 日本",
-		"two\nlines":          `two\nlines`,
-		"a\ttab":              "a tab",
-		"\x1b[2Jred":          `\x1b[2Jred`,
-		"bell\aand\x7f":       `bell\x07and\x7f`,
-		"c1 \u009b31m":        `c1 \x9b31m`,
-		"evil\u202etxt.exe":   `evil\x202etxt.exe`,
-		"isolate\u2066here":   `isolate\x2066here`,
-		"return\rto the left": `return\x0dto the left`,
+		"plain, ümlaut, 日本":    "plain, ümlaut, 日本",
+		"two\nlines":           `two\nlines`,
+		"a\ttab":               "a tab",
+		"\x1b[2Jred":           `\x1b[2Jred`,
+		"bell\aand\x7f":        `bell\x07and\x7f`,
+		"c1 \u009b31m":         `c1 \x9b31m`,
+		"evil\u202etxt.exe":    `evil\x202etxt.exe`,
+		"isolate\u2066here":    `isolate\x2066here`,
+		"return\rto the left":  `return\x0dto the left`,
+		"mark\u200f\u061chere": `mark\x200f\x61chere`,
+		"line\u2028of its own": `line\x2028of its own`,
+		"bytes \x9b31m\xff":    `bytes \x9b31m\xff`,
+		"replaced \ufffd":      "replaced \ufffd",
 	} {
 		if got := visible(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -88,6 +92,10 @@ func TestHumanize(t *testing.T) {
 		{
 			ended("2 file changes completed: a, b", `"type":"fileChange","changes":[{"path":"/w/a","kind":{"type":"update"},"diff":"@@ -1 +1,2 @@\n-x\n+y\n+z\n"},{"path":"/w/b","kind":"add","diff":"x\n"}]`),
 			"2 file changes completed: a, b\nupdate /w/a +2 -1\n@@ -1 +1,2 @@\n-x\n+y\n+z\nadd /w/b\n+x",
+		},
+		{ // lines that only look like the head of a diff
+			ended("changed", `"type":"fileChange","changes":[{"path":"a","kind":"update","diff":"--- a\n+++ a\n@@ -1 +1 @@\n--- x\n+++ x\n"}]`),
+			"changed\nupdate a +1 -1\n--- a\n+++ a\n@@ -1 +1 @@\n--- x\n+++ x",
 		},
 		{ended("tool x completed", `"type":"dynamicToolCall","status":"completed","success":true`), ""},
 		{ended("tool x failed", `"type":"dynamicToolCall","success":false,"contentItems":[{"text":"a\nb\nc\nd\ne"}]`), "tool x failed\na\nb\nc\n… 2 more lines"},

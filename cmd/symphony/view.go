@@ -29,6 +29,8 @@ type view struct {
 	Blocked     *blockedRow     `json:"blocked"`
 	// Schedule says that passes are run by cron, a timer or --loop; without one nothing new is started.
 	Schedule bool `json:"schedule_active"`
+	// LowUntil is set while too little of the tracker's allowance is left to look for new work; null otherwise.
+	LowUntil *time.Time `json:"tracker_low_until"`
 	// NextPass is when the schedule comes again; null where its passes show no rhythm yet.
 	NextPass *nextPassRow `json:"next_pass"`
 	Project  projectRow   `json:"project"`
@@ -216,6 +218,13 @@ func (p *project) lookAt(ctx context.Context, db *state.DB, o viewOptions) (view
 	}
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
 	v.tracker(p, rec)
+	low, err := p.lowUntil(ctx, db)
+	if err != nil {
+		return v, err
+	}
+	if low.After(v.GeneratedAt) {
+		v.LowUntil = timeOrNull(low)
+	}
 	if err := v.next(ctx, p, db); err != nil {
 		return v, err
 	}
@@ -241,15 +250,23 @@ func (v *view) claims(p *project, rec reconcile.Recorded, only chosenIssues) {
 		case reconcile.Running:
 			v.Running = append(v.Running, newRunningRow(p, c, runs[c.RunID]))
 		case reconcile.Waiting:
-			v.Retrying = append(v.Retrying, retryingRow{
-				IssueID: c.IssueID, Identifier: c.Identifier, Attempt: attemptOf(c.Attempt), DueAt: c.DueAt.UTC(),
-				Error: errorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
-			})
+			v.Retrying = append(v.Retrying, newRetryingRow(c))
 		case reconcile.Held:
-			v.Held = append(v.Held, heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()})
+			v.Held = append(v.Held, newHeldRow(c))
 		}
 	}
 	v.Counts = viewCounts{len(v.Running), len(v.Retrying), len(v.Held)}
+}
+
+func newRetryingRow(c reconcile.Claim) retryingRow {
+	return retryingRow{
+		IssueID: c.IssueID, Identifier: c.Identifier, Attempt: attemptOf(c.Attempt), DueAt: c.DueAt.UTC(),
+		Error: errorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
+	}
+}
+
+func newHeldRow(c reconcile.Claim) heldRow {
+	return heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()}
 }
 
 func newRunningRow(p *project, c reconcile.Claim, r reconcile.Run) runningRow {

@@ -163,7 +163,7 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 		ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
-		OnApproval: approvals[cfg.Agent.OnApproval], OnQuestion: questions[cfg.Agent.OnQuestion], AnswerTimeout: cfg.Agent.AnswerTimeout,
+		OnApproval: onApproval(cfg.Agent.OnApproval), OnQuestion: onQuestion(cfg.Agent.OnQuestion), AnswerTimeout: cfg.Agent.AnswerTimeout,
 		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots, PassEnv: cfg.Agent.PassEnv,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
@@ -178,12 +178,16 @@ func runnerConfig(cfg *workflow.Config) runner.Config {
 	return c
 }
 
-var approvals = map[workflow.Answer]codex.Approval{
-	workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
-	workflow.Ask: codex.ApprovalAsk,
+func onApproval(a workflow.Answer) codex.Approval {
+	return map[workflow.Answer]codex.Approval{
+		workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
+		workflow.Ask: codex.ApprovalAsk,
+	}[a]
 }
 
-var questions = map[workflow.Answer]codex.QuestionPolicy{workflow.Fail: codex.QuestionFail, workflow.Ask: codex.QuestionAsk}
+func onQuestion(a workflow.Answer) codex.QuestionPolicy {
+	return map[workflow.Answer]codex.QuestionPolicy{workflow.Fail: codex.QuestionFail, workflow.Ask: codex.QuestionAsk}[a]
+}
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
 func newLog(w *world, level slog.Level) *slog.Logger {

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -87,8 +88,8 @@ func (w *world) lookup(name string) (string, bool) {
 // steer a terminal.
 func visible(s string) string {
 	clean := true
-	for _, r := range s {
-		if control(r) {
+	for at, r := range s {
+		if control(r) || r == utf8.RuneError && broken(s[at:]) {
 			clean = false
 			break
 		}
@@ -97,8 +98,10 @@ func visible(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for _, r := range s {
+	for at, r := range s {
 		switch {
+		case r == utf8.RuneError && broken(s[at:]):
+			fmt.Fprintf(&b, `\x%02x`, s[at])
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == '\t':
@@ -112,9 +115,21 @@ func visible(s string) string {
 	return b.String()
 }
 
-// control reports C0, DEL, C1 and the characters that reorder text on a terminal.
+// broken reports a text that begins with a byte that is no character: a terminal may obey it all the same.
+func broken(s string) bool {
+	_, size := utf8.DecodeRuneInString(s)
+	return size == 1
+}
+
+// control reports C0, DEL, C1, the separators of lines and the characters that reorder text on a terminal.
 func control(r rune) bool {
-	return r < 0x20 || (r >= 0x7f && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
+	switch {
+	case r < 0x20, r >= 0x7f && r < 0xa0:
+		return true
+	case r == 0x61c, r == 0x200e, r == 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
+		return true
+	}
+	return false
 }
 
 // The colours of a terminal; plain text elsewhere.

@@ -17,11 +17,8 @@ import (
 // Parse gives the configuration its meaning (specification 6.1, 6.3 and 6.4). Its error is Errors, with all
 // faults at once; the Config that comes with it then holds only Warnings, and Prompt where that could be parsed.
 func Parse(src Source, env Environment) (*Config, error) {
-	r := &reader{src: src, env: env, keys: map[string]Key{}, fields: map[string]field{}, lines: map[string]int{}}
-	for _, k := range Keys() {
-		r.keys[k.Name] = k
-	}
-	r.parents = sections(Keys())
+	r := &reader{src: src, env: env, keys: Keys(), fields: map[string]field{}, lines: map[string]int{}}
+	r.parents = sections(r.keys)
 	cfg := &Config{redacted: src.Data, name: src.Name, lines: r.lines}
 	var literals []field
 	if r.load() {

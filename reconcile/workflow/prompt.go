@@ -72,6 +72,9 @@ const templateHint = "the prompt is a Liquid template: check {{ â€¦ }} and {% â€
 
 // unclosedText refuses a comment or raw text without end: the library would drop all that follows it in silence.
 func unclosedText(body, file string, firstLine int) error {
+	if !strings.Contains(body, "{%") {
+		return nil
+	}
 	open := parser.Token{}
 	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
 		switch {

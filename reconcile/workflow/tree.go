@@ -18,7 +18,7 @@ import (
 type reader struct {
 	src  Source
 	env  Environment
-	keys map[string]Key
+	keys []Key
 	// parents are the keys that hold maps of keys.
 	parents []string
 	// fields holds every value that is not null by its dotted key.
@@ -131,7 +131,7 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 		case name.Tag == "!!merge":
 			r.fail(CodeInvalid, line, key, "merge keys are not supported", "write the keys out")
 		case null(value):
-			if r.known(key, line) && value.Value == "~" && r.keys[key].Type == typePath {
+			if r.known(key, line) && value.Value == "~" && r.key(key).Type == typePath {
 				r.warn(line, key, `~ alone is YAML's null, so that the key counts as absent; the home directory is "~"`)
 			}
 		case slices.Contains(r.parents, key):
@@ -156,9 +156,19 @@ func (r *reader) valueLine(keyLine int, value *yaml.Node) int {
 	return keyLine
 }
 
+// key is nil where there is none of that name. They are too few to be worth a map.
+func (r *reader) key(name string) *Key {
+	for i := range r.keys {
+		if r.keys[i].Name == name {
+			return &r.keys[i]
+		}
+	}
+	return nil
+}
+
 // known reports whether the key has an effect, and warns about those that nobody knows.
 func (r *reader) known(key string, line int) bool {
-	if _, ok := r.keys[key]; ok {
+	if r.key(key) != nil {
 		return true
 	}
 	if isUnbuilt(key) || slices.Contains(r.parents, key) {
@@ -167,8 +177,8 @@ func (r *reader) known(key string, line int) bool {
 	parent, candidates := "", slices.Clone(r.parents)
 	if i := strings.LastIndexByte(key, '.'); i >= 0 {
 		parent, candidates = key[:i+1], candidates[:0]
-		for name := range r.keys {
-			candidates = append(candidates, name)
+		for _, k := range r.keys {
+			candidates = append(candidates, k.Name)
 		}
 		slices.Sort(candidates)
 	} else {

@@ -14,12 +14,12 @@ import (
 
 // get finds a key's value. Asking for a key that is not in the table is a fault of the program.
 func (r *reader) get(key string) (field, Key, bool) {
-	k, ok := r.keys[key]
-	if !ok {
+	k := r.key(key)
+	if k == nil {
 		panic("workflow: no such key: " + key)
 	}
 	f, ok := r.fields[key]
-	return f, k, ok
+	return f, *k, ok
 }
 
 // text reads a string: whatever single value is there, as it is written.
@@ -259,6 +259,9 @@ func repeated(n *yaml.Node) *yaml.Node {
 }
 
 func quoteJSON(text string) json.RawMessage {
+	if !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' }) {
+		return json.RawMessage(`"` + text + `"`) // as most are; the encoder is nothing that a pass has use for otherwise
+	}
 	raw, err := json.Marshal(text)
 	if err != nil {
 		panic(err) // a string always has a JSON form

@@ -8,24 +8,26 @@ import (
 )
 
 // formerly are the words of approval policies and sandboxes as releases up to 0.66 wrote them.
-var formerly = map[string]string{
-	"untrusted": "unlessTrusted", "on-failure": "onFailure", "on-request": "onRequest",
-	"read-only": "readOnly", "workspace-write": "workspaceWrite", "danger-full-access": "dangerFullAccess",
+func formerly() map[string]string {
+	return map[string]string{
+		"untrusted": "unlessTrusted", "on-failure": "onFailure", "on-request": "onRequest",
+		"read-only": "readOnly", "workspace-write": "workspaceWrite", "danger-full-access": "dangerFullAccess",
+	}
 }
 
 // FormerWord is how older releases wrote a word of today's, which the session finds out by itself; "" where they wrote
 // it no other way.
-func FormerWord(word string) string { return formerly[word] }
+func FormerWord(word string) string { return formerly()[word] }
 
-var unknownVariant = regexp.MustCompile("unknown variant `([^`]*)`, expected (.*)")
+const unknownVariant = "unknown variant `([^`]*)`, expected (.*)"
 
 // spelledBy finds in a refusal the word that was refused, and the spelling of it that this codex knows.
 func spelledBy(refusal string) (refused, known string, ok bool) {
-	m := unknownVariant.FindStringSubmatch(refusal)
+	m := regexp.MustCompile(unknownVariant).FindStringSubmatch(refusal)
 	if m == nil {
 		return "", "", false
 	}
-	known = formerly[m[1]]
+	known = formerly()[m[1]]
 	return m[1], known, known != "" && strings.Contains(m[2], "`"+known+"`")
 }
 

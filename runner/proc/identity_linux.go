@@ -25,9 +25,10 @@ func BootID() (string, error) { return bootID() }
 var bootID = sync.OnceValues(readBootID)
 
 func readBootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	const path = "/proc/sys/kernel/random/boot_id"
+	b, err := readAt(unix.AT_FDCWD, path, make([]byte, 0, 64), 64)
 	if err != nil {
-		return "", fmt.Errorf("boot id: %w", err)
+		return "", fmt.Errorf("boot id: %s: %w", path, err)
 	}
 	boot := strings.TrimSpace(string(b))
 	if boot == "" {

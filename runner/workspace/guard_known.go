@@ -5,44 +5,51 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // What is known to run nothing, and may stay where an agent has set it. It is this list and not one of what is
 // dangerous, because every release of git can bring a new program and only this list is then still right. What is
 // missing here costs an agent a setting; the report says which.
 
-// harmlessSections run nothing by whatever name.
-var harmlessSections = map[string]bool{
-	"advice": true, "author": true, "color": true, "column": true, "committer": true, "i18n": true, "index": true, "stash": true, "status": true,
+// harmlessSection reports those that run nothing by whatever name.
+func harmlessSection(name string) bool {
+	switch name {
+	case "advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status":
+		return true
+	}
+	return false
 }
 
 // harmlessNames are sections with the names in them that run nothing. A section that has subsections is followed by a
 // dot: what stands in one never means what stands in the section itself.
-var harmlessNames = map[string]string{
-	"am": "threeway keepcr", "apply": "whitespace ignorewhitespace",
-	"blame":      "showroot showemail blankboundary date coloring ignorerevsfile markignoredlines markunblamablelines",
-	"branch":     "autosetupmerge autosetuprebase sort",
-	"branch.":    "merge rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch",
-	"checkout":   "guess workers thresholdforparallelism",
-	"commit":     "cleanup status verbose",
-	"core":       "abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar commitgraph compression eol filemode fscache hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
-	"credential": "username usehttppath", "credential.": "username usehttppath",
-	"diff":       "algorithm colormoved colormovedws context dirstat ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth statnamewidth submodule suppressblankempty wserrorhighlight",
-	"extensions": "compatobjectformat noop objectformat preciousobjects refstorage worktreeconfig", // config.worktree is judged as config is
-	"feature":    "experimental manyfiles",
-	"fetch":      "all output parallel prune prunetags recursesubmodules unpacklimit writecommitgraph",
-	"gc":         "aggressivedepth aggressivewindow auto autodetach autopacklimit bigpackthreshold cruftpacks packrefs pruneexpire reflogexpire reflogexpireunreachable worktreepruneexpire writecommitgraph",
-	"grep":       "linenumber column patterntype extendedregexp threads fullname",
-	"http":       "lowspeedlimit lowspeedtime maxrequests postbuffer version", "init": "defaultbranch defaultobjectformat defaultrefformat",
-	"lfs": "repositoryformatversion", "lfs.": "access locksverify",
-	"log": "abbrevcommit date decorate follow showroot", "maintenance": "auto strategy autodetach",
-	"merge": "autostash conflictstyle ff log renamelimit renames stat branchdesc", "pull": "ff rebase", "push": "autosetupremote default followtags negotiate recursesubmodules usebitmaps useforceifincludes",
-	"rebase":    "abbreviatecommands autosquash autostash forkpoint missingcommitscheck reschedulefailedexec stat updaterefs",
-	"remote.":   "fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags push skipdefaultupdate skipfetchall tagopt",
-	"rerere":    "autoupdate enabled",
-	"submodule": "active fetchjobs propagatebranches recurse", "submodule.": "active branch fetchrecursesubmodules ignore shallow",
-	"tag": "sort", "user": "email name useconfigonly", "worktree": "guessremote userelativepaths",
-}
+var harmlessNames = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"am": "threeway keepcr", "apply": "whitespace ignorewhitespace",
+		"blame":      "showroot showemail blankboundary date coloring ignorerevsfile markignoredlines markunblamablelines",
+		"branch":     "autosetupmerge autosetuprebase sort",
+		"branch.":    "merge rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch",
+		"checkout":   "guess workers thresholdforparallelism",
+		"commit":     "cleanup status verbose",
+		"core":       "abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar commitgraph compression eol filemode fscache hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
+		"credential": "username usehttppath", "credential.": "username usehttppath",
+		"diff":       "algorithm colormoved colormovedws context dirstat ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth statnamewidth submodule suppressblankempty wserrorhighlight",
+		"extensions": "compatobjectformat noop objectformat preciousobjects refstorage worktreeconfig", // config.worktree is judged as config is
+		"feature":    "experimental manyfiles",
+		"fetch":      "all output parallel prune prunetags recursesubmodules unpacklimit writecommitgraph",
+		"gc":         "aggressivedepth aggressivewindow auto autodetach autopacklimit bigpackthreshold cruftpacks packrefs pruneexpire reflogexpire reflogexpireunreachable worktreepruneexpire writecommitgraph",
+		"grep":       "linenumber column patterntype extendedregexp threads fullname",
+		"http":       "lowspeedlimit lowspeedtime maxrequests postbuffer version", "init": "defaultbranch defaultobjectformat defaultrefformat",
+		"lfs": "repositoryformatversion", "lfs.": "access locksverify",
+		"log": "abbrevcommit date decorate follow showroot", "maintenance": "auto strategy autodetach",
+		"merge": "autostash conflictstyle ff log renamelimit renames stat branchdesc", "pull": "ff rebase", "push": "autosetupremote default followtags negotiate recursesubmodules usebitmaps useforceifincludes",
+		"rebase":    "abbreviatecommands autosquash autostash forkpoint missingcommitscheck reschedulefailedexec stat updaterefs",
+		"remote.":   "fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags push skipdefaultupdate skipfetchall tagopt",
+		"rerere":    "autoupdate enabled",
+		"submodule": "active fetchjobs propagatebranches recurse", "submodule.": "active branch fetchrecursesubmodules ignore shallow",
+		"tag": "sort", "user": "email name useconfigonly", "worktree": "guessremote userelativepaths",
+	}
+})
 
 // configRules judges the settings of one configuration file.
 type configRules struct {
@@ -58,7 +65,7 @@ func (c configRules) harmless(s setting) bool {
 	if s.sub != "" {
 		section += "."
 	}
-	if harmlessSections[s.section] || slices.Contains(strings.Fields(harmlessNames[section]), s.name) {
+	if harmlessSection(s.section) || slices.Contains(strings.Fields(harmlessNames()[section]), s.name) {
 		return true
 	}
 	switch section + " " + s.name {

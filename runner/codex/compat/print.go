@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/schema"
@@ -68,28 +69,30 @@ func lists(messages []codex.Message, shape func(codex.Message) object) object {
 }
 
 // choices are the members of which an example shows one value of several.
-var choices = map[string]object{
-	"approvalPolicy": {"oneOf": []any{
-		object{"type": "string", "enum": []any{"untrusted", "on-request", "never"}},
-		object{
-			"type": "object", "required": []any{"granular"}, "additionalProperties": false,
-			"properties": object{"granular": object{"type": "object", "additionalProperties": object{"type": "boolean"}}},
-		},
-	}},
-	"sandbox": {"type": "string", "enum": []any{"read-only", "workspace-write", "danger-full-access"}},
-	"sandboxPolicy": {"oneOf": []any{
-		policy("dangerFullAccess", nil),
-		policy("readOnly", object{"networkAccess": object{"type": "boolean"}}),
-		policy("externalSandbox", object{"networkAccess": object{"type": "string", "enum": []any{"restricted", "enabled"}}}),
-		policy("workspaceWrite", object{
-			"networkAccess": object{"type": "boolean"}, "writableRoots": object{"type": "array", "items": object{"type": "string"}},
-			"excludeTmpdirEnvVar": object{"type": "boolean"}, "excludeSlashTmp": object{"type": "boolean"},
-		}),
-	}},
-	"config": {"type": "object", "additionalProperties": true},
-	// The shapes of forms and tools are their makers'.
-	"content": {}, "inputSchema": {}, "answers": {"type": "object", "additionalProperties": true},
-}
+var choices = sync.OnceValue(func() map[string]object {
+	return map[string]object{
+		"approvalPolicy": {"oneOf": []any{
+			object{"type": "string", "enum": []any{"untrusted", "on-request", "never"}},
+			object{
+				"type": "object", "required": []any{"granular"}, "additionalProperties": false,
+				"properties": object{"granular": object{"type": "object", "additionalProperties": object{"type": "boolean"}}},
+			},
+		}},
+		"sandbox": {"type": "string", "enum": []any{"read-only", "workspace-write", "danger-full-access"}},
+		"sandboxPolicy": {"oneOf": []any{
+			policy("dangerFullAccess", nil),
+			policy("readOnly", object{"networkAccess": object{"type": "boolean"}}),
+			policy("externalSandbox", object{"networkAccess": object{"type": "string", "enum": []any{"restricted", "enabled"}}}),
+			policy("workspaceWrite", object{
+				"networkAccess": object{"type": "boolean"}, "writableRoots": object{"type": "array", "items": object{"type": "string"}},
+				"excludeTmpdirEnvVar": object{"type": "boolean"}, "excludeSlashTmp": object{"type": "boolean"},
+			}),
+		}},
+		"config": {"type": "object", "additionalProperties": true},
+		// The shapes of forms and tools are their makers'.
+		"content": {}, "inputSchema": {}, "answers": {"type": "object", "additionalProperties": true},
+	}
+})
 
 func policy(kind string, members object) object {
 	all := object{"type": object{"type": "string", "enum": []any{kind}}}
@@ -113,7 +116,7 @@ func saidShape(m codex.Message) object {
 }
 
 func shapeOf(name string, value any) object {
-	if fixed, ok := choices[name]; ok {
+	if fixed, ok := choices()[name]; ok {
 		return fixed
 	}
 	switch v := value.(type) {

@@ -85,7 +85,7 @@ func (r *Report) identify(ctx context.Context, p *place, o Options) error {
 	if err != nil {
 		return err
 	}
-	if m := versionText.FindStringSubmatch(said.out); m != nil {
+	if m := regexp.MustCompile(versionText).FindStringSubmatch(said.out); m != nil {
 		r.Version = m[1]
 	}
 	return nil
@@ -106,7 +106,7 @@ func answers(out string) []string {
 }
 
 // versionText finds the number in "codex-cli 0.169.0"; other programs that take --version name themselves otherwise.
-var versionText = regexp.MustCompile(`(?m)^codex\S* v?(\d+\.\d+\.\d+\S*)$`)
+const versionText = `(?m)^codex\S* v?(\d+\.\d+\.\d+\S*)$`
 
 func isFile(path string) bool {
 	var st unix.Stat_t

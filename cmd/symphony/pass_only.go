@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
+const nowhere = "-"
+
+// confined is the database of a pass that is confined to one issue: it reads no more than that takes, however many
+// others are claimed.
+type confined struct {
+	*state.DB
+	only string
+}
+
+// Recorded implements reconcile.Store.
+func (c confined) Recorded(ctx context.Context) (reconcile.Recorded, error) {
+	return c.RecordedOf(ctx, c.only)
+}

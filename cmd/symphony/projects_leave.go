@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/workspace"
+)
+
+// leaveRoot lets go of what a root says of the project.
+func (w *world) leaveRoot(ctx context.Context, path, stateDir string, dissolve bool) error {
+	root, found, err := workspace.FindRoot(path)
+	if err != nil {
+		return err
+	}
+	if found {
+		if _, err := root.UnclaimProjects(stateDir); err != nil || !dissolve {
+			return err
+		}
+		_, err = root.Dissolve(ctx)
+	} else if dissolve {
+		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
+	}
+	if dissolve && filepath.Dir(path) == resolve(filepath.Join(w.home, rootsFolder)) {
+		_ = os.Remove(filepath.Dir(path)) // the same: made by the first pass for the root that init proposes
+	}
+	return err
+}
+
+// removeEnvFile removes the environment file and the folder that init has made for it, unless another project has them.
+func (w *world) removeEnvFile(row projectState) error {
+	others, err := w.envSharers(row)
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	path := w.envFileOf(row)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("environment file: %w", err)
+	}
+	_ = os.Remove(filepath.Dir(path)) // not while it holds something
+	return nil
+}
+
+// leaveAccount takes away, with the last project, what the projects of the account have had in common.
+func (w *world) leaveAccount() error {
+	dirs, err := w.stateDirs()
+	if err != nil || len(dirs) > 0 {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(w.stateHome(), "accounts")); err != nil {
+		return fmt.Errorf("what is known of codex accounts: %w", err)
+	}
+	crash.At("projects.remove.accounts")
+	_ = os.Remove(w.stateHome()) // not while it holds something
+	return nil
+}
+
+// stateFiles are what symphony makes in a state directory, in the order in which it goes.
+var stateFiles = []string{
+	"runs", "codex-check", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
+	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
+}
+
+// removeState removes what is symphony's of a state directory, and names what else is in it.
+func removeState(dir string) (left []string, err error) {
+	for _, name := range stateFiles {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+		crash.At("projects.remove.file")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if len(left) > 0 {
+		return slices.Clip(left), nil
+	}
+	if err := os.Remove(dir); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	return nil, nil
+}
+
+// sure asks a person; without one the command has to be told.
+func (w *world) sure(ctx context.Context, prompt string) (bool, error) {
+	if !w.onTerminal() {
+		return false, &reconcile.Error{
+			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",
+		}
+	}
+	answer, err := w.askLine(ctx, prompt, false)
+	if err != nil {
+		return false, err
+	}
+	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
+		fmt.Fprintln(w.stderr, "symphony: nothing is done")
+		return false, nil
+	}
+	return true, nil
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A title of ten thousand letters takes one line of the screen; a pipe gets all of it.
+func TestLongTitle(t *testing.T) {
+	w := testWorld()
+	var out strings.Builder
+	w.stdout = &out
+	title := strings.Repeat("日本", 5000)
+	v := issueView{Issue: knownIssue{Identifier: "ABC-1", Title: &title}}
+	w.printIssueHead(v)
+	if !strings.HasPrefix(out.String(), "issue\tABC-1\t"+title+"\n") {
+		t.Error("in a pipe something of it is missing")
+	}
+	out.Reset()
+	w.width = 40
+	w.printIssueHead(v)
+	if line, _, _ := strings.Cut(out.String(), "\n"); cells(line) > 40 || !strings.HasSuffix(line, "本…") {
+		t.Errorf("it takes %d cells: %s", cells(line), line)
+	}
+}
