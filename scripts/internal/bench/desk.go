@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	deskBudget = 100 * time.Millisecond
-	// deskCPU is the share of a core that ps --watch may take.
-	deskCPU   = 0.03
+	deskBudget = 100 // ms
+	// deskCPU is the percentage of a core that ps --watch may take.
+	deskCPU   = 3
 	watchTime = 15 * time.Second
 	// beatEvery is how often a worker's heartbeat changes the database meanwhile.
 	beatEvery = 500 * time.Millisecond
@@ -26,15 +26,16 @@ func questions() []job {
 	var list []job
 	for _, line := range []string{
 		"ps", "ps --all", "ps --json", "show ABC-1", "show ABC-10", "show ABC-50", "logs ABC-50", "logs ABC-500", "report", "report --json",
-		"report --since 7d", "report --since 30d", "projects",
+		"report --since 7d", "report --since 30d", "projects", "projects --disk", "logs ABC-50 --last command", "prune --dry-run",
+		"tick --dry-run", "pause", "resume",
 	} {
 		list = append(list, job{Argv: strings.Fields(line)})
 	}
 	return list
 }
 
-// desk times the commands that only look, on 500 claims and 5,000 finished runs, and what ps --watch takes of a core
-// while the database changes under it.
+// desk times commands that look, and some that order, on 500 claims and 5,000 finished runs, and what ps --watch takes of
+// a core while the database changes under it.
 func (b *bench) desk() error {
 	s, err := b.project("desk")
 	if err != nil {
@@ -46,9 +47,9 @@ func (b *bench) desk() error {
 		return err
 	}
 	t := &b.table
-	t.heading(fmt.Sprintf("answers on %d claims, %d finished runs and %d passes, %d times each", size.Claims, size.Runs, size.Passes, deskRepeats(b.o.runs)))
+	t.heading("answers on %d claims, %d finished runs and %d passes", size.Claims, size.Runs, size.Passes)
 	for _, q := range questions() {
-		var walls []time.Duration
+		var answers []sample
 		for range deskRepeats(b.o.runs) {
 			got, err := s.ask(q.Argv)
 			if err != nil {
@@ -57,16 +58,15 @@ func (b *bench) desk() error {
 			if got.Stdout == "" {
 				return fmt.Errorf("%s said nothing", strings.Join(q.Argv, " "))
 			}
-			walls = append(walls, got.wall())
+			answers = append(answers, got)
 		}
-		figure, spread := milliseconds(walls)
-		t.judge(strings.Join(q.Argv, " "), figure, spread, fmt.Sprintf("under %d ms", deskBudget.Milliseconds()), median(walls) < deskBudget)
+		t.add(figure{Name: strings.Join(q.Argv, " "), Unit: "ms", Values: each(answers, wallMS), Budget: atMost(deskBudget)})
 	}
 	share, err := s.watchShare()
 	if err != nil {
 		return err
 	}
-	t.judge(fmt.Sprintf("ps --watch for %s, part of a core", watchTime), fmt.Sprintf("%.2f%%", 100*share), "", fmt.Sprintf("under %.0f%%", 100*deskCPU), share < deskCPU)
+	t.add(figure{Name: fmt.Sprintf("ps --watch for %s, part of a core", watchTime), Unit: "%", Values: []float64{100 * share}, Budget: atMost(deskCPU)})
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	idleRatio = 1.3
-	idlePeak  = 25 // MiB
+	idleRatio = 1.15
+	idlePeak  = 18 // MB
 
 	// farTracker is how long the tracker takes to answer in the second measurement; Linear's own takes longer.
 	farTracker = 50 * time.Millisecond
@@ -25,9 +25,9 @@ const (
 
 // pairs are passes with nothing to do and, before or after each, the minimal program.
 type pairs struct {
-	passes, minimals      []time.Duration
-	ratios, peaks, floors []float64
-	requests              []int
+	passes, minimals []sample
+	ratios           []float64
+	requests, bytes  []float64
 }
 
 // idle measures with a tracker that answers at once, which the budget is for, and with one that is as far away as
@@ -56,6 +56,13 @@ func (b *bench) idle() error {
 	if err != nil {
 		return err
 	}
+	b.idleRows(near)
+	if b.o.quick {
+		return nil
+	}
+	if err := s.startup(database, request); err != nil {
+		return err
+	}
 	if err := b.tracker.slow(b.ctx, farTracker); err != nil {
 		return err
 	}
@@ -63,7 +70,7 @@ func (b *bench) idle() error {
 	if err != nil {
 		return err
 	}
-	b.idleRows(near, far)
+	b.table.add(figure{Name: fmt.Sprintf("wall, ratio where the tracker answers after %d ms", farTracker.Milliseconds()), Values: far.ratios})
 	return b.tracker.ClearFailures(b.ctx)
 }
 
@@ -71,10 +78,10 @@ func (b *bench) idle() error {
 func (s *project) pairs(count int, minimal func() (sample, error)) (all pairs, err error) {
 	for n := range count {
 		var p, m sample
-		var asked int
+		var asked traffic
 		measures := []func() error{
 			func() (err error) { m, err = minimal(); return err },
-			func() (err error) { p, asked, err = s.countedTick(); return err },
+			func() (err error) { p, asked, err = s.counted(s.idleTick); return err },
 		}
 		if n%2 == 1 {
 			slices.Reverse(measures)
@@ -84,45 +91,43 @@ func (s *project) pairs(count int, minimal func() (sample, error)) (all pairs, e
 				return all, err
 			}
 		}
-		all.passes, all.minimals = append(all.passes, p.wall()), append(all.minimals, m.wall())
+		all.passes, all.minimals = append(all.passes, p), append(all.minimals, m)
 		all.ratios = append(all.ratios, float64(p.WallNS)/float64(m.WallNS))
-		all.peaks, all.floors = append(all.peaks, float64(p.PeakKiB)), append(all.floors, float64(m.PeakKiB))
-		all.requests = append(all.requests, asked)
+		all.requests, all.bytes = append(all.requests, float64(asked.Requests)), append(all.bytes, float64(asked.In+asked.Out))
 	}
 	return all, nil
 }
 
-// countedTick also counts what the pass asked the tracker.
-func (s *project) countedTick() (got sample, requests int, err error) {
-	if _, err := s.b.tracker.requests(s.b.ctx); err != nil {
-		return got, 0, err
+// counted also counts what the pass asked the tracker.
+func (s *project) counted(pass func() (sample, error)) (got sample, asked traffic, err error) {
+	before, err := s.b.tracker.traffic(s.b.ctx)
+	if err != nil {
+		return got, asked, err
 	}
-	if got, err = s.idleTick(); err != nil {
-		return got, 0, err
+	if got, err = pass(); err != nil {
+		return got, asked, err
 	}
-	log, err := s.b.tracker.requests(s.b.ctx)
-	return got, len(log), err
+	after, err := s.b.tracker.traffic(s.b.ctx)
+	return got, after.since(before), err
 }
 
-func (b *bench) idleRows(near, far pairs) {
+func (b *bench) idleRows(near pairs) {
 	t := &b.table
-	t.heading(fmt.Sprintf("a pass with nothing to do, %d pairs", len(near.ratios)))
-	figure, spread := milliseconds(near.passes)
-	t.note("wall of the pass", figure, spread)
-	figure, spread = milliseconds(near.minimals)
-	t.note("wall of the minimal program", figure, spread)
-	figure, spread = factors(near.ratios)
-	t.judge("ratio, pair by pair", figure, spread, fmt.Sprintf("at most %.1f", idleRatio), median(near.ratios) <= idleRatio)
-	figure, spread = factors(far.ratios)
-	t.note(fmt.Sprintf("ratio where the tracker answers after %d ms, %d pairs", farTracker.Milliseconds(), len(far.ratios)), figure, spread)
-	most, figure, spread := mebibytes(near.peaks)
-	t.judge("peak resident", figure, spread, fmt.Sprintf("under %d MiB", idlePeak), most < idlePeak)
-	_, figure, spread = mebibytes(near.floors)
-	t.note("peak resident of the minimal program", figure, spread)
-	requests := slices.Concat(near.requests, far.requests)
-	least, largest := slices.Min(requests), slices.Max(requests)
-	t.judge("requests", fmt.Sprint(largest), fmt.Sprintf("%d to %d", least, largest), "exactly 1", least == 1 && largest == 1)
+	t.heading("a pass with nothing to do, %d pairs with the minimal program", len(near.ratios))
+	t.add(figure{Name: "wall", Unit: "ms", Values: each(near.passes, wallMS)})
+	t.add(figure{Name: "wall of the minimal program", Unit: "ms", Values: each(near.minimals, wallMS)})
+	t.add(figure{Name: "wall, ratio pair by pair", Values: near.ratios, Budget: atMost(idleRatio).steady()})
+	t.add(figure{Name: "CPU", Unit: "ms", Values: each(near.passes, cpuMS)})
+	t.add(figure{Name: "CPU of the minimal program", Unit: "ms", Values: each(near.minimals, cpuMS)})
+	t.add(figure{Name: "peak resident", Unit: "MB", Values: each(near.passes, peakMB), Budget: atMost(idlePeak).worst()})
+	t.add(figure{Name: "peak resident of the minimal program", Unit: "MB", Values: each(near.minimals, peakMB)})
+	t.add(figure{Name: "page faults", Values: each(near.passes, faults)})
+	t.add(figure{Name: "page faults of the minimal program", Values: each(near.minimals, faults)})
+	t.add(figure{Name: "requests", Values: near.requests, Budget: atMost(1).worst().steady()})
+	t.add(figure{Name: "bytes to and from the tracker", Values: near.bytes, Note: "of HTTP, without TLS"})
 }
+
+func faults(s sample) float64 { return float64(s.Faults) }
 
 // idleTick is a pass in the way of a terminal or of cron, which must do nothing.
 func (s *project) idleTick() (sample, error) {

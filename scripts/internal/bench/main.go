@@ -1,7 +1,8 @@
-// Bench measures the budgets that the program has to keep and prints them beside their limits. Everything is real: the
+// Bench measures what the program costs and prints it beside the budgets that it has to keep. Everything is real: the
 // program built as it is released, its database, its processes; only Linear and the agent are our own, on loopback.
 //
 //	bench ─┬─► stopwatch ─► symphony tick ─► workers ─► scripted agents
+//	       ├─► bench herd ──► symphony tick --loop, or another implementation
 //	       └─► bench linear (a Linear, a process of its own)
 //
 // It exits 1 where a budget is missed, and leaves nothing behind.
@@ -23,7 +24,7 @@ import (
 )
 
 // bound is how long all of it may take.
-const bound = 10 * time.Minute
+const bound = 15 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -40,64 +41,117 @@ type options struct {
 	only        string
 	symphony    string
 	tags        string
+	json        string
+	quick       bool
+	plot        bool
 	keep        bool
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	if len(args) == 1 && args[0] == stage.LinearCommand {
-		return stage.ServeLinear("bench", in, out, errw)
+	if len(args) > 0 {
+		switch args[0] {
+		case stage.LinearCommand:
+			return serveLinear(in, out, errw)
+		case herdCommand:
+			return serveHerd(in, out)
+		case moveCommand:
+			return moveIssue(ctx, args[1:], errw)
+		}
 	}
-	var o options
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(errw)
-	flags.IntVar(&o.pairs, "n", 31, "pairs of a pass with nothing to do and the minimal program; at least 3")
-	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
-	flags.StringVar(&o.only, "only", "", "comma-separated: idle, load, burst, stream, desk (default: all)")
-	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
-	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0 || o.pairs < 3 || o.runs < 1:
-		fmt.Fprintln(errw, "bench: no arguments, -n at least 3, -runs at least 1")
-		return 2
+	o, code := parseOptions(args, errw)
+	if code >= 0 {
+		return code
 	}
-	t, err := measure(ctx, o, errw)
-	if t != nil {
-		t.print(out)
+	began := time.Now()
+	b, err := measure(ctx, o, errw)
+	if b != nil {
+		b.table.print(out)
+		err = errors.Join(err, b.write(began, time.Since(began), err == nil))
+		fmt.Fprintf(out, "\n%s in all\n", time.Since(began).Round(time.Second))
 	}
 	switch {
 	case err != nil:
 		fmt.Fprintln(errw, "bench:", err)
 		return 1
-	case len(t.missed()) > 0:
-		fmt.Fprintf(out, "\nmissed: %s\n", strings.Join(t.missed(), "; "))
+	case len(b.table.missed()) > 0:
+		fmt.Fprintf(out, "missed:\n  %s\n", strings.Join(b.table.missed(), "\n  "))
 		return 1
 	}
-	fmt.Fprintln(out, "\nall budgets are kept")
+	fmt.Fprintln(out, "all budgets are kept")
 	return 0
+}
+
+// parseOptions gives an exit code, or -1 to go on.
+func parseOptions(args []string, errw io.Writer) (o options, code int) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(errw)
+	flags.IntVar(&o.pairs, "n", 31, "pairs of a pass with nothing to do and the minimal program; at least 3")
+	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
+	flags.StringVar(&o.only, "only", "", "comma-separated: "+strings.Join(partNames(), ", ")+" (default: all)")
+	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
+	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
+	flags.StringVar(&o.json, "json", "", "write all values to this `FILE`")
+	flags.BoolVar(&o.quick, "quick", false, "for CI: judge only ratios and counts, which a busy machine does not change")
+	flags.BoolVar(&o.plot, "plot", false, "write docs/costs.md and docs/growth.svg")
+	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return o, 0
+	case err != nil:
+		return o, 2
+	case flags.NArg() > 0 || o.pairs < 3 || o.runs < 1:
+		fmt.Fprintln(errw, "bench: no arguments, -n at least 3, -runs at least 1")
+		return o, 2
+	case o.plot && (o.quick || o.only != ""):
+		fmt.Fprintln(errw, "bench: -plot goes with all measurements, without -quick and -only")
+		return o, 2
+	}
+	return o, -1
 }
 
 // part is one of the measurements.
 type part struct {
 	name    string
 	measure func(*bench) error
+	// quick ones are part of a quick run.
+	quick bool
 }
 
 func parts() []part {
-	return []part{{"idle", (*bench).idle}, {"load", (*bench).load}, {"burst", (*bench).burst}, {"stream", (*bench).stream}, {"desk", (*bench).desk}}
+	return []part{
+		{"idle", (*bench).idle, true},
+		{"history", (*bench).history, false},
+		{"growth", (*bench).growth, true},
+		{"burst", (*bench).burst, false},
+		{"follow", (*bench).follow, false},
+		{"crowd", (*bench).crowd, false},
+		{"decoder", (*bench).decoder, true},
+		{"desk", (*bench).desk, false},
+		{"size", (*bench).size, false},
+		{"work", (*bench).work, false},
+	}
 }
 
-// chosen are the parts that -only names.
-func (o options) chosen() ([]part, error) {
-	if o.only == "" {
-		return parts(), nil
+func partNames() []string {
+	var names []string
+	for _, p := range parts() {
+		names = append(names, p.name)
 	}
+	return names
+}
+
+// chosen are the parts that the flags name.
+func (o options) chosen() ([]part, error) {
 	var list []part
+	if o.only == "" {
+		for _, p := range parts() {
+			if p.quick || !o.quick {
+				list = append(list, p)
+			}
+		}
+		return list, nil
+	}
 	for name := range strings.SplitSeq(o.only, ",") {
 		before := len(list)
 		for _, p := range parts() {
@@ -113,21 +167,21 @@ func (o options) chosen() ([]part, error) {
 }
 
 // measure takes all figures. The table holds those that were taken before an error.
-func measure(ctx context.Context, o options, progress io.Writer) (t *table, err error) {
+func measure(ctx context.Context, o options, progress io.Writer) (b *bench, err error) {
 	list, err := o.chosen()
 	if err != nil {
 		return nil, err
 	}
-	b, err := begin(ctx, o, progress)
-	if err != nil {
+	if b, err = begin(ctx, o, progress); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.end()) }()
 	for _, p := range list {
-		fmt.Fprintf(progress, "bench: %s\n", p.name)
+		began := time.Now()
 		if err := p.measure(b); err != nil {
-			return &b.table, fmt.Errorf("%s: %w", p.name, err)
+			return b, fmt.Errorf("%s: %w", p.name, err)
 		}
+		fmt.Fprintf(progress, "bench: %s: %s\n", p.name, time.Since(began).Round(100*time.Millisecond))
 	}
-	return &b.table, nil
+	return b, nil
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
@@ -73,3 +75,44 @@ func status(pid int, field string) (int, error) {
 	}
 	return 0, errors.Join(lines.Err(), fmt.Errorf("process %d: no %s", pid, field))
 }
+
+// pss is the memory of a process in bytes, of shared pages its part. It can be read of a worker by root only.
+func pss(pid int) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, found := strings.CutPrefix(line, "Pss:"); found {
+			kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			return kib * 1024, err
+		}
+	}
+	return 0, fmt.Errorf("process %d: no Pss", pid)
+}
+
+// processorTime is what the threads of a process have taken so far, to the nanosecond.
+func processorTime(pid int) (sum time.Duration, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(threads) == 0 {
+		return 0, errors.Join(err, fmt.Errorf("process %d: no threads", pid))
+	}
+	for _, path := range threads {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // a thread that ended meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		ns, err := strconv.ParseInt(strings.Fields(string(data))[0], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}
+
+// gone reports whether the error is that of a process that has ended meanwhile.
+func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) }

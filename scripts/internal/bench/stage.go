@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
@@ -22,12 +19,16 @@ type bench struct {
 	o        options
 	dir      string
 	symphony string
+	// agent is a copy of the program: one file for both would let workers share its pages with agents.
+	agent    string
 	minimal  string
 	tracker  tracker
 	watch    *watch
 	progress io.Writer
 	projects []*project
 	table    table
+	// points are what the plot shows.
+	points []point
 }
 
 // begin builds the programs and starts what the measurements need.
@@ -36,7 +37,7 @@ func begin(ctx context.Context, o options, progress io.Writer) (b *bench, err er
 	if err != nil {
 		return nil, err
 	}
-	b = &bench{ctx: ctx, o: o, dir: dir, progress: progress}
+	b = &bench{ctx: ctx, o: o, dir: dir, progress: progress, table: table{quick: o.quick}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.end())
@@ -91,13 +92,24 @@ func (b *bench) build() error {
 			return err
 		}
 	}
-	return nil
+	b.agent = filepath.Join(b.dir, "agent")
+	return copyFile(b.symphony, b.agent, 0o700)
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, mode)
 }
 
 // project is one that is measured.
 type project struct {
 	stage.Project
 	b *bench
+	// endLoop ends the loop that was started, if any.
+	endLoop func() error
 }
 
 const workflowText = `---
@@ -109,8 +121,13 @@ tracker:
 workspace:
   root: ./workspaces
   min_free_bytes: 0
+polling:
+  interval_ms: %d
 agent:
-  max_concurrent_agents: 10
+  max_concurrent_agents: %d
+  max_turns: %d
+  max_idle_runs: 0
+  max_runs: 0
 codex:
   command: "'%s' demo-agent app-server --home '%s'"
 ---
@@ -121,7 +138,15 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 Attempt: {{ attempt }}
 `
 
+// settings are what projects differ in.
+type settings struct{ agents, pollingMS, turns int }
+
+// project makes one of ten agents, as a user would have it.
 func (b *bench) project(name string) (*project, error) {
+	return b.projectOf(name, settings{agents: 10, pollingMS: 30_000, turns: 20})
+}
+
+func (b *bench) projectOf(name string, o settings) (*project, error) {
 	dir := filepath.Join(b.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -130,7 +155,7 @@ func (b *bench) project(name string) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := made.WriteWorkflow(workflowText, b.tracker.Endpoint(), b.symphony, made.AgentHome); err != nil {
+	if err := made.WriteWorkflow(workflowText, b.tracker.Endpoint(), o.pollingMS, o.agents, o.turns, b.agent, made.AgentHome); err != nil {
 		return nil, err
 	}
 	s := &project{Project: made, b: b}
@@ -165,6 +190,12 @@ func (s *project) quietTick() (sample, error) {
 
 // clear ends what a project still runs.
 func (s *project) clear() error {
+	if end := s.endLoop; end != nil {
+		s.endLoop = nil
+		if err := end(); err != nil {
+			return err
+		}
+	}
 	running, err := s.processes()
 	if err != nil || len(running) == 0 {
 		return err
@@ -201,78 +232,3 @@ func until(ctx context.Context, done func() (bool, error)) error {
 		}
 	}
 }
-
-// job and sample are those of the program stopwatch.
-type job struct {
-	Argv, Env []string
-	Dir       string
-}
-
-type sample struct {
-	WallNS, CPUNS int64
-	PeakKiB       int64
-	Exit          int
-	Stdout        string
-	Stderr        string
-	Err           string
-	// began is when the job was handed out.
-	began time.Time
-}
-
-func (s sample) wall() time.Duration { return time.Duration(s.WallNS) }
-func (s sample) cpu() time.Duration  { return time.Duration(s.CPUNS) }
-
-// watch is the other side of stopwatch.
-type watch struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-func startWatch(exe string) (*watch, error) {
-	cmd := exec.Command(exe)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = stage.Apart()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("stopwatch: %w", err)
-	}
-	w := &watch{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-	w.out.Buffer(nil, 64<<20)
-	return w, nil
-}
-
-// time runs a job, which must succeed.
-func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
-	if err := ctx.Err(); err != nil {
-		return s, err
-	}
-	data, err := json.Marshal(j)
-	if err != nil {
-		return s, err
-	}
-	began := time.Now()
-	if _, err := w.in.Write(append(data, '\n')); err != nil {
-		return s, fmt.Errorf("stopwatch: %w", err)
-	}
-	if !w.out.Scan() {
-		return s, fmt.Errorf("stopwatch ended: %w", errors.Join(w.out.Err(), io.ErrUnexpectedEOF))
-	}
-	if err := json.Unmarshal(w.out.Bytes(), &s); err != nil {
-		return s, fmt.Errorf("stopwatch: %w", err)
-	}
-	s.began = began
-	if s.Err != "" || s.Exit != 0 {
-		return s, fmt.Errorf("%s: exit %d %s\n%s%s", strings.Join(j.Argv[:2], " "), s.Exit, s.Err, s.Stdout, s.Stderr)
-	}
-	return s, nil
-}
-
-func (w *watch) close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }

@@ -26,9 +26,11 @@ type Job struct {
 type Result struct {
 	WallNS, CPUNS int64
 	PeakKiB       int64
-	Exit          int
-	Stdout        string
-	Stderr        string
+	// Faults are page faults, Disk those of them that had to read from a disk.
+	Faults, Disk int64
+	Exit         int
+	Stdout       string
+	Stderr       string
 	// Err says why it could not be run.
 	Err string
 }
@@ -74,7 +76,8 @@ func run(job Job) (r Result) {
 	r.WallNS = int64(time.Since(began))
 	if state := cmd.ProcessState; state != nil {
 		r.CPUNS, r.Exit = int64(state.UserTime()+state.SystemTime()), state.ExitCode()
-		r.PeakKiB = state.SysUsage().(*syscall.Rusage).Maxrss
+		used := state.SysUsage().(*syscall.Rusage)
+		r.PeakKiB, r.Faults, r.Disk = used.Maxrss, used.Minflt+used.Majflt, used.Majflt
 	} else {
 		r.Err = err.Error()
 	}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
+)
+
+// job and sample are those of the program stopwatch.
+type job struct {
+	Argv, Env []string
+	Dir       string
+}
+
+type sample struct {
+	WallNS, CPUNS int64
+	PeakKiB       int64
+	Faults, Disk  int64
+	Exit          int
+	Stdout        string
+	Stderr        string
+	Err           string
+	// began is when the job was handed out.
+	began time.Time
+}
+
+// watch is the other side of stopwatch.
+type watch struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startWatch(exe string) (*watch, error) {
+	cmd := exec.Command(exe)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = stage.Apart()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("stopwatch: %w", err)
+	}
+	w := &watch{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	w.out.Buffer(nil, 64<<20)
+	return w, nil
+}
+
+// time runs a job, which must succeed.
+func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
+	if err := ctx.Err(); err != nil {
+		return s, err
+	}
+	data, err := json.Marshal(j)
+	if err != nil {
+		return s, err
+	}
+	began := time.Now()
+	if _, err := w.in.Write(append(data, '\n')); err != nil {
+		return s, fmt.Errorf("stopwatch: %w", err)
+	}
+	if !w.out.Scan() {
+		return s, fmt.Errorf("stopwatch ended: %w", errors.Join(w.out.Err(), io.ErrUnexpectedEOF))
+	}
+	if err := json.Unmarshal(w.out.Bytes(), &s); err != nil {
+		return s, fmt.Errorf("stopwatch: %w", err)
+	}
+	s.began = began
+	if s.Err != "" || s.Exit != 0 {
+		return s, fmt.Errorf("%s: exit %d %s\n%s%s", strings.Join(j.Argv[:2], " "), s.Exit, s.Err, s.Stdout, s.Stderr)
+	}
+	return s, nil
+}
+
+func (w *watch) close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }
