@@ -18,7 +18,7 @@ var nested = []string{
 // camelKeys spells the members of raw as codex does today: other versions wrote thread_id for threadId. changed is
 // false where all of them were spelled so already.
 func camelKeys(raw json.RawMessage) (out json.RawMessage, changed bool) {
-	if bytes.IndexByte(raw, '_') < 0 {
+	if bytes.IndexByte(raw, '_') < 0 || !oldNames(raw) {
 		return raw, false
 	}
 	switch raw[0] {
@@ -28,6 +28,42 @@ func camelKeys(raw json.RawMessage) (out json.RawMessage, changed bool) {
 		return camelList(raw)
 	}
 	return raw, false
+}
+
+// oldNames reports whether a member of raw, at any depth, has a name that camelWord may change. Nearly every line of a
+// session has an underscore in some value, and no such name: this costs a look at its quotes instead of decoding it.
+func oldNames(raw []byte) bool {
+	for {
+		open := bytes.IndexByte(raw, '"')
+		if open < 0 {
+			return false
+		}
+		word, rest, ended := cutString(raw[open+1:])
+		if !ended {
+			return false
+		}
+		if raw = bytes.TrimLeft(rest, " \t\r\n"); len(raw) == 0 || raw[0] != ':' {
+			continue
+		}
+		if bytes.IndexByte(word, '_') > 0 || bytes.IndexByte(word, '\\') >= 0 {
+			return true
+		}
+	}
+}
+
+// cutString cuts behind the quote that ends a string.
+func cutString(raw []byte) (word, rest []byte, ended bool) {
+	for at := 0; ; at++ {
+		quote := bytes.IndexByte(raw[at:], '"')
+		if quote < 0 {
+			return nil, nil, false
+		}
+		at += quote
+		escapes := len(raw[:at]) - len(bytes.TrimRight(raw[:at], "\\"))
+		if escapes%2 == 0 {
+			return raw[:at], raw[at+1:], true
+		}
+	}
 }
 
 func camelObject(raw json.RawMessage) (json.RawMessage, bool) {
