@@ -167,7 +167,10 @@ func conflict(format string, args ...any) error {
 }
 
 // Recorded implements Store.
-func (w *world) Recorded(context.Context) (Recorded, error) {
+func (w *world) Recorded(ctx context.Context) (Recorded, error) {
+	if ctx.Err() != nil {
+		return Recorded{}, ctx.Err() // as a database does
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {

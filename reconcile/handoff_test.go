@@ -58,3 +58,20 @@ func TestBrokenOff(t *testing.T) {
 	equal(t, "tracker blamed", w.trackerBlock != nil, false)
 	equal(t, "workers", len(w.workers), 1)
 }
+
+// A signal that comes before the tracker is asked ends that wait as well, and no look at what is stored.
+func TestBrokenOffBefore(t *testing.T) {
+	for name, s := range map[string]*scene{
+		"nothing to do": newScene().held(issueNo(1), HoldOperator).same(),
+		"a run settled": newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same(),
+		"a command":     newScene().held(issueNo(1), HoldOperator).same().command(VerbRetry, issueNo(1)),
+	} {
+		w := worldOf(s.Snapshot)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		deps := w.deps(s.Policy)
+		deps.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
+		report := Tick(ctx, deps, Options{})
+		equal(t, name+": errors", codes(report), "canceled")
+	}
+}

@@ -275,10 +275,11 @@ func (t *tick) apply(ctx context.Context, planned *planner) {
 // ask puts the tracker's two questions at once (specification 8.1). It returns nil where the answer can't
 // be used, after which nothing is stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
-	if t.Tracker == nil || t.limited() || t.stale && !t.observe(ctx) {
+	work := context.WithoutCancel(ctx)
+	if t.Tracker == nil || t.limited() || t.stale && !t.observe(work) {
 		return nil
 	}
-	t.lookAtWorkspaces(ctx)
+	t.lookAtWorkspaces(work)
 	// What is asked depends on the claims as the local half leaves them. A dry run has not stored those.
 	local := t.snapshot
 	local.Tracker = nil
@@ -306,7 +307,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		})
 		return nil
 	}
-	return t.answer(ctx, tracked, ids, refreshErr, candidatesErr)
+	return t.answer(work, tracked, ids, refreshErr, candidatesErr)
 }
 
 func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refreshErr, candidatesErr error) *Tracked {
