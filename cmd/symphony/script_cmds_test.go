@@ -225,10 +225,18 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if args[0] == "KILL" {
 		waitFor(ts, "the end of what was killed", func() (bool, string) {
-			left, cmdlines := matching(ts, args[1])
-			return !slices.ContainsFunc(left, func(pid int) bool { return slices.Contains(pids, pid) }), fmt.Sprint(cmdlines)
+			return !slices.ContainsFunc(pids, dying), fmt.Sprint(pids)
 		})
 	}
+}
+
+// dying says whether a process still has something open: its command line is gone before its locks are, and its first
+// thread may have ended before the others.
+func dying(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err == nil && (len(threads) > 1 || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"))
 }
 
 // holdLockCmd takes the project lock as a pass of that trigger would, until release-lock: hold-lock TRIGGER
