@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -16,7 +17,7 @@ import (
 // creators are the mutations whose creations are worth knowing, and the field of their payload that has them. Agents
 // ask for success only, more often than not; so the id is asked for under a name of our own, and taken out of the
 // answer before the agent reads it.
-func creators() map[string]string {
+var creators = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
 		"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
@@ -26,7 +27,7 @@ func creators() map[string]string {
 		"attachmentLinkDiscord": "attachment", "attachmentLinkFront": "attachment", "attachmentLinkIntercom": "attachment",
 		"attachmentLinkZendesk": "attachment", "attachmentLinkJiraIssue": "attachment", "attachmentLinkSalesforce": "attachment",
 	}
-}
+})
 
 // idsAlias is the name under which the ids are asked for.
 const idsAlias = "symphonyCreated"

@@ -23,7 +23,7 @@ func (w *world) obstacles(v view) (lines []string) {
 			lines = append(lines, "         "+hint)
 		}
 	}
-	if v.LowUntil != nil && v.LowUntil.After(now) {
+	if v.low() {
 		lines = append(lines, w.yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+duration(v.LowUntil.Sub(now))))
 	}
 	if v.Paused {

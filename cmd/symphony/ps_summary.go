@@ -45,6 +45,9 @@ func (w *world) comesNext(v view) string {
 	return text + v.waitsForPass()
 }
 
+// low: too little of the tracker's allowance is left to look for new work.
+func (v *view) low() bool { return v.LowUntil != nil && v.LowUntil.After(v.GeneratedAt) }
+
 // waitsForPass names what is due by then, else what is due first. While nothing is started there is nothing to wait for.
 func (v *view) waitsForPass() string {
 	switch {
@@ -52,7 +55,7 @@ func (v *view) waitsForPass() string {
 		return ", which starts nothing: paused"
 	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
 		return ", blocked for another " + duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
-	case v.LowUntil != nil && v.LowUntil.After(v.GeneratedAt):
+	case v.low():
 		return ", which starts nothing: the tracker's allowance is low"
 	case len(v.Retrying) == 0:
 		return ""
@@ -97,7 +100,7 @@ func (w *world) idle(v view) string {
 		reason = "the project is blocked: " + v.Blocked.Reason
 	case v.Paused:
 		reason = "the project is paused"
-	case v.LowUntil != nil && v.LowUntil.After(v.GeneratedAt):
+	case v.low():
 		reason = "the tracker's allowance is low"
 	case v.LastPass == nil:
 		reason = "no pass has run yet"
