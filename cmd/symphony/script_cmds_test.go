@@ -61,6 +61,7 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 			return
 		}
 		if time.Now().After(end) {
+			_ = ts.Exec("symphony", "ps", "--all") // for the log: it knows why
 			ts.Fatalf("waited %s in vain for: %s; last: %s", bound, what, last)
 		}
 		time.Sleep(50 * time.Millisecond)

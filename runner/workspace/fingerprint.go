@@ -142,6 +142,7 @@ func statusCommand(ctx context.Context, repo repository, tree, scratch string) *
 func borrowedGit(ctx context.Context, repo repository, tree, scratch string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
+		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS says
 		"-c", "core.excludesFile=" + filepath.Join(repo.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
 	cmd.Dir = tree

@@ -2,7 +2,10 @@ package workspace
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 // What symphony itself reads of a workspace runs nothing that stands there: neither looking for progress, nor writing down
@@ -63,5 +66,29 @@ func TestReadingRunsNothing(t *testing.T) {
 				t.Errorf("the trap does not work: %s", said)
 			}
 		})
+	}
+}
+
+// Nor does it write: git brings its index up to date where it shows a difference, and an agent's own git would find the
+// index locked meanwhile. A file's new time is what git would write down.
+func TestReadingWritesNothing(t *testing.T) {
+	t.Parallel()
+	g := guard(t, false)
+	index := filepath.Join(g.Path, ".git", "index")
+	t.Log(g.sh("touch -d 2001-01-01 file"))
+	before := time.Now().Add(-time.Hour)
+	check(t, os.Chtimes(index, before, before))
+	was, err := os.Stat(index)
+	check(t, err)
+	_, err = Fingerprint(t.Context(), g.Path)
+	check(t, err)
+	_, _, err = Inspect(t.Context(), g.Path)
+	check(t, err)
+	_, err = Diff(t.Context(), g.Path, io.Discard)
+	check(t, err)
+	is, err := os.Stat(index)
+	check(t, err)
+	if !os.SameFile(was, is) || !is.ModTime().Equal(was.ModTime()) {
+		t.Error("the index was written")
 	}
 }
