@@ -42,7 +42,7 @@ func oldNames(raw []byte) bool {
 		if !ended {
 			return false
 		}
-		if raw = bytes.TrimLeft(rest, " \t\r\n"); len(raw) == 0 || raw[0] != ':' {
+		if raw = skipSpace(rest); len(raw) == 0 || raw[0] != ':' {
 			continue
 		}
 		if bytes.IndexByte(word, '_') > 0 || bytes.IndexByte(word, '\\') >= 0 {

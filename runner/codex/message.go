@@ -28,9 +28,11 @@ type message struct {
 // read decodes a line. As in params.read a member of another type than expected does not hinder the others: a request
 // is answered and an error is one, whatever else its line holds.
 func (m *message) read(line []byte) bool {
-	var wrongType *json.UnmarshalTypeError
-	err := json.Unmarshal(line, m)
-	return err == nil || errors.As(err, &wrongType)
+	if !json.Valid(line) {
+		return false
+	}
+	lenient(line, m)
+	return true
 }
 
 func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }

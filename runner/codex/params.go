@@ -181,14 +181,7 @@ func (k *wireKind) UnmarshalJSON(raw []byte) error {
 // read decodes raw. A member of another type than expected is left empty and
 // does not hinder the others; raw is valid JSON, as part of a decoded line.
 func (p *params) read(raw json.RawMessage) {
-	if len(raw) == 0 {
-		return
-	}
-	raw, _ = camelKeys(raw)
-	var wrongType *json.UnmarshalTypeError
-	if err := json.Unmarshal(raw, p); err != nil && !errors.As(err, &wrongType) {
-		*p = params{}
-	}
+	lenient(raw, p)
 	p.Item.modern()
 	for i := range p.Turn.Items {
 		p.Turn.Items[i].modern()
