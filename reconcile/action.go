@@ -73,6 +73,12 @@ type Change struct {
 	Paused *bool
 }
 
+// onlyClaim: the change gives a claim new content, and does nothing else.
+func (c Change) onlyClaim() bool {
+	return c.Claim != nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
+		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
+}
+
 // String is the line that tick prints for the action.
 func (a Action) String() string {
 	parts := []string{string(a.Kind), a.Identifier}

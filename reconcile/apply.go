@@ -66,15 +66,39 @@ func precedes(u Change, action Action) bool {
 	return u.Claim.IssueID == next.IssueID && u.Claim.ClaimedAt.Equal(next.ClaimedAt) && u.Claim.Version < next.Version
 }
 
+// storedAtOnce is how many claims share a transaction: each one syncs the disk, and workers wait for its end with theirs.
+const storedAtOnce = 100
+
 // update stores, once, the updates that are due.
 func (a *applier) update(ctx context.Context, due func(Change) bool) {
+	var now []Change
 	a.updates = slices.DeleteFunc(a.updates, func(u Change) bool {
 		if !due(u) {
 			return false
 		}
-		a.store(ctx, u)
+		now = append(now, u)
 		return true
 	})
+	for len(now) > 0 {
+		n := 1
+		for n < min(len(now), storedAtOnce) && now[n-1].onlyClaim() && now[n].onlyClaim() {
+			n++
+		}
+		if n == 1 || !a.storeTogether(ctx, now[:n]) {
+			for _, u := range now[:n] {
+				a.store(ctx, u)
+			}
+		}
+		now = now[n:]
+	}
+}
+
+// storeTogether stores all of them or none. One that fails must not hinder the others: each is then to be stored by itself.
+func (a *applier) storeTogether(ctx context.Context, batch []Change) bool {
+	if slices.ContainsFunc(batch, func(u Change) bool { return a.failed[u.Claim.IssueID] }) {
+		return false
+	}
+	return a.Store.Commit(ctx, a.Now(), batch...) == nil
 }
 
 func (a *applier) store(ctx context.Context, u Change) {

@@ -1,7 +1,10 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -268,4 +271,41 @@ func TestSpawnFailure(t *testing.T) {
 	Tick(t.Context(), w.deps(s.Policy), Options{})
 	w.mustBe(t, issueNo(1), "retry backoff #1 in 10s failures=1 runs=1")
 	equal(t, "message", w.claims["id-1"].ErrorMessage, "failed to spawn agent")
+}
+
+// Claims that only get new content share transactions, and one that somebody else has changed hinders none of the others.
+func TestUpdatesShareTransactions(t *testing.T) {
+	s := newScene()
+	for n := range 250 {
+		s.claim(issueNo(n+1), nil)
+	}
+	updates := func(w *world) (plan Plan) {
+		for _, id := range slices.Sorted(maps.Keys(w.claims)) {
+			c := w.claims[id]
+			c.Issue.Title += ", changed"
+			plan.Updates = append(plan.Updates, Change{Claim: &c})
+		}
+		return plan
+	}
+	changed := func(w *world) (n int) {
+		for _, c := range w.claims {
+			if strings.HasSuffix(c.Issue.Title, ", changed") {
+				n++
+			}
+		}
+		return n
+	}
+	w := worldOf(s.Snapshot)
+	equal(t, "faults", len(apply(t.Context(), w.deps(s.Policy), updates(w), nil)), 0)
+	equal(t, "transactions", len(w.log), 3)
+	equal(t, "claims changed", changed(w), 250)
+
+	w = worldOf(s.Snapshot)
+	plan := updates(w)
+	plan.Updates[120].Claim.Version--
+	done := apply(t.Context(), w.deps(s.Policy), plan, nil)
+	equal(t, "faults", len(done), 1)
+	equal(t, "the fault is a conflict", errors.Is(done[0].Err, ErrConflict), true)
+	equal(t, "claims changed", changed(w), 249)
+	equal(t, "transactions", len(w.log), 2+99)
 }

@@ -196,14 +196,18 @@ func (w *world) Recorded(ctx context.Context) (Recorded, error) {
 }
 
 // Commit implements Store: it looks at everything before it changes anything.
-func (w *world) Commit(_ context.Context, now time.Time, c Change) error {
+func (w *world) Commit(_ context.Context, now time.Time, changes ...Change) error {
 	return w.step("commit", func() error {
-		for _, check := range []func(Change) error{w.canSettle, w.canClaim, w.canInsert} {
-			if err := check(c); err != nil {
-				return err
+		for _, c := range changes {
+			for _, check := range []func(Change) error{w.canSettle, w.canClaim, w.canInsert} {
+				if err := check(c); err != nil {
+					return err
+				}
 			}
 		}
-		w.commit(now, c)
+		for _, c := range changes {
+			w.commit(now, c)
+		}
 		return nil
 	})
 }

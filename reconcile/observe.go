@@ -37,9 +37,9 @@ type Store interface {
 	// Recorded reads everything a plan needs in one consistent view; for a pass that is confined to one issue it may leave
 	// others out and count them.
 	Recorded(ctx context.Context) (Recorded, error)
-	// Commit makes the change in one durable transaction, or returns an error that wraps ErrConflict and
-	// changes nothing.
-	Commit(ctx context.Context, now time.Time, c Change) error
+	// Commit makes the changes, in order, in one durable transaction, or returns an error and changes nothing; it wraps
+	// ErrConflict where somebody else was first.
+	Commit(ctx context.Context, now time.Time, changes ...Change) error
 	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
 	// SawHeartbeat remembers a counter that a pass has seen for the first time. It need not be durable.

@@ -31,8 +31,9 @@ func (s stepped) Recorded(ctx context.Context) (reconcile.Recorded, error) {
 	return rec, errors.Join(err, jsonErr)
 }
 
-func (s stepped) Commit(ctx context.Context, now time.Time, c reconcile.Change) error {
-	op := "commit" + subject(c)
+func (s stepped) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
+	c := changes[0] // several are updates of claims, and have nothing that is written here
+	op := "commit" + subject(changes)
 	if c.Settle != "" {
 		op += ", settling " + c.Settle
 	}
@@ -42,7 +43,7 @@ func (s stepped) Commit(ctx context.Context, now time.Time, c reconcile.Change) 
 	if len(c.Commands) > 0 {
 		op += fmt.Sprint(", commands ", c.Commands)
 	}
-	_, err := storing(s.a, op, func() (struct{}, error) { return nothing(s.db.Commit(ctx, now, c)) })
+	_, err := storing(s.a, op, func() (struct{}, error) { return nothing(s.db.Commit(ctx, now, changes...)) })
 	if err != nil && c.Insert != nil {
 		s.runners.prepared--
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -195,25 +196,39 @@ func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.Recorded) (map[st
 
 // Commit implements reconcile.Store. The run that is settled comes before the claim that draws the consequence
 // and the run that follows it, so that one change may end one run of an issue and begin the next.
-func (db *DB) Commit(ctx context.Context, now time.Time, c reconcile.Change) error {
-	if c.Delete && c.Claim == nil {
-		return errors.New("commit: a deletion without the claim to delete")
-	}
-	if c.Claim == nil && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 && c.AgentBlock == nil &&
-		c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil {
+func (db *DB) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
+	changes = slices.DeleteFunc(slices.Clone(changes), nothingIn)
+	if len(changes) == 0 {
 		return nil
 	}
+	for _, c := range changes {
+		if c.Delete && c.Claim == nil {
+			return errors.New("commit: a deletion without the claim to delete")
+		}
+	}
 	crash.At("state.commit.before")
-	err := db.update(ctx, "store the change"+subject(c), full, func(tx *sql.Tx) error {
-		return commit(ctx, tx, now, c)
+	err := db.update(ctx, "store the change"+subject(changes), full, func(tx *sql.Tx) error {
+		for _, c := range changes {
+			if err := commit(ctx, tx, now, c); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	crash.At("state.commit.after")
 	return err
 }
 
+func nothingIn(c reconcile.Change) bool {
+	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 && c.AgentBlock == nil &&
+		c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
+}
+
 // subject names the issue or run that a change is about, for its errors.
-func subject(c reconcile.Change) string {
-	switch {
+func subject(changes []reconcile.Change) string {
+	switch c := changes[0]; {
+	case len(changes) > 1:
+		return fmt.Sprintf("s of %d claims", len(changes))
 	case c.Claim != nil:
 		return " of " + c.Claim.Identifier
 	case c.Insert != nil:
