@@ -23,11 +23,11 @@ const (
 	farPairs   = 11
 )
 
-// pairs are passes with nothing to do and, before or after each, the minimal program.
+// pairs are passes with nothing to do and, before or after each, another program.
 type pairs struct {
-	passes, minimals []sample
-	ratios           []float64
-	requests, bytes  []float64
+	passes, others  []sample
+	ratios          []float64
+	requests, bytes []float64
 }
 
 // idle measures with a tracker that answers at once, which the budget is for, and with one that is as far away as
@@ -41,17 +41,12 @@ func (b *bench) idle() error {
 	if err != nil {
 		return err
 	}
-	database, err := s.copyDatabase()
+	theirs, err := s.copyState("minimal")
 	if err != nil {
 		return err
 	}
-	minimal := func() (sample, error) {
-		argv := []string{b.minimal, database, b.tracker.Endpoint(), request}
-		return b.watch.time(b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
-	}
-	if _, err := minimal(); err != nil { // merges the WAL of the copy
-		return err
-	}
+	argv := []string{b.minimal, "--workflow", s.Workflow, "--state-dir", theirs, "--request", request}
+	minimal := func() (sample, error) { return b.watch.time(b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir}) }
 	near, err := s.pairs(b.o.pairs, minimal)
 	if err != nil {
 		return err
@@ -60,7 +55,10 @@ func (b *bench) idle() error {
 	if b.o.quick {
 		return nil
 	}
-	if err := s.startup(database, request); err != nil {
+	if err := s.startup(argv); err != nil {
+		return err
+	}
+	if err := s.bare(request); err != nil {
 		return err
 	}
 	if err := b.tracker.slow(b.ctx, farTracker); err != nil {
@@ -74,13 +72,34 @@ func (b *bench) idle() error {
 	return b.tracker.ClearFailures(b.ctx)
 }
 
+// bare compares with the program that does least of all.
+func (s *project) bare(request string) error {
+	theirs, err := s.copyState("bare")
+	if err != nil {
+		return err
+	}
+	argv := []string{s.b.bare, filepath.Join(theirs, "state.db"), s.b.tracker.Endpoint(), request}
+	bare := func() (sample, error) { return s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir}) }
+	if _, err := bare(); err != nil { // merges the WAL of the copy
+		return err
+	}
+	all, err := s.pairs(s.b.o.pairs, bare)
+	if err != nil {
+		return err
+	}
+	t := &s.b.table
+	t.add(figure{Name: "wall of a program that only opens the database and asks the tracker", Unit: "ms", Values: each(all.others, wallMS)})
+	t.add(figure{Name: "wall, ratio to that one", Values: all.ratios})
+	return nil
+}
+
 // pairs takes turns in the order of the two programs, so that what else the machine does meets both alike.
-func (s *project) pairs(count int, minimal func() (sample, error)) (all pairs, err error) {
+func (s *project) pairs(count int, other func() (sample, error)) (all pairs, err error) {
 	for n := range count {
 		var p, m sample
 		var asked traffic
 		measures := []func() error{
-			func() (err error) { m, err = minimal(); return err },
+			func() (err error) { m, err = other(); return err },
 			func() (err error) { p, asked, err = s.counted(s.idleTick); return err },
 		}
 		if n%2 == 1 {
@@ -91,7 +110,7 @@ func (s *project) pairs(count int, minimal func() (sample, error)) (all pairs, e
 				return all, err
 			}
 		}
-		all.passes, all.minimals = append(all.passes, p), append(all.minimals, m)
+		all.passes, all.others = append(all.passes, p), append(all.others, m)
 		all.ratios = append(all.ratios, float64(p.WallNS)/float64(m.WallNS))
 		all.requests, all.bytes = append(all.requests, float64(asked.Requests)), append(all.bytes, float64(asked.In+asked.Out))
 	}
@@ -115,14 +134,14 @@ func (b *bench) idleRows(near pairs) {
 	t := &b.table
 	t.heading("a pass with nothing to do, %d pairs with the minimal program", len(near.ratios))
 	t.add(figure{Name: "wall", Unit: "ms", Values: each(near.passes, wallMS)})
-	t.add(figure{Name: "wall of the minimal program", Unit: "ms", Values: each(near.minimals, wallMS)})
+	t.add(figure{Name: "wall of the minimal program", Unit: "ms", Values: each(near.others, wallMS)})
 	t.add(figure{Name: "wall, ratio pair by pair", Values: near.ratios, Budget: atMost(idleRatio).steady()})
 	t.add(figure{Name: "CPU", Unit: "ms", Values: each(near.passes, cpuMS)})
-	t.add(figure{Name: "CPU of the minimal program", Unit: "ms", Values: each(near.minimals, cpuMS)})
+	t.add(figure{Name: "CPU of the minimal program", Unit: "ms", Values: each(near.others, cpuMS)})
 	t.add(figure{Name: "peak resident", Unit: "MB", Values: each(near.passes, peakMB), Budget: atMost(idlePeak).worst()})
-	t.add(figure{Name: "peak resident of the minimal program", Unit: "MB", Values: each(near.minimals, peakMB)})
+	t.add(figure{Name: "peak resident of the minimal program", Unit: "MB", Values: each(near.others, peakMB)})
 	t.add(figure{Name: "page faults", Values: each(near.passes, faults)})
-	t.add(figure{Name: "page faults of the minimal program", Values: each(near.minimals, faults)})
+	t.add(figure{Name: "page faults of the minimal program", Values: each(near.others, faults)})
 	t.add(figure{Name: "requests", Values: near.requests, Budget: atMost(1).worst().steady()})
 	t.add(figure{Name: "bytes to and from the tracker", Values: near.bytes, Note: "of HTTP, without TLS"})
 }
@@ -138,10 +157,10 @@ func (s *project) idleTick() (sample, error) {
 	return got, err
 }
 
-// copyDatabase gives the minimal program the same database as a file of its own: each of the two would otherwise pay
-// for what the other has left in the WAL.
-func (s *project) copyDatabase() (string, error) {
-	dir := filepath.Join(s.Dir, "copy")
+// copyState gives another program the same database as a file of its own: each of the two would otherwise pay for what
+// the other has left in the WAL.
+func (s *project) copyState(name string) (string, error) {
+	dir := filepath.Join(s.Dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -157,7 +176,7 @@ func (s *project) copyDatabase() (string, error) {
 			return "", err
 		}
 	}
-	return filepath.Join(dir, "state.db"), nil
+	return dir, nil
 }
 
 // settle runs passes until nothing is left of the first one's extra work, and keeps the request that a pass makes

@@ -22,6 +22,7 @@ type bench struct {
 	// agent is a copy of the program: one file for both would let workers share its pages with agents.
 	agent    string
 	minimal  string
+	bare     string
 	tracker  tracker
 	watch    *watch
 	progress io.Writer
@@ -76,8 +77,11 @@ func (b *bench) end() error {
 
 // build makes the programs in the way of a release.
 func (b *bench) build() error {
-	b.symphony, b.minimal = b.o.symphony, filepath.Join(b.dir, "minimal")
-	packages := map[string]string{b.minimal: "./scripts/internal/minimal", filepath.Join(b.dir, "stopwatch"): "./scripts/internal/stopwatch"}
+	b.symphony, b.minimal, b.bare = b.o.symphony, filepath.Join(b.dir, "minimal"), filepath.Join(b.dir, "bare")
+	packages := map[string]string{
+		b.minimal: "./scripts/internal/minimal", b.bare: "./scripts/internal/bare",
+		filepath.Join(b.dir, "stopwatch"): "./scripts/internal/stopwatch",
+	}
 	if b.symphony == "" {
 		b.symphony = filepath.Join(b.dir, "symphony")
 		packages[b.symphony] = "./cmd/symphony"

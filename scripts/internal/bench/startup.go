@@ -12,8 +12,7 @@ import (
 )
 
 // startup measures what of a pass with nothing to do a clock does not show: system calls, and what runs before main.
-func (s *project) startup(database, request string) error {
-	minimal := []string{s.b.minimal, database, s.b.tracker.Endpoint(), request}
+func (s *project) startup(minimal []string) error {
 	pass := []string{s.b.symphony, "tick", "--workflow", s.Workflow, "--state-dir", s.StateDir}
 	for _, program := range []struct {
 		name string

@@ -2,7 +2,9 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,14 +15,30 @@ import (
 // ReleaseTags are the build tags of a release.
 const ReleaseTags = "symphony_release,urfave_cli_no_docs,nethttpomithttp2"
 
-// Build makes a program in the way of a release.
+// Build makes a program in the way of a release, and copies it to where it is called. What the linker has written lies in
+// memory otherwise than a file that was installed or read from the disk, and starts otherwise.
 func Build(ctx context.Context, tags, out, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tags, "-ldflags", "-s -w", "-o", out, pkg)
+	built := out + ".built"
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tags, "-ldflags", "-s -w", "-o", built, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
 	}
-	return nil
+	return errors.Join(copyProgram(built, out), os.Remove(built))
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // TempDir makes the folder of a script, by the path that /proc shows.
