@@ -47,7 +47,6 @@ type settings struct {
 	} `yaml:"tracker"`
 }
 
-// pass leaves the database open, as a pass that did nothing does: to close it is to merge its log and to sync the disk.
 func pass(workflow, stateDir, request string) error {
 	began := time.Now()
 	s, err := load(workflow)
@@ -76,8 +75,18 @@ func pass(workflow, stateDir, request string) error {
 		return err
 	}
 	fmt.Printf("%d claims, %d runs, %d candidates\n", claims, runs, candidates)
-	return lock.Unlock()
+	return errors.Join(leave(db, filepath.Join(stateDir, "state.db-wal")), lock.Unlock())
 }
+
+// leave merges the log into the database where it has grown. To close the database would do that each time.
+func leave(db *sql.DB, log string) error {
+	if info, err := os.Stat(log); err == nil && info.Size() <= leftLog {
+		return nil
+	}
+	return db.Close()
+}
+
+const leftLog = 64 << 10 // bytes, as in a pass
 
 func load(path string) (s settings, err error) {
 	text, err := os.ReadFile(path)
