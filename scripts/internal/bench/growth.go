@@ -77,7 +77,7 @@ func (b *bench) grown(n int) (changedMS float64, err error) {
 	t.add(peak)
 	t.add(figure{
 		Name: fmt.Sprintf("%d claims, requests", n), Values: asked, Budget: atMost(float64(l.requests())).worst().steady(),
-		Note: fmt.Sprintf("%d pages of candidates, %d of claims by their ids", pages(l.Candidates), pages(l.Claims)),
+		Note: fmt.Sprintf("pages: %d of candidates, %d of claims by their ids", pages(l.Candidates), pages(l.Claims)),
 	})
 	return median(f.Values), nil
 }

@@ -92,7 +92,7 @@ func parseOptions(args []string, errw io.Writer) (o options, code int) {
 	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
 	flags.StringVar(&o.json, "json", "", "write all values to this `FILE`")
 	flags.BoolVar(&o.quick, "quick", false, "for CI: judge only ratios and counts, which a busy machine does not change")
-	flags.BoolVar(&o.plot, "plot", false, "write docs/costs.md and docs/growth.svg")
+	flags.BoolVar(&o.plot, "plot", false, "write docs/costs.md, docs/growth.svg and the README's table")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
 	err := flags.Parse(args)
 	switch {

@@ -32,7 +32,7 @@ func thisMachine() machine {
 	return m
 }
 
-// write leaves the figures where the flags say. The pages in docs are written of a whole measurement only.
+// write leaves the figures where the flags say. The pages in docs and the README's table are written of a whole measurement only.
 func (b *bench) write(began time.Time, lasted time.Duration, whole bool) error {
 	if b.o.json != "" {
 		data, err := json.MarshalIndent(struct {
@@ -56,7 +56,18 @@ func (b *bench) write(began time.Time, lasted time.Duration, whole bool) error {
 	if err := os.WriteFile("docs/growth.svg", []byte(plot(b.points)), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile("docs/costs.md", []byte(b.page(began, thisMachine())), 0o644)
+	if err := os.WriteFile("docs/costs.md", []byte(b.page(began, thisMachine())), 0o644); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	written, err := b.inReadme(string(text), began, thisMachine())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile("README.md", []byte(written), 0o644)
 }
 
 // page is docs/costs.md.
