@@ -31,7 +31,9 @@ func main() {
 			&cli.StringFlag{Name: "workflow", Required: true}, &cli.StringFlag{Name: "state-dir", Required: true},
 			&cli.StringFlag{Name: "request", Required: true},
 		},
-		Action: func(c *cli.Context) error { return pass(c.String("workflow"), c.String("state-dir"), c.String("request")) },
+		Action: func(c *cli.Context) error {
+			return pass(c.String("workflow"), c.String("state-dir"), c.String("request"))
+		},
 	}
 	if err := app.Run(os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "minimal:", err)
