@@ -22,7 +22,7 @@ func (s *project) databaseWrites() error {
 		why = "only root may look into a worker"
 	}
 	if why != "" {
-		s.b.table.unmeasured(writes+", "+syncs, why)
+		s.b.table.unmeasured(figure{Name: writes + ", " + syncs}, why)
 		return nil
 	}
 	list, err := s.processes()

@@ -35,7 +35,7 @@ func (b *bench) follow() error {
 	if err := b.moved("a pass right after it", false); err != nil {
 		return err
 	}
-	return b.moved(fmt.Sprintf("under tick --loop that polls each %d ms", followPollingMS), true)
+	return b.moved(fmt.Sprintf("under tick --loop that polls each %d ms, moved right after a poll", followPollingMS), true)
 }
 
 // continued has an agent whose turns end at once and whose issue stays where it is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +58,7 @@ type look struct {
 	others          int // neither a worker nor an agent nor started by one
 	pass            bool
 	memory          float64 // of workers and others
+	unreadable      bool    // that of some may not be read
 }
 
 // look sorts all that descends from the herd.
@@ -90,7 +92,8 @@ func (h *herd) look(agent string) (l look, err error) {
 			l.others++
 		}
 		size, err := pss(pid)
-		if err != nil && !gone(err) {
+		l.unreadable = l.unreadable || errors.Is(err, fs.ErrPermission)
+		if err != nil && !gone(err) && !errors.Is(err, fs.ErrPermission) {
 			return l, fmt.Errorf("memory: %w", err)
 		}
 		l.memory += size

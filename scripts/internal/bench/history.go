@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -46,14 +47,19 @@ func (b *bench) history() error {
 	}
 	var olds, news []sample
 	var ratios []float64
-	for range historyPairs {
-		o, err := old.idleTick()
-		if err != nil {
-			return err
+	for turn := range historyPairs {
+		var o, n sample
+		measures := []func() error{
+			func() (err error) { o, err = old.idleTick(); return err },
+			func() (err error) { n, err = fresh.idleTick(); return err },
 		}
-		n, err := fresh.idleTick()
-		if err != nil {
-			return err
+		if turn%2 == 1 {
+			slices.Reverse(measures)
+		}
+		for _, measure := range measures {
+			if err := measure(); err != nil {
+				return err
+			}
 		}
 		olds, news, ratios = append(olds, o), append(news, n), append(ratios, float64(o.WallNS)/float64(n.WallNS))
 	}

@@ -17,9 +17,10 @@ import (
 const (
 	idleRatio = 1.15
 	idlePeak  = 18 // MB
-	// idleGuard is for quick runs: each build lies in memory otherwise, which alone moves the ratio by a twentieth, and
-	// their machines are busy.
-	idleGuard = 1.3
+	// idleGuard is for quick runs, whose machines have other work.
+	idleGuard = 1.4
+	// idleFaults: pages that a pass touches against those that the minimal program does. No load of the machine changes it.
+	idleFaults = 1.2
 
 	// farTracker is how long the tracker takes to answer in the second measurement; Linear's own takes longer.
 	farTracker = 50 * time.Millisecond
@@ -30,7 +31,18 @@ const (
 type pairs struct {
 	passes, others  []sample
 	ratios          []float64
+	byCopy          [][]float64 // the ratios of each copy of the two programs
 	requests, bytes []float64
+}
+
+// medians is what each copy would have told alone.
+func (p pairs) medians() (list []float64) {
+	for _, ratios := range p.byCopy {
+		if len(ratios) > 0 {
+			list = append(list, median(ratios))
+		}
+	}
+	return list
 }
 
 // idle measures with a tracker that answers at once, which the budget is for, and with one that is as far away as
@@ -48,8 +60,7 @@ func (b *bench) idle() error {
 	if err != nil {
 		return err
 	}
-	argv := []string{b.minimal, "--workflow", s.Workflow, "--state-dir", theirs, "--request", request}
-	minimal := func() (sample, error) { return b.watch.time(b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir}) }
+	minimal := other{b.minimal, []string{"--workflow", s.Workflow, "--state-dir", theirs, "--request", request}}
 	near, err := s.pairs(b.o.pairs, minimal)
 	if err != nil {
 		return err
@@ -58,7 +69,7 @@ func (b *bench) idle() error {
 	if b.o.quick {
 		return nil
 	}
-	if err := s.startup(argv); err != nil {
+	if err := s.startup(append([]string{b.minimal}, minimal.args...)); err != nil {
 		return err
 	}
 	if err := s.bare(request); err != nil {
@@ -81,12 +92,8 @@ func (s *project) bare(request string) error {
 	if err != nil {
 		return err
 	}
-	argv := []string{s.b.bare, filepath.Join(theirs, "state.db"), s.b.tracker.Endpoint(), request}
-	bare := func() (sample, error) { return s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir}) }
-	if _, err := bare(); err != nil { // merges the WAL of the copy
-		return err
-	}
-	all, err := s.pairs(s.b.o.pairs, bare)
+	args := []string{filepath.Join(theirs, "state.db"), s.b.tracker.Endpoint(), request}
+	all, err := s.pairs(s.b.o.pairs, other{s.b.bare, args})
 	if err != nil {
 		return err
 	}
@@ -96,13 +103,36 @@ func (s *project) bare(request string) error {
 	return nil
 }
 
-// pairs takes turns in the order of the two programs, so that what else the machine does meets both alike.
-func (s *project) pairs(count int, other func() (sample, error)) (all pairs, err error) {
+// other is a program that a pass is measured against.
+type other struct {
+	program string
+	args    []string
+}
+
+// pairs takes turns in the order of the two programs, so that what else the machine does meets both alike, and in the
+// copies of them.
+func (s *project) pairs(count int, o other) (all pairs, err error) {
+	ours, err := s.b.copies(s.b.symphony)
+	if err != nil {
+		return all, err
+	}
+	theirs, err := s.b.copies(o.program)
+	if err != nil {
+		return all, err
+	}
+	all.byCopy = make([][]float64, len(ours))
+	defer func() { s.program = s.b.symphony }()
 	for n := range count {
+		which := n % len(ours)
+		s.program = ours[which]
+		argv := append([]string{theirs[which]}, o.args...)
 		var p, m sample
 		var asked traffic
 		measures := []func() error{
-			func() (err error) { m, err = other(); return err },
+			func() (err error) {
+				m, err = s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
+				return err
+			},
 			func() (err error) { p, asked, err = s.counted(s.idleTick); return err },
 		}
 		if n%2 == 1 {
@@ -114,7 +144,8 @@ func (s *project) pairs(count int, other func() (sample, error)) (all pairs, err
 			}
 		}
 		all.passes, all.others = append(all.passes, p), append(all.others, m)
-		all.ratios = append(all.ratios, float64(p.WallNS)/float64(m.WallNS))
+		ratio := float64(p.WallNS) / float64(m.WallNS)
+		all.ratios, all.byCopy[which] = append(all.ratios, ratio), append(all.byCopy[which], ratio)
 		all.requests, all.bytes = append(all.requests, float64(asked.Requests)), append(all.bytes, float64(asked.In+asked.Out))
 	}
 	return all, nil
@@ -143,12 +174,16 @@ func (b *bench) idleRows(near pairs) {
 	t.add(figure{Name: "wall", Unit: "ms", Values: each(near.passes, wallMS)})
 	t.add(figure{Name: "wall of the minimal program", Unit: "ms", Values: each(near.others, wallMS)})
 	t.add(figure{Name: "wall, ratio pair by pair", Values: near.ratios, Budget: atMost(ratio).steady()})
+	t.add(figure{Name: "the same, copy by copy of the two programs", Values: near.medians()})
 	t.add(figure{Name: "CPU", Unit: "ms", Values: each(near.passes, cpuMS)})
 	t.add(figure{Name: "CPU of the minimal program", Unit: "ms", Values: each(near.others, cpuMS)})
 	t.add(figure{Name: "peak resident", Unit: "MB", Values: each(near.passes, peakMB), Budget: atMost(idlePeak).worst()})
 	t.add(figure{Name: "peak resident of the minimal program", Unit: "MB", Values: each(near.others, peakMB)})
 	t.add(figure{Name: "page faults", Values: each(near.passes, faults)})
 	t.add(figure{Name: "page faults of the minimal program", Values: each(near.others, faults)})
+	t.add(figure{
+		Name: "page faults, ratio", Values: []float64{median(each(near.passes, faults)) / median(each(near.others, faults))}, Budget: atMost(idleFaults).steady(),
+	})
 	t.add(figure{Name: "requests", Values: near.requests, Budget: atMost(1).worst().steady()})
 	t.add(figure{Name: "bytes to and from the tracker", Values: near.bytes, Note: "of HTTP, without TLS"})
 }

@@ -30,7 +30,7 @@ func (b *bench) size() error {
 	}
 	sizes, err := packageSizes(full)
 	if err != nil {
-		b.table.unmeasured("by package", err.Error())
+		b.table.unmeasured(figure{Name: "by package"}, err.Error())
 		return nil
 	}
 	names := make([]string, 0, len(sizes))

@@ -97,21 +97,34 @@ func (b *bench) build() error {
 		}
 	}
 	b.agent = filepath.Join(b.dir, "agent")
-	return copyFile(b.symphony, b.agent, 0o700)
+	return stage.Install(b.symphony, b.agent)
 }
 
-func copyFile(from, to string, mode os.FileMode) error {
-	data, err := os.ReadFile(from)
+// copies makes some of a program. A file that was written at another moment lies in memory otherwise, and that alone may
+// make a program of milliseconds slower by a quarter: one copy is no measurement.
+func (b *bench) copies(program string) (list []string, err error) {
+	dir, err := os.MkdirTemp(b.dir, "copies-")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(to, data, mode)
+	for n := range programCopies {
+		to := filepath.Join(dir, fmt.Sprintf("%s-%d", filepath.Base(program), n))
+		if err := stage.Install(program, to); err != nil {
+			return nil, err
+		}
+		list = append(list, to)
+	}
+	return list, nil
 }
+
+const programCopies = 7
 
 // project is one that is measured.
 type project struct {
 	stage.Project
 	b *bench
+	// program is the copy of symphony that its commands are measured with.
+	program string
 	// endLoop ends the loop that was started, if any.
 	endLoop func() error
 }
@@ -151,8 +164,8 @@ func (b *bench) project(name string) (*project, error) {
 }
 
 func (b *bench) projectOf(name string, o settings) (*project, error) {
-	dir := filepath.Join(b.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(b.dir, name+"-") // a measurement may be made again
+	if err != nil {
 		return nil, err
 	}
 	made, err := stage.NewProject(dir)
@@ -162,14 +175,14 @@ func (b *bench) projectOf(name string, o settings) (*project, error) {
 	if err := made.WriteWorkflow(workflowText, b.tracker.Endpoint(), o.pollingMS, o.agents, o.turns, b.agent, made.AgentHome); err != nil {
 		return nil, err
 	}
-	s := &project{Project: made, b: b}
+	s := &project{Project: made, b: b, program: b.symphony}
 	b.projects = append(b.projects, s)
 	return s, nil
 }
 
 // symphony measures one command on the project.
 func (s *project) symphony(command string, args ...string) (sample, error) {
-	argv := append([]string{s.b.symphony, command, "--workflow", s.Workflow, "--state-dir", s.StateDir}, args...)
+	argv := append([]string{s.program, command, "--workflow", s.Workflow, "--state-dir", s.StateDir}, args...)
 	return s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
 }
 

@@ -42,7 +42,7 @@ func (b *bench) noStrace() string {
 // systemCalls counts them by strace.
 func (s *project) systemCalls(whose string, argv []string) error {
 	if why := s.b.noStrace(); why != "" {
-		s.b.table.unmeasured("system calls"+whose, why)
+		s.b.table.unmeasured(figure{Name: "system calls" + whose}, why)
 		return nil
 	}
 	var all, syncs []float64
@@ -107,7 +107,7 @@ func largest(counts map[string]int, n int) string {
 
 // inits asks the runtime what the packages do before main.
 func (s *project) inits(whose string, argv []string) error {
-	var sums, last []float64
+	var sums []float64
 	var worst initTrace
 	for range s.b.o.runs {
 		got, err := s.b.watch.time(s.b.ctx, job{Argv: argv, Env: append(slices.Clone(s.Env), "GODEBUG=inittrace=1"), Dir: s.Dir})
@@ -125,17 +125,16 @@ func (s *project) inits(whose string, argv []string) error {
 				worst = i
 			}
 		}
-		sums, last = append(sums, sum), append(last, list[len(list)-1].at)
+		sums = append(sums, sum)
 	}
 	s.b.table.add(figure{Name: "init of packages before main" + whose, Unit: "ms", Values: sums, Note: fmt.Sprintf("the largest: %s, %.2f ms", worst.pkg, worst.clock)})
-	s.b.table.add(figure{Name: "start of the runtime to the last init" + whose, Unit: "ms", Values: last})
 	return nil
 }
 
 // initTrace is a line "init PACKAGE @0.25 ms, 0.01 ms clock, 80 bytes, 1 allocs".
 type initTrace struct {
-	pkg       string
-	at, clock float64
+	pkg   string
+	clock float64
 }
 
 func initTraces(text string) []initTrace {
@@ -145,10 +144,8 @@ func initTraces(text string) []initTrace {
 		if len(fields) < 6 || fields[0] != "init" {
 			continue
 		}
-		at, err := strconv.ParseFloat(strings.TrimPrefix(fields[2], "@"), 64)
-		clock, clockErr := strconv.ParseFloat(fields[4], 64)
-		if err == nil && clockErr == nil {
-			list = append(list, initTrace{fields[1], at, clock})
+		if clock, err := strconv.ParseFloat(fields[4], 64); err == nil {
+			list = append(list, initTrace{fields[1], clock})
 		}
 	}
 	return list

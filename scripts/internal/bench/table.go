@@ -83,8 +83,35 @@ func (t *table) add(f figure) {
 	t.figures = append(t.figures, f)
 }
 
-// unmeasured says by name what could not be measured here, and why.
-func (t *table) unmeasured(name, why string) { t.add(figure{Name: name, Note: "not measured: " + why}) }
+// unmeasured says what could not be measured here, and why.
+func (t *table) unmeasured(f figure, why string) {
+	f.Values, f.Note = nil, "not measured: "+why
+	t.add(f)
+}
+
+// summary is for a table without a missed budget.
+func (t *table) summary() string {
+	kept, open := 0, 0
+	for _, f := range t.figures {
+		switch {
+		case f.Verdict == "kept":
+			kept++
+		case f.Budget != nil:
+			open++
+		}
+	}
+	switch {
+	case kept+open == 0:
+		return "nothing of it has a budget"
+	case open > 0:
+		return fmt.Sprintf("%s kept, %d not judged", plural(kept, "budget"), open)
+	}
+	return fmt.Sprintf("all %d budgets are kept", kept)
+}
+
+func missedIn(list []figure) bool {
+	return slices.ContainsFunc(list, func(f figure) bool { return f.Verdict == "missed" })
+}
 
 func (t *table) missed() []string {
 	var list []string

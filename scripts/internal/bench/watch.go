@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
@@ -35,6 +36,7 @@ type sample struct {
 
 // watch is the other side of stopwatch.
 type watch struct {
+	exe string
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
@@ -55,7 +57,7 @@ func startWatch(exe string) (*watch, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("stopwatch: %w", err)
 	}
-	w := &watch{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	w := &watch{exe: exe, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	w.out.Buffer(nil, 64<<20)
 	return w, nil
 }
@@ -73,8 +75,15 @@ func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
 	if _, err := w.in.Write(append(data, '\n')); err != nil {
 		return s, fmt.Errorf("stopwatch: %w", err)
 	}
-	if !w.out.Scan() {
-		return s, fmt.Errorf("stopwatch ended: %w", errors.Join(w.out.Err(), io.ErrUnexpectedEOF))
+	answered := make(chan bool, 1)
+	go func() { answered <- w.out.Scan() }()
+	select {
+	case <-ctx.Done():
+		return s, errors.Join(ctx.Err(), w.again(answered))
+	case ok := <-answered:
+		if !ok {
+			return s, fmt.Errorf("stopwatch ended: %w", errors.Join(w.out.Err(), io.ErrUnexpectedEOF))
+		}
 	}
 	if err := json.Unmarshal(w.out.Bytes(), &s); err != nil {
 		return s, fmt.Errorf("stopwatch: %w", err)
@@ -84,6 +93,20 @@ func (w *watch) time(ctx context.Context, j job) (s sample, err error) {
 		return s, fmt.Errorf("%s: exit %d %s\n%s%s", strings.Join(j.Argv[:2], " "), s.Exit, s.Err, s.Stdout, s.Stderr)
 	}
 	return s, nil
+}
+
+// again ends the stopwatch with the job that it is at, and starts another: what is left is to be cleaned up by jobs, too.
+func (w *watch) again(answered <-chan bool) error {
+	if err := syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("stopwatch: %w", err)
+	}
+	<-answered
+	_ = w.cmd.Wait() // it was killed
+	next, err := startWatch(w.exe)
+	if err == nil {
+		*w = *next
+	}
+	return err
 }
 
 func (w *watch) close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }

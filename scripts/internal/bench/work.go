@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (b *bench) work() error {
 	}
 	if os.Getenv(peerVar) == "" {
 		b.table.heading("%d issues with agents of %s: another implementation", workIssues, workTime)
-		b.table.unmeasured("all of it", peerVar+" names none")
+		b.table.unmeasured(figure{Name: "all of it"}, peerVar+" names none")
 	}
 	return nil
 }
@@ -79,6 +80,7 @@ type workResult struct {
 	// between counts processes while no pass runs, but for workers and agents; left those after the work.
 	between, left int
 	polls         float64 // requests a second after the work
+	unreadable    bool    // the memory of workers may not be read
 }
 
 func (b *bench) workRows(w way, all []workResult) {
@@ -87,16 +89,24 @@ func (b *bench) workRows(w way, all []workResult) {
 	t.add(figure{Name: "start to the last issue done", Unit: "ms", Values: each(all, func(r workResult) float64 { return float64(r.done) / 1e6 })})
 	t.add(figure{Name: "CPU, agents and an idle time after it included", Unit: "ms", Values: each(all, func(r workResult) float64 { return float64(r.usage.CPUNS) / 1e6 })})
 	t.add(figure{Name: "requests", Values: each(all, func(r workResult) float64 { return float64(r.requests) })})
-	t.add(figure{Name: "peak memory (PSS) without agents", Unit: "MB", Values: each(all, func(r workResult) float64 { return r.peak / 1e6 })})
+	t.memory(figure{Name: "peak memory (PSS) without agents", Unit: "MB", Values: each(all, func(r workResult) float64 { return r.peak / 1e6 })}, all)
 	idle := figure{Name: "memory (PSS) after the work, between passes", Unit: "MB", Values: each(all, func(r workResult) float64 { return r.idle / 1e6 })}
 	left := figure{Name: "processes after the work, between passes", Values: each(all, func(r workResult) float64 { return float64(r.left) })}
 	if w.every > 0 {
 		idle.Budget, left.Budget = atMost(0).worst().steady(), atMost(0).worst().steady()
 		t.add(figure{Name: "processes between passes besides workers and their agents", Values: each(all, func(r workResult) float64 { return float64(r.between) }), Budget: atMost(0).worst().steady()})
 	}
-	t.add(idle)
+	t.memory(idle, all)
 	t.add(left)
 	t.add(figure{Name: "requests a second after the work", Values: each(all, func(r workResult) float64 { return r.polls })})
+}
+
+func (t *table) memory(f figure, all []workResult) {
+	if slices.ContainsFunc(all, func(r workResult) bool { return r.unreadable }) {
+		t.unmeasured(f, onlyRoot)
+		return
+	}
+	t.add(f)
 }
 
 // worked does it once.
@@ -142,7 +152,7 @@ func (s *project) watchWork(h *herd, began time.Time, r *workResult) error {
 		if err != nil {
 			return false, err
 		}
-		r.peak = max(r.peak, l.memory)
+		r.peak, r.unreadable = max(r.peak, l.memory), r.unreadable || l.unreadable
 		if !l.pass {
 			r.between = max(r.between, l.others)
 		}

@@ -24,10 +24,11 @@ func Build(ctx context.Context, tags, out, pkg string) error {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
 	}
-	return errors.Join(copyProgram(built, out), os.Remove(built))
+	return errors.Join(Install(built, out), os.Remove(built))
 }
 
-func copyProgram(from, to string) error {
+// Install copies a program.
+func Install(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
