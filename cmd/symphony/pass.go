@@ -255,6 +255,9 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 		}
 	}
 	report := reconcile.Tick(patient, deps, options)
+	if asked, ok := deps.Tracker.(*verified); ok {
+		asked.over()
+	}
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
 	if err := p.saveLow(ctx, db, deps.Tracker, low, r); err != nil {

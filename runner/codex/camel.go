@@ -15,17 +15,25 @@ var nested = []string{
 	"credits", "invocation",
 }
 
+// camelDepth is how deep names are spelled anew; the session reads nothing that lies deeper. Each level decodes all that
+// is in it.
+const camelDepth = 8
+
 // camelKeys spells the members of raw as codex does today: other versions wrote thread_id for threadId. changed is
 // false where all of them were spelled so already.
 func camelKeys(raw json.RawMessage) (out json.RawMessage, changed bool) {
-	if bytes.IndexByte(raw, '_') < 0 || !oldNames(raw) {
+	return camelTo(raw, camelDepth)
+}
+
+func camelTo(raw json.RawMessage, depth int) (out json.RawMessage, changed bool) {
+	if depth == 0 || bytes.IndexByte(raw, '_') < 0 || !oldNames(raw) {
 		return raw, false
 	}
 	switch raw[0] {
 	case '{':
-		return camelObject(raw)
+		return camelObject(raw, depth)
 	case '[':
-		return camelList(raw)
+		return camelList(raw, depth)
 	}
 	return raw, false
 }
@@ -66,7 +74,7 @@ func cutString(raw []byte) (word, rest []byte, ended bool) {
 	}
 }
 
-func camelObject(raw json.RawMessage) (json.RawMessage, bool) {
+func camelObject(raw json.RawMessage, depth int) (json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
 		return raw, false
@@ -75,7 +83,7 @@ func camelObject(raw json.RawMessage) (json.RawMessage, bool) {
 	for key, value := range members {
 		name := camelWord(key)
 		if slices.Contains(nested, name) {
-			inner, other := camelKeys(bytes.TrimSpace(value))
+			inner, other := camelTo(bytes.TrimSpace(value), depth-1)
 			members[key] = inner
 			changed = changed || other
 			value = inner
@@ -92,14 +100,14 @@ func camelObject(raw json.RawMessage) (json.RawMessage, bool) {
 	return reencoded(raw, members, changed)
 }
 
-func camelList(raw json.RawMessage) (json.RawMessage, bool) {
+func camelList(raw json.RawMessage, depth int) (json.RawMessage, bool) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
 		return raw, false
 	}
 	changed := false
 	for i, value := range list {
-		inner, other := camelKeys(bytes.TrimSpace(value))
+		inner, other := camelTo(bytes.TrimSpace(value), depth-1)
 		list[i] = inner
 		changed = changed || other
 	}

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -31,7 +32,7 @@ func TestOldNamesMissesNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, changed := camelObject(raw); changed && !oldNames(raw) {
+		if out, changed := camelObject(raw, camelDepth); changed && !oldNames(raw) {
 			t.Fatalf("%s has no old names, and becomes %s", raw, out)
 		}
 	})
@@ -52,5 +53,19 @@ func TestOldNames(t *testing.T) {
 		if got := oldNames([]byte(raw)); got != want {
 			t.Errorf("%s: %v", raw, got)
 		}
+	}
+}
+
+// What is nested without end costs a few looks, not one for each level.
+func TestCamelKeysDepth(t *testing.T) {
+	const levels = 5000
+	raw := strings.Repeat(`{"msg":`, levels) + `{"a_b":1}` + strings.Repeat("}", levels)
+	out, changed := camelKeys(json.RawMessage(raw))
+	if changed || string(out) != raw {
+		t.Error("a name that nobody reads was spelled anew")
+	}
+	raw = strings.Repeat(`{"msg":`, camelDepth-1) + `{"a_b":1}` + strings.Repeat("}", camelDepth-1)
+	if out, changed := camelKeys(json.RawMessage(raw)); !changed || !strings.Contains(string(out), `{"aB":1}`) {
+		t.Errorf("%s", out)
 	}
 }

@@ -23,13 +23,28 @@ func lenient(raw []byte, into any) {
 
 func readObject(raw []byte, into reflect.Value) {
 	fields := fieldsOf(into.Type())
+	former := false
 	for name, value := range members(raw) {
-		f, known := fields[string(name)]
-		if !known && bytes.IndexByte(name, '_') > 0 {
-			f, known = fields[camelWord(string(name))]
-			known = known && into.FieldByIndex(f.index).IsZero()
+		if f, known := fields[string(name)]; known {
+			readMember(value, into.FieldByIndex(f.index), f.nested)
+		} else {
+			former = former || bytes.IndexByte(name, '_') > 0
 		}
-		if known {
+	}
+	if former {
+		readFormer(raw, into, fields)
+	}
+}
+
+// readFormer reads the members whose names are those of other versions, where today's are not there.
+func readFormer(raw []byte, into reflect.Value, fields fields) {
+	today := make(map[string]bool)
+	for name := range members(raw) {
+		today[string(name)] = true
+	}
+	for name, value := range members(raw) {
+		word := camelWord(string(name))
+		if f, known := fields[word]; known && !today[word] {
 			readMember(value, into.FieldByIndex(f.index), f.nested)
 		}
 	}
@@ -116,7 +131,7 @@ func cutValue(raw []byte) (value, rest []byte) {
 			end = len(raw)
 		}
 	}
-	return raw[:end], raw[end:]
+	return raw[:end:end], raw[end:]
 }
 
 // nestedEnd is where the text, object or list ends that raw begins with.
@@ -168,9 +183,14 @@ func fieldsOf(t reflect.Type) fields {
 	}
 	all := make(fields)
 	for _, f := range reflect.VisibleFields(t) {
-		if name, ok := f.Tag.Lookup("json"); ok {
-			all[name] = wireField{index: f.Index, nested: slices.Contains(nested, name)}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" || !f.IsExported() {
+			continue
 		}
+		if _, taken := all[name]; taken {
+			panic("two fields of " + t.String() + " are called " + name)
+		}
+		all[name] = wireField{index: f.Index, nested: slices.Contains(nested, name)}
 	}
 	fieldsByType.Store(t, all)
 	return all

@@ -43,10 +43,21 @@ func TestLenientOtherTypes(t *testing.T) {
 
 // Where a member has both its name of today and a former one, today's counts, wherever it stands.
 func TestLenientNames(t *testing.T) {
-	for _, raw := range []string{`{"thread_id":"old","threadId":"new"}`, `{"threadId":"new","thread_id":"old"}`, `{"thread_id":"new"}`} {
+	for raw, want := range map[string]string{
+		`{"thread_id":"old","threadId":"new"}`:           "new",
+		`{"threadId":"new","thread_id":"old"}`:           "new",
+		`{"thread_id":"old"}`:                            "old",
+		`{"thread_id":"old","thread__id":"older"}`:       "older",
+		`{"threadId":null,"thread_id":"old"}`:            "",
+		`{"thread_id":"old","threadId":7}`:               "",
+		`{"thread_id":"old","threadId":""}`:              "",
+		`{"thread_id":"old","thread\u0049d":"new"}`:      "new",
+		`{"thread_i\u0064":"old","turn_id":"x"}`:         "old",
+		`{"_thread_id":"no","threadid":"no","t_h":"no"}`: "",
+	} {
 		var p params
-		if lenient([]byte(raw), &p); p.ThreadIDNow != "new" {
-			t.Errorf("%s: %q", raw, p.ThreadIDNow)
+		if lenient([]byte(raw), &p); p.ThreadIDNow != want {
+			t.Errorf("%s: %q, want %q", raw, p.ThreadIDNow, want)
 		}
 	}
 }
