@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 func parseOptions(args []string, errw io.Writer) (o options, code int) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errw)
-	flags.IntVar(&o.pairs, "n", 42, "pairs of a pass with nothing to do and the minimal program; at least 3")
+	flags.IntVar(&o.pairs, "n", 84, "pairs of a pass with nothing to do and the minimal program; at least 3")
 	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
 	flags.StringVar(&o.only, "only", "", "comma-separated: "+strings.Join(partNames(), ", ")+" (default: all)")
 	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")

@@ -117,7 +117,7 @@ func (b *bench) copies(program string) (list []string, err error) {
 	return list, nil
 }
 
-const programCopies = 7
+const programCopies = 12
 
 // project is one that is measured.
 type project struct {
