@@ -23,8 +23,12 @@ type gitRow struct {
 	Commit *string `json:"commit"`
 	// Base is what the work is compared with, Ahead the commits that it has beside it; null where there is nothing to
 	// compare with.
-	Base         *string      `json:"base"`
-	Ahead        *int         `json:"commits_ahead"`
+	Base  *string `json:"base"`
+	Ahead *int    `json:"commits_ahead"`
+	// RemoteBranch is origin's branch of the same name as the workspace knows it, Unpushed the commits that are not on it;
+	// null where it knows none.
+	RemoteBranch *string      `json:"remote_branch"`
+	Unpushed     *int         `json:"commits_not_pushed"`
 	ChangedCount int          `json:"changed_count"`
 	Changed      []changedRow `json:"changed"`
 }
@@ -66,6 +70,9 @@ func newGitRow(g workspace.Git) *gitRow {
 	row := &gitRow{Branch: orNull(g.Branch), Commit: orNull(g.Commit), Base: orNull(g.Base), ChangedCount: g.Count, Changed: []changedRow{}}
 	if g.Base != "" {
 		row.Ahead = &g.Ahead
+	}
+	if g.Remote != "" {
+		row.RemoteBranch, row.Unpushed = &g.Remote, &g.Unpushed
 	}
 	for _, c := range g.Changed {
 		row.Changed = append(row.Changed, changedRow(c))

@@ -171,6 +171,13 @@ func (g *gitRow) line() string {
 	if g.Base != nil && g.Ahead != nil {
 		text += fmt.Sprintf(", %s ahead of %s", plural(*g.Ahead, "commit"), *g.Base)
 	}
+	switch {
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.RemoteBranch: // which has been said
+	case *g.Unpushed == 0:
+		text += ", pushed"
+	default:
+		text += fmt.Sprintf(", %d not pushed", *g.Unpushed)
+	}
 	if g.ChangedCount == 0 {
 		return text + ", nothing uncommitted"
 	}

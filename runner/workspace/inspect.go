@@ -31,6 +31,10 @@ type Git struct {
 	// Empty where there is none. Ahead counts the commits that HEAD has beside it.
 	Base  string
 	Ahead int
+	// Remote is origin's branch of the same name as the repository knows it, from its own pushes and fetches; empty where
+	// it knows none. Unpushed counts the commits that HEAD has beside it.
+	Remote   string
+	Unpushed int
 	// Changed are files of the work tree that are not committed as they are, the first of them; Count is of all.
 	Changed []Changed
 	Count   int
@@ -60,16 +64,42 @@ func Inspect(ctx context.Context, dir string) (g Git, ok bool, err error) {
 	if err := g.status(ctx, b); err != nil {
 		return g, true, b.fault(ctx, err)
 	}
+	if g.Commit == "" {
+		return g, true, nil
+	}
+	return g, true, b.fault(ctx, errors.Join(g.compare(ctx, b), g.pushed(ctx, b)))
+}
+
+func (g *Git) compare(ctx context.Context, b *borrowed) error {
 	base, commit, err := b.base()
-	if err != nil || commit == "" || g.Commit == "" {
-		return g, true, b.fault(ctx, err)
+	if err != nil || commit == "" {
+		return err
 	}
 	g.Base = base
-	count, err := b.output(ctx, "rev-list", "--count", g.Commit, "^"+commit, "--")
-	if err == nil {
-		g.Ahead, err = strconv.Atoi(count)
+	g.Ahead, err = b.beside(ctx, commit)
+	return err
+}
+
+func (g *Git) pushed(ctx context.Context, b *borrowed) error {
+	if g.Branch == "" {
+		return nil
 	}
-	return g, true, b.fault(ctx, err)
+	_, commit, err := b.follow("refs/remotes/origin/" + g.Branch)
+	if err != nil || commit == "" {
+		return err
+	}
+	g.Remote = "origin/" + g.Branch
+	g.Unpushed, err = b.beside(ctx, commit)
+	return err
+}
+
+// beside counts the commits that HEAD has and the other one has not.
+func (b *borrowed) beside(ctx context.Context, commit string) (int, error) {
+	count, err := b.output(ctx, "rev-list", "--count", b.commit, "^"+commit, "--")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(count)
 }
 
 // status lists what git status tells.

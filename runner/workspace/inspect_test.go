@@ -162,6 +162,31 @@ func TestInspectBeginnings(t *testing.T) {
 	}
 }
 
+// What origin's branch of the same name has not got is not pushed; without such a branch nothing is said of it.
+func TestInspectPushed(t *testing.T) {
+	dir := realTemp(t)
+	origin, copied := filepath.Join(dir, "origin"), filepath.Join(dir, "copy")
+	clone(t, origin)
+	git(t, dir, "clone", "-q", origin, copied)
+	git(t, copied, "switch", "-q", "-c", "work/one")
+	git(t, copied, "commit", "-q", "--allow-empty", "-m", "one")
+	want := func(remote string, unpushed int) {
+		t.Helper()
+		if g := inspect(t, copied); g.Remote != remote || g.Unpushed != unpushed || g.Ahead == 0 {
+			t.Errorf("%+v, want %d commits beside %q", g, unpushed, remote)
+		}
+	}
+	want("", 0)
+	git(t, copied, "push", "-q", "origin", "work/one")
+	want("origin/work/one", 0)
+	git(t, copied, "commit", "-q", "--allow-empty", "-m", "two")
+	want("origin/work/one", 1)
+	git(t, copied, "pack-refs", "--all")
+	want("origin/work/one", 1)
+	git(t, copied, "switch", "-q", "--detach")
+	want("", 0)
+}
+
 // A shallow clone has not all that its commits name.
 func TestInspectShallow(t *testing.T) {
 	dir := realTemp(t)
