@@ -73,10 +73,17 @@ type Change struct {
 	Paused *bool
 }
 
+// Empty reports whether the change changes nothing.
+func (c Change) Empty() bool {
+	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
+		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
+}
+
 // onlyClaim: the change gives a claim new content, and does nothing else.
 func (c Change) onlyClaim() bool {
-	return c.Claim != nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
-		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
+	rest := c
+	rest.Claim = nil
+	return c.Claim != nil && rest.Empty()
 }
 
 // String is the line that tick prints for the action.

@@ -197,7 +197,7 @@ func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.Recorded) (map[st
 // Commit implements reconcile.Store. The run that is settled comes before the claim that draws the consequence
 // and the run that follows it, so that one change may end one run of an issue and begin the next.
 func (db *DB) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
-	changes = slices.DeleteFunc(slices.Clone(changes), nothingIn)
+	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
 		return nil
 	}
@@ -217,11 +217,6 @@ func (db *DB) Commit(ctx context.Context, now time.Time, changes ...reconcile.Ch
 	})
 	crash.At("state.commit.after")
 	return err
-}
-
-func nothingIn(c reconcile.Change) bool {
-	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 && c.AgentBlock == nil &&
-		c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
 }
 
 // subject names the issue or run that a change is about, for its errors.

@@ -1,9 +1,9 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 )
 
 // params is the union of the members that the session reads of any message.
@@ -119,15 +119,8 @@ type turnError struct {
 
 // UnmarshalJSON also takes a text. Members of another type are left empty, as everywhere.
 func (e *turnError) UnmarshalJSON(raw []byte) error {
-	type plain turnError
-	if json.Unmarshal(raw, &e.Message) == nil {
-		return nil
-	}
-	e.Message = ""
-	var wrongType *json.UnmarshalTypeError
-	if err := json.Unmarshal(raw, (*plain)(e)); err != nil && !errors.As(err, &wrongType) {
-		return err
-	}
+	readText(raw, &e.Message)
+	lenient(bytes.Clone(raw), e) // raw may not be kept
 	return nil
 }
 
@@ -166,15 +159,8 @@ type wireKind struct {
 }
 
 func (k *wireKind) UnmarshalJSON(raw []byte) error {
-	type plain wireKind
-	if json.Unmarshal(raw, &k.Type) == nil {
-		return nil
-	}
-	k.Type = ""
-	var wrongType *json.UnmarshalTypeError
-	if err := json.Unmarshal(raw, (*plain)(k)); err != nil && !errors.As(err, &wrongType) {
-		return err
-	}
+	readText(raw, &k.Type)
+	lenient(raw, k)
 	return nil
 }
 

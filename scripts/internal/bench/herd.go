@@ -26,17 +26,8 @@ func startHerd(j herdJob) (*herd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, herdCommand)
-	cmd.Stderr, cmd.SysProcAttr = os.Stderr, stage.Apart()
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := stage.StartHelper(exe, herdCommand)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	h := &herd{cmd, in, json.NewDecoder(out)}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -49,17 +48,12 @@ func (b *bench) history() error {
 	var ratios []float64
 	for turn := range historyPairs {
 		var o, n sample
-		measures := []func() error{
+		err := inTurns(turn,
 			func() (err error) { o, err = old.idleTick(); return err },
 			func() (err error) { n, err = fresh.idleTick(); return err },
-		}
-		if turn%2 == 1 {
-			slices.Reverse(measures)
-		}
-		for _, measure := range measures {
-			if err := measure(); err != nil {
-				return err
-			}
+		)
+		if err != nil {
+			return err
 		}
 		olds, news, ratios = append(olds, o), append(news, n), append(ratios, float64(o.WallNS)/float64(n.WallNS))
 	}

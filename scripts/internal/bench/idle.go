@@ -128,20 +128,15 @@ func (s *project) pairs(count int, o other) (all pairs, err error) {
 		argv := append([]string{theirs[which]}, o.args...)
 		var p, m sample
 		var asked traffic
-		measures := []func() error{
+		err := inTurns(n,
 			func() (err error) {
 				m, err = s.b.watch.time(s.b.ctx, job{Argv: argv, Env: s.Env, Dir: s.Dir})
 				return err
 			},
 			func() (err error) { p, asked, err = s.counted(s.idleTick); return err },
-		}
-		if n%2 == 1 {
-			slices.Reverse(measures)
-		}
-		for _, measure := range measures {
-			if err := measure(); err != nil {
-				return all, err
-			}
+		)
+		if err != nil {
+			return all, err
 		}
 		all.passes, all.others = append(all.passes, p), append(all.others, m)
 		ratio := float64(p.WallNS) / float64(m.WallNS)
@@ -149,6 +144,17 @@ func (s *project) pairs(count int, o other) (all pairs, err error) {
 		all.requests, all.bytes = append(all.requests, float64(asked.Requests)), append(all.bytes, float64(asked.In+asked.Out))
 	}
 	return all, nil
+}
+
+// inTurns makes both measurements, every other time the second one first.
+func inTurns(n int, first, second func() error) error {
+	if n%2 == 1 {
+		first, second = second, first
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	return second()
 }
 
 // counted also counts what the pass asked the tracker.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -43,18 +42,8 @@ type watch struct {
 }
 
 func startWatch(exe string) (*watch, error) {
-	cmd := exec.Command(exe)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = stage.Apart()
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := stage.StartHelper(exe)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("stopwatch: %w", err)
 	}
 	w := &watch{exe: exe, cmd: cmd, in: in, out: bufio.NewScanner(out)}

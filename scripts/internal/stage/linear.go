@@ -53,18 +53,8 @@ func StartTracker(answer time.Duration) (*Tracker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
-	cmd := exec.Command(exe, LinearCommand)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = Apart()
-	in, err := cmd.StdinPipe()
+	cmd, in, out, err := StartHelper(exe, LinearCommand)
 	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("linear: %w", err)
 	}
 	t := &Tracker{http: &http.Client{Timeout: answer}, cmd: cmd, in: in}
@@ -76,6 +66,19 @@ func StartTracker(answer time.Duration) (*Tracker, error) {
 
 // Apart keeps a terminal's Ctrl-C from those that are needed to clean up. They end with their stdin.
 func Apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// StartHelper starts, apart, a program that is talked to by its stdin and stdout.
+func StartHelper(program string, args ...string) (cmd *exec.Cmd, in io.WriteCloser, out io.Reader, err error) {
+	cmd = exec.Command(program, args...)
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, Apart()
+	if in, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	return cmd, in, out, cmd.Start()
+}
 
 // Endpoint is the address for a workflow.
 func (t *Tracker) Endpoint() string { return t.URL + "/graphql" }
