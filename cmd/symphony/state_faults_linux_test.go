@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -282,10 +283,14 @@ func TestStateLostByReboot(t *testing.T) {
 			return string(data) == "working\n", fmt.Sprint(string(data), err)
 		})
 	}
-	// The reboot: no process and nothing that was in memory is left.
-	for _, pid := range r.processes("") {
-		if p, err := os.FindProcess(pid); err == nil {
-			p.Kill()
+	// The reboot: no process and nothing that was in memory is left. All stand still before the first of them ends: an
+	// agent whose command is gone would move its issue.
+	all := r.processes("")
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range all {
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Signal(sig)
+			}
 		}
 	}
 	r.gone("")
