@@ -18,7 +18,7 @@ import (
 )
 
 // account is the codex account that the project's agents work with: it is known by the codex home that they are given.
-func (p *project) account(codexHome string) *state.Account {
+func openAccount(p *project, codexHome string) *state.Account {
 	fromEnv, _ := p.lookup("CODEX_HOME")
 	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.w.home, ".codex"))
 	if !filepath.IsAbs(home) {
@@ -29,7 +29,7 @@ func (p *project) account(codexHome string) *state.Account {
 }
 
 // maxAgents bounds the live runs of the account over all projects; 0: nothing does.
-func (p *project) maxAgents() (int, error) {
+func maxAgents(p *project) (int, error) {
 	text, set := p.lookup(reconcile.MaxAgentsVar)
 	if !set || text == "" {
 		return 0, nil
@@ -50,10 +50,10 @@ func (p *project) maxAgents() (int, error) {
 
 // passConfig is the configuration of a pass, to which that variable belongs. With a wrong one the workflow is given
 // beside the error: it is good for all but starting something.
-func (p *project) passConfig() (*workflow.Config, error) {
+func readPassConfig(p *project) (*workflow.Config, error) {
 	cfg, err := p.config()
 	if err == nil {
-		_, err = p.maxAgents()
+		_, err = maxAgents(p)
 	}
 	return cfg, err
 }
@@ -76,9 +76,9 @@ var (
 	_ runner.Account     = (*state.Account)(nil)
 )
 
-func (p *project) passAccount(codexHome string, warn func(string)) *passAccount {
-	most, _ := p.maxAgents() // with a wrong one the pass starts nothing, and has said why
-	return &passAccount{Account: p.account(codexHome), stateDir: p.stateDir, max: most, warn: warn}
+func openPassAccount(p *project, codexHome string, warn func(string)) *passAccount {
+	most, _ := maxAgents(p) // with a wrong one the pass starts nothing, and has said why
+	return &passAccount{Account: openAccount(p, codexHome), stateDir: p.stateDir, max: most, warn: warn}
 }
 
 // Look implements reconcile.Accounts.

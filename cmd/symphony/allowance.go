@@ -18,7 +18,7 @@ const longestLow = 2 * time.Hour
 
 // lowUntil is when the tracker's allowance has filled up again, if less than a tenth of it was left at the last
 // answer (design: tracker budget); otherwise a time that is over.
-func (p *project) lowUntil(ctx context.Context, db *state.DB) (time.Time, error) {
+func lowUntil(ctx context.Context, p *project, db *state.DB) (time.Time, error) {
 	text, _, err := db.Meta(ctx, lowKey)
 	if err != nil || text == "" {
 		return time.Time{}, err
@@ -34,7 +34,7 @@ func (p *project) lowUntil(ctx context.Context, db *state.DB) (time.Time, error)
 }
 
 // saveLow remembers what the tracker has said in this pass, where it was asked, and says so to a person.
-func (p *project) saveLow(ctx context.Context, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
+func saveLow(ctx context.Context, p *project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
 	v, ok := tracker.(*verified)
 	if !ok {
 		return nil

@@ -32,7 +32,7 @@ type teller struct {
 // ofPass is who takes an attention in a pass. There is only one at a time, so that one of another pass is a dead one's.
 const ofPass = "pass"
 
-func (p *project) attentionHook(cfg *workflow.Config) runner.AttentionHook {
+func attentionHook(p *project, cfg *workflow.Config) runner.AttentionHook {
 	named := "" // where symphony would not find the state directory from the home directory
 	base, _ := p.lookup("XDG_STATE_HOME")
 	if given, _ := p.lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.w.home, p.path) != p.stateDir {
@@ -46,12 +46,12 @@ func (p *project) attentionHook(cfg *workflow.Config) runner.AttentionHook {
 
 // tellPeople is the end of a pass: whatever a person has not been told of is told now. It takes no longer than the
 // hook's bound and what it takes to end those that hang; what goes wrong is a warning.
-func (p *project) tellPeople(ctx context.Context, db *state.DB, r *passResult) {
+func tellPeople(ctx context.Context, p *project, db *state.DB, r *passResult) {
 	if r.cfg == nil || ctx.Err() != nil { // whoever broke the pass off waits for no hook: the next one tells
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	hook := p.attentionHook(r.cfg).OfPass(p.stateDir)
+	hook := attentionHook(p, r.cfg).OfPass(p.stateDir)
 	if err := endLeftHooks(ctx, db, hook); err != nil {
 		r.fail(err)
 	}
@@ -62,7 +62,7 @@ func (p *project) tellPeople(ctx context.Context, db *state.DB, r *passResult) {
 		return
 	}
 	t := teller{p: p, db: db, hook: hook, by: ofPass}
-	t.standing = accountAttentions(p.account(r.cfg.Codex.Home), p.w.now())
+	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.w.now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
 		err = errors.Join(err, t.hook.Clear(ctx))

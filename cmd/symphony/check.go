@@ -23,11 +23,11 @@ func checkCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			return p.check()
+			return checkFile(p)
 		},
 	}
 }
@@ -40,9 +40,9 @@ type checkJSON struct {
 }
 
 // check says what is wrong with the workflow.
-func (p *project) check() error {
-	out, _ := p.checked()
-	p.printCheck(out)
+func checkFile(p *project) error {
+	out, _ := checkResult(p)
+	printCheck(p, out)
 	if !out.OK {
 		return codeOnly(exitWorkflow)
 	}
@@ -51,7 +51,7 @@ func (p *project) check() error {
 
 // checked parses the workflow as a pass would, but without the key, and looks into the branches of the
 // template that no issue may take for months. The configuration is nil where it can't be read.
-func (p *project) checked() (checkJSON, *workflow.Config) {
+func checkResult(p *project) (checkJSON, *workflow.Config) {
 	out := checkJSON{Workflow: p.path, Errors: []errorJSON{}, Warnings: []string{}}
 	err := p.sourceErr
 	var cfg *workflow.Config
@@ -77,7 +77,7 @@ func (p *project) checked() (checkJSON, *workflow.Config) {
 	return out, cfg
 }
 
-func (p *project) printCheck(out checkJSON) {
+func printCheck(p *project, out checkJSON) {
 	w := p.w
 	for _, e := range out.Errors {
 		w.printError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})

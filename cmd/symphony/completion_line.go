@@ -60,14 +60,14 @@ func (s *lineSplitter) end() string {
 	if literal {
 		return word
 	}
-	return s.w.homely(os.Expand(word, s.w.getenv))
+	return homely(s.w, os.Expand(word, s.w.getenv))
 }
 
 // homely puts the home directory for a leading ~, also behind a flag's =.
-func (w *world) homely(word string) string {
+func homely(w *world, word string) string {
 	flag, value, found := strings.Cut(word, "=")
 	if found && strings.HasPrefix(flag, "-") {
-		return flag + "=" + w.homely(value)
+		return flag + "=" + homely(w, value)
 	}
 	if rest, ok := strings.CutPrefix(word, "~/"); ok {
 		return w.home + "/" + rest

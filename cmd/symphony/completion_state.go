@@ -20,7 +20,7 @@ func (l *typedLine) named(ctx context.Context, w *world, placeholder string) (co
 		a.fits = fitsFiles
 	case "PATH":
 		a.fits = fitsFiles
-		a.candidates, err = w.projectCandidates(ctx)
+		a.candidates, err = projectCandidates(ctx, w)
 	case "DIRECTORY":
 		a.fits = fitsDirectories
 	case "ISSUE":
@@ -40,9 +40,9 @@ func (l *typedLine) named(ctx context.Context, w *world, placeholder string) (co
 // fromState reads candidates from the project's state, of which there may be none. What is there came from a tracker:
 // a word that a shell would not take for just a word is left out.
 func (l *typedLine) fromState(ctx context.Context, w *world, read func(context.Context, *project, *state.DB) ([]candidate, error)) ([]candidate, error) {
-	p := w.project(
-		w.homely(cmp.Or(l.flags["workflow"], w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")),
-		w.homely(cmp.Or(l.flags["state-dir"], w.getenv("SYMPHONY_STATE_DIR"))),
+	p := newProject(w,
+		homely(w, cmp.Or(l.flags["workflow"], w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")),
+		homely(w, cmp.Or(l.flags["state-dir"], w.getenv("SYMPHONY_STATE_DIR"))),
 	)
 	db, err := state.OpenReadOnly(ctx, p.stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -63,8 +63,8 @@ func justWords(list []candidate) []candidate {
 }
 
 // projectCandidates are the account's projects, by their workflow.
-func (w *world) projectCandidates(ctx context.Context) ([]candidate, error) {
-	known, err := w.knownProjects(ctx)
+func projectCandidates(ctx context.Context, w *world) ([]candidate, error) {
+	known, err := knownProjects(ctx, w)
 	var list []candidate
 	for _, r := range known {
 		list = append(list, candidate{cmp.Or(r.WorkflowPath, r.StateDir), r.name()})
@@ -114,7 +114,7 @@ func claimInAWord(c reconcile.Claim) string {
 
 // requestCandidates are the requests that somebody is to decide.
 func requestCandidates(ctx context.Context, p *project, db *state.DB) ([]candidate, error) {
-	open, err := p.openRequests(ctx, db)
+	open, err := openRequests(ctx, p, db)
 	var list []candidate
 	for _, r := range open {
 		list = append(list, candidate{r.ID(), string(r.Kind) + ": " + r.Summary})

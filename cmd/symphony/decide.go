@@ -90,7 +90,7 @@ func decide(c *cli.Context, w *world, d decision, ask byHand) error {
 	case len(args) > 1 && d.how != reconcile.DecideAnswer:
 		return usageError("%s: unexpected argument %q; a workflow is named by -w here", c.Command.Name, args[1])
 	}
-	p, err := w.openProject(c, "")
+	p, err := openProject(w, c, "")
 	if err != nil {
 		return err
 	}
@@ -99,23 +99,23 @@ func decide(c *cli.Context, w *world, d decision, ask byHand) error {
 	}
 	db, err := state.Open(c.Context, p.stateDir)
 	if err != nil {
-		return p.noState(err)
+		return noState(p, err)
 	}
 	defer db.Close()
-	if _, err := p.owner(c.Context, db); err != nil {
+	if _, err := ownerPath(c.Context, p, db); err != nil {
 		return err
 	}
-	return p.decide(c.Context, db, args[0], d, ask)
+	return recordDecision(c.Context, p, db, args[0], d, ask)
 }
 
-func (p *project) decide(ctx context.Context, db *state.DB, ref string, d decision, ask byHand) error {
-	r, named, err := p.findRequest(ctx, db, ref, d)
+func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d decision, ask byHand) error {
+	r, named, err := findRequest(ctx, p, db, ref, d)
 	if err != nil {
 		return err
 	}
 	if !named || d.how == reconcile.DecideAnswer && len(d.texts)+len(d.choices) == 0 {
 		if !p.w.onTerminal() {
-			return p.notAsked(ctx, db, r, named, d)
+			return notPending(ctx, p, db, r, named, d)
 		}
 		if decided, err := ask(ctx, p.w, r, &d); err != nil || !decided {
 			return err
@@ -135,17 +135,17 @@ func (p *project) decide(ctx context.Context, db *state.DB, ref string, d decisi
 		return notOpen(err)
 	}
 	if r.Fate == "" {
-		r, err = p.takenUp(ctx, db, r)
+		r, err = takenUp(ctx, p, db, r)
 	}
 	if err != nil {
 		return err
 	}
-	p.w.printDecided(r)
+	printDecided(p.w, r)
 	return nil
 }
 
 // findRequest finds the request that is named, or the first of an issue that this decision fits.
-func (p *project) findRequest(ctx context.Context, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
+func findRequest(ctx context.Context, p *project, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
 	identifier, number := reconcile.RequestRef(ref)
 	if number > 0 {
 		r, err = db.FindRequest(ctx, identifier, number)
@@ -157,7 +157,7 @@ func (p *project) findRequest(ctx context.Context, db *state.DB, ref string, d d
 		}
 		return r, true, err
 	}
-	open, err := p.openRequests(ctx, db)
+	open, err := openRequests(ctx, p, db)
 	if err != nil {
 		return r, false, err
 	}
@@ -206,14 +206,14 @@ func notOpen(err error) error {
 }
 
 // notAsked refuses where there is nobody to ask, and says what to type instead; what is asked it shows.
-func (p *project) notAsked(ctx context.Context, db *state.DB, r reconcile.Request, named bool, d decision) error {
+func notPending(ctx context.Context, p *project, db *state.DB, r reconcile.Request, named bool, d decision) error {
 	if !p.w.json {
-		p.w.showRequest(r)
+		showRequest(p.w, r)
 	}
 	if named {
 		return usageError("answer: %s asks %s, and no answer is given: %s", r.ID(), plural(len(r.Detail.Questions), "question"), howToAnswer(r))
 	}
-	open, err := p.openRequests(ctx, db)
+	open, err := openRequests(ctx, p, db)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ const (
 
 // takenUp waits until the worker has taken the decision up. What is too late for a run that ends at this very moment
 // has ended with it.
-func (p *project) takenUp(ctx context.Context, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+func takenUp(ctx context.Context, p *project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
 	for end := p.w.now().Add(pickUp); ; {
 		dead := !alive(p.stateDir, r.RunID) // before the look: what it took up at last counts
 		is, err := db.RequestByID(ctx, r.IssueID, r.Number)
@@ -262,7 +262,7 @@ func (p *project) takenUp(ctx context.Context, db *state.DB, r reconcile.Request
 }
 
 // printDecided says what was decided, and never what was answered to a secret question.
-func (w *world) printDecided(r reconcile.Request) {
+func printDecided(w *world, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.json {
 		w.printJSON(map[string]any{"request": decidedRow{r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), orNull(string(r.Fate)), taken}})

@@ -22,34 +22,34 @@ func (w *world) onTerminal() bool {
 }
 
 func approveByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
-	w.showRequest(r)
-	answer, err := w.askLine(ctx, "Approve? [y]es, for the [s]ession, [N]o: ", false)
+	showRequest(w, r)
+	answer, err := askLine(ctx, w, "Approve? [y]es, for the [s]ession, [N]o: ", false)
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 	case "s", "session":
 		d.how = reconcile.DecideForSession
 	default:
-		return false, w.nothingDecided(r, err)
+		return false, nothingDecided(w, r, err)
 	}
 	return true, err
 }
 
 func denyByHand(ctx context.Context, w *world, r reconcile.Request, _ *decision) (bool, error) {
-	w.showRequest(r)
-	answer, err := w.askLine(ctx, "Deny? [y]es, [N]o: ", false)
+	showRequest(w, r)
+	answer, err := askLine(ctx, w, "Deny? [y]es, [N]o: ", false)
 	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-		return false, w.nothingDecided(r, err)
+		return false, nothingDecided(w, r, err)
 	}
 	return true, err
 }
 
 // answerByHand asks for what was not given. Given answers are shown the question first.
 func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
-	w.showRequest(r)
+	showRequest(w, r)
 	if len(d.texts)+len(d.choices) > 0 {
-		answer, err := w.askLine(ctx, "Send your answer? [y]es, [N]o: ", false)
+		answer, err := askLine(ctx, w, "Send your answer? [y]es, [N]o: ", false)
 		if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-			return false, w.nothingDecided(r, err)
+			return false, nothingDecided(w, r, err)
 		}
 		return true, err
 	}
@@ -65,9 +65,9 @@ func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decisio
 			}
 			prompt += "): "
 		}
-		text, err := w.askUntilRight(ctx, r, q, prompt)
+		text, err := askUntilRight(ctx, w, r, q, prompt)
 		if err != nil || text == "" && !q.Optional {
-			return false, w.nothingDecided(r, err)
+			return false, nothingDecided(w, r, err)
 		}
 		d.texts = append(d.texts, text)
 	}
@@ -75,9 +75,9 @@ func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decisio
 }
 
 // askUntilRight asks again where the answer is none; an empty line gives up, or leaves an optional question out.
-func (w *world) askUntilRight(ctx context.Context, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
+func askUntilRight(ctx context.Context, w *world, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
 	for {
-		line, err := w.askLine(ctx, prompt, q.Secret)
+		line, err := askLine(ctx, w, prompt, q.Secret)
 		line = strings.TrimSpace(line)
 		if err != nil || line == "" {
 			return "", err
@@ -96,7 +96,7 @@ func (w *world) askUntilRight(ctx context.Context, r reconcile.Request, q reconc
 	}
 }
 
-func (w *world) nothingDecided(r reconcile.Request, err error) error {
+func nothingDecided(w *world, r reconcile.Request, err error) error {
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (w *world) nothingDecided(r reconcile.Request, err error) error {
 }
 
 // askLine reads one line; of a secret one nothing is echoed. A signal ends the wait.
-func (w *world) askLine(ctx context.Context, prompt string, secret bool) (string, error) {
+func askLine(ctx context.Context, w *world, prompt string, secret bool) (string, error) {
 	in, ok := w.stdin.(*os.File)
 	if !ok {
 		return "", errors.New("stdin is no terminal")
@@ -154,7 +154,7 @@ func (w *world) lines() *bufio.Reader {
 }
 
 // showRequest shows all that is known of a request.
-func (w *world) showRequest(r reconcile.Request) {
+func showRequest(w *world, r reconcile.Request) {
 	out := func(label, text string) {
 		for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 			if i > 0 {

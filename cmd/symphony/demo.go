@@ -256,9 +256,9 @@ func (d *playground) play(ctx context.Context) error {
 }
 
 func (d *playground) pass(ctx context.Context) (passResult, error) {
-	p := d.w.project(d.workflow(), d.stateDir())
+	p := newProject(d.w, d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := p.pass(ctx, passOptions{trigger: triggerManual, stays: true, lockTimeout: commandPatience}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, stays: true, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}
@@ -291,8 +291,8 @@ func (d *playground) show(ctx context.Context, r passResult) error {
 }
 
 func (d *playground) showEnds(ctx context.Context) error {
-	p := d.w.project(d.workflow(), d.stateDir())
-	v, err := p.look(ctx, true)
+	p := newProject(d.w, d.workflow(), d.stateDir())
+	v, err := readView(ctx, p, true)
 	if err != nil {
 		return err
 	}
@@ -331,32 +331,32 @@ func (d *playground) over(r passResult) bool {
 			return false
 		}
 	}
-	p := d.w.project(d.workflow(), d.stateDir())
-	return len(p.liveRuns(context.Background())) == 0
+	p := newProject(d.w, d.workflow(), d.stateDir())
+	return len(liveRuns(context.Background(), p)) == 0
 }
 
 // clear ends what still runs when the demo is broken off.
 func (d *playground) clear(ctx context.Context) error {
 	silent := *d.w
 	silent.stdout, silent.stderr = io.Discard, io.Discard
-	p := silent.project(d.workflow(), d.stateDir())
+	p := newProject(&silent, d.workflow(), d.stateDir())
 	if !p.hasState() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := p.command(ctx, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
+	if err := applyForIssue(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
 		return err
 	}
-	for len(p.liveRuns(ctx)) > 0 && sleep(ctx, waitStep) {
+	for len(liveRuns(ctx, p)) > 0 && sleep(ctx, waitStep) {
 	}
 	return nil
 }
 
 // close shows how it ended and what can be looked at now.
 func (d *playground) close(ctx context.Context, removed bool) error {
-	p := d.w.project(d.workflow(), d.stateDir())
-	v, err := p.look(ctx, true)
+	p := newProject(d.w, d.workflow(), d.stateDir())
+	v, err := readView(ctx, p, true)
 	if err != nil {
 		return err
 	}

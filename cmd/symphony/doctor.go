@@ -32,7 +32,7 @@ Example:
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
@@ -53,13 +53,14 @@ func newDoctor(ctx context.Context, p *project, stateFlag string) *doctor {
 	d.called = newPlace(d, asCalled, p)
 	// The schedule names workflow and state directory as flags, so those hold there too. A variable does not, unless what is
 	// installed carries it.
-	stateDir, vars := p.carriedBySchedule(ctx)
-	d.schedule = newPlace(d, asSchedule, p.w.underSchedule(vars).project(p.path, cmp.Or(stateFlag, stateDir)))
+	stateDir, vars := carriedBySchedule(ctx, p)
+	w := underSchedule(p.w, vars)
+	d.schedule = newPlace(d, asSchedule, newProject(w, p.path, cmp.Or(stateFlag, stateDir)))
 	return d
 }
 
 // underSchedule is the world as cron shows it to what it starts, with the variables that its line sets.
-func (w *world) underSchedule(vars []string) *world {
+func underSchedule(w *world, vars []string) *world {
 	name := cmp.Or(w.getenv("LOGNAME"), w.getenv("USER"))
 	if u, err := user.Current(); err == nil {
 		name = u.Username

@@ -16,7 +16,7 @@ import (
 )
 
 // shelterOnly are runners that are only asked whether workers live on.
-func (p *project) shelterOnly() *runner.Local {
+func shelterOnly(p *project) *runner.Local {
 	return &runner.Local{StateDir: p.stateDir, Scopes: &proc.Shelter{Env: p.w.environ}}
 }
 
@@ -87,7 +87,7 @@ func recordedHere(ctx context.Context, p *project) (claimed map[string]bool, run
 		return nil, nil, err
 	}
 	runs = append(rec.Runs, recent...)
-	takeovers, err := p.rowless(ctx, db)
+	takeovers, err := rowless(ctx, p, db)
 	for _, d := range takeovers {
 		runs = append(runs, reconcile.Run{ID: d.Name(), Identifier: "a takeover"})
 	}

@@ -79,7 +79,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 // folder is where a workspace is made for the trial: in the root, where codex works later, or in a temporary folder.
 func (at *place) folder() string {
 	root := resolve(at.cfg.Workspace.Root)
-	if at.p.fits(at.cfg, true) == nil && exists(root) {
+	if rootFits(at.p, at.cfg, true) == nil && exists(root) {
 		return root
 	}
 	return os.TempDir()

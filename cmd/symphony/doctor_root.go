@@ -13,7 +13,7 @@ import (
 // checkRoot looks at the folder that workspaces are made in.
 func checkRoot(_ context.Context, at *place) []finding {
 	root := resolve(at.cfg.Workspace.Root)
-	if err := at.p.fits(at.cfg, true); err != nil {
+	if err := rootFits(at.p, at.cfg, true); err != nil {
 		return failed(err)
 	}
 	free, err := workspace.FreeBytes(root)

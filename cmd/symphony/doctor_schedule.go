@@ -14,7 +14,7 @@ import (
 // checkSchedule says whether somebody runs passes, what is wrong with what is installed for that, and how the last one
 // went.
 func checkSchedule(ctx context.Context, at *place) []finding {
-	there, err := at.p.installedStatus(ctx)
+	there, err := installedStatus(ctx, at.p)
 	if err != nil {
 		return failed(err)
 	}
@@ -28,8 +28,8 @@ func checkSchedule(ctx context.Context, at *place) []finding {
 // carriedBySchedule says what an installed schedule has of that which else only this shell knows: the state directory, by
 // --state-dir, and the variables that say where files are. What can't be read carries nothing; the check of the schedule
 // says so.
-func (p *project) carriedBySchedule(ctx context.Context) (stateDir string, vars []string) {
-	there, err := p.installed(ctx)
+func carriedBySchedule(ctx context.Context, p *project) (stateDir string, vars []string) {
+	there, err := findInstalled(ctx, p)
 	if err != nil {
 		return "", nil
 	}

@@ -33,8 +33,8 @@ func checkState(ctx context.Context, at *place) (list []finding) {
 			list = append(list, failed(err)...)
 		}
 	}()
-	_, ownerErr := at.p.owner(ctx, db)
-	_, copyErr := at.p.original(ctx, db)
+	_, ownerErr := ownerPath(ctx, at.p, db)
+	_, copyErr := originalPath(ctx, at.p, db)
 	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
 		if err != nil {
 			list = append(list, failed(err)...)
@@ -79,7 +79,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 	}
 	b := blockedBy(rec)
 	if b == nil && at.cfg != nil {
-		b = accountBlock(at.p.account(at.cfg.Codex.Home), at.p.w.now())
+		b = accountBlock(openAccount(at.p, at.cfg.Codex.Home), at.p.w.now())
 	}
 	if b != nil {
 		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", age(at.p.w.now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))
@@ -89,7 +89,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 
 // checkWorkers asks whether a worker started from here lives on when its pass has ended.
 func checkWorkers(ctx context.Context, at *place) []finding {
-	runners := at.p.shelterOnly()
+	runners := shelterOnly(at.p)
 	if err := runners.Shelter(ctx); err != nil {
 		return failed(err)
 	}

@@ -31,7 +31,7 @@ func checkWorkflow(_ context.Context, at *place) []finding {
 	for _, problem := range at.cfg.Prompt.Check() {
 		list = append(list, bad(workflow.CodeTemplateRender+": "+problem.String(), "a run that renders it would fail"))
 	}
-	if _, err := at.p.maxAgents(); err != nil {
+	if _, err := maxAgents(at.p); err != nil {
 		list = append(list, failed(err)...)
 	}
 	if list == nil {

@@ -37,7 +37,7 @@ func toneOf(e runner.EventLine) string {
 
 // painter gives the lines of an event their colours, one after the other: the first has its kind coloured, the others
 // what they add and take away, where the event is a change of files.
-func (w *world) painter(e runner.EventLine) func(line string) string {
+func linePainter(w *world, e runner.EventLine) func(line string) string {
 	if !w.colour {
 		return func(line string) string { return line }
 	}
@@ -46,16 +46,16 @@ func (w *world) painter(e runner.EventLine) func(line string) string {
 		switch {
 		case first:
 			first = false
-			return w.paintKind(toneOf(e), line)
+			return paintKind(w, toneOf(e), line)
 		case diff:
-			return w.paintDiff(line)
+			return paintDiff(w, line)
 		}
 		return line
 	}
 }
 
 // paintKind colours what stands before the text of an event.
-func (w *world) paintKind(tone, line string) string {
+func paintKind(w *world, tone, line string) string {
 	if tone == tonePlain {
 		return line
 	}
@@ -64,7 +64,7 @@ func (w *world) paintKind(tone, line string) string {
 }
 
 // paintDiff colours one line of a diff.
-func (w *world) paintDiff(line string) string {
+func paintDiff(w *world, line string) string {
 	switch {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
 		return w.bold(line)

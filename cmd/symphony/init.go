@@ -89,7 +89,7 @@ func newStarter(w *world, c *cli.Context, positional string) (*starter, error) {
 		}
 		positional = output
 	}
-	p, err := w.openProject(c, positional)
+	p, err := openProject(w, c, positional)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *starter) ask(ctx context.Context, what, proposal string) (string, error
 	if proposal != "" {
 		prompt += " [" + visible(proposal) + "]"
 	}
-	line, err := s.w.askLine(ctx, prompt+": ", false)
+	line, err := askLine(ctx, s.w, prompt+": ", false)
 	return cmp.Or(strings.TrimSpace(line), proposal), err
 }
 

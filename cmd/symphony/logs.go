@@ -51,11 +51,11 @@ func logsCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			return w.paged(c.Context, !o.follow && !c.Bool("no-pager"), func() error { return p.logs(c.Context, args[0], o) })
+			return w.paged(c.Context, !o.follow && !c.Bool("no-pager"), func() error { return showLogs(c.Context, p, args[0], o) })
 		},
 	}
 }
@@ -93,14 +93,14 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 }
 
 // logs prints what is there of the runs that are asked for, and follows.
-func (p *project) logs(ctx context.Context, ref string, o logOptions) error {
+func showLogs(ctx context.Context, p *project, ref string, o logOptions) error {
 	reading := context.WithoutCancel(ctx) // a signal ends the following, not the reading
 	db, err := openForReading(reading, p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	issue, err := p.logIssue(ctx, db, ref, o)
+	issue, err := logIssue(ctx, p, db, ref, o)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (p *project) logs(ctx context.Context, ref string, o logOptions) error {
 		return err
 	}
 	if o.last != "" {
-		return p.printLast(runs, o)
+		return printLast(p, runs, o)
 	}
 	last := ""
 	for _, run := range runs {
@@ -117,23 +117,23 @@ func (p *project) logs(ctx context.Context, ref string, o logOptions) error {
 			return nil
 		}
 		if o.all || len(runs) > 1 {
-			p.printHeadline(run, o)
+			printHeadline(p, run, o)
 		}
-		if err := p.printRun(ctx, db, run.ID, o); err != nil {
+		if err := printRun(ctx, p, db, run.ID, o); err != nil {
 			return err
 		}
 		last = run.ID
 	}
 	if o.follow && o.run == "" {
-		return p.followIssue(ctx, db, issue, last, o)
+		return followIssue(ctx, p, db, issue, last, o)
 	}
 	return nil
 }
 
 // printRun is the log of one run, to its end where that is known.
-func (p *project) printRun(ctx context.Context, db *state.DB, runID string, o logOptions) error {
-	if err := p.printLogFrom(ctx, db, runID, o); err != nil {
+func printRun(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
+	if err := printLogFrom(ctx, p, db, runID, o); err != nil {
 		return err
 	}
-	return p.printEnd(ctx, db, runID, o)
+	return printEnd(ctx, p, db, runID, o)
 }

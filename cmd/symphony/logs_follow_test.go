@@ -109,8 +109,8 @@ func TestRawEventsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &project{w: &world{stdout: &out}}
 	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
-	p.showRaw([]byte(stored))
-	p.showRaw([]byte(`{"message":"plain é"}`))
+	showRaw(p, []byte(stored))
+	showRaw(p, []byte(`{"message":"plain é"}`))
 	want := `{"message":"a \u009b31m\u202e\u007f é…\u001b"}` + "\n" + `{"message":"plain é"}` + "\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)

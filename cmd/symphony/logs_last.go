@@ -43,7 +43,7 @@ func lastKinds() map[string]*lastKind {
 func lastNames() []string { return slices.Sorted(maps.Keys(lastKinds())) }
 
 // printLast shows the last event of a kind, whole, from the newest run that has one.
-func (p *project) printLast(runs []reconcile.Run, o logOptions) error {
+func printLast(p *project, runs []reconcile.Run, o logOptions) error {
 	kind := lastKinds()[o.last]
 	for _, run := range slices.Backward(runs) {
 		path := filepath.Join(runner.RunDir(p.stateDir, run.ID), eventsName)
@@ -55,11 +55,11 @@ func (p *project) printLast(runs []reconcile.Run, o logOptions) error {
 			if line == nil {
 				continue
 			}
-			p.printHeadline(run, o)
+			printHeadline(p, run, o)
 			if o.raw {
-				p.showRaw(line)
+				showRaw(p, line)
 			} else {
-				p.showEventIn(line, whole)
+				showEventIn(p, line, whole)
 			}
 			return nil
 		}

@@ -18,27 +18,27 @@ import (
 )
 
 // printLog prints a run's log, and with follow goes on until the run has ended.
-func (p *project) printLog(ctx context.Context, runID string, o logOptions) error {
+func printLog(ctx context.Context, p *project, runID string, o logOptions) error {
 	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return p.printLogFrom(ctx, db, runID, o)
+	return printLogFrom(ctx, p, db, runID, o)
 }
 
-func (p *project) printLogFrom(ctx context.Context, db *state.DB, runID string, o logOptions) error {
+func printLogFrom(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
 	dir := runner.RunDir(p.stateDir, runID)
 	path := filepath.Join(dir, eventsName)
-	show := p.showEvent
+	show := func(a0 []byte) { showEvent(p, a0) }
 	if o.raw {
-		show = p.showRaw
+		show = func(a0 []byte) { showRaw(p, a0) }
 	}
 	if !o.since.IsZero() {
 		show = only(o.since, show)
 	}
 	if o.file != "" {
-		path, show = filepath.Join(dir, o.file), p.showText
+		path, show = filepath.Join(dir, o.file), func(a0 []byte) { showText(p, a0) }
 	}
 	f := follower{path: path}
 	defer f.close()
@@ -47,7 +47,7 @@ func (p *project) printLogFrom(ctx context.Context, db *state.DB, runID string, 
 			return err
 		}
 	}
-	return p.followFile(ctx, db, runID, &f, o.follow, show)
+	return followFile(ctx, p, db, runID, &f, o.follow, show)
 }
 
 // eventsName is the file of a run's events.
@@ -66,7 +66,7 @@ func only(since time.Time, show func([]byte)) func([]byte) {
 }
 
 // printHeadline stands over the log of one of several runs. Events as they are stored have none: each names its thread.
-func (p *project) printHeadline(run reconcile.Run, o logOptions) {
+func printHeadline(p *project, run reconcile.Run, o logOptions) {
 	if o.raw {
 		return
 	}
@@ -78,7 +78,7 @@ func (p *project) printHeadline(run reconcile.Run, o logOptions) {
 }
 
 // printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
-func (p *project) printEnd(ctx context.Context, db *state.DB, runID string, o logOptions) error {
+func printEnd(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
 	if o.raw || o.file != "" {
 		return nil
 	}
@@ -89,20 +89,20 @@ func (p *project) printEnd(ctx context.Context, db *state.DB, runID string, o lo
 		return err
 	case run.Outcome != "":
 		fmt.Fprintln(p.w.stdout, endLine(run))
-	case p.dead(run):
+	case workerDead(p, run):
 		fmt.Fprintf(p.w.stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", visible(run.Identifier))
 	}
 	return nil
 }
 
 // followFile prints what is there, and while the run goes on what comes.
-func (p *project) followFile(ctx context.Context, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
+func followFile(ctx context.Context, p *project, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
 	for {
 		run, err := db.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || p.dead(run)
+		ended := run.Outcome != "" || workerDead(p, run)
 		if err := f.read(show); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (p *project) followFile(ctx context.Context, db *state.DB, runID string, f 
 }
 
 // followIssue waits for the runs that come after one, and follows each. A signal ends it.
-func (p *project) followIssue(ctx context.Context, db *state.DB, issue loggedIssue, after string, o logOptions) error {
+func followIssue(ctx context.Context, p *project, db *state.DB, issue loggedIssue, after string, o logOptions) error {
 	told := false
 	for ctx.Err() == nil {
 		run, ok, err := db.NextRun(context.WithoutCancel(ctx), issue.id, after)
@@ -125,8 +125,8 @@ func (p *project) followIssue(ctx context.Context, db *state.DB, issue loggedIss
 			return err
 		}
 		if ok {
-			p.printHeadline(run, o)
-			if err := p.printRun(ctx, db, run.ID, o); err != nil {
+			printHeadline(p, run, o)
+			if err := printRun(ctx, p, db, run.ID, o); err != nil {
 				return err
 			}
 			after, told = run.ID, false
@@ -156,10 +156,10 @@ func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
 	}
 }
 
-func (p *project) showText(line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
+func showText(p *project, line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
 
 // showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
-func (p *project) showRaw(line []byte) {
+func showRaw(p *project, line []byte) {
 	var b strings.Builder
 	for _, r := range string(line) {
 		if control(r) {
@@ -172,20 +172,20 @@ func (p *project) showRaw(line []byte) {
 }
 
 // showEvent prints one event for a person.
-func (p *project) showEvent(line []byte) { p.showEventIn(line, inShort) }
+func showEvent(p *project, line []byte) { showEventIn(p, line, inShort) }
 
-func (p *project) showEventIn(line []byte, n extent) {
+func showEventIn(p *project, line []byte, n extent) {
 	var e runner.EventLine
 	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
-		p.showText(line) // whatever wrote it: it is no event
+		showText(p, line) // whatever wrote it: it is no event
 		return
 	}
 	text, ok := humanize(e, n)
 	if !ok {
 		return
 	}
-	margin := p.w.dim(p.w.eventTime(e.At))
-	paint := p.w.painter(e)
+	margin := p.w.dim(eventTime(p.w, e.At))
+	paint := linePainter(p.w, e)
 	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, paint(visible(strings.TrimSuffix(line, "\r"))))
 		margin = "        "
@@ -193,7 +193,7 @@ func (p *project) showEventIn(line []byte, n extent) {
 }
 
 // eventTime is the time of day here on a terminal, exact in a pipe.
-func (w *world) eventTime(at time.Time) string {
+func eventTime(w *world, at time.Time) string {
 	if w.width == 0 {
 		return rfc3339(at)
 	}

@@ -20,7 +20,7 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 		w := testWorld()
 		var out strings.Builder
 		w.stdout = &out
-		(&project{w: w}).showEvent([]byte(line))
+		showEvent((&project{w: w}), []byte(line))
 		if out.String() != want {
 			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
 		}
@@ -30,11 +30,11 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 // A terminal has the time of day here, a pipe the whole time.
 func TestEventTime(t *testing.T) {
 	w, at := testWorld(), time.Date(2026, 1, 31, 18, 0, 0, 500, time.FixedZone("", 7200))
-	if got := w.eventTime(at); got != "2026-01-31T16:00:00.0000005Z" {
+	if got := eventTime(w, at); got != "2026-01-31T16:00:00.0000005Z" {
 		t.Errorf("in a pipe it is %s", got)
 	}
 	w.width = 80
-	if got := w.eventTime(at); got != at.Local().Format(time.TimeOnly) {
+	if got := eventTime(w, at); got != at.Local().Format(time.TimeOnly) {
 		t.Errorf("on a terminal it is %s", got)
 	}
 }

@@ -14,13 +14,13 @@ import (
 type loggedIssue struct{ id, identifier string }
 
 // logIssue finds the issue here; one that has had no run yet can be waited for, and there the tracker knows it.
-func (p *project) logIssue(ctx context.Context, db *state.DB, ref string, o logOptions) (loggedIssue, error) {
+func logIssue(ctx context.Context, p *project, db *state.DB, ref string, o logOptions) (loggedIssue, error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	switch {
 	case err != nil || ok:
 		return loggedIssue{id, identifier}, err
 	case o.follow && o.run == "":
-		issue, err := p.fetchIssue(ctx, ref)
+		issue, err := fetchIssue(ctx, p, ref)
 		if err != nil {
 			return loggedIssue{}, err
 		}

@@ -55,7 +55,7 @@ func looping(stateDir string) bool {
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
 // somebody is still looking; later mistakes are said, and the loop goes on.
 func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
-	if _, err := p.passConfig(); err != nil {
+	if _, err := readPassConfig(p); err != nil {
 		return err
 	}
 	if err := p.nested(); err != nil {
@@ -80,14 +80,14 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
 		if first && code == exitWorkflow {
-			p.leaveLoop(w)
+			leaveLoop(p, w)
 			return codeOnly(code)
 		}
 		if ctx.Err() != nil || !l.wait(ctx, p, r) {
-			p.leaveLoop(w)
+			leaveLoop(p, w)
 			return nil
 		}
-		p = w.project(p.path, p.stateDir)
+		p = newProject(w, p.path, p.stateDir)
 		l.upgrade(ctx, p)
 	}
 }
@@ -104,7 +104,7 @@ type looper struct {
 
 // pass runs one; whatever goes wrong is said, and the code returned.
 func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
-	r, err := p.pass(ctx, l.options.passOptions, l.log)
+	r, err := runPass(ctx, p, l.options.passOptions, l.log)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
@@ -113,10 +113,10 @@ func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
 		}
 	}
 	if err != nil {
-		err = p.quietly(ctx, l.options, err)
-		return r, l.w.finish(err)
+		err = quietly(ctx, p, l.options, err)
+		return r, exitWith(l.w, err)
 	}
-	p.report(ctx, l.w, l.options, r)
+	reportPass(ctx, p, l.w, l.options, r)
 	if r.cfg != nil {
 		l.interval = r.cfg.Polling.Interval
 	}
@@ -146,7 +146,7 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 	var looked time.Time
 	for l.w.now().Before(end) {
 		if l.w.now().Sub(looked) >= lookStep {
-			running, looked = p.unsettled(ctx), l.w.now()
+			running, looked = unsettled(ctx, p), l.w.now()
 		}
 		// Before the first sleep: a worker may have ended while the pass was still at work.
 		for _, id := range running {
@@ -163,7 +163,7 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 }
 
 // unsettled names the runs whose end a pass has still to see. Where that can't be read, the next pass says why.
-func (p *project) unsettled(ctx context.Context) []string {
+func unsettled(ctx context.Context, p *project) []string {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return nil
@@ -181,13 +181,13 @@ func (p *project) unsettled(ctx context.Context) []string {
 }
 
 // liveRuns names the runs that have a worker.
-func (p *project) liveRuns(ctx context.Context) []string {
-	return slices.DeleteFunc(p.unsettled(ctx), func(id string) bool { return !alive(p.stateDir, id) })
+func liveRuns(ctx context.Context, p *project) []string {
+	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !alive(p.stateDir, id) })
 }
 
 // leaveLoop says what goes on without the loop.
-func (p *project) leaveLoop(w *world) {
-	if n := len(p.liveRuns(context.Background())); n > 0 {
+func leaveLoop(p *project, w *world) {
+	if n := len(liveRuns(context.Background(), p)); n > 0 {
 		w.note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
 			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir)))
 	}

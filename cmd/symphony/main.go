@@ -30,7 +30,7 @@ func mainCode() int {
 	w, err := newWorld()
 	if err != nil {
 		lost := &world{stdout: os.Stdout, stderr: os.Stderr, json: wantsJSON(os.Args)}
-		return lost.finish(err)
+		return exitWith(lost, err)
 	}
 	ctx, listen, stop := signals(command)
 	defer stop()
@@ -66,7 +66,7 @@ func run(ctx context.Context, w *world, args []string) int {
 	if app.Command(command) != nil && errors.As(err, &usage) && usage.Code == "usage" {
 		usage.Hint += " " + command
 	}
-	return w.finish(err)
+	return exitWith(w, err)
 }
 
 // wantsJSON looks for --json before anything else is understood, so that a mistake in the rest of the line
@@ -92,7 +92,7 @@ func helpTopic(app *cli.App, args []string) error {
 	return nil
 }
 
-func (w *world) finish(err error) int {
+func exitWith(w *world, err error) int {
 	if err == nil {
 		return exitOK
 	}

@@ -44,16 +44,16 @@ func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Comman
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			return p.atDesk(c.Context, verb, func(db *state.DB) error {
-				id, identifier, err := p.findIssueIn(c.Context, db, args[0])
+			return atDesk(c.Context, p, verb, func(db *state.DB) error {
+				id, identifier, err := findIssueIn(c.Context, p, db, args[0])
 				if err != nil {
 					return err
 				}
-				return p.commandAt(c.Context, db, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
+				return sendCommand(c.Context, p, db, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
 			})
 		},
 	}
@@ -74,22 +74,22 @@ func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.openProject(c, positional)
+	p, err := openProject(w, c, positional)
 	if err != nil {
 		return err
 	}
-	return p.command(c.Context, reconcile.Command{Verb: verb}, nowhere)
+	return applyForIssue(c.Context, p, reconcile.Command{Verb: verb}, nowhere)
 }
 
 // atDesk opens the database once for all that a command of an operator's does, its pass included: opening it is a good
 // part of what such a command takes, and closing it in between would merge the WAL each time. The process ends after it.
-func (p *project) atDesk(ctx context.Context, verb reconcile.Verb, do func(*state.DB) error) (err error) {
+func atDesk(ctx context.Context, p *project, verb reconcile.Verb, do func(*state.DB) error) (err error) {
 	if err := p.nested(); err != nil {
 		return err // before the command is kept: an agent must not steer
 	}
-	db, err := p.openOwn(ctx)
+	db, err := openOwn(ctx, p)
 	if err != nil && verb == reconcile.VerbStopAll && unusable(err) {
-		return p.endWorkers(ctx, err)
+		return endWorkers(ctx, p, err)
 	}
 	if err != nil {
 		return err
@@ -99,49 +99,49 @@ func (p *project) atDesk(ctx context.Context, verb reconcile.Verb, do func(*stat
 }
 
 // openOwn opens the database for writing where it is this workflow's.
-func (p *project) openOwn(ctx context.Context) (*state.DB, error) {
+func openOwn(ctx context.Context, p *project) (*state.DB, error) {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
-		return nil, p.noState(err)
+		return nil, noState(p, err)
 	}
-	if _, err := p.owner(ctx, db); err != nil {
+	if _, err := ownerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 // command writes down what the operator wants, runs a pass confined to it, and says what came of it.
-func (p *project) command(ctx context.Context, cmd reconcile.Command, only string) error {
-	return p.atDesk(ctx, cmd.Verb, func(db *state.DB) error { return p.commandAt(ctx, db, cmd, only) })
+func applyForIssue(ctx context.Context, p *project, cmd reconcile.Command, only string) error {
+	return atDesk(ctx, p, cmd.Verb, func(db *state.DB) error { return sendCommand(ctx, p, db, cmd, only) })
 }
 
-func (p *project) commandAt(ctx context.Context, db *state.DB, cmd reconcile.Command, only string) error {
-	r, done, err := p.steer(ctx, db, cmd, only)
+func sendCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, only string) error {
+	r, done, err := applyCommand(ctx, p, db, cmd, only)
 	if err != nil || r == nil {
 		return err
 	}
 	if p.w.json {
 		p.w.printJSON(r.json(false))
-	} else if err := p.sayPass(ctx, db, cmd, *r, done); err != nil {
+	} else if err := sayPass(ctx, p, db, cmd, *r, done); err != nil {
 		return err
 	}
-	return p.noteUndone(ctx, db, cmd, *r, done)
+	return noteUndone(ctx, p, db, cmd, *r, done)
 }
 
 // steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
 // command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
 // to write it to, and all workers have been ended without.
-func (p *project) steer(ctx context.Context, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
+func applyCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
 	cmd.CreatedAt = p.w.now()
 	id, err := db.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
-		return nil, false, p.endWorkers(ctx, err)
+		return nil, false, endWorkers(ctx, p, err)
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	log := newLog(p.w, slog.LevelWarn)
-	r, err := p.pass(ctx, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
@@ -155,8 +155,8 @@ func (p *project) steer(ctx context.Context, db *state.DB, cmd reconcile.Command
 }
 
 // sayPass prints the pass of a command and what the command has led to.
-func (p *project) sayPass(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	p.reportText(p.w, r)
+func sayPass(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
+	reportText(p, p.w, r)
 	if !done {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (p *project) sayPass(ctx context.Context, db *state.DB, cmd reconcile.Comma
 }
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
-func (p *project) noteUndone(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
+func noteUndone(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
 	alive, err := scheduleAlive(ctx, db, p.w.now())
 	if err != nil {
 		return err
@@ -217,21 +217,21 @@ func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passR
 }
 
 // findIssue finds an issue by its identifier: in the database, else at the tracker.
-func (p *project) findIssue(ctx context.Context, ref string) (id, identifier string, err error) {
+func findIssue(ctx context.Context, p *project, ref string) (id, identifier string, err error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return "", "", err
 	}
 	defer db.Close()
-	return p.findIssueIn(ctx, db, ref)
+	return findIssueIn(ctx, p, db, ref)
 }
 
-func (p *project) findIssueIn(ctx context.Context, db *state.DB, ref string) (id, identifier string, err error) {
+func findIssueIn(ctx context.Context, p *project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	if err != nil || ok {
 		return id, identifier, err
 	}
-	issue, err := p.fetchIssue(ctx, ref)
+	issue, err := fetchIssue(ctx, p, ref)
 	if err != nil {
 		return "", "", err
 	}
@@ -239,7 +239,7 @@ func (p *project) findIssueIn(ctx context.Context, db *state.DB, ref string) (id
 }
 
 // fetchIssue asks the tracker for an issue by its identifier.
-func (p *project) fetchIssue(ctx context.Context, ref string) (*reconcile.Issue, error) {
+func fetchIssue(ctx context.Context, p *project, ref string) (*reconcile.Issue, error) {
 	cfg, err := p.config()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func unusable(err error) bool {
 const blindPatience = 20 * time.Second
 
 // endWorkers asks every worker of the state directory to end, without the database. cause is what is wrong with that.
-func (p *project) endWorkers(ctx context.Context, cause error) error {
+func endWorkers(ctx context.Context, p *project, cause error) error {
 	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.now()}, commandPatience)
 	switch {
 	case err != nil:
@@ -43,22 +43,22 @@ func (p *project) endWorkers(ctx context.Context, cause error) error {
 		return notAsked(cause, err)
 	}
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.stateDir, id) })
-	if err := p.strangers(workers); err != nil {
+	if err := strangers(p, workers); err != nil {
 		return err
 	}
-	p.askToEnd(ctx, workers)
-	return p.ended(cause, workers)
+	askToEnd(ctx, p, workers)
+	return reportEnded(p, cause, workers)
 }
 
 // askToEnd waits for the workers that it asks, and for no others.
-func (p *project) askToEnd(ctx context.Context, workers map[string]proc.FoundWorker) {
+func askToEnd(ctx context.Context, p *project, workers map[string]proc.FoundWorker) {
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
-	for end := p.w.now().Add(blindPatience); p.w.now().Before(end) && slices.ContainsFunc(p.living(), asked); {
+	for end := p.w.now().Add(blindPatience); p.w.now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
 		if !sleep(ctx, waitStep) {
 			return
 		}
@@ -66,12 +66,12 @@ func (p *project) askToEnd(ctx context.Context, workers map[string]proc.FoundWor
 }
 
 // ended says which of the workers have ended, and returns the cause with what to do now.
-func (p *project) ended(cause error, workers map[string]proc.FoundWorker) error {
+func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) error {
 	said := p.w.stdout
 	if p.w.json { // of JSON there is one object, the error
 		said = p.w.stderr
 	}
-	living := p.living()
+	living := livingRuns(p)
 	var ending []string
 	for _, id := range slices.Sorted(maps.Keys(workers)) {
 		if slices.Contains(living, id) {
@@ -100,7 +100,7 @@ func (p *project) ended(cause error, workers map[string]proc.FoundWorker) error 
 }
 
 // strangers refuses workers of another workflow. Else the database would say whose the directory is.
-func (p *project) strangers(workers map[string]proc.FoundWorker) error {
+func strangers(p *project, workers map[string]proc.FoundWorker) error {
 	for _, w := range workers {
 		if theirs, err := os.Stat(w.Workflow); w.Workflow != p.path && err == nil {
 			if ours, err := os.Stat(p.path); err != nil || !os.SameFile(ours, theirs) {
@@ -124,7 +124,7 @@ func notAsked(cause, err error) error {
 }
 
 // living names the runs whose alive files are held.
-func (p *project) living() (ids []string) {
+func livingRuns(p *project) (ids []string) {
 	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
 	if err != nil {
 		return nil // then none has ever been

@@ -15,7 +15,7 @@ const ownerKey = "workflow_path"
 
 // owner reads whose the state directory is, and refuses one of another workflow: a pass would let go of all
 // that the other has claimed. A workflow that was moved takes its state along.
-func (p *project) owner(ctx context.Context, db *state.DB) (path string, err error) {
+func ownerPath(ctx context.Context, p *project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, ownerKey)
 	switch {
 	case err != nil || !known || path == p.path:
@@ -42,7 +42,7 @@ const placeKey = "state_dir"
 // original refuses a copy beside the directory it was made of. What the copy says of workers and processes is true of
 // the original's: a pass would take them for dead, because their locks are held elsewhere, and end what belongs to them.
 // A copy on another machine, or where the original is gone, is the one that counts.
-func (p *project) original(ctx context.Context, db *state.DB) (path string, err error) {
+func originalPath(ctx context.Context, p *project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
 	if err != nil || !known || path == p.stateDir {
 		return path, err
@@ -61,15 +61,15 @@ func (p *project) original(ctx context.Context, db *state.DB) (path string, err 
 }
 
 // own makes the state directory this workflow's.
-func (p *project) own(ctx context.Context, db *state.DB) error {
-	place, err := p.original(ctx, db)
+func takeOwnership(ctx context.Context, p *project, db *state.DB) error {
+	place, err := originalPath(ctx, p, db)
 	if err == nil && place != p.stateDir {
 		err = db.SetMeta(ctx, placeKey, p.stateDir)
 	}
 	if err != nil {
 		return err
 	}
-	path, err := p.owner(ctx, db)
+	path, err := ownerPath(ctx, p, db)
 	if err != nil || path == p.path || p.sourceErr != nil {
 		return err
 	}

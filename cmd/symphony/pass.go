@@ -81,21 +81,21 @@ func (r *passResult) warn(text string) { r.warnings = append(r.warnings, text) }
 
 // pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
 // it from being a pass at all; what went wrong in it stands in the result.
-func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r passResult, err error) {
+func runPass(ctx context.Context, p *project, o passOptions, log *slog.Logger) (r passResult, err error) {
 	if err := p.nested(); err != nil {
 		return r, err
 	}
 	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
-	cfg, cfgErr := p.passConfig()
+	cfg, cfgErr := readPassConfig(p)
 	if cfgErr != nil && !p.hasState() {
 		return r, cfgErr
 	}
 	if o.dryRun {
-		return p.dryPass(ctx, o, cfg, cfgErr, log)
+		return dryPass(ctx, p, o, cfg, cfgErr, log)
 	}
-	release, holder, err := p.lock(ctx, o)
+	release, holder, err := takeLock(ctx, p, o)
 	began := p.w.now()
 	if err != nil {
 		return r, err
@@ -107,28 +107,28 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 	defer func() { err = errors.Join(err, release()) }()
 	if o.lockTimeout > 0 {
 		// The wait may have been long, and a pass works with the workflow as it is now.
-		p = p.w.project(p.path, p.stateDir)
-		cfg, cfgErr = p.passConfig()
+		p = newProject(p.w, p.path, p.stateDir)
+		cfg, cfgErr = readPassConfig(p)
 	}
 	// Whoever has the lock opens the database whatever comes, within its own bounds; and without a context that may end no
 	// statement needs somebody who waits for that.
-	db, err := p.enter(context.WithoutCancel(ctx), o, began)
+	db, err := enterDB(context.WithoutCancel(ctx), p, o, began)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, r.leave(o, db)) }()
-	if err := p.own(ctx, db); err != nil {
+	if err := takeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
 
 	crash.At("pass.open")
 	mono := proc.Monotonic()
-	p.reconcile(ctx, db, o, cfg, cfgErr, log, &r)
+	reconcilePass(ctx, p, db, o, cfg, cfgErr, log, &r)
 	crash.At("pass.reconciled")
-	if err := p.enlist(); err != nil {
+	if err := enlist(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
-	p.tellPeople(ctx, db, &r)
+	tellPeople(ctx, p, db, &r)
 	crash.At("pass.told")
 	r.condense()
 	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
@@ -148,13 +148,13 @@ func (p *project) pass(ctx context.Context, o passOptions, log *slog.Logger) (r 
 		r.fail(err)
 	}
 	crash.At("pass.recorded")
-	p.tidy(ctx, db, &r)
+	tidyUp(ctx, p, db, &r)
 	r.condense()
 	return r, nil
 }
 
 // enter opens the database, and makes one where there is none.
-func (p *project) enter(ctx context.Context, o passOptions, now time.Time) (*state.DB, error) {
+func enterDB(ctx context.Context, p *project, o passOptions, now time.Time) (*state.DB, error) {
 	if o.db != nil {
 		return o.db, o.db.EnterPass(ctx)
 	}
@@ -178,7 +178,7 @@ const waiterStep = 30 * time.Millisecond
 
 // lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
 // that one will see the run's end, too. An operator's time counts in full, whoever else waits.
-func (p *project) lock(ctx context.Context, o passOptions) (func() error, *state.Holder, error) {
+func takeLock(ctx context.Context, p *project, o passOptions) (func() error, *state.Holder, error) {
 	end := p.w.now().Add(o.lockTimeout)
 	for {
 		now := p.w.now()
@@ -199,7 +199,7 @@ func (p *project) hasState() bool {
 }
 
 // reconcile runs the pass proper on an open database.
-func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
+func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
 	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
 	patient := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
@@ -210,17 +210,17 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 	if cfg == nil {
 		var known bool
-		if cfg, known = p.lastGood(ctx, db, r); cfg == nil {
+		if cfg, known = lastGoodConfig(ctx, p, db, r); cfg == nil {
 			return
 		}
 		askTracker = askTracker && known
 	}
 	r.cfg = cfg
-	r.warnings = p.warnings(cfg)
+	r.warnings = workflowWarnings(p, cfg)
 	if err := db.Newer(); err != nil {
 		r.fail(err) // and starts nothing
 	}
-	rootErr := p.fits(cfg, o.dryRun)
+	rootErr := rootFits(p, cfg, o.dryRun)
 	if rootErr != nil {
 		r.fail(rootErr)
 		options.DispatchOff = true
@@ -232,18 +232,18 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 		}
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := p.deps(db, cfg, o, askTracker, log, r)
+	deps, err := passDeps(p, db, cfg, o, askTracker, log, r)
 	if err != nil {
 		r.fail(err)
 		return
 	}
-	if err := p.rememberRoots(ctx, db, deps.Runners, o.dryRun || rootErr != nil); err != nil {
+	if err := rememberRoots(ctx, p, db, deps.Runners, o.dryRun || rootErr != nil); err != nil {
 		r.fail(err)
 	}
 	if rootErr != nil {
 		deps.Runners = handsOff{deps.Runners}
 	}
-	low, err := p.lowUntil(ctx, db)
+	low, err := lowUntil(ctx, p, db)
 	if err != nil {
 		r.fail(err)
 	}
@@ -260,18 +260,18 @@ func (p *project) reconcile(ctx context.Context, db *state.DB, o passOptions, cf
 	}
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	if err := p.saveLow(ctx, db, deps.Tracker, low, r); err != nil {
+	if err := saveLow(ctx, p, db, deps.Tracker, low, r); err != nil {
 		r.fail(err)
 	}
 }
 
-func (p *project) deps(db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
-	runners, err := p.newRunners(cfg)
+func passDeps(p *project, db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
+	runners, err := newRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
 	}
 	runners.Stays = o.stays
-	account := p.passAccount(cfg.Codex.Home, r.warn)
+	account := openPassAccount(p, cfg.Codex.Home, r.warn)
 	runners.Slots = account
 	boot, err := proc.BootID()
 	if err != nil {
@@ -299,7 +299,7 @@ const lastGoodKey = "last_good_workflow"
 
 // lastGood gives the last configuration that was valid, for reconciliation only. A literal key was not
 // kept: with it only the local half of a pass is left.
-func (p *project) lastGood(ctx context.Context, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
+func lastGoodConfig(ctx context.Context, p *project, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
 	text, known, err := db.Meta(ctx, lastGoodKey)
 	if err != nil || !known {
 		if err != nil {
@@ -324,7 +324,7 @@ func (p *project) lastGood(ctx context.Context, db *state.DB, r *passResult) (cf
 	return cfg, cfg.Tracker.APIKey != ""
 }
 
-func (p *project) warnings(cfg *workflow.Config) []string {
+func workflowWarnings(p *project, cfg *workflow.Config) []string {
 	var list []string
 	for _, w := range cfg.Warnings {
 		list = append(list, w.String())

@@ -11,16 +11,16 @@ import (
 )
 
 // dryPass plans on what is there and changes nothing: no lock, no directory, no row.
-func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
+func dryPass(ctx context.Context, p *project, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
 	r.dryRun = true
 	if cfgErr != nil {
 		return r, cfgErr
 	}
-	r.cfg, r.warnings = cfg, p.warnings(cfg)
-	if err := p.fits(cfg, true); err != nil {
+	r.cfg, r.warnings = cfg, workflowWarnings(p, cfg)
+	if err := rootFits(p, cfg, true); err != nil {
 		return r, err
 	}
-	deps, err := p.deps(nil, cfg, o, true, log, &r)
+	deps, err := passDeps(p, nil, cfg, o, true, log, &r)
 	if err != nil {
 		return r, err
 	}
@@ -31,13 +31,13 @@ func (p *project) dryPass(ctx context.Context, o passOptions, cfg *workflow.Conf
 			return r, err
 		}
 		defer db.Close()
-		if _, err := p.original(ctx, db); err != nil {
+		if _, err := originalPath(ctx, p, db); err != nil {
 			return r, err
 		}
-		if _, err := p.owner(ctx, db); err != nil {
+		if _, err := ownerPath(ctx, p, db); err != nil {
 			return r, err
 		}
-		if err := p.rememberRoots(ctx, db, deps.Runners, true); err != nil {
+		if err := rememberRoots(ctx, p, db, deps.Runners, true); err != nil {
 			return r, err
 		}
 		deps.Store = db

@@ -13,7 +13,7 @@ import (
 )
 
 // fits checks the workspace root before anything is dispatched into it.
-func (p *project) fits(cfg *workflow.Config, dryRun bool) error {
+func rootFits(p *project, cfg *workflow.Config, dryRun bool) error {
 	root := resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = resolve(dir)

@@ -20,7 +20,7 @@ const (
 )
 
 // tidy deletes old runs and their directories.
-func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
+func tidyUp(ctx context.Context, p *project, db *state.DB, r *passResult) {
 	ids, err := db.Prune(ctx, p.w.now(), pruneLimit)
 	if err != nil {
 		r.fail(err)
@@ -35,13 +35,13 @@ func (p *project) tidy(ctx context.Context, db *state.DB, r *passResult) {
 	if r.pass.ID%orphanEvery != 0 {
 		return
 	}
-	if err := p.removeOrphans(ctx, db); err != nil {
+	if err := removeOrphans(ctx, p, db); err != nil {
 		r.fail(fmt.Errorf("run directories: %w", err))
 	}
 }
 
 // removeOrphans deletes run directories without a row: a pass that died between the two left them.
-func (p *project) removeOrphans(ctx context.Context, db *state.DB) error {
+func removeOrphans(ctx context.Context, p *project, db *state.DB) error {
 	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -31,7 +31,7 @@ type project struct {
 
 // openProject finds the workflow (specification 5.1) and the state directory that belongs to it, and reads
 // the environment file. A workflow that can't be read is no error yet: much works without it.
-func (w *world) openProject(c *cli.Context, positional string) (*project, error) {
+func openProject(w *world, c *cli.Context, positional string) (*project, error) {
 	if c.IsSet("workflow") && positional != "" {
 		return nil, usageError("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
 	}
@@ -39,10 +39,10 @@ func (w *world) openProject(c *cli.Context, positional string) (*project, error)
 	if info, err := os.Stat(w.absolute(path)); err == nil && info.IsDir() {
 		return nil, usageError("%s is a directory; name the workflow file in it", path)
 	}
-	return w.project(path, cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))), nil
+	return newProject(w, path, cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))), nil
 }
 
-func (w *world) project(path, stateDir string) *project {
+func newProject(w *world, path, stateDir string) *project {
 	p := &project{w: w, path: w.absolute(path)}
 	p.source, p.sourceErr = workflow.Read(p.path)
 	if p.source.Path != "" {

@@ -44,7 +44,7 @@ func projectsAction(c *cli.Context, w *world) error {
 				return usageError("projects: --%s belongs to projects remove PATH", name)
 			}
 		}
-		return w.listProjects(c.Context, c.Bool("disk"))
+		return listProjects(c.Context, w, c.Bool("disk"))
 	}
 	switch {
 	case args[0] != "remove":
@@ -56,18 +56,18 @@ func projectsAction(c *cli.Context, w *world) error {
 	case c.Bool("disk"):
 		return usageError("projects: --disk does not go with remove")
 	}
-	return w.removeProject(c.Context, args[1], removal{
+	return removeProject(c.Context, w, args[1], removal{
 		workspaces: c.Bool("workspaces"), force: c.Bool("force"), yes: c.Bool("yes"),
 	})
 }
 
-func (w *world) listProjects(ctx context.Context, disk bool) error {
-	rows, err := w.knownProjects(ctx)
+func listProjects(ctx context.Context, w *world, disk bool) error {
+	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return err
 	}
 	if disk {
-		return w.listDisk(ctx, rows)
+		return listDisk(ctx, w, rows)
 	}
 	if w.json {
 		w.printJSON(append([]projectState{}, rows...))
@@ -82,7 +82,7 @@ func (w *world) listProjects(ctx context.Context, disk bool) error {
 	for _, r := range rows {
 		last := "-"
 		if r.LastPass != nil {
-			last = w.ago(now, *r.LastPass)
+			last = agoText(w, now, *r.LastPass)
 		}
 		t.add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
 	}

@@ -26,7 +26,7 @@ type diskRow struct {
 }
 
 // listDisk says what is on this disk because of symphony.
-func (w *world) listDisk(ctx context.Context, projects []projectState) error {
+func listDisk(ctx context.Context, w *world, projects []projectState) error {
 	var rows []diskRow
 	add := func(kind, project string, paths ...string) error {
 		for _, path := range paths {
@@ -54,13 +54,13 @@ func (w *world) listDisk(ctx context.Context, projects []projectState) error {
 		meta := filepath.Join(path, ".symphony")
 		errs = append(errs, add("trash", "", filepath.Join(meta, "trash")), add("root", "", meta))
 	}
-	home := w.stateHome()
+	home := stateHome(w)
 	errs = append(errs, add("account", "", filepath.Join(home, "accounts"), filepath.Join(home, "elsewhere")))
-	errs = append(errs, add("schedule", "", w.unitFiles()...))
+	errs = append(errs, add("schedule", "", unitFiles(w)...))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return w.printDisk(ctx, rows)
+	return printDisk(ctx, w, rows)
 }
 
 // addRoot adds the workspaces in a root, whosever they are.
@@ -77,8 +77,8 @@ func addRoot(path string, add func(kind, project string, paths ...string) error)
 }
 
 // unitFiles are the units of systemd that symphony has written, the user's and the system's.
-func (w *world) unitFiles() (files []string) {
-	for _, dir := range append(w.unitDirs(false, w.home), w.unitDirs(true, w.home)...) {
+func unitFiles(w *world) (files []string) {
+	for _, dir := range append(unitDirs(w, false, w.home), unitDirs(w, true, w.home)...) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // none has been written there
@@ -93,7 +93,7 @@ func (w *world) unitFiles() (files []string) {
 	return files
 }
 
-func (w *world) printDisk(_ context.Context, rows []diskRow) error {
+func printDisk(_ context.Context, w *world, rows []diskRow) error {
 	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
 	var sum int64
 	for i, r := range rows {

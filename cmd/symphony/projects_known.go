@@ -35,14 +35,14 @@ type projectState struct {
 
 // knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
 // passes have written down there.
-func (w *world) knownProjects(ctx context.Context) ([]projectState, error) {
-	dirs, err := w.stateDirs()
+func knownProjects(ctx context.Context, w *world) ([]projectState, error) {
+	dirs, err := stateDirs(w)
 	if err != nil {
 		return nil, err
 	}
 	var rows []projectState
 	for _, dir := range dirs {
-		rows = append(rows, w.projectState(ctx, dir))
+		rows = append(rows, readProjectState(ctx, w, dir))
 	}
 	slices.SortFunc(rows, func(a, b projectState) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
@@ -51,8 +51,8 @@ func (w *world) knownProjects(ctx context.Context) ([]projectState, error) {
 }
 
 // stateDirs lists the state directories of the account.
-func (w *world) stateDirs() ([]string, error) {
-	base := w.stateHome()
+func stateDirs(w *world) ([]string, error) {
+	base := stateHome(w)
 	entries, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the account's state directories: %w", err)
@@ -81,11 +81,11 @@ func (w *world) stateDirs() ([]string, error) {
 }
 
 // stateHome is the folder of the account's state directories.
-func (w *world) stateHome() string {
+func stateHome(w *world) string {
 	return filepath.Dir(state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, "/WORKFLOW.md"))
 }
 
-func (w *world) projectState(ctx context.Context, dir string) projectState {
+func readProjectState(ctx context.Context, w *world, dir string) projectState {
 	row := projectState{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		e := asError(err)
@@ -149,7 +149,7 @@ func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 }
 
 // enlist writes a state directory down that is not at the usual place, so that projects finds it.
-func (p *project) enlist() error {
+func enlist(p *project) error {
 	base, _ := p.lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.w.home, p.path))
 	if filepath.Dir(p.stateDir) == home {

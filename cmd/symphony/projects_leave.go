@@ -16,7 +16,7 @@ import (
 )
 
 // leaveRoot lets go of what a root says of the project.
-func (w *world) leaveRoot(ctx context.Context, path, stateDir string, dissolve bool) error {
+func leaveRoot(ctx context.Context, w *world, path, stateDir string, dissolve bool) error {
 	root, found, err := workspace.FindRoot(path)
 	if err != nil {
 		return err
@@ -36,12 +36,12 @@ func (w *world) leaveRoot(ctx context.Context, path, stateDir string, dissolve b
 }
 
 // removeEnvFile removes the environment file and the folder that init has made for it, unless another project has them.
-func (w *world) removeEnvFile(row projectState) error {
-	others, err := w.envSharers(row)
+func removeEnvFile(w *world, row projectState) error {
+	others, err := envSharers(w, row)
 	if err != nil || len(others) > 0 {
 		return err
 	}
-	path := w.envFileOf(row)
+	path := envFileOf(w, row)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("environment file: %w", err)
 	}
@@ -50,16 +50,16 @@ func (w *world) removeEnvFile(row projectState) error {
 }
 
 // leaveAccount takes away, with the last project, what the projects of the account have had in common.
-func (w *world) leaveAccount() error {
-	dirs, err := w.stateDirs()
+func leaveAccount(w *world) error {
+	dirs, err := stateDirs(w)
 	if err != nil || len(dirs) > 0 {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(w.stateHome(), "accounts")); err != nil {
+	if err := os.RemoveAll(filepath.Join(stateHome(w), "accounts")); err != nil {
 		return fmt.Errorf("what is known of codex accounts: %w", err)
 	}
 	crash.At("projects.remove.accounts")
-	_ = os.Remove(w.stateHome()) // not while it holds something
+	_ = os.Remove(stateHome(w)) // not while it holds something
 	return nil
 }
 
@@ -94,13 +94,13 @@ func removeState(dir string) (left []string, err error) {
 }
 
 // sure asks a person; without one the command has to be told.
-func (w *world) sure(ctx context.Context, prompt string) (bool, error) {
+func confirmRemoval(ctx context.Context, w *world, prompt string) (bool, error) {
 	if !w.onTerminal() {
 		return false, &reconcile.Error{
 			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",
 		}
 	}
-	answer, err := w.askLine(ctx, prompt, false)
+	answer, err := askLine(ctx, w, prompt, false)
 	if err != nil {
 		return false, err
 	}

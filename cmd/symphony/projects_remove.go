@@ -18,23 +18,23 @@ import (
 type removal struct{ workspaces, force, yes bool }
 
 // removeProject forgets one project of the account.
-func (w *world) removeProject(ctx context.Context, path string, o removal) error {
-	row, err := w.projectAt(ctx, path)
+func removeProject(ctx context.Context, w *world, path string, o removal) error {
+	row, err := projectAt(ctx, w, path)
 	if err != nil {
 		return err
 	}
-	if err := w.unused(ctx, row); err != nil {
+	if err := unused(ctx, w, row); err != nil {
 		return err
 	}
-	row, spaces, err := w.lookOver(ctx, row, o)
+	row, spaces, err := lookOver(ctx, w, row, o)
 	if err != nil {
 		return err
 	}
-	if err := w.tellRemoval(row, spaces, o); err != nil {
+	if err := tellRemoval(w, row, spaces, o); err != nil {
 		return err
 	}
 	if !o.yes {
-		if sure, err := w.sure(ctx, "Remove? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := confirmRemoval(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
@@ -46,18 +46,18 @@ func (w *world) removeProject(ctx context.Context, path string, o removal) error
 		return lockedError(holder)
 	}
 	defer func() { _ = release() }() // its file is gone by then
-	if err := w.unused(ctx, row); err != nil {
+	if err := unused(ctx, w, row); err != nil {
 		return err // somebody has been quicker
 	}
-	if row, spaces, err = w.lookOver(ctx, row, o); err != nil {
+	if row, spaces, err = lookOver(ctx, w, row, o); err != nil {
 		return err // who was asked may have worked there before answering
 	}
-	return w.takeAway(context.WithoutCancel(ctx), row, spaces, o)
+	return takeAway(context.WithoutCancel(ctx), w, row, spaces, o)
 }
 
 // lookOver finds the workspaces of a project, and refuses where they may not go and shall.
-func (w *world) lookOver(ctx context.Context, row projectState, o removal) (projectState, []space, error) {
-	row = w.projectState(ctx, row.StateDir)
+func lookOver(ctx context.Context, w *world, row projectState, o removal) (projectState, []space, error) {
+	row = readProjectState(ctx, w, row.StateDir)
 	// The runs go before the database: without them this is a removal that was cut off.
 	if row.Error != nil && o.workspaces && exists(filepath.Join(row.StateDir, "runs")) {
 		return row, nil, &reconcile.Error{
@@ -65,7 +65,7 @@ func (w *world) lookOver(ctx context.Context, row projectState, o removal) (proj
 			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
 		}
 	}
-	spaces, err := w.spacesOf(ctx, row)
+	spaces, err := spacesOf(ctx, w, row)
 	if err == nil && o.workspaces {
 		err = removable(spaces, o.force)
 	}
@@ -73,8 +73,8 @@ func (w *world) lookOver(ctx context.Context, row projectState, o removal) (proj
 }
 
 // projectAt finds the project that a path means: a workflow, its folder or a state directory.
-func (w *world) projectAt(ctx context.Context, path string) (projectState, error) {
-	rows, err := w.knownProjects(ctx)
+func projectAt(ctx context.Context, w *world, path string) (projectState, error) {
+	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return projectState{}, err
 	}
@@ -99,8 +99,8 @@ func (w *world) projectAt(ctx context.Context, path string) (projectState, error
 		return meant[0], nil
 	}
 	// One that this account has not listed, or what a removal left that was cut off. Whatever else has such files is not ours.
-	row := w.projectState(ctx, path)
-	listed, err := w.isListed(path)
+	row := readProjectState(ctx, w, path)
+	listed, err := projectListed(w, path)
 	if err != nil || listed || row.Error == nil && row.WorkflowPath != "" {
 		return row, err
 	}
@@ -112,24 +112,24 @@ func (w *world) projectAt(ctx context.Context, path string) (projectState, error
 
 // isListed reports whether a folder is where the account has its state directories, or written down as one, and holds what
 // symphony makes there, or nothing at all.
-func (w *world) isListed(dir string) (bool, error) {
+func projectListed(w *world, dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
 		return false, nil //nolint:nilerr // nothing is there, or nothing that can be told to be ours
 	}
-	home := w.stateHome()
+	home := stateHome(w)
 	elsewhere, err := state.Elsewhere(home)
 	return filepath.Dir(dir) == resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return resolve(e) == dir }), err
 }
 
 // unused refuses a project of which something runs, or is about to.
-func (w *world) unused(ctx context.Context, row projectState) error {
+func unused(ctx context.Context, w *world, row projectState) error {
 	p := &project{w: w, path: row.WorkflowPath, stateDir: row.StateDir}
 	which := "--state-dir " + shellQuote(row.StateDir)
 	if row.WorkflowPath != "" {
 		which = "-w " + shellQuote(row.WorkflowPath) + " " + which
 	}
-	if living := p.living(); len(living) > 0 {
+	if living := livingRuns(p); len(living) > 0 {
 		return &reconcile.Error{
 			Code: "project_busy", Message: fmt.Sprintf("%s of %s: run %s", plural(len(living), "living worker"), row.StateDir, strings.Join(living, ", ")),
 			Hint: "end them first: symphony stop --all " + which,
@@ -140,13 +140,13 @@ func (w *world) unused(ctx context.Context, row projectState) error {
 			Code: "project_busy", Message: "symphony tick --loop runs on " + row.StateDir, Hint: "end it first (SIGINT)",
 		}
 	}
-	return w.unscheduled(ctx, p, which)
+	return unscheduled(ctx, w, p, which)
 }
 
 // unscheduled refuses a project that a schedule of ours would begin anew, or a line that somebody has written into their
 // crontab. Recent passes alone refuse nothing: they are those of the schedule that was removed a moment ago.
-func (w *world) unscheduled(ctx context.Context, p *project, which string) error {
-	there, err := p.installed(ctx)
+func unscheduled(ctx context.Context, w *world, p *project, which string) error {
+	there, err := findInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -156,10 +156,10 @@ func (w *world) unscheduled(ctx context.Context, p *project, which string) error
 			Hint: "take it out first: symphony schedule remove " + which,
 		}
 	}
-	if !w.hasCrontab() {
+	if !hasCrontab(w) {
 		return nil
 	}
-	text, err := w.crontab(ctx)
+	text, err := crontab(ctx, w)
 	if err != nil {
 		return nil // an account may not have one
 	}
@@ -176,14 +176,14 @@ func (w *world) unscheduled(ctx context.Context, p *project, which string) error
 }
 
 // tellRemoval says what goes and what stays.
-func (w *world) tellRemoval(row projectState, spaces []space, o removal) error {
+func tellRemoval(w *world, row projectState, spaces []space, o removal) error {
 	out := w.stdout
 	if w.json {
 		out = w.stderr
 	}
 	fmt.Fprintln(out, visible("goes   "+row.StateDir))
-	if env := w.envFileOf(row); exists(env) {
-		others, err := w.envSharers(row)
+	if env := envFileOf(w, row); exists(env) {
+		others, err := envSharers(w, row)
 		switch {
 		case err != nil:
 			return err
@@ -210,13 +210,13 @@ func (w *world) tellRemoval(row projectState, spaces []space, o removal) error {
 	return nil
 }
 
-func (w *world) envFileOf(row projectState) string {
+func envFileOf(w *world, row projectState) string {
 	return workflow.EnvFilePath(w.getenv("XDG_CONFIG_HOME"), w.home, filepath.Base(row.StateDir))
 }
 
 // envSharers are other state directories of the same name: the environment file is theirs as well.
-func (w *world) envSharers(row projectState) ([]string, error) {
-	dirs, err := w.stateDirs()
+func envSharers(w *world, row projectState) ([]string, error) {
+	dirs, err := stateDirs(w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
 	}), err
@@ -224,7 +224,7 @@ func (w *world) envSharers(row projectState) ([]string, error) {
 
 // takeAway removes a project, its database last: cut off in the middle, the rest is still known by it and the command
 // can be repeated.
-func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, o removal) error {
+func takeAway(ctx context.Context, w *world, row projectState, spaces []space, o removal) error {
 	if o.workspaces {
 		for _, s := range spaces {
 			if err := s.delete(ctx, w.now()); err != nil {
@@ -233,12 +233,12 @@ func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, 
 		}
 	}
 	for _, path := range row.Roots {
-		if err := w.leaveRoot(ctx, path, row.StateDir, o.workspaces); err != nil {
+		if err := leaveRoot(ctx, w, path, row.StateDir, o.workspaces); err != nil {
 			return workspaceError(err)
 		}
 	}
 	crash.At("projects.remove.roots")
-	if err := w.removeEnvFile(row); err != nil {
+	if err := removeEnvFile(w, row); err != nil {
 		return err
 	}
 	crash.At("projects.remove.env")
@@ -246,10 +246,10 @@ func (w *world) takeAway(ctx context.Context, row projectState, spaces []space, 
 	if err != nil {
 		return err
 	}
-	if err := state.Delist(w.stateHome()); err != nil {
+	if err := state.Delist(stateHome(w)); err != nil {
 		return err
 	}
-	if err := w.leaveAccount(); err != nil {
+	if err := leaveAccount(w); err != nil {
 		return err
 	}
 	if w.json {

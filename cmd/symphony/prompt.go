@@ -22,7 +22,7 @@ func promptCommand(w *world) *cli.Command {
 			if c.Int("attempt") < 0 {
 				return usageError("prompt: --attempt is not negative")
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
@@ -30,7 +30,7 @@ func promptCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			issue, err := p.fetchIssue(c.Context, args[0])
+			issue, err := fetchIssue(c.Context, p, args[0])
 			if err != nil {
 				return err
 			}

@@ -47,11 +47,11 @@ Example:
 			if c.Duration("older-than") < 0 {
 				return usageError("prune: --older-than is not negative")
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			return p.prune(c.Context, pruning{
+			return pruneProject(c.Context, p, pruning{
 				dryRun: c.Bool("dry-run"), yes: c.Bool("yes"), force: c.Bool("force"), olderThan: c.Duration("older-than"),
 			})
 		},
@@ -64,7 +64,7 @@ type pruning struct {
 	olderThan          time.Duration
 }
 
-func (p *project) prune(ctx context.Context, o pruning) error {
+func pruneProject(ctx context.Context, p *project, o pruning) error {
 	if err := p.nested(); err != nil {
 		return err
 	}
@@ -72,21 +72,21 @@ func (p *project) prune(ctx context.Context, o pruning) error {
 	if err != nil {
 		return err
 	}
-	found, err := p.findPrunable(ctx, cfg, o)
+	found, err := findPrunable(ctx, p, cfg, o)
 	if err != nil {
 		return err
 	}
 	if !o.dryRun && !o.yes {
-		if err := p.askWords(ctx, found); err != nil {
+		if err := askWords(ctx, p, found); err != nil {
 			return err
 		}
 	}
 	if o.dryRun || found.nothing() {
-		return p.sayPruned(found, o.dryRun)
+		return sayPruned(p, found, o.dryRun)
 	}
 	if !o.yes {
 		found.print(p.w, "goes")
-		if sure, err := p.w.sure(ctx, "Remove? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := confirmRemoval(ctx, p.w, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
@@ -97,8 +97,8 @@ func (p *project) prune(ctx context.Context, o pruning) error {
 	case holder != nil:
 		return lockedError(holder)
 	}
-	if err = p.dropRevived(ctx, cfg, found); err == nil {
-		err = p.removePrunable(context.WithoutCancel(ctx), cfg, found)
+	if err = dropRevived(ctx, p, cfg, found); err == nil {
+		err = removePrunable(context.WithoutCancel(ctx), p, cfg, found)
 	}
 	if unlocked := release(); err == nil {
 		err = unlocked
@@ -106,12 +106,12 @@ func (p *project) prune(ctx context.Context, o pruning) error {
 	if err != nil {
 		return err
 	}
-	return p.sayPruned(found, false)
+	return sayPruned(p, found, false)
 }
 
 // askWords lets a person say of each workspace with work that is nowhere else that it may go: by its identifier, for a
 // plain yes is said too quickly.
-func (p *project) askWords(ctx context.Context, found *prunable) error {
+func askWords(ctx context.Context, p *project, found *prunable) error {
 	if !p.w.onTerminal() {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (p *project) askWords(ctx context.Context, found *prunable) error {
 			continue
 		}
 		fmt.Fprintln(p.w.stdout, visible(s.rec.Path+" has "+s.unsaved))
-		word, err := p.w.askLine(ctx, "Type "+visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
+		word, err := askLine(ctx, p.w, "Type "+visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (p *project) askWords(ctx context.Context, found *prunable) error {
 	return nil
 }
 
-func (p *project) sayPruned(found *prunable, dryRun bool) error {
+func sayPruned(p *project, found *prunable, dryRun bool) error {
 	if p.w.json {
 		p.w.printJSON(found.json(dryRun))
 		return nil
@@ -155,7 +155,7 @@ func (p *project) sayPruned(found *prunable, dryRun bool) error {
 }
 
 // roots are the workspace roots of the project, the workflow's first.
-func (p *project) roots(ctx context.Context, db *state.DB, cfg *workflow.Config) ([]string, error) {
+func allRoots(ctx context.Context, p *project, db *state.DB, cfg *workflow.Config) ([]string, error) {
 	known, err := rootsOf(ctx, db)
 	list := []string{policy(cfg).WorkspaceRoot}
 	for _, r := range known {

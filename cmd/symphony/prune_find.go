@@ -51,7 +51,7 @@ func (f *prunable) nothing() bool {
 }
 
 // findPrunable looks around and asks the tracker. Nothing is changed.
-func (p *project) findPrunable(ctx context.Context, cfg *workflow.Config, o pruning) (*prunable, error) {
+func findPrunable(ctx context.Context, p *project, cfg *workflow.Config, o pruning) (*prunable, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func (p *project) findPrunable(ctx context.Context, cfg *workflow.Config, o prun
 	for _, r := range rec.Runs {
 		busy[r.IssueID] = true
 	}
-	roots, err := p.roots(ctx, db, cfg)
+	roots, err := allRoots(ctx, p, db, cfg)
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := p.w.spacesOf(ctx, projectState{StateDir: p.stateDir, Roots: roots})
+	spaces, err := spacesOf(ctx, p.w, projectState{StateDir: p.stateDir, Roots: roots})
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +81,19 @@ func (p *project) findPrunable(ctx context.Context, cfg *workflow.Config, o prun
 		return nil, err
 	}
 	found := &prunable{}
-	if err := p.askGone(ctx, cfg, found, spaces, past, busy, o.force); err != nil {
+	if err := askGone(ctx, p, cfg, found, spaces, past, busy, o.force); err != nil {
 		return nil, err
 	}
 	if err := found.findTrash(ctx, p, cfg, roots); err != nil {
 		return nil, err
 	}
-	found.orphans, err = p.orphans(ctx, db)
+	found.orphans, err = findOrphans(ctx, p, db)
 	return found, err
 }
 
 // askGone keeps of what was found the part whose issues are gone.
-func (p *project) askGone(
-	ctx context.Context, cfg *workflow.Config, found *prunable, spaces []space, past []state.PastIssue, busy map[string]bool, force bool,
+func askGone(
+	ctx context.Context, p *project, cfg *workflow.Config, found *prunable, spaces []space, past []state.PastIssue, busy map[string]bool, force bool,
 ) error {
 	var ids []string
 	for _, s := range spaces {
@@ -107,7 +107,7 @@ func (p *project) askGone(
 	if len(ids) == 0 {
 		return nil
 	}
-	why, err := p.gone(ctx, cfg, ids)
+	why, err := findGone(ctx, p, cfg, ids)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *project) askGone(
 
 // gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
 // somebody else's Linear no issue at all would be there.
-func (p *project) gone(ctx context.Context, cfg *workflow.Config, ids []string) (map[string]string, error) {
+func findGone(ctx context.Context, p *project, cfg *workflow.Config, ids []string) (map[string]string, error) {
 	client, err := newTracker(cfg, p.w.now, newLog(p.w, slog.LevelWarn))
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (p *project) gone(ctx context.Context, cfg *workflow.Config, ids []string) 
 
 // dropRevived asks again, now that no pass can come between: an issue may have been taken up while a person was asked, or
 // while another command had the lock.
-func (p *project) dropRevived(ctx context.Context, cfg *workflow.Config, found *prunable) error {
+func dropRevived(ctx context.Context, p *project, cfg *workflow.Config, found *prunable) error {
 	var ids []string
 	for _, s := range found.spaces {
 		ids = append(ids, s.rec.IssueID)
@@ -166,7 +166,7 @@ func (p *project) dropRevived(ctx context.Context, cfg *workflow.Config, found *
 	if len(ids) == 0 {
 		return nil
 	}
-	why, err := p.gone(ctx, cfg, ids)
+	why, err := findGone(ctx, p, cfg, ids)
 	if err != nil {
 		return err
 	}
@@ -233,8 +233,8 @@ func lostNotes(trash string) bool {
 }
 
 // orphans are the directories of runs that no row is about, and that nobody lives in or is just making.
-func (p *project) orphans(ctx context.Context, db *state.DB) (list []string, err error) {
-	entries, err := p.rowless(ctx, db)
+func findOrphans(ctx context.Context, p *project, db *state.DB) (list []string, err error) {
+	entries, err := rowless(ctx, p, db)
 	if err != nil {
 		return nil, err
 	}

@@ -19,10 +19,10 @@ import (
 
 // removePrunable removes what was found, as far as it still may go: the project lock is held from here on, so that no run
 // begins. found then holds what has gone.
-func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, found *prunable) error {
+func removePrunable(ctx context.Context, p *project, cfg *workflow.Config, found *prunable) error {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
-		return p.noState(err)
+		return noState(p, err)
 	}
 	defer db.Close()
 	for _, t := range found.trash {
@@ -36,7 +36,7 @@ func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, foun
 	spaces := found.spaces
 	found.spaces = nil
 	for _, s := range spaces {
-		gone, err := p.removeSpace(ctx, db, cfg, &s)
+		gone, err := removeSpace(ctx, p, db, cfg, &s)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (p *project) removePrunable(ctx context.Context, cfg *workflow.Config, foun
 
 // removeSpace moves a workspace to the trash as a cleanup run does, unless somebody has claimed it or taken its lease
 // meanwhile.
-func (p *project) removeSpace(ctx context.Context, db *state.DB, cfg *workflow.Config, s *goneSpace) (gone bool, err error) {
+func removeSpace(ctx context.Context, p *project, db *state.DB, cfg *workflow.Config, s *goneSpace) (gone bool, err error) {
 	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
 		return false, err
 	}

@@ -37,7 +37,7 @@ func (s space) remark() string {
 }
 
 // spacesOf are the workspaces that a project has in its roots, and those there that no project has.
-func (w *world) spacesOf(ctx context.Context, row projectState) ([]space, error) {
+func spacesOf(ctx context.Context, w *world, row projectState) ([]space, error) {
 	var list []space
 	for _, path := range row.Roots {
 		root, found, err := workspace.FindRoot(path)

@@ -24,7 +24,7 @@ func psCommand(w *world) *cli.Command {
 		),
 		Action: func(c *cli.Context) error {
 			w.json, w.jsonLines = c.Bool("json"), c.Bool("watch")
-			issues, positional := w.issuesAndWorkflow(c.Args().Slice())
+			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 			o := viewOptions{all: c.Bool("all"), ended: c.Int("n"), issues: issues}
 			switch {
 			case slices.Contains(c.Args().Slice(), ""):
@@ -34,18 +34,18 @@ func psCommand(w *world) *cli.Command {
 			case o.ended < 1:
 				return usageError("ps: -n wants a number from 1 up, not %d", o.ended)
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
 			if c.Bool("watch") {
 				return watch(c.Context, p, o)
 			}
-			v, err := p.lookFor(c.Context, o)
+			v, err := readViewFor(c.Context, p, o)
 			if err != nil {
 				return err
 			}
-			w.showView(v)
+			showView(w, v)
 			return nil
 		},
 	}
@@ -53,7 +53,7 @@ func psCommand(w *world) *cli.Command {
 
 // issuesAndWorkflow tells the issues from the workflow, which may come last: that is a path. Issues have neither a
 // slash nor a dot in their names.
-func (w *world) issuesAndWorkflow(args []string) (issues []string, workflow string) {
+func issuesAndWorkflow(w *world, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
 	}
@@ -70,22 +70,22 @@ func issueShaped(name string) bool {
 	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-func (w *world) showView(v view) {
+func showView(w *world, v view) {
 	if w.json {
 		w.printJSON(v)
 	} else {
-		w.printView(v)
+		printView(w, v)
 	}
 }
 
 // printView is ps for a person: first who waits for an answer, then what blocks the project, then what runs, waits and is held.
-func (w *world) printView(v view) {
-	w.printRequests(v)
-	w.printLines(w.obstacles(v))
-	for _, s := range w.sections(v) {
+func printView(w *world, v view) {
+	printRequests(w, v)
+	w.printLines(obstacleLines(w, v))
+	for _, s := range sections(w, v) {
 		w.printTable(s.title, s.table)
 	}
-	w.printLines(w.closing(v))
+	w.printLines(closingLines(w, v))
 }
 
 func (w *world) printLines(lines []string) {

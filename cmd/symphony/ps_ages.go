@@ -6,14 +6,14 @@ import (
 )
 
 // ago is relative on a terminal, exact in a pipe.
-func (w *world) ago(now, t time.Time) string {
+func agoText(w *world, now, t time.Time) string {
 	if w.width == 0 {
 		return rfc3339(t)
 	}
 	return age(now, t) + " ago"
 }
 
-func (w *world) since(now, t time.Time) string {
+func sinceText(w *world, now, t time.Time) string {
 	if w.width == 0 {
 		return rfc3339(t)
 	}
@@ -21,7 +21,7 @@ func (w *world) since(now, t time.Time) string {
 }
 
 // lasted is short on a terminal, in a pipe exact: seconds.
-func (w *world) lasted(d time.Duration) string {
+func lastedText(w *world, d time.Duration) string {
 	if w.width == 0 {
 		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // obstacles say what keeps the project from its work.
-func (w *world) obstacles(v view) (lines []string) {
+func obstacleLines(w *world, v view) (lines []string) {
 	now := v.GeneratedAt
 	if b := v.Blocked; b != nil {
 		text := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, age(now, b.Since))
@@ -47,19 +47,19 @@ type section struct {
 }
 
 // sections are the tables of ps, without the empty ones.
-func (w *world) sections(v view) []section {
+func sections(w *world, v view) []section {
 	all := []section{
-		{"RUNNING", w.running(v)}, {"WAITING", w.waiting(v)}, {"HELD", w.held(v)}, {"SKIPPED", w.skipped(v)}, {"ENDED", w.ended(v)},
+		{"RUNNING", runningTable(w, v)}, {"WAITING", waitingTable(w, v)}, {"HELD", heldTable(w, v)}, {"SKIPPED", skippedTable(w, v)}, {"ENDED", endedTable(w, v)},
 	}
 	return slices.DeleteFunc(all, func(s section) bool { return len(s.table.rows) == 0 })
 }
 
-func (w *world) running(v view) table {
+func runningTable(w *world, v view) table {
 	t := table{head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, state: 2}
 	for _, r := range v.Running {
 		phase, colour := phaseOf(r)
-		t.addIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), w.since(v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
-			w.lastEvent(v.GeneratedAt, r))
+		t.addIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), sinceText(w, v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
+			lastEvent(w, v.GeneratedAt, r))
 	}
 	return t
 }
@@ -78,7 +78,7 @@ func phaseOf(r runningRow) (phase, colour string) {
 }
 
 // lastEvent is what the agent did last, and when.
-func (w *world) lastEvent(now time.Time, r runningRow) string {
+func lastEvent(w *world, now time.Time, r runningRow) string {
 	if r.LastEvent == nil {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (w *world) lastEvent(now time.Time, r runningRow) string {
 		parts = append(parts, *r.LastEvent)
 	}
 	if r.LastEventAt != nil {
-		parts = append(parts, w.ago(now, *r.LastEventAt))
+		parts = append(parts, agoText(w, now, *r.LastEventAt))
 	}
 	text := strings.Join(parts, " ")
 	if r.LastMessage != "" {
@@ -96,7 +96,7 @@ func (w *world) lastEvent(now time.Time, r runningRow) string {
 	return text
 }
 
-func (w *world) waiting(v view) table {
+func waitingTable(w *world, v view) table {
 	t := table{head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, state: 1}
 	for _, r := range v.Retrying {
 		attempt, text := "-", ""
@@ -106,13 +106,13 @@ func (w *world) waiting(v view) table {
 		if r.Error != nil {
 			text = *r.Error
 		}
-		t.addIn(colourWaits, r.Identifier, r.Kind, attempt, w.due(v.GeneratedAt, r), text)
+		t.addIn(colourWaits, r.Identifier, r.Kind, attempt, dueText(w, v.GeneratedAt, r), text)
 	}
 	return t
 }
 
 // due says when a waiting issue goes on. A continuation is no retry.
-func (w *world) due(now time.Time, r retryingRow) string {
+func dueText(w *world, now time.Time, r retryingRow) string {
 	d := r.DueAt.Sub(now)
 	switch {
 	case w.width == 0:
@@ -125,23 +125,23 @@ func (w *world) due(now time.Time, r retryingRow) string {
 	return "in " + duration(d)
 }
 
-func (w *world) held(v view) table {
+func heldTable(w *world, v view) table {
 	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
 	for _, r := range v.Held {
-		t.addIn(colourStuck, r.Identifier, r.Reason, w.ago(v.GeneratedAt, r.HeldAt), r.Message)
+		t.addIn(colourStuck, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.HeldAt), r.Message)
 	}
 	return t
 }
 
-func (w *world) skipped(v view) table {
+func skippedTable(w *world, v view) table {
 	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
 	for _, r := range v.Skipped {
-		t.addIn(colourWaits, r.Identifier, r.Reason, w.ago(v.GeneratedAt, r.Since), r.Message)
+		t.addIn(colourWaits, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.Since), r.Message)
 	}
 	return t
 }
 
-func (w *world) ended(v view) table {
+func endedTable(w *world, v view) table {
 	t := table{head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, state: 2}
 	for _, r := range v.Ended {
 		text := ""
@@ -152,7 +152,7 @@ func (w *world) ended(v view) table {
 		if r.Kind == string(reconcile.CleanupRun) {
 			outcome = "cleanup " + outcome
 		}
-		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, w.ago(v.GeneratedAt, r.EndedAt), w.lasted(r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, agoText(w, v.GeneratedAt, r.EndedAt), lastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	return t
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // closing are the last lines of ps: why nothing runs, where nothing does, and what comes next.
-func (w *world) closing(v view) (lines []string) {
+func closingLines(w *world, v view) (lines []string) {
 	if len(v.Running) == 0 {
-		lines = append(lines, w.idle(v))
+		lines = append(lines, idleText(w, v))
 	}
 	switch {
 	case w.width > 0:
-		lines = append(lines, w.summary(v))
+		lines = append(lines, summaryText(w, v))
 	case !v.Schedule:
 		lines = append(lines, noSchedule)
 	case v.NextPass != nil:
@@ -24,14 +24,14 @@ func (w *world) closing(v view) (lines []string) {
 }
 
 // summary is the last line of ps: how much there is, and what comes next.
-func (w *world) summary(v view) string {
-	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s", v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.skips, w.comesNext(v))
+func summaryText(w *world, v view) string {
+	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s", v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.skips, whatComesNext(w, v))
 }
 
 const noSchedule = "no schedule is active: nothing is started until somebody runs symphony tick"
 
 // comesNext says when the next pass is to be expected, and what waits for one.
-func (w *world) comesNext(v view) string {
+func whatComesNext(w *world, v view) string {
 	if !v.Schedule {
 		return noSchedule
 	}
@@ -84,7 +84,7 @@ func (v *view) waitsForPass() string {
 const dueNamed = 3
 
 // idle answers "why is nothing running?".
-func (w *world) idle(v view) string {
+func idleText(w *world, v view) string {
 	if len(v.chosen) > 0 {
 		return "none of these issues is running; symphony show " + visible(v.chosen[0]) + " says why"
 	}
@@ -113,7 +113,7 @@ func (w *world) idle(v view) string {
 	}
 	line := "nothing running: " + reason
 	if p := v.LastPass; p != nil {
-		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, w.ago(v.GeneratedAt, p.StartedAt))
+		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, agoText(w, v.GeneratedAt, p.StartedAt))
 	}
 	return visible(line)
 }

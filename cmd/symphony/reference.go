@@ -29,7 +29,7 @@ func referenceCommand(w *world) *cli.Command {
 				_, err := fmt.Fprint(w.stdout, referenceMarkdown(newApp(w)))
 				return err
 			case len(args) == 2 && args[0] == "man":
-				return w.writeManPages(newApp(w), w.absolute(args[1]), c.String("date"), c.String("release"))
+				return writeManPages(w, newApp(w), w.absolute(args[1]), c.String("date"), c.String("release"))
 			}
 			return usageError("reference: want man DIRECTORY or markdown")
 		},
@@ -37,7 +37,7 @@ func referenceCommand(w *world) *cli.Command {
 }
 
 // writeManPages writes symphony.1 and a page for each command.
-func (w *world) writeManPages(app *cli.App, dir, day, release string) error {
+func writeManPages(w *world, app *cli.App, dir, day, release string) error {
 	if day == "" {
 		day = w.now().UTC().Format(time.DateOnly)
 	}

@@ -132,7 +132,7 @@ func TestManPages(t *testing.T) {
 	dir := t.TempDir()
 	w := testWorld()
 	all := manPages(newApp(w), "2026-11-20", "v1.2.3")
-	if err := w.writeManPages(newApp(w), dir, "2026-11-20", "v1.2.3"); err != nil {
+	if err := writeManPages(w, newApp(w), dir, "2026-11-20", "v1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pages(newApp(w)) {

@@ -15,14 +15,14 @@ import (
 
 // report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
 // a change in what is wrong.
-func (p *project) report(ctx context.Context, w *world, o tickOptions, r passResult) {
+func reportPass(ctx context.Context, p *project, w *world, o tickOptions, r passResult) {
 	if w.log != nil {
 		r.logPass(ctx, w.log)
 	}
 	switch {
 	case o.quiet:
 		if r.holder == nil {
-			p.reportQuiet(ctx, r.Errors)
+			reportQuiet(ctx, p, r.Errors)
 		}
 	case o.json:
 		w.printJSON(r.json(o.dryRun))
@@ -30,11 +30,11 @@ func (p *project) report(ctx context.Context, w *world, o tickOptions, r passRes
 			w.printError(e)
 		}
 	default:
-		p.reportText(w, r)
+		reportText(p, w, r)
 	}
 }
 
-func (p *project) reportText(w *world, r passResult) {
+func reportText(p *project, w *world, r passResult) {
 	if r.holder != nil {
 		fmt.Fprintf(w.stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
 		return
@@ -85,7 +85,7 @@ const (
 
 // reportQuiet prints errors when their set differs from the last pass's, once an hour while it stays, and
 // once when it is over: cron mails each line that it sees.
-func (p *project) reportQuiet(ctx context.Context, errs []*reconcile.Error) {
+func reportQuiet(ctx context.Context, p *project, errs []*reconcile.Error) {
 	w := p.w
 	codes := []string{}
 	for _, e := range errs {
@@ -126,12 +126,12 @@ func (p *project) reportQuiet(ctx context.Context, errs []*reconcile.Error) {
 }
 
 // quietly returns the error that kept a pass from running, unless a schedule has been told of it already.
-func (p *project) quietly(ctx context.Context, o tickOptions, err error) error {
+func quietly(ctx context.Context, p *project, o tickOptions, err error) error {
 	if !o.quiet || !p.hasState() {
 		return err
 	}
 	known := asError(err)
-	p.reportQuiet(ctx, []*reconcile.Error{known})
+	reportQuiet(ctx, p, []*reconcile.Error{known})
 	return codeOnly(exitCode(known.Code))
 }
 

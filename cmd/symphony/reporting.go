@@ -48,11 +48,11 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			facts, err := p.facts(c.Context, when)
+			facts, err := gatherReport(c.Context, p, when)
 			if err != nil {
 				return err
 			}
@@ -63,13 +63,13 @@ Example: symphony report --since 2026-01-31`,
 			case c.Bool("csv"):
 				return facts.writeCSV(w.stdout)
 			}
-			return w.printFacts(facts)
+			return printFacts(w, facts)
 		},
 	}
 }
 
 // facts reads what a report tells.
-func (p *project) facts(ctx context.Context, when window) (facts, error) {
+func gatherReport(ctx context.Context, p *project, when window) (facts, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return facts{}, err
@@ -86,7 +86,7 @@ func (p *project) facts(ctx context.Context, when window) (facts, error) {
 			return facts{}, err
 		}
 	}
-	purse, account := p.purse()
+	purse, account := readPrices(p)
 	f := newFacts(happened, claims, purse, now)
 	if account != nil && when.present {
 		f.addAccount(*account, when)
@@ -95,14 +95,14 @@ func (p *project) facts(ctx context.Context, when window) (facts, error) {
 }
 
 // purse has the prices that the workflow gives, and what stops its account. Where it can't be read the report goes on without them.
-func (p *project) purse() (purse, *blockedRow) {
+func readPrices(p *project) (purse, *blockedRow) {
 	env := p.environment(nil)
 	env.KeyOptional = true
 	err := p.sourceErr
 	if err == nil {
 		cfg, parseErr := workflow.Parse(p.source, env)
 		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, accountBlock(p.account(cfg.Codex.Home), p.w.now())
+			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.w.now())
 		}
 		err = parseErr
 	}

@@ -11,37 +11,39 @@ import (
 
 // printFacts is a report for a person, short enough for one screen after a night: what came out of it first, then what
 // wants a look. In a pipe everything is there, a line each.
-func (w *world) printFacts(f facts) error {
+func printFacts(w *world, f facts) error {
 	out := bufio.NewWriter(w.stdout) // a month has thousands of lines
 	page := *w
 	page.stdout = out
-	page.printPage(f)
+	printPage(&page, f)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
 }
 
-func (w *world) printPage(f facts) {
+func printPage(w *world, f facts) {
 	if w.width == 0 {
 		fmt.Fprintf(w.stdout, "time\t%s\t%s\n", rfc3339(f.Since), rfc3339(f.Until))
 	} else {
-		fmt.Fprintf(w.stdout, "%s to %s (%s)\n", w.clock(f.Since), w.clock(f.Until), duration(f.Until.Sub(f.Since)))
+		fmt.Fprintf(w.stdout, "%s to %s (%s)\n", clockText(w, f.Since), clockText(w, f.Until), duration(f.Until.Sub(f.Since)))
 	}
-	w.printReleased("HANDED OVER", f.HandedOver, f.GeneratedAt)
-	w.printReleased("LET GO", f.LetGo, f.GeneratedAt)
-	w.printFailed(f)
-	w.printStuck(f)
-	w.printOutages(f)
-	w.printMissed(f)
-	w.printUse(f)
-	w.printRemarks(f)
+	printReleased(w, "HANDED OVER", f.HandedOver, f.GeneratedAt)
+	printReleased(w, "LET GO", f.LetGo, f.GeneratedAt)
+	printFailed(w, f)
+	printStuck(w, f)
+	printOutages(w, f)
+	printMissed(w, f)
+	printUse(w, f)
+	printRemarks(w, f)
 }
 
 // clock is a time by the local clock, for a terminal.
-func (w *world) clock(t time.Time) string { return t.In(w.now().Location()).Format("2006-01-02 15:04") }
+func clockText(w *world, t time.Time) string {
+	return t.In(w.now().Location()).Format("2006-01-02 15:04")
+}
 
-func (w *world) printReleased(title string, rows []releasedRow, now time.Time) {
+func printReleased(w *world, title string, rows []releasedRow, now time.Time) {
 	t := table{head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}}
 	for _, r := range rows {
 		to := r.Reason
@@ -51,13 +53,13 @@ func (w *world) printReleased(title string, rows []releasedRow, now time.Time) {
 		if r.Reason != "terminal" && r.Reason != "inactive" && r.To != nil {
 			to += " (" + r.Reason + ")"
 		}
-		t.add(r.Identifier, r.From, to, w.ago(now, r.At), strconv.Itoa(r.Runs), w.took(r.Seconds), w.count(r.Tokens.Total), r.Cost.cell(), w.lookAt(r))
+		t.add(r.Identifier, r.From, to, agoText(w, now, r.At), strconv.Itoa(r.Runs), tookText(w, r.Seconds), countText(w, r.Tokens.Total), r.Cost.cell(), releasedText(w, r))
 	}
-	w.printFigures(title, t, 4, 5, 6, 7)
+	printFigures(w, title, t, 4, 5, 6, 7)
 }
 
 // lookAt is where to look: the links that the agent left, else the issue.
-func (w *world) lookAt(r releasedRow) string {
+func releasedText(w *world, r releasedRow) string {
 	var urls []string
 	for _, l := range r.Links {
 		urls = append(urls, l.URL)
@@ -71,28 +73,28 @@ func (w *world) lookAt(r releasedRow) string {
 	return strings.Join(urls, " ")
 }
 
-func (w *world) printFailed(f facts) {
+func printFailed(w *world, f facts) {
 	t := table{head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}}
 	for _, r := range f.Failed {
-		t.add(r.Identifier, strconv.Itoa(r.Runs), w.ago(f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
+		t.add(r.Identifier, strconv.Itoa(r.Runs), agoText(w, f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
 	}
-	w.printFigures("FAILED", t, 1)
+	printFigures(w, "FAILED", t, 1)
 }
 
-func (w *world) printStuck(f facts) {
+func printStuck(w *world, f facts) {
 	held := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
 	for _, r := range f.Held {
-		held.add(r.Identifier, r.Reason, w.ago(f.GeneratedAt, r.HeldAt), r.Message)
+		held.add(r.Identifier, r.Reason, agoText(w, f.GeneratedAt, r.HeldAt), r.Message)
 	}
-	w.printFigures("HELD", held)
+	printFigures(w, "HELD", held)
 	waiting := table{head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
 	for _, r := range f.Waiting {
-		waiting.add(r.Identifier, r.Kind, w.due(f.GeneratedAt, r), orEmpty(r.Error))
+		waiting.add(r.Identifier, r.Kind, dueText(w, f.GeneratedAt, r), orEmpty(r.Error))
 	}
-	w.printFigures("WAITING", waiting)
+	printFigures(w, "WAITING", waiting)
 }
 
-func (w *world) printOutages(f facts) {
+func printOutages(w *world, f facts) {
 	t := table{head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
 	for _, o := range f.Outages {
 		end, text := f.GeneratedAt, "since then"
@@ -108,59 +110,59 @@ func (w *world) printOutages(f facts) {
 		} else if text != "" {
 			lasted += ", goes on"
 		}
-		t.add(o.Code, w.ago(f.GeneratedAt, o.Since), lasted, o.Message)
+		t.add(o.Code, agoText(w, f.GeneratedAt, o.Since), lasted, o.Message)
 	}
-	w.printFigures("OUTAGES", t)
+	printFigures(w, "OUTAGES", t)
 }
 
-func (w *world) printMissed(f facts) {
+func printMissed(w *world, f facts) {
 	t := table{head: []string{"FROM", "TO", "FOR", "PASSES"}}
 	for _, g := range f.Schedule.Missed {
 		from, to := rfc3339(g.From), rfc3339(g.To)
 		if w.width > 0 {
-			from, to = w.clock(g.From), w.clock(g.To)
+			from, to = clockText(w, g.From), clockText(w, g.To)
 			if g.Open {
 				to = "none since"
 			}
 		}
-		t.add(from, to, w.took(g.To.Sub(g.From).Seconds()), strconv.Itoa(g.Missed))
+		t.add(from, to, tookText(w, g.To.Sub(g.From).Seconds()), strconv.Itoa(g.Missed))
 	}
-	w.printFigures("MISSED PASSES", t, 2, 3)
+	printFigures(w, "MISSED PASSES", t, 2, 3)
 }
 
 // printUse is what was used: in all, and where the time is longer than a day or two, by day and by issue.
-func (w *world) printUse(f facts) {
+func printUse(w *world, f facts) {
 	if w.width == 0 || len(f.Days) > 2 {
 		days := table{head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}}
 		for _, d := range f.Days {
-			days.add(append([]string{d.Date}, w.usedCells(d.Tokens, d.Cost)...)...)
+			days.add(append([]string{d.Date}, tokenCells(w, d.Tokens, d.Cost)...)...)
 		}
-		w.printFigures("DAYS", days, 1, 2, 3, 4, 5, 6)
+		printFigures(w, "DAYS", days, 1, 2, 3, 4, 5, 6)
 	}
 	head := []string{"RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}
 	issues := table{head: append([]string{"ISSUE"}, head...)}
 	for _, i := range f.Issues {
-		issues.add(append([]string{i.Identifier, strconv.Itoa(i.Runs), strconv.Itoa(i.Succeeded), strconv.Itoa(i.Failed), w.took(i.Seconds)},
-			w.usedCells(i.Tokens, i.Cost)...)...)
+		issues.add(append([]string{i.Identifier, strconv.Itoa(i.Runs), strconv.Itoa(i.Succeeded), strconv.Itoa(i.Failed), tookText(w, i.Seconds)},
+			tokenCells(w, i.Tokens, i.Cost)...)...)
 	}
 	t := f.Totals
 	all := plural(t.Issues, "issue")
 	if w.width == 0 {
 		all = strconv.Itoa(t.Issues)
 	}
-	total := append([]string{all, strconv.Itoa(t.Runs), strconv.Itoa(t.Succeeded), strconv.Itoa(t.Failed), w.took(t.Seconds)}, w.usedCells(t.Tokens, t.Cost)...)
+	total := append([]string{all, strconv.Itoa(t.Runs), strconv.Itoa(t.Succeeded), strconv.Itoa(t.Failed), tookText(w, t.Seconds)}, tokenCells(w, t.Tokens, t.Cost)...)
 	if w.width > 0 { // below each other, so that the columns are the same
-		w.printSum(issues, total)
+		printSum(w, issues, total)
 		return
 	}
-	w.printFigures("ISSUES", issues)
+	printFigures(w, "ISSUES", issues)
 	sum := table{head: issues.head}
 	sum.add(total...)
-	w.printFigures("TOTALS", sum)
+	printFigures(w, "TOTALS", sum)
 }
 
 // printSum prints the issues that used most, and below them the sum of all.
-func (w *world) printSum(issues table, total []string) {
+func printSum(w *world, issues table, total []string) {
 	if len(issues.rows) == 0 {
 		fmt.Fprintln(w.stdout, "no run was at work in this time")
 		return
@@ -171,39 +173,39 @@ func (w *world) printSum(issues table, total []string) {
 		issues.add(fmt.Sprintf("%d more", rest))
 	}
 	issues.add(total...)
-	w.printAligned("USED", issues, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	printAligned(w, "USED", issues, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 }
 
-func (w *world) usedCells(t tokensRow, m *money) []string {
+func tokenCells(w *world, t tokensRow, m *money) []string {
 	line := make([]string, 0, 6)
 	for _, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning, t.Total} {
-		line = append(line, w.count(n))
+		line = append(line, countText(w, n))
 	}
 	return append(line, m.cell())
 }
 
 // printRemarks says what the figures don't.
-func (w *world) printRemarks(f facts) {
+func printRemarks(w *world, f facts) {
 	if m := f.Totals.Cost; m != nil {
 		text := "cost is in " + m.Currency + ", an estimate by agent.prices at the price of each run's model"
 		if m.Unpriced > 0 {
-			text += fmt.Sprintf("; without %s tokens of %s, which has no price", w.count(m.Unpriced), strings.Join(m.Models, ", "))
+			text += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, m.Unpriced), strings.Join(m.Models, ", "))
 		}
-		w.remark(text)
+		remark(w, text)
 	}
 	if f.RunsSince.After(f.Since) && f.RunsSince.Sub(f.Since) > time.Minute {
-		w.remark("runs are complete since " + w.when(f.RunsSince) + "; days, outages and what was handed over reach further back")
+		remark(w, "runs are complete since "+whenText(w, f.RunsSince)+"; days, outages and what was handed over reach further back")
 	}
 }
 
-func (w *world) when(t time.Time) string {
+func whenText(w *world, t time.Time) string {
 	if w.width == 0 {
 		return rfc3339(t)
 	}
-	return w.clock(t)
+	return clockText(w, t)
 }
 
-func (w *world) remark(text string) {
+func remark(w *world, text string) {
 	if w.width == 0 {
 		fmt.Fprintf(w.stdout, "remark\t%s\n", visible(text))
 		return
@@ -215,19 +217,19 @@ func (w *world) remark(text string) {
 const shownRows = 10
 
 // printFigures prints a table whose columns of figures are named; of a long one a terminal gets the beginning.
-func (w *world) printFigures(title string, t table, figures ...int) {
+func printFigures(w *world, title string, t table, figures ...int) {
 	rest := len(t.rows) - shownRows
 	if w.width == 0 || rest <= 0 {
-		w.printAligned(title, t, figures...)
+		printAligned(w, title, t, figures...)
 		return
 	}
 	t.rows, t.colours = t.rows[:shownRows], t.colours[:shownRows]
-	w.printAligned(title, t, figures...)
+	printAligned(w, title, t, figures...)
 	fmt.Fprintln(w.stdout, w.dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
 }
 
 // printAligned puts figures below each other by their ends, on a terminal, and leaves out those that there are none of.
-func (w *world) printAligned(title string, t table, figures ...int) {
+func printAligned(w *world, title string, t table, figures ...int) {
 	if w.width > 0 {
 		for _, column := range figures {
 			alignRight(append([][]string{t.head}, t.rows...), column)
@@ -273,7 +275,7 @@ func (t table) without(column int) table {
 }
 
 // count is a number of tokens: exact in a pipe, in three figures on a terminal.
-func (w *world) count(n int64) string {
+func countText(w *world, n int64) string {
 	if w.width == 0 || n < 10_000 {
 		return strconv.FormatInt(n, 10)
 	}
@@ -293,7 +295,7 @@ func (w *world) count(n int64) string {
 var units = [...]string{"", "k", "M", "G", "T"}
 
 // took is how long something took: seconds in a pipe.
-func (w *world) took(s float64) string {
+func tookText(w *world, s float64) string {
 	if w.width == 0 {
 		return seconds(s)
 	}

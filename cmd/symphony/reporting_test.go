@@ -127,7 +127,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	}
 	page := &bytes.Buffer{}
 	w := &world{stdout: page, now: func() time.Time { return at }}
-	if err := w.printFacts(f); err != nil {
+	if err := printFacts(w, f); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"let go\tABC-2\tTodo\tTodo (label)\t", "let go\tABC-3\tTodo\tmissing\t", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n"} {
@@ -165,7 +165,7 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 	}
 	page := &bytes.Buffer{}
 	w := &world{stdout: page, width: 100, now: func() time.Time { return at }}
-	if err := w.printFacts(newFacts(r, nil, purse{}, at)); err != nil {
+	if err := printFacts(w, newFacts(r, nil, purse{}, at)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -181,11 +181,11 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 func TestCountsOnATerminal(t *testing.T) {
 	w := &world{width: 80}
 	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_995_000: "10.0M", 2_000_000_000_000_000: "2000T"} {
-		if got := w.count(n); got != want {
+		if got := countText(w, n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}
 	}
-	if got := (&world{}).count(123456); got != "123456" {
+	if got := countText((&world{}), 123456); got != "123456" {
 		t.Errorf("in a pipe it is %s", got)
 	}
 }

@@ -68,7 +68,7 @@ func instant() (reconcile.Instant, error) {
 
 // requests adds what is asked, and of the runs that they wait for it. What a dead worker asked has ended with it.
 func (v *view) requests(ctx context.Context, p *project, db *state.DB, only chosenIssues) error {
-	open, err := p.openRequests(ctx, db)
+	open, err := openRequests(ctx, p, db)
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -91,7 +91,7 @@ func (v *view) requests(ctx context.Context, p *project, db *state.DB, only chos
 }
 
 // openRequests are those that somebody still waits for.
-func (p *project) openRequests(ctx context.Context, db *state.DB) ([]reconcile.Request, error) {
+func openRequests(ctx context.Context, p *project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.OpenRequests(ctx)
 	open := all[:0]
 	for _, r := range all {
@@ -103,7 +103,7 @@ func (p *project) openRequests(ctx context.Context, db *state.DB) ([]reconcile.R
 }
 
 // printRequests comes first in ps: somebody waits.
-func (w *world) printRequests(v view) {
+func printRequests(w *world, v view) {
 	if len(v.Requests) == 0 {
 		return
 	}
@@ -123,12 +123,12 @@ func (w *world) printRequests(v view) {
 			fmt.Fprintln(w.stdout, strings.Join(cells, "\t"))
 			continue
 		}
-		w.printRequest(v.GeneratedAt, r)
+		printRequest(w, v.GeneratedAt, r)
 	}
 }
 
 // printRequest is never cut at the terminal's edge: a person is to say yes to exactly what stands there.
-func (w *world) printRequest(now time.Time, r pendingRow) {
+func printRequest(w *world, now time.Time, r pendingRow) {
 	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(r.Kind, "_", " "))
 	if r.Outside {
 		head += ", " + w.red("runs outside the sandbox")

@@ -19,7 +19,7 @@ const (
 
 // rememberRoots lets the runners know the roots that the workflow named before, so that what was made there is cleaned
 // up when its issue is done. The present one is remembered for later.
-func (p *project) rememberRoots(ctx context.Context, db *state.DB, runners reconcile.Runners, dryRun bool) error {
+func rememberRoots(ctx context.Context, p *project, db *state.DB, runners reconcile.Runners, dryRun bool) error {
 	local, ok := runners.(*runner.Local)
 	if !ok {
 		return nil

@@ -24,47 +24,47 @@ func runCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			return p.runIssue(c.Context, args[0])
+			return runIssue(c.Context, p, args[0])
 		},
 	}
 }
 
 // runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command
 // does not end the run.
-func (p *project) runIssue(ctx context.Context, ref string) error {
-	issue, err := p.fetchIssue(ctx, ref)
+func runIssue(ctx context.Context, p *project, ref string) error {
+	issue, err := fetchIssue(ctx, p, ref)
 	if err != nil {
 		return err
 	}
 	log := newLog(p.w, slog.LevelWarn)
-	r, err := p.pass(ctx, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
 	if err != nil {
 		return err
 	}
 	if r.holder != nil {
 		return lockedError(r.holder)
 	}
-	p.reportText(p.w, r)
+	reportText(p, p.w, r)
 	if err := r.code(); err != nil {
 		return err
 	}
 	// From here on a signal ends only the following: which run goes on is still to be said.
-	runID, err := p.startedRun(context.WithoutCancel(ctx), issue, r)
+	runID, err := startedRun(context.WithoutCancel(ctx), p, issue, r)
 	if err != nil {
 		return err
 	}
-	if err := p.printLog(ctx, runID, logOptions{follow: true}); err != nil {
+	if err := printLog(ctx, p, runID, logOptions{follow: true}); err != nil {
 		return err
 	}
-	return p.outcome(ctx, runID)
+	return runOutcome(ctx, p, runID)
 }
 
 // startedRun names the run that the pass started or found, or says why there is none.
-func (p *project) startedRun(ctx context.Context, issue *reconcile.Issue, r passResult) (string, error) {
+func startedRun(ctx context.Context, p *project, issue *reconcile.Issue, r passResult) (string, error) {
 	for _, a := range r.Applied {
 		if a.Kind == reconcile.ActDispatch && a.Err == nil {
 			return a.RunID, nil
@@ -111,13 +111,13 @@ func refusedBy(list []reconcile.Skip, issueID string) error {
 }
 
 // outcome is the command's exit code: 0 only where the run succeeded.
-func (p *project) outcome(ctx context.Context, runID string) error {
+func runOutcome(ctx context.Context, p *project, runID string) error {
 	db, err := state.OpenReadOnly(context.WithoutCancel(ctx), p.stateDir)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	run, err := p.waitForRun(ctx, db, runID)
+	run, err := waitForRun(ctx, p, db, runID)
 	if err != nil {
 		return err
 	}

@@ -62,19 +62,19 @@ func scheduleAction(c *cli.Context, w *world) error {
 	if err := o.check(verb, w.json); err != nil {
 		return err
 	}
-	p, err := w.openProject(c, positional)
+	p, err := openProject(w, c, positional)
 	if err != nil {
 		return err
 	}
 	switch verb {
 	case scheduleShow:
-		return p.showSchedule(c.Context, o)
+		return showSchedule(c.Context, p, o)
 	case scheduleInstall:
-		return p.installSchedule(c.Context, o)
+		return installSchedule(c.Context, p, o)
 	case scheduleRemove:
-		return p.removeSchedule(c.Context, o)
+		return removeSchedule(c.Context, p, o)
 	}
-	return p.printScheduleStatus(c.Context)
+	return printScheduleStatus(c.Context, p)
 }
 
 func (o scheduleOptions) check(verb string, json bool) error {
@@ -95,8 +95,8 @@ func (o scheduleOptions) check(verb string, json bool) error {
 }
 
 // showSchedule prints what install would write. What stands in the way of an install is said, but hides nothing.
-func (p *project) showSchedule(ctx context.Context, o scheduleOptions) error {
-	s, err := p.planSchedule(o)
+func showSchedule(ctx context.Context, p *project, o scheduleOptions) error {
+	s, err := planSchedule(p, o)
 	if err != nil {
 		return err
 	}

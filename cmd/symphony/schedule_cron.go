@@ -63,21 +63,21 @@ func cronProgram(line string) string {
 }
 
 // cronMissing says why cron can't run the passes.
-func (w *world) cronMissing() error {
-	if w.hasCrontab() {
+func cronMissing(w *world) error {
+	if hasCrontab(w) {
 		return nil
 	}
 	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
 }
 
-func (w *world) hasCrontab() bool {
-	_, err := w.findProgram("crontab")
+func hasCrontab(w *world) bool {
+	_, err := findProgram(w, "crontab")
 	return err == nil
 }
 
 // crontab reads the user's. What can't be read for sure is never written over.
-func (w *world) crontab(ctx context.Context) (string, error) {
-	text, err := w.outside(ctx, "", nil, "crontab", "-l")
+func crontab(ctx context.Context, w *world) (string, error) {
+	text, err := runOutside(ctx, w, "", nil, "crontab", "-l")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
 		return "", nil
@@ -86,12 +86,12 @@ func (w *world) crontab(ctx context.Context) (string, error) {
 }
 
 // setCrontab writes it. None at all is what there was before the first line.
-func (w *world) setCrontab(ctx context.Context, text string) error {
+func setCrontab(ctx context.Context, w *world, text string) error {
 	args := []string{"-"}
 	if text == "" {
 		args = []string{"-r"}
 	}
-	_, err := w.outside(ctx, text, nil, "crontab", args...)
+	_, err := runOutside(ctx, w, text, nil, "crontab", args...)
 	return err
 }
 
@@ -126,13 +126,13 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	crontab, err := w.crontab(ctx)
+	crontab, err := crontab(ctx, w)
 	if err != nil {
 		return false, err
 	}
 	text, was := withLine(crontab, line, cronMark(s.name()))
 	if text != crontab {
-		if err := w.setCrontab(ctx, text); err != nil {
+		if err := setCrontab(ctx, w, text); err != nil {
 			return false, err
 		}
 		if was != "" {
@@ -149,16 +149,16 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 }
 
 // removeLine takes our line away; false where there is none.
-func (p *project) removeLine(ctx context.Context) (bool, error) {
-	crontab, err := p.w.crontab(ctx)
+func removeLine(ctx context.Context, p *project) (bool, error) {
+	crontab, err := crontab(ctx, p.w)
 	if err != nil {
 		return false, err
 	}
-	text, was := withLine(crontab, "", cronMark(p.scheduleName()))
+	text, was := withLine(crontab, "", cronMark(scheduleName(p)))
 	if was == "" {
 		return false, nil
 	}
-	if err := p.w.setCrontab(ctx, text); err != nil {
+	if err := setCrontab(ctx, p.w, text); err != nil {
 		return false, err
 	}
 	fmt.Fprintln(p.w.stdout, "removed from your crontab:", visible(was))

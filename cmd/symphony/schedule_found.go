@@ -25,10 +25,10 @@ type installedUnit struct {
 }
 
 // installed looks for the files and the line. systemd is not asked.
-func (p *project) installed(ctx context.Context) (st installed, err error) {
+func findInstalled(ctx context.Context, p *project) (st installed, err error) {
 	for _, system := range []bool{false, true} {
-		for _, dir := range p.w.unitDirs(system, p.w.home) {
-			u, found, err := readUnits(dir, p.scheduleName())
+		for _, dir := range unitDirs(p.w, system, p.w.home) {
+			u, found, err := readUnits(dir, scheduleName(p))
 			if err != nil {
 				return st, err
 			}
@@ -37,12 +37,12 @@ func (p *project) installed(ctx context.Context) (st installed, err error) {
 			}
 		}
 	}
-	if !p.w.hasCrontab() {
+	if !hasCrontab(p.w) {
 		return st, nil
 	}
-	crontab, lineErr := p.w.crontab(ctx)
+	crontab, lineErr := crontab(ctx, p.w)
 	st.lineErr = lineErr
-	_, st.line = withLine(crontab, "", cronMark(p.scheduleName()))
+	_, st.line = withLine(crontab, "", cronMark(scheduleName(p)))
 	return st, nil
 }
 

@@ -15,8 +15,8 @@ import (
 
 // installSchedule may be repeated, and goes on where one that was cut short has stopped: each step looks at what is
 // there, and nothing depends on an earlier step having been made by the same process.
-func (p *project) installSchedule(ctx context.Context, o scheduleOptions) error {
-	s, err := p.planSchedule(o)
+func installSchedule(ctx context.Context, p *project, o scheduleOptions) error {
+	s, err := planSchedule(p, o)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *scheduled) installUnits(ctx context.Context) (changed bool, err error) 
 			return false, unwritten(u.path, err)
 		}
 		changed = true
-		w.sayWritten(u, was)
+		sayWritten(w, u, was)
 	}
 	timer := filepath.Base(units[1].path)
 	found, err := ctl.properties(ctx, []string{"ActiveState", "UnitFileState", "NeedDaemonReload", "LoadState"}, timer, filepath.Base(units[0].path))
@@ -95,7 +95,7 @@ func (s *scheduled) findDir(ctx context.Context, ctl serviceManager) error {
 	if err != nil {
 		return err
 	}
-	dirs := s.caller.w.unitDirs(s.system, s.who.home)
+	dirs := unitDirs(s.caller.w, s.system, s.who.home)
 	for _, dir := range dirs {
 		if strings.Contains(" "+strings.TrimSpace(read)+" ", " "+dir+" ") {
 			s.dir = dir
@@ -148,7 +148,7 @@ func writeUnit(u unitFile) error {
 }
 
 // sayWritten tells what has become of a unit, line by line where there was one before.
-func (w *world) sayWritten(u unitFile, was string) {
+func sayWritten(w *world, u unitFile, was string) {
 	if was == "" {
 		fmt.Fprintln(w.stdout, "wrote", visible(u.path))
 		return
@@ -169,7 +169,7 @@ func (w *world) sayWritten(u unitFile, was string) {
 
 // besides names a schedule of another kind: two do no harm, but who stops one of them has not stopped the other.
 func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
-	st, err := s.caller.installed(ctx)
+	st, err := findInstalled(ctx, s.caller)
 	if err != nil {
 		return err
 	}

@@ -39,20 +39,20 @@ type person struct {
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
 // planSchedule works out what is to be scheduled, from a workflow that check accepts in the schedule's environment.
-func (p *project) planSchedule(o scheduleOptions) (*scheduled, error) {
-	who, err := p.w.person(o)
+func planSchedule(p *project, o scheduleOptions) (*scheduled, error) {
+	who, err := operatorOf(p.w, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: p.w.carried(who)}
-	s.p = p.inSchedule(who, s.carried)
-	s.dir = p.w.unitDirs(o.system, who.home)[0]
+	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: carried(p.w, who)}
+	s.p = inSchedule(p, who, s.carried)
+	s.dir = unitDirs(p.w, o.system, who.home)[0]
 	if s.p.stateDir != state.DefaultDir(s.p.w.getenv("XDG_STATE_HOME"), s.p.w.home, p.path) {
 		s.stateDir = s.p.stateDir
 	}
-	out, cfg := s.p.checked()
+	out, cfg := checkResult(s.p)
 	if !out.OK {
-		s.p.printCheck(out)
+		printCheck(s.p, out)
 		return nil, codeOnly(exitWorkflow)
 	}
 	s.interval = cfg.Polling.Interval
@@ -60,7 +60,7 @@ func (p *project) planSchedule(o scheduleOptions) (*scheduled, error) {
 }
 
 // person is who the passes run as: for the system's systemd the one who became root, not root.
-func (w *world) person(o scheduleOptions) (person, error) {
+func operatorOf(w *world, o scheduleOptions) (person, error) {
 	name := o.runAs
 	if name == "" && o.system && os.Geteuid() == 0 {
 		name = w.getenv("SUDO_USER")
@@ -84,7 +84,7 @@ func (w *world) person(o scheduleOptions) (person, error) {
 }
 
 // carried are the variables that a schedule needs to find the same files.
-func (w *world) carried(who person) (list []string) {
+func carried(w *world, who person) (list []string) {
 	if u, err := user.LookupId(strconv.Itoa(who.uid)); err == nil && u.HomeDir != who.home {
 		list = append(list, "HOME="+who.home) // systemd and cron would take the other
 	}
@@ -97,7 +97,7 @@ func (w *world) carried(who person) (list []string) {
 }
 
 // inSchedule is the project as a scheduled pass sees it.
-func (p *project) inSchedule(who person, carried []string) *project {
+func inSchedule(p *project, who person, carried []string) *project {
 	w := *p.w
 	w.home = who.home
 	w.environ = append([]string{"HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "PATH=/usr/bin:/bin"}, carried...)
@@ -105,15 +105,15 @@ func (p *project) inSchedule(who person, carried []string) *project {
 	if dir == state.DefaultDir(p.w.getenv("XDG_STATE_HOME"), p.w.home, p.path) {
 		dir = "" // the usual place, which is another where the account is another
 	}
-	in := w.project(p.path, dir)
+	in := newProject(&w, p.path, dir)
 	in.envFile, in.envErr = workflow.ReadEnvFile(in.envPath(), who.uid)
 	return in
 }
 
 // name is that of the units, and marks the line of a crontab: one per workflow, for a person to recognize.
-func (s *scheduled) name() string { return s.p.scheduleName() }
+func (s *scheduled) name() string { return scheduleName(s.p) }
 
-func (p *project) scheduleName() string {
+func scheduleName(p *project) string {
 	return "symphony-" + filepath.Base(state.DefaultDir("", p.w.home, p.path))
 }
 

@@ -21,7 +21,7 @@ func TestScheduleBegins(t *testing.T) {
 		"passes come":        {scheduleJSON{Alive: true, Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
 		"none":               {scheduleJSON{}, dead},
 	} {
-		if got := (&world{}).aliveWord(c.out, now); got != c.want {
+		if got := aliveWord((&world{}), c.out, now); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}

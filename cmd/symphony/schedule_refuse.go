@@ -21,7 +21,7 @@ func (s *scheduled) refused(ctx context.Context, o scheduleOptions, patience tim
 		return err
 	}
 	if o.cron {
-		return s.caller.w.cronMissing()
+		return cronMissing(s.caller.w)
 	}
 	return s.systemdMissing(ctx, patience)
 }

@@ -18,11 +18,11 @@ import (
 )
 
 // removeSchedule takes away what install wrote. It needs no workflow that can be read, nor any that is still there.
-func (p *project) removeSchedule(ctx context.Context, o scheduleOptions) error {
+func removeSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 	if err := p.nested(); err != nil {
 		return err
 	}
-	st, err := p.installed(ctx)
+	st, err := findInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -37,11 +37,11 @@ func (p *project) removeSchedule(ctx context.Context, o scheduleOptions) error {
 			left = needsRoot("sudo " + shellQuote(programPath()) + " schedule remove --system -w " + shellQuote(p.path))
 			continue
 		}
-		if err := p.removeUnits(ctx, u); err != nil {
+		if err := removeUnits(ctx, p, u); err != nil {
 			return err
 		}
 		removed++
-		if dir := p.stateDirOf(u.runAs); u.system && dir != "" && !slices.Contains(stateDirs, dir) {
+		if dir := stateDirOf(p, u.runAs); u.system && dir != "" && !slices.Contains(stateDirs, dir) {
 			stateDirs, by = append(stateDirs, dir), ", as "+u.runAs+","
 		}
 	}
@@ -50,7 +50,7 @@ func (p *project) removeSchedule(ctx context.Context, o scheduleOptions) error {
 			return st.lineErr
 		}
 		if st.line != "" {
-			if _, err := p.removeLine(ctx); err != nil {
+			if _, err := removeLine(ctx, p); err != nil {
 				return err
 			}
 			removed++
@@ -59,12 +59,12 @@ func (p *project) removeSchedule(ctx context.Context, o scheduleOptions) error {
 	if removed == 0 && left == nil {
 		fmt.Fprintf(p.w.stdout, "nothing is installed for %s\n", visible(p.path))
 	}
-	return errors.Join(p.sayWhatRuns(ctx, stateDirs, by), left)
+	return errors.Join(sayWhatRuns(ctx, p, stateDirs, by), left)
 }
 
 // removeUnits switches a timer off and takes its files away, with the stamp of Persistent. A pass that is at work ends by
 // itself.
-func (p *project) removeUnits(ctx context.Context, u installedUnit) error {
+func removeUnits(ctx context.Context, p *project, u installedUnit) error {
 	for _, path := range []string{u.service, u.timer} {
 		if _, err := ownUnit(path); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (p *project) removeUnits(ctx context.Context, u installedUnit) error {
 		fmt.Fprintf(p.w.stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
 	}
 	wanted := filepath.Join(filepath.Dir(u.timer), "timers.target.wants", timer)
-	for _, path := range []string{wanted, p.w.stamp(u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
+	for _, path := range []string{wanted, timerStamp(p.w, u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
 		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -98,7 +98,7 @@ func (p *project) removeUnits(ctx context.Context, u installedUnit) error {
 }
 
 // stamp is where systemd notes a timer's last pass, for Persistent. systemctl clean removes it, where systemd can be asked.
-func (w *world) stamp(system bool, timer string) string {
+func timerStamp(w *world, system bool, timer string) string {
 	if system {
 		return "/var/lib/systemd/timers/stamp-" + timer
 	}
@@ -128,7 +128,7 @@ func switchOff(ctx context.Context, ctl serviceManager, timer, service string) e
 }
 
 // stateDirOf is the usual state directory of this workflow for another account; empty where there is no such account.
-func (p *project) stateDirOf(name string) string {
+func stateDirOf(p *project, name string) string {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return ""
@@ -137,8 +137,8 @@ func (p *project) stateDirOf(name string) string {
 }
 
 // sayWhatRuns names the workers: no schedule ends them. Their own passes go on for a while, too.
-func (p *project) sayWhatRuns(ctx context.Context, stateDirs []string, by string) error {
-	names, err := p.whatRuns(ctx, stateDirs)
+func sayWhatRuns(ctx context.Context, p *project, stateDirs []string, by string) error {
+	names, err := whatRuns(ctx, p, stateDirs)
 	if err != nil {
 		return err
 	}
@@ -162,9 +162,9 @@ func (p *project) sayWhatRuns(ctx context.Context, stateDirs []string, by string
 
 // whatRuns finds workers by what they hold and by their command lines: root must not open another account's database,
 // whose files would then be root's.
-func (p *project) whatRuns(ctx context.Context, stateDirs []string) (names []string, err error) {
+func whatRuns(ctx context.Context, p *project, stateDirs []string) (names []string, err error) {
 	issues := map[string]string{}
-	if v, err := p.look(ctx, false); err == nil { // else they are known by their runs alone
+	if v, err := readView(ctx, p, false); err == nil { // else they are known by their runs alone
 		for _, r := range v.Running {
 			issues[r.RunID] = r.Identifier
 		}

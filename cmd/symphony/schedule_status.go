@@ -55,17 +55,17 @@ type cronJSON struct {
 }
 
 // installedStatus looks at what is installed, and whether that is as it should be. What the passes have left is not read.
-func (p *project) installedStatus(ctx context.Context) (scheduleJSON, error) {
+func installedStatus(ctx context.Context, p *project) (scheduleJSON, error) {
 	out := scheduleJSON{
 		Timers: []timerJSON{}, Problems: []string{}, Loop: looping(p.stateDir),
 		Project: scheduledFor{p.path, p.stateDir},
 	}
-	st, err := p.installed(ctx)
+	st, err := findInstalled(ctx, p)
 	if err != nil {
 		return out, err
 	}
 	for _, u := range st.units {
-		if err := p.timerStatus(ctx, u, &out); err != nil {
+		if err := timerStatus(ctx, p, u, &out); err != nil {
 			return out, err
 		}
 	}
@@ -84,12 +84,12 @@ func (p *project) installedStatus(ctx context.Context) (scheduleJSON, error) {
 	return out, nil
 }
 
-func (p *project) scheduleStatus(ctx context.Context) (scheduleJSON, error) {
-	out, err := p.installedStatus(ctx)
+func readScheduleStatus(ctx context.Context, p *project) (scheduleJSON, error) {
+	out, err := installedStatus(ctx, p)
 	if err != nil {
 		return out, err
 	}
-	if err := p.passStatus(ctx, &out); err != nil {
+	if err := passStatus(ctx, p, &out); err != nil {
 		return out, err
 	}
 	switch none := len(out.Timers) == 0 && out.Cron == nil; {
@@ -119,7 +119,7 @@ func (out *scheduleJSON) problem(format string, args ...any) {
 }
 
 // passStatus reads what the passes themselves have left.
-func (p *project) passStatus(ctx context.Context, out *scheduleJSON) error {
+func passStatus(ctx context.Context, p *project, out *scheduleJSON) error {
 	db, err := openForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {
 		return nil
@@ -152,13 +152,13 @@ func (p *project) passStatus(ctx context.Context, out *scheduleJSON) error {
 }
 
 // timerStatus asks systemd about a timer, and compares it with what install would write now.
-func (p *project) timerStatus(ctx context.Context, u installedUnit, out *scheduleJSON) error {
+func timerStatus(ctx context.Context, p *project, u installedUnit, out *scheduleJSON) error {
 	timer, service := filepath.Base(u.timer), filepath.Base(u.service)
 	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.service, u.timer}}
 	if u.system {
 		row.Manager = "system"
 	} else {
-		who, err := p.w.person(scheduleOptions{})
+		who, err := operatorOf(p.w, scheduleOptions{})
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (p *project) timerStatus(ctx context.Context, u installedUnit, out *schedul
 		row.Last = &last
 	}
 	out.Timers = append(out.Timers, row)
-	p.timerProblems(u, row, out)
+	timerProblems(p, u, row, out)
 	return nil
 }
 
@@ -201,7 +201,7 @@ func nextElapse(timer map[string]string, now time.Time) time.Time {
 	return now.Add(span - proc.Monotonic()).UTC().Truncate(time.Second)
 }
 
-func (p *project) timerProblems(u installedUnit, row timerJSON, out *scheduleJSON) {
+func timerProblems(p *project, u installedUnit, row timerJSON, out *scheduleJSON) {
 	again := "symphony schedule install -w " + shellQuote(p.path)
 	if u.system {
 		again = "sudo " + shellQuote(programPath()) + " schedule install --system --run-as " + shellQuote(u.runAs) + " -w " + shellQuote(p.path)
@@ -218,7 +218,7 @@ func (p *project) timerProblems(u installedUnit, row timerJSON, out *scheduleJSO
 	if row.Result != "success" && row.Result != "" {
 		out.problem("the last pass failed (%s): %s", row.Result, journalCommand(u))
 	}
-	if _, cfg := p.checked(); cfg != nil {
+	if _, cfg := checkResult(p); cfg != nil {
 		every := (&scheduled{interval: cfg.Polling.Interval}).every()
 		if !strings.Contains(u.text, "\n"+timerLines(every)+"\n") {
 			out.problem("polling.interval_ms has changed since, a pass is wanted every %s: %s", every, again)

@@ -33,7 +33,7 @@ func (s serviceManager) flag() string {
 // run gives what systemctl has printed.
 func (s serviceManager) run(ctx context.Context, args ...string) (string, error) {
 	env := []string{"XDG_RUNTIME_DIR=" + runtimeDir(s.w), "TZ=UTC"} // show prints its times in the local zone
-	return s.w.outside(ctx, "", env, "systemctl", append([]string{s.flag(), "--no-pager", "--no-ask-password"}, args...)...)
+	return runOutside(ctx, s.w, "", env, "systemctl", append([]string{s.flag(), "--no-pager", "--no-ask-password"}, args...)...)
 }
 
 // runtimeDir is where a user's systemd listens.
@@ -46,10 +46,10 @@ func runtimeDir(w *world) string {
 
 // outside runs a program of the machine's with nothing of our environment but where it is found and whose it is. The
 // error tells what it said.
-func (w *world) outside(ctx context.Context, stdin string, env []string, name string, args ...string) (string, error) {
+func runOutside(ctx context.Context, w *world, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outsideBound)
 	defer cancel()
-	path, err := w.findProgram(name)
+	path, err := findProgram(w, name)
 	if err != nil {
 		return "", &reconcile.Error{Code: "no_scheduler", Message: name + " is not to be found", Hint: "see whether it is installed, and in PATH", Err: err}
 	}
@@ -79,7 +79,7 @@ func (w *world) outside(ctx context.Context, stdin string, env []string, name st
 }
 
 // findProgram looks through the world's PATH, where exec would take this process's.
-func (w *world) findProgram(name string) (string, error) {
+func findProgram(w *world, name string) (string, error) {
 	for _, dir := range filepath.SplitList(w.getenv("PATH")) {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {

@@ -22,7 +22,7 @@ func unitPaths(dir, name string) (service, timer string) {
 
 // unitDirs are where units of ours may be. Which of a user's own systemd reads depends on the XDG_CONFIG_HOME that it was
 // started with, which need not be that of a shell.
-func (w *world) unitDirs(system bool, home string) []string {
+func unitDirs(w *world, system bool, home string) []string {
 	if system {
 		return []string{systemUnits}
 	}

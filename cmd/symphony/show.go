@@ -37,20 +37,20 @@ func showCommand(w *world) *cli.Command {
 			case c.Bool("no-pager") && !c.Bool("diff"):
 				return usageError("show: --no-pager belongs to --diff: nothing else is paged")
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
 			if c.Bool("diff") {
-				return w.paged(c.Context, !c.Bool("no-pager"), func() error { return p.showDiff(c.Context, args[0]) })
+				return w.paged(c.Context, !c.Bool("no-pager"), func() error { return showDiff(c.Context, p, args[0]) })
 			}
-			return p.show(c.Context, args[0], c.Bool("offline"))
+			return showIssue(c.Context, p, args[0], c.Bool("offline"))
 		},
 	}
 }
 
-func (p *project) show(ctx context.Context, ref string, offline bool) error {
-	v, err := p.lookAtIssue(ctx, ref, offline)
+func showIssue(ctx context.Context, p *project, ref string, offline bool) error {
+	v, err := lookAtIssue(ctx, p, ref, offline)
 	if err != nil {
 		return err
 	}
@@ -58,12 +58,12 @@ func (p *project) show(ctx context.Context, ref string, offline bool) error {
 		p.w.printJSON(v)
 		return nil
 	}
-	p.w.printIssue(v)
+	printIssue(p.w, v)
 	return nil
 }
 
 // showDiff prints what is changed in the issue's workspace.
-func (p *project) showDiff(ctx context.Context, ref string) error {
+func showDiff(ctx context.Context, p *project, ref string) error {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (d *diffPrinter) line(text string) error {
 	for i := range parts {
 		parts[i] = visible(parts[i])
 	}
-	_, err := fmt.Fprintln(d.w.stdout, d.w.paintDiff(strings.Join(parts, "\t")))
+	_, err := fmt.Fprintln(d.w.stdout, paintDiff(d.w, strings.Join(parts, "\t")))
 	return err
 }
 

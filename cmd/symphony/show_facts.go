@@ -43,7 +43,7 @@ const shownRuns = 10
 const trackerPatience = 10 * time.Second
 
 // lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
-func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (issueView, error) {
+func lookAtIssue(ctx context.Context, p *project, ref string, offline bool) (issueView, error) {
 	f := issueFacts{now: p.w.now().UTC(), identifier: ref}
 	db, err := openForReading(ctx, p)
 	switch {
@@ -55,38 +55,38 @@ func (p *project) lookAtIssue(ctx context.Context, ref string, offline bool) (is
 		defer db.Close()
 	}
 	if db != nil && p.sourceErr != nil {
-		if p, err = p.owned(ctx, db); err != nil {
+		if p, err = ownedProject(ctx, p, db); err != nil {
 			return issueView{}, err
 		}
 	}
-	f.cfg, f.cfgErr = p.readingConfig()
+	f.cfg, f.cfgErr = readingConfig(p)
 	if db != nil {
 		if err := f.read(ctx, p, db, ref); err != nil {
 			return issueView{}, err
 		}
 	}
 	if f.block = blockedBy(f.rec); f.block == nil && f.cfg != nil {
-		f.block = accountBlock(p.account(f.cfg.Codex.Home), f.now)
+		f.block = accountBlock(openAccount(p, f.cfg.Codex.Home), f.now)
 	}
 	if f.claim == nil {
 		if err := f.ask(ctx, p, db, ref, offline); err != nil {
 			return issueView{}, err
 		}
 	}
-	return p.issueView(ctx, &f)
+	return viewIssue(ctx, p, &f)
 }
 
 // owned is the project whose state that is, where the state directory alone was named: it has its workflow elsewhere.
-func (p *project) owned(ctx context.Context, db *state.DB) (*project, error) {
+func ownedProject(ctx context.Context, p *project, db *state.DB) (*project, error) {
 	path, known, err := db.Meta(ctx, ownerKey)
 	if err != nil || !known {
 		return p, err
 	}
-	return p.w.project(path, p.stateDir), nil
+	return newProject(p.w, path, p.stateDir), nil
 }
 
 // readingConfig is the configuration without a key, which only asking the tracker needs.
-func (p *project) readingConfig() (*workflow.Config, error) {
+func readingConfig(p *project) (*workflow.Config, error) {
 	switch {
 	case p.sourceErr != nil:
 		return nil, p.sourceErr
@@ -116,7 +116,7 @@ func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref str
 	if f.schedule, err = scheduleAlive(ctx, db, f.now); err != nil {
 		return err
 	}
-	if f.low, err = p.lowUntil(ctx, db); err != nil {
+	if f.low, err = lowUntil(ctx, p, db); err != nil {
 		return err
 	}
 	f.schedule = f.schedule || looping(p.stateDir)
@@ -136,7 +136,7 @@ func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref str
 	if err := f.find(ctx, db); err != nil {
 		return err
 	}
-	open, err := p.openRequests(ctx, db)
+	open, err := openRequests(ctx, p, db)
 	for _, r := range open {
 		if r.IssueID == id {
 			f.requests = append(f.requests, r)
@@ -189,7 +189,7 @@ func (f *issueFacts) ask(ctx context.Context, p *project, db *state.DB, ref stri
 	if f.id != "" {
 		name = f.id
 	}
-	issue, err := p.fetchIssue(bounded, name)
+	issue, err := fetchIssue(bounded, p, name)
 	switch {
 	case err == nil:
 		f.id, f.identifier, f.issue, f.source = issue.ID, issue.Identifier, issue, "tracker"

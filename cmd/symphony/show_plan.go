@@ -22,7 +22,7 @@ type forecast struct {
 
 // planFor asks the planner of a pass about an issue that waits or is not claimed: at the time at which it is due, with
 // the tracker's record as it is known here. Nothing of it is carried out.
-func (p *project) planFor(ctx context.Context, f *issueFacts) (forecast, error) {
+func planFor(ctx context.Context, p *project, f *issueFacts) (forecast, error) {
 	if f.cfg == nil || f.issue == nil || f.claim != nil && f.claim.Status != reconcile.Waiting {
 		return forecast{}, nil
 	}
@@ -35,7 +35,7 @@ func (p *project) planFor(ctx context.Context, f *issueFacts) (forecast, error) 
 			return forecast{}, nil // it may have changed since
 		}
 	}
-	s, err := p.snapshotFor(ctx, f, pol)
+	s, err := snapshotFor(ctx, p, f, pol)
 	if err != nil {
 		return forecast{}, err
 	}
@@ -61,16 +61,16 @@ func outside(pol reconcile.Policy, issue reconcile.Issue, slug string) forecast 
 }
 
 // snapshotFor is the snapshot of a pass that is confined to the issue and comes when it is due.
-func (p *project) snapshotFor(ctx context.Context, f *issueFacts, pol reconcile.Policy) (reconcile.Snapshot, error) {
+func snapshotFor(ctx context.Context, p *project, f *issueFacts, pol reconcile.Policy) (reconcile.Snapshot, error) {
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Snapshot{}, fmt.Errorf("boot id: %w", err)
 	}
-	runners, err := p.newRunners(f.cfg)
+	runners, err := newRunners(p, f.cfg)
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
-	account := p.passAccount(f.cfg.Codex.Home, func(string) {}) // ps and each pass say what is wrong with it
+	account := openPassAccount(p, f.cfg.Codex.Home, func(string) {}) // ps and each pass say what is wrong with it
 	s := reconcile.Snapshot{
 		Now: latest(f.due(), f.now), Boot: boot, Mono: proc.Monotonic(), Policy: pol,
 		Claims: f.rec.Claims, Runs: f.rec.Runs, Paused: f.rec.Paused, Tokens: f.rec.Tokens,
@@ -87,7 +87,7 @@ func (p *project) snapshotFor(ctx context.Context, f *issueFacts, pol reconcile.
 	}
 	for _, r := range f.rec.Runs {
 		alive := alive(p.stateDir, r.ID)
-		s.Liveness[r.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !p.dead(r)}
+		s.Liveness[r.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !workerDead(p, r)}
 	}
 	return s, nil
 }

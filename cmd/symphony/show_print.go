@@ -9,40 +9,40 @@ import (
 )
 
 // printIssue is show for a person; in a pipe each line has its name, a tab and its value.
-func (w *world) printIssue(v issueView) {
-	w.printIssueHead(v)
-	w.printField("why", v.Why.Message)
-	w.printField("next", w.nextText(v))
+func printIssue(w *world, v issueView) {
+	printIssueHead(w, v)
+	printField(w, "why", v.Why.Message)
+	printField(w, "next", nextText(w, v))
 	for _, verb := range v.Commands {
-		w.printField("command", verb+" is noted for the next pass")
+		printField(w, "command", verb+" is noted for the next pass")
 	}
-	w.printRequests(view{GeneratedAt: v.GeneratedAt, Requests: v.Requests})
+	printRequests(w, view{GeneratedAt: v.GeneratedAt, Requests: v.Requests})
 	if v.TrackerError != nil {
-		w.printPainted("tracker", "could not be asked: "+v.TrackerError.Code+": "+v.TrackerError.Message, w.red)
+		printPainted(w, "tracker", "could not be asked: "+v.TrackerError.Code+": "+v.TrackerError.Message, w.red)
 	}
-	w.printPlace(v.Workspace)
+	printPlace(w, v.Workspace)
 	if v.ThreadID != nil {
-		w.printField("thread", *v.ThreadID)
+		printField(w, "thread", *v.ThreadID)
 	}
 	if t := v.Tokens; t.Total > 0 || t.Seconds > 0 {
-		w.printField("tokens", tokensLine(t))
+		printField(w, "tokens", tokensLine(t))
 	}
 	if v.LogDir != nil {
-		w.printField("log", "symphony logs "+v.Issue.Identifier+", in "+*v.LogDir)
+		printField(w, "log", "symphony logs "+v.Issue.Identifier+", in "+*v.LogDir)
 	}
-	w.printIssueRuns(v)
+	printIssueRuns(w, v)
 }
 
 // fieldWidth is that of the names of fields on a terminal.
 const fieldWidth = 9
 
 // printField prints a name and its value.
-func (w *world) printField(name, value string) {
-	w.printPainted(name, value, func(text string) string { return text })
+func printField(w *world, name, value string) {
+	printPainted(w, name, value, func(text string) string { return text })
 }
 
 // printPainted colours the value, but first it makes it harmless.
-func (w *world) printPainted(name, value string, paint func(string) string) {
+func printPainted(w *world, name, value string, paint func(string) string) {
 	value = visible(strings.ReplaceAll(value, "\n", " "))
 	if w.width == 0 {
 		fmt.Fprintf(w.stdout, "%s\t%s\n", name, value)
@@ -51,7 +51,7 @@ func (w *world) printPainted(name, value string, paint func(string) string) {
 	fmt.Fprintf(w.stdout, "  %s  %s\n", w.dim(fmt.Sprintf("%-*s", fieldWidth, name)), paint(value))
 }
 
-func (w *world) printIssueHead(v issueView) {
+func printIssueHead(w *world, v issueView) {
 	i := v.Issue
 	title := ""
 	if i.Title != nil {
@@ -70,21 +70,21 @@ func (w *world) printIssueHead(v issueView) {
 		case "run":
 			text += " (when its last run began)"
 		}
-		w.printField("state", text)
+		printField(w, "state", text)
 	}
 	if i.URL != nil {
-		w.printField("url", *i.URL)
+		printField(w, "url", *i.URL)
 	}
-	w.printField("claim", w.claimText(v))
+	printField(w, "claim", claimText(w, v))
 }
 
-func (w *world) claimText(v issueView) string {
+func claimText(w *world, v issueView) string {
 	c := v.Claim
 	switch {
 	case c == nil:
 		return "none"
 	case c.Status == string(reconcile.Held) && c.HeldAt != nil:
-		return "held since " + w.ago(v.GeneratedAt, *c.HeldAt)
+		return "held since " + agoText(w, v.GeneratedAt, *c.HeldAt)
 	case c.Status == string(reconcile.Waiting):
 		text := "waiting"
 		if c.Kind != nil {
@@ -99,7 +99,7 @@ func (w *world) claimText(v issueView) string {
 }
 
 // nextText adds when it happens, and whether anybody sees to it.
-func (w *world) nextText(v issueView) string {
+func nextText(w *world, v issueView) string {
 	text := v.Next.Message
 	switch at := v.Next.At; {
 	case at == nil:
@@ -119,7 +119,7 @@ func (w *world) nextText(v issueView) string {
 // listedFiles is how many changed files stand on the screen.
 const listedFiles = 10
 
-func (w *world) printPlace(p *placeRow) {
+func printPlace(w *world, p *placeRow) {
 	if p == nil {
 		return
 	}
@@ -133,16 +133,16 @@ func (w *world) printPlace(p *placeRow) {
 	case p.Git == nil && p.Error == nil:
 		path += " (no git repository)"
 	}
-	w.printField("workspace", path)
+	printField(w, "workspace", path)
 	if p.Error != nil {
-		w.printField("git", "could not be read: "+p.Error.Message)
+		printField(w, "git", "could not be read: "+p.Error.Message)
 	}
 	g := p.Git
 	if g == nil {
 		return
 	}
 	if p.Error == nil {
-		w.printField("git", g.line())
+		printField(w, "git", g.line())
 	}
 	file := ""
 	if w.width == 0 {
@@ -150,10 +150,10 @@ func (w *world) printPlace(p *placeRow) {
 	}
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			w.printField(file, fmt.Sprintf("… %s, see symphony show --diff", plural(g.ChangedCount-n, "more file")))
+			printField(w, file, fmt.Sprintf("… %s, see symphony show --diff", plural(g.ChangedCount-n, "more file")))
 			break
 		}
-		w.printField(file, c.Status+" "+c.Path)
+		printField(w, file, c.Status+" "+c.Path)
 	}
 }
 
@@ -188,7 +188,7 @@ func tokensLine(t totalsRow) string {
 	return fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work", t.Total, t.Input, t.Cached, t.Output, duration(time.Duration(t.Seconds*float64(time.Second))))
 }
 
-func (w *world) printIssueRuns(v issueView) {
+func printIssueRuns(w *world, v issueView) {
 	t := table{head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
 	for _, r := range v.Runs {
 		outcome, text, end := r.Phase, "", v.GeneratedAt
@@ -208,10 +208,10 @@ func (w *world) printIssueRuns(v issueView) {
 				kind = fmt.Sprintf("attempt %d", *r.Attempt)
 			}
 		}
-		t.add(w.ago(v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, w.lasted(end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.add(agoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, lastedText(w, end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	w.printTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {
-		w.printField("before", fmt.Sprintf("%s more; symphony logs %s --all has them", plural(more, "run"), v.Issue.Identifier))
+		printField(w, "before", fmt.Sprintf("%s more; symphony logs %s --all has them", plural(more, "run"), v.Issue.Identifier))
 	}
 }

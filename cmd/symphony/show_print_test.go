@@ -12,13 +12,13 @@ func TestLongTitle(t *testing.T) {
 	w.stdout = &out
 	title := strings.Repeat("日本", 5000)
 	v := issueView{Issue: knownIssue{Identifier: "ABC-1", Title: &title}}
-	w.printIssueHead(v)
+	printIssueHead(w, v)
 	if !strings.HasPrefix(out.String(), "issue\tABC-1\t"+title+"\n") {
 		t.Error("in a pipe something of it is missing")
 	}
 	out.Reset()
 	w.width = 40
-	w.printIssueHead(v)
+	printIssueHead(w, v)
 	if line, _, _ := strings.Cut(out.String(), "\n"); cells(line) > 40 || !strings.HasSuffix(line, "本…") {
 		t.Errorf("it takes %d cells: %s", cells(line), line)
 	}

@@ -86,7 +86,7 @@ type issueRun struct {
 }
 
 // issueView puts the facts into their shape.
-func (p *project) issueView(ctx context.Context, f *issueFacts) (issueView, error) {
+func viewIssue(ctx context.Context, p *project, f *issueFacts) (issueView, error) {
 	v := issueView{
 		GeneratedAt: f.now, Issue: f.row(), Claim: f.claimRow(), Runs: []issueRun{}, RunsKept: f.kept,
 		Requests: []pendingRow{}, Commands: []string{}, Schedule: f.schedule,
@@ -112,7 +112,7 @@ func (p *project) issueView(ctx context.Context, f *issueFacts) (issueView, erro
 	if err := v.addWorkspace(ctx, f); err != nil {
 		return v, err
 	}
-	plan, err := p.planFor(ctx, f)
+	plan, err := planFor(ctx, p, f)
 	if err != nil {
 		return v, err
 	}
@@ -183,7 +183,7 @@ func (v *issueView) addRuns(p *project, f *issueFacts) {
 			v.ThreadID = orNull(r.ThreadID)
 		}
 		if !r.Settled {
-			f.workerGone = p.dead(r)
+			f.workerGone = workerDead(p, r)
 			v.Tokens.tokensRow = tokensRow(reconcile.Tokens(v.Tokens.tokensRow).Plus(r.Tokens))
 			end := r.EndedAt
 			if end.IsZero() {

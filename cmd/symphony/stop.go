@@ -49,7 +49,7 @@ func stopAction(c *cli.Context, w *world) error {
 		if err != nil {
 			return err
 		}
-		if s.p, err = w.openProject(c, positional); err != nil {
+		if s.p, err = openProject(w, c, positional); err != nil {
 			return err
 		}
 		s.cmd.Verb = reconcile.VerbStopAll // it concerns every run, so only stays empty
@@ -59,10 +59,10 @@ func stopAction(c *cli.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	if s.p, err = w.openProject(c, positional); err != nil {
+	if s.p, err = openProject(w, c, positional); err != nil {
 		return err
 	}
-	id, identifier, err := s.p.findIssue(c.Context, args[0])
+	id, identifier, err := findIssue(c.Context, s.p, args[0])
 	if err != nil {
 		return err
 	}
@@ -84,18 +84,18 @@ type stopping struct {
 
 // run writes the command down, runs a pass, and waits for what that has asked to end.
 func (s *stopping) run(ctx context.Context) error {
-	return s.p.atDesk(ctx, s.cmd.Verb, func(db *state.DB) error { return s.at(ctx, db) })
+	return atDesk(ctx, s.p, s.cmd.Verb, func(db *state.DB) error { return s.at(ctx, db) })
 }
 
 func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	began := proc.Monotonic()
 	before, _ := s.unsettled(ctx) // what is wrong with the database is said by what writes to it
-	r, done, err := s.p.steer(ctx, db, s.cmd, s.only)
+	r, done, err := applyCommand(ctx, s.p, db, s.cmd, s.only)
 	if err != nil || r == nil {
 		return err // without the database its workers have been ended as well as can be
 	}
 	if !s.p.w.json {
-		if err := s.p.sayPass(ctx, db, s.cmd, *r, done); err != nil {
+		if err := sayPass(ctx, s.p, db, s.cmd, *r, done); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	if s.p.w.json {
 		s.p.w.printJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
 	}
-	return cmp.Or(waited, s.p.noteUndone(ctx, db, s.cmd, *r, done))
+	return cmp.Or(waited, noteUndone(ctx, s.p, db, s.cmd, *r, done))
 }
 
 // stopJSON is the pass, as tick --json has it, and what was stopped.

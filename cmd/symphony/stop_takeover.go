@@ -15,7 +15,7 @@ import (
 )
 
 // rowless are the directories of runs that no row is about: a takeover's for one.
-func (p *project) rowless(ctx context.Context, db *state.DB) (list []fs.DirEntry, err error) {
+func rowless(ctx context.Context, p *project, db *state.DB) (list []fs.DirEntry, err error) {
 	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -38,7 +38,7 @@ func (p *project) rowless(ctx context.Context, db *state.DB) (list []fs.DirEntry
 // takeovers ends what takeovers have left that were killed, and names what has not ended, and takeovers at which somebody
 // still is: those are theirs to end. No pass knows of either.
 func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, err error) {
-	dirs, err := s.p.rowless(ctx, db)
+	dirs, err := rowless(ctx, s.p, db)
 	if err != nil || len(dirs) == 0 {
 		return nil, err
 	}

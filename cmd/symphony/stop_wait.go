@@ -156,7 +156,7 @@ func (s *stopping) dead(run reconcile.Run) bool {
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
 func (s *stopping) nudge(ctx context.Context) error {
-	_, err := s.p.pass(ctx, passOptions{trigger: triggerCommand, only: s.only, lockTimeout: nudgeEvery}, newLog(s.p.w, slog.LevelWarn))
+	_, err := runPass(ctx, s.p, passOptions{trigger: triggerCommand, only: s.only, lockTimeout: nudgeEvery}, newLog(s.p.w, slog.LevelWarn))
 	return err
 }
 

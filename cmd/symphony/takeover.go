@@ -48,7 +48,7 @@ Example:
 					Code: "not_a_terminal", Message: "takeover opens codex's own terminal, and this is none", Hint: "call it from one",
 				}
 			}
-			p, err := w.openProject(c, positional)
+			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func (t *takeover) run(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if t.id, t.identifier, err = t.p.findIssue(ctx, ref); err != nil {
+	if t.id, t.identifier, err = findIssue(ctx, t.p, ref); err != nil {
 		return err
 	}
 	if sure, err := t.stopRun(ctx); err != nil || !sure {
@@ -105,7 +105,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 	}
 	if claimed && c.Status == reconcile.Running && !t.yes {
 		fmt.Fprintln(t.p.w.stdout, visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
-		if sure, err := t.p.w.sure(ctx, "Stop it? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := confirmRemoval(ctx, t.p.w, "Stop it? [y]es, [N]o: "); err != nil || !sure {
 			return false, err
 		}
 	}
@@ -134,7 +134,7 @@ func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
 		t.root = policy(cfg).WorkspaceRoot
 	}
 	if t.issue.State == "" { // held before symphony has met it
-		issue, err := t.p.fetchIssue(ctx, t.identifier)
+		issue, err := fetchIssue(ctx, t.p, t.identifier)
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 	}
 	answer := t.then
 	if answer == "" {
-		line, err := w.askLine(ctx, "Let "+visible(t.identifier)+" go? [r]etry, [H]old: ", false)
+		line, err := askLine(ctx, w, "Let "+visible(t.identifier)+" go? [r]etry, [H]old: ", false)
 		if ctx.Err() != nil {
 			return t.cutOff()
 		}
@@ -218,7 +218,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 		fmt.Fprintln(w.stdout, visible(t.identifier+" stays held: symphony retry "+t.identifier+" lets it go"))
 		return nil
 	}
-	return t.p.command(ctx, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
+	return applyForIssue(ctx, t.p, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
 }
 
 // cutOff: a signal, or a terminal that went away, decides nothing.

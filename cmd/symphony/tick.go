@@ -64,7 +64,7 @@ func tickAction(c *cli.Context, w *world) error {
 	if o.log.wanted() {
 		w.log = o.logger(w) // it says what lines for a person would say
 	}
-	p, err := w.openProject(c, positional)
+	p, err := openProject(w, c, positional)
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ const soon = 3 * time.Second
 
 func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 	log := o.logger(w)
-	r, err := p.pass(ctx, o.passOptions, log)
+	r, err := runPass(ctx, p, o.passOptions, log)
 	if err != nil && o.trigger != triggerWorker {
-		return p.quietly(ctx, o, err)
+		return quietly(ctx, p, o, err)
 	}
 	if err != nil {
 		return err
@@ -123,11 +123,11 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 		return lockedError(r.holder)
 	}
 	if o.trigger == triggerWorker {
-		return p.followUp(ctx, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
+		return followUp(ctx, p, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
 	}
-	p.report(ctx, w, o, r)
+	reportPass(ctx, p, w, o, r)
 	if o.wait && !o.dryRun {
-		failed, err := p.waitForRuns(ctx, r, o)
+		failed, err := waitForRuns(ctx, p, r, o)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 }
 
 // followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
-func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passResult, log *slog.Logger) error {
+func followUp(ctx context.Context, p *project, w *world, o tickOptions, r passResult, log *slog.Logger) error {
 	wait := r.NextWake.Sub(w.now())
 	if r.NextWake.IsZero() || wait > soon {
 		return r.code()
@@ -147,7 +147,8 @@ func (p *project) followUp(ctx context.Context, w *world, o tickOptions, r passR
 	if !sleep(ctx, max(wait, 0)) {
 		return nil
 	}
-	r, err := w.project(p.path, p.stateDir).pass(ctx, o.passOptions, log)
+	p = newProject(w, p.path, p.stateDir)
+	r, err := runPass(ctx, p, o.passOptions, log)
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 const waitStep = 200 * time.Millisecond
 
 // waitForRuns returns when every run that this pass started has its outcome, and says it.
-func (p *project) waitForRuns(ctx context.Context, r passResult, o tickOptions) (failed bool, err error) {
+func waitForRuns(ctx context.Context, p *project, r passResult, o tickOptions) (failed bool, err error) {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
 		return false, err
@@ -205,7 +206,7 @@ func (p *project) waitForRuns(ctx context.Context, r passResult, o tickOptions) 
 		if a.Kind != reconcile.ActDispatch || a.Err != nil {
 			continue
 		}
-		run, err := p.waitForRun(ctx, db, a.RunID)
+		run, err := waitForRun(ctx, p, db, a.RunID)
 		if err != nil {
 			return false, err
 		}
@@ -221,7 +222,7 @@ func (p *project) waitForRuns(ctx context.Context, r passResult, o tickOptions) 
 const startBound = 10 * time.Second
 
 // dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
-func (p *project) dead(run reconcile.Run) bool {
+func workerDead(p *project, run reconcile.Run) bool {
 	if run.Outcome != "" || alive(p.stateDir, run.ID) {
 		return false
 	}
@@ -229,14 +230,14 @@ func (p *project) dead(run reconcile.Run) bool {
 }
 
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
-func (p *project) waitForRun(ctx context.Context, db *state.DB, id string) (reconcile.Run, error) {
+func waitForRun(ctx context.Context, p *project, db *state.DB, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // a signal ends the waiting, and what goes on is then still to be said
 	for {
 		run, err := db.Run(reading, id)
 		if err != nil || run.Outcome != "" {
 			return run, err
 		}
-		if p.dead(run) {
+		if workerDead(p, run) {
 			if run, err = db.Run(reading, id); err == nil && run.Outcome == "" {
 				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 			}

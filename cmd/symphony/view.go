@@ -148,16 +148,16 @@ type endedRow struct {
 func openForReading(ctx context.Context, p *project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.stateDir)
 	if err != nil || p.sourceErr != nil { // without a workflow the state directory alone says what is meant
-		return db, p.noState(err)
+		return db, noState(p, err)
 	}
-	if _, err := p.owner(ctx, db); err != nil {
+	if _, err := ownerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 // noState says what is missing where no pass has run: in the wrong directory that is the workflow.
-func (p *project) noState(err error) error {
+func noState(p *project, err error) error {
 	switch {
 	case !errors.Is(err, state.ErrNoState):
 		return err
@@ -171,8 +171,8 @@ func (p *project) noState(err error) error {
 }
 
 // look reads the view; all is true for what has ended and what was skipped, too.
-func (p *project) look(ctx context.Context, all bool) (view, error) {
-	return p.lookFor(ctx, viewOptions{all: all, ended: pastRuns})
+func readView(ctx context.Context, p *project, all bool) (view, error) {
+	return readViewFor(ctx, p, viewOptions{all: all, ended: pastRuns})
 }
 
 // viewOptions say what of the view is wanted.
@@ -183,17 +183,17 @@ type viewOptions struct {
 	issues []string
 }
 
-func (p *project) lookFor(ctx context.Context, o viewOptions) (view, error) {
+func readViewFor(ctx context.Context, p *project, o viewOptions) (view, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return view{}, err
 	}
 	defer db.Close()
-	return p.lookAt(ctx, db, o)
+	return viewOf(ctx, p, db, o)
 }
 
 // lookAt reads the view from an open database.
-func (p *project) lookAt(ctx context.Context, db *state.DB, o viewOptions) (view, error) {
+func viewOf(ctx context.Context, p *project, db *state.DB, o viewOptions) (view, error) {
 	v := view{
 		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
 		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
@@ -218,7 +218,7 @@ func (p *project) lookAt(ctx context.Context, db *state.DB, o viewOptions) (view
 	}
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
 	v.tracker(p, rec)
-	low, err := p.lowUntil(ctx, db)
+	low, err := lowUntil(ctx, p, db)
 	if err != nil {
 		return v, err
 	}
@@ -336,7 +336,7 @@ func (v *view) tracker(p *project, rec reconcile.Recorded) {
 	if cfg, err := workflow.Parse(p.source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
 		// What the account stops comes behind what stops everything else.
-		if b := accountBlock(p.account(cfg.Codex.Home), p.w.now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.w.now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
 			v.Blocked = b
 		}
 	}

@@ -18,11 +18,11 @@ func watch(ctx context.Context, p *project, o viewOptions) error {
 		return watchScreen(ctx, p, o, out)
 	}
 	for {
-		v, err := p.lookFor(ctx, o)
+		v, err := readViewFor(ctx, p, o)
 		if err != nil {
 			return err
 		}
-		p.w.showView(v)
+		showView(p.w, v)
 		if !sleep(ctx, watchStep) {
 			return nil
 		}
@@ -47,7 +47,7 @@ func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (
 	var fault error
 	for {
 		columns, rows := s.size()
-		if err := s.paint(p.w.frame(v, fault, columns, rows), columns, rows); err != nil {
+		if err := s.paint(watchFrame(p.w, v, fault, columns, rows), columns, rows); err != nil {
 			return err
 		}
 		select {
@@ -74,20 +74,20 @@ func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (
 }
 
 // frame is the view as lines that fit the terminal.
-func (w *world) frame(v view, fault error, columns, rows int) []string {
+func watchFrame(w *world, v view, fault error, columns, rows int) []string {
 	resized := *w
 	resized.width = columns
-	top := []string{resized.title(v)}
+	top := []string{watchTitle(&resized, v)}
 	if fault != nil {
 		e := asError(fault)
 		top = append(top, resized.red(visible(fmt.Sprintf("ERROR    %s: %s; what follows is the last that could be read", e.Code, e.Message))))
 	}
-	top = append(top, resized.obstacles(v)...)
-	sections := resized.sections(v)
+	top = append(top, obstacleLines(&resized, v)...)
+	sections := sections(&resized, v)
 	if len(v.Requests) > 0 {
-		sections = append([]section{{"REQUESTS", resized.asked(v)}}, sections...)
+		sections = append([]section{{"REQUESTS", askedTable(&resized, v)}}, sections...)
 	}
-	lines := resized.fit(top, sections, resized.closing(v), rows)
+	lines := fitRows(&resized, top, sections, closingLines(&resized, v), rows)
 	for i := range lines {
 		lines[i] = cutCells(lines[i], columns)
 	}
@@ -95,20 +95,20 @@ func (w *world) frame(v view, fault error, columns, rows int) []string {
 }
 
 // title says what is watched and that it is alive.
-func (w *world) title(v view) string {
+func watchTitle(w *world, v view) string {
 	name := filepath.Base(filepath.Dir(v.Project.WorkflowPath))
 	return w.dim(visible(fmt.Sprintf("symphony ps  %s  %s  q ends it", name, v.GeneratedAt.Local().Format(time.TimeOnly))))
 }
 
 // asked are the requests, a line for each: ps and approve show them in full.
-func (w *world) asked(v view) table {
+func askedTable(w *world, v view) table {
 	t := table{head: []string{"REQUEST", "KIND", "ASKED", "LEFT", "SUMMARY"}, state: 1}
 	for _, r := range v.Requests {
 		summary := r.Summary
 		if r.Outside {
 			summary = "outside the sandbox: " + summary
 		}
-		t.addIn(colourWaits, r.ID, r.Kind, w.ago(v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
+		t.addIn(colourWaits, r.ID, r.Kind, agoText(w, v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
 	}
 	return t
 }

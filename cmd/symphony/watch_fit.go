@@ -4,7 +4,7 @@ import "fmt"
 
 // fit puts the parts below each other in so many rows. Where they do not fit, the longest sections are shortened to the
 // same length, and each says how many rows it has more; where not even that fits, so does the page.
-func (w *world) fit(top []string, sections []section, bottom []string, rows int) []string {
+func fitRows(w *world, top []string, sections []section, bottom []string, rows int) []string {
 	most := mostRows(sections)
 	for most > 0 && len(top)+heightOf(sections, most)+len(bottom) > rows {
 		most--

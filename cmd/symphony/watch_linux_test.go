@@ -20,7 +20,7 @@ import (
 func (l *large) projectOf(now func() time.Time) *project {
 	w := testWorld()
 	w.dir, w.home, w.now = l.dir, l.dir, now
-	return w.project(filepath.Join(l.dir, "WORKFLOW.md"), l.state())
+	return newProject(w, filepath.Join(l.dir, "WORKFLOW.md"), l.state())
 }
 
 // A look reads only what has changed: by what others write, by a worker's death, by time for all the rest.

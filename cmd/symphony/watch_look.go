@@ -75,7 +75,7 @@ func (l *looker) begin(ctx context.Context, now time.Time) error {
 	if err := l.close(); err != nil {
 		return err
 	}
-	l.p = l.p.w.project(l.p.path, l.p.stateDir)
+	l.p = newProject(l.p.w, l.p.path, l.p.stateDir)
 	db, err := openForReading(ctx, l.p)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (l *looker) changed(ctx context.Context) (bool, error) {
 }
 
 func (l *looker) look(ctx context.Context) error {
-	v, err := l.p.lookAt(ctx, l.db, l.options)
+	v, err := viewOf(ctx, l.p, l.db, l.options)
 	if err == nil {
 		l.view = v
 	}

@@ -41,7 +41,7 @@ func TestFit(t *testing.T) {
 		{1, []section{sectionOf("RUN", 9)}, "… 4 lines more"},
 		{0, nil, ""},
 	} {
-		got := strings.Join(w.fit(slices.Clone(top), c.sections, bottom, c.rows), "/")
+		got := strings.Join(fitRows(w, slices.Clone(top), c.sections, bottom, c.rows), "/")
 		if got != c.want {
 			t.Errorf("in %d rows: %s, want %s", c.rows, got, c.want)
 		}
@@ -60,7 +60,7 @@ func TestFrameFits(t *testing.T) {
 	}
 	for columns := 1; columns < 130; columns += 7 {
 		for rows := 1; rows < 200; rows += 9 {
-			lines := w.frame(v, nil, columns, rows)
+			lines := watchFrame(w, v, nil, columns, rows)
 			if len(lines) > rows {
 				t.Fatalf("%d lines in %d rows", len(lines), rows)
 			}
@@ -84,7 +84,7 @@ func TestFrame(t *testing.T) {
 			ID: "ABC-1.1", Identifier: "ABC-1", Kind: "command", Summary: "make\x1b[2J", Outside: true, AskedAt: now.Add(-time.Minute), ExpiresAt: now.Add(time.Hour),
 		}},
 	}
-	got := w.frame(v, &reconcile.Error{Code: "state_io", Message: "no luck"}, 80, 24)
+	got := watchFrame(w, v, &reconcile.Error{Code: "state_io", Message: "no luck"}, 80, 24)
 	want := []string{
 		"ERROR    state_io: no luck; what follows is the last that could be read",
 		"REQUESTS",

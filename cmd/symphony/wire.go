@@ -156,7 +156,7 @@ func selfExe() (string, error) {
 }
 
 // newRunners gives a pass the workers of this machine.
-func (p *project) newRunners(cfg *workflow.Config) (*runner.Local, error) {
+func newRunners(p *project, cfg *workflow.Config) (*runner.Local, error) {
 	exe, err := selfExe()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)

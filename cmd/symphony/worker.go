@@ -79,7 +79,7 @@ func work(ctx context.Context, w *world, id, stateDir, path, slot string) error 
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	// Whether the environment file can be read is no matter here: the pass has handed its variables on.
-	if err := h.carryOut(ctx, w.project(path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
+	if err := h.carryOut(ctx, newProject(w, path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
@@ -193,7 +193,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 		return err
 	}
 	tool := linear.Tool(client, cfg.Tracker.ToolReadOnly)
-	account := p.account(cfg.Codex.Home)
+	account := openAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.db, Requests: h.db, Tracker: client, Executor: runner.Here{},
 		Account: account, AccountDir: account.Dir,
@@ -208,7 +208,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{
-		p: p, db: h.db, hook: p.attentionHook(cfg).OfRun(p.stateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
+		p: p, db: h.db, hook: attentionHook(p, cfg).OfRun(p.stateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
 	}.attending(ctx, log)
 	defer stopTelling()
 	run, err := worker.Run(context.WithoutCancel(ctx), h.run, ctx.Done())
