@@ -20,12 +20,12 @@ import (
 // account is the codex account that the project's agents work with: it is known by the codex home that they are given.
 func openAccount(p *project, codexHome string) *state.Account {
 	fromEnv, _ := p.lookup("CODEX_HOME")
-	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.w.home, ".codex"))
+	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.w.Home, ".codex"))
 	if !filepath.IsAbs(home) {
 		home = filepath.Join(filepath.Dir(p.path), home) // the same for every process of the project
 	}
 	base, _ := p.lookup("XDG_STATE_HOME")
-	return state.NewAccount(base, p.w.home, home)
+	return state.NewAccount(base, p.w.Home, home)
 }
 
 // maxAgents bounds the live runs of the account over all projects; 0: nothing does.
@@ -39,7 +39,7 @@ func maxAgents(p *project) (int, error) {
 		return n, nil
 	}
 	where := "the environment"
-	if _, inEnv := p.w.lookup(reconcile.MaxAgentsVar); !inEnv {
+	if _, inEnv := p.w.Lookup(reconcile.MaxAgentsVar); !inEnv {
 		where = p.envPath()
 	}
 	return 0, &reconcile.Error{

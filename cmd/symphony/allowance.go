@@ -27,7 +27,7 @@ func lowUntil(ctx context.Context, p *project, db *state.DB) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%s: %w", lowKey, err)
 	}
-	if until.After(p.w.now().Add(longestLow)) {
+	if until.After(p.w.Now().Add(longestLow)) {
 		return time.Time{}, nil
 	}
 	return until, nil
@@ -52,7 +52,7 @@ func saveLow(ctx context.Context, p *project, db *state.DB, tracker reconcile.Tr
 		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " only what runs is looked at")
 	}
 	text := ""
-	if until.After(p.w.now()) {
+	if until.After(p.w.Now()) {
 		text = until.UTC().Format(time.RFC3339)
 	}
 	return db.SetMeta(ctx, lowKey, text)

@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
 // builder makes one command.
 type builder struct {
 	name  string
-	build func(*world) *cli.Command
+	build func(*term.Env) *cli.Command
 }
 
 // builders lists the commands in the order of the help.
@@ -51,11 +52,11 @@ func builders() []builder {
 }
 
 // newApp has all commands.
-func newApp(w *world) *cli.App { return appOf(w, builders()) }
+func newApp(w *term.Env) *cli.App { return appOf(w, builders()) }
 
 // appFor has the command that is named alone, where there is one of that name: to make them all takes 0.1 ms of a pass that
 // lasts 5.
-func appFor(w *world, name string) *cli.App {
+func appFor(w *term.Env, name string) *cli.App {
 	all := builders()
 	if at := slices.IndexFunc(all, func(b builder) bool { return b.name == name }); at >= 0 {
 		all = all[at : at+1]
@@ -64,16 +65,16 @@ func appFor(w *world, name string) *cli.App {
 }
 
 // urfave/cli stays in this folder, and main alone turns errors into exit codes.
-func appOf(w *world, builders []builder) *cli.App {
+func appOf(w *term.Env, builders []builder) *cli.App {
 	app := &cli.App{
 		Name:            "symphony",
 		Usage:           "turn a Linear project into finished work, one pass at a time",
 		UsageText:       "symphony COMMAND [flags] [arguments]",
 		HideVersion:     true,
 		HideHelpCommand: false,
-		Reader:          w.stdin,
-		Writer:          w.stdout,
-		ErrWriter:       w.stderr,
+		Reader:          w.Stdin,
+		Writer:          w.Stdout,
+		ErrWriter:       w.Stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
 		OnUsageError:    func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func testWorld() *world {
-	return &world{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, dir: "/", home: "/"}
+func testWorld() *term.Env {
+	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
 }
 
 // Flags may stand anywhere; the library wants them before the arguments.

@@ -35,12 +35,12 @@ const ofPass = "pass"
 func attentionHook(p *project, cfg *workflow.Config) runner.AttentionHook {
 	named := "" // where symphony would not find the state directory from the home directory
 	base, _ := p.lookup("XDG_STATE_HOME")
-	if given, _ := p.lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.w.home, p.path) != p.stateDir {
+	if given, _ := p.lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.w.Home, p.path) != p.stateDir {
 		named = p.stateDir
 	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.home, Workflow: p.path, StateDir: named,
-		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.w.now,
+		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.Home, Workflow: p.path, StateDir: named,
+		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.w.Now,
 	}
 }
 
@@ -56,13 +56,13 @@ func tellPeople(ctx context.Context, p *project, db *state.DB, r *passResult) {
 		r.fail(err)
 	}
 	if strings.TrimSpace(r.cfg.Hooks.OnAttention) == "" {
-		if err := db.DropAttentions(ctx, p.w.now()); err != nil {
+		if err := db.DropAttentions(ctx, p.w.Now()); err != nil {
 			r.fail(err)
 		}
 		return
 	}
 	t := teller{p: p, db: db, hook: hook, by: ofPass}
-	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.w.now())
+	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.w.Now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
 		err = errors.Join(err, t.hook.Clear(ctx))
@@ -132,7 +132,7 @@ func failedHooks(told []runner.Told) error {
 
 // tell runs the hook for all that is open, side by side, and returns how each ended.
 func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
-	open, err := t.db.OpenAttentions(ctx, t.p.w.now(), runner.AttentionPatience, t.issueID, t.standing...)
+	open, err := t.db.OpenAttentions(ctx, t.p.w.Now(), runner.AttentionPatience, t.issueID, t.standing...)
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*r
 	if a.TakenBy != "" && a.TakenBy != ofPass && alive(t.p.stateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
 	}
-	took, err := t.db.TakeAttention(ctx, t.p.w.now(), runner.AttentionPatience, a.Attention, t.by)
+	took, err := t.db.TakeAttention(ctx, t.p.w.Now(), runner.AttentionPatience, a.Attention, t.by)
 	if err != nil || !took {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*r
 	if told.Err != nil {
 		failure = asError(told.Err).Message
 	}
-	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.w.now(), a.Key, failure)
+	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.w.Now(), a.Key, failure)
 }
 
 // attending lets a worker tell of its requests. attend returns at once; stop waits for a hook that is still at work,

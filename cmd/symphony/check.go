@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/urfave/cli/v2"
 )
 
-func checkCommand(w *world) *cli.Command {
+func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state, so it fits CI and pre-commit",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: exampleText("symphony check WORKFLOW.md"),
 		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err
@@ -80,15 +80,15 @@ func checkResult(p *project) (checkJSON, *workflow.Config) {
 func printCheck(p *project, out checkJSON) {
 	w := p.w
 	for _, e := range out.Errors {
-		w.printError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
+		w.PrintError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
 	}
 	for _, text := range out.Warnings {
-		fmt.Fprintln(w.stderr, "symphony: warning:", visible(text))
+		fmt.Fprintln(w.Stderr, "symphony: warning:", term.Visible(text))
 	}
 	switch {
-	case w.json:
-		w.printJSON(out)
+	case w.JSON:
+		w.PrintJSON(out)
 	case out.OK:
-		fmt.Fprintf(w.stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.envPath())
+		fmt.Fprintf(w.Stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.envPath())
 	}
 }

@@ -65,7 +65,7 @@ func (f fitness) report(ctx context.Context) (report compat.Report, changed bool
 	if err != nil {
 		return report, false, err
 	}
-	current := ok && kept.current(f.cfg, f.p.w.now())
+	current := ok && kept.current(f.cfg, f.p.w.Now())
 	if current && !f.dryRun {
 		changed, err = f.changedForRuns(ctx)
 	}
@@ -83,7 +83,7 @@ func (f fitness) report(ctx context.Context) (report compat.Report, changed bool
 	for _, w := range report.Warning() {
 		f.r.warn(w)
 	}
-	text, err := json.Marshal(keptReport{report, f.p.w.now()})
+	text, err := json.Marshal(keptReport{report, f.p.w.Now()})
 	if err != nil {
 		return report, true, err
 	}

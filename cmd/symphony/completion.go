@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+
 	_ "embed"
 	"fmt"
 
@@ -25,7 +27,7 @@ func completionScripts() map[string]string {
 	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 }
 
-func completionCommand(w *world) *cli.Command {
+func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a script that completes symphony's commands in a shell",
 		UsageText: "symphony completion bash|zsh|fish",
@@ -50,7 +52,7 @@ Example:
 			if !known {
 				return usageError("completion: there is one for bash, zsh and fish, not for %q", c.Args().First())
 			}
-			_, err := fmt.Fprint(w.stdout, script)
+			_, err := fmt.Fprint(w.Stdout, script)
 			return err
 		},
 	}
@@ -59,7 +61,7 @@ Example:
 // completeCommand is what the scripts ask. It prints what the last word may become: first a line that says what else
 // fits, plain, files or directories, then a line for each candidate, with a tab before its description. What can't be
 // found out is said on stderr, which the scripts discard.
-func completeCommand(w *world) *cli.Command {
+func completeCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "complete", Hidden: true, SkipFlagParsing: true, Usage: "what the shells ask when they complete",
 		Action: func(c *cli.Context) error {

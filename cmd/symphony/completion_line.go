@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // splitLine cuts a command line, as it stands before the cursor, into the words behind the program's name. Quotes,
 // backslashes, a leading ~ and plain variables mean what they mean to a shell; nothing is executed. The last word is the
 // one at the cursor, empty behind a blank.
-func splitLine(line string, w *world) []string {
+func splitLine(line string, w *term.Env) []string {
 	s := lineSplitter{w: w}
 	for _, r := range line {
 		s.next(r)
@@ -18,7 +20,7 @@ func splitLine(line string, w *world) []string {
 }
 
 type lineSplitter struct {
-	w       *world
+	w       *term.Env
 	words   []string
 	word    strings.Builder
 	begun   bool
@@ -60,17 +62,17 @@ func (s *lineSplitter) end() string {
 	if literal {
 		return word
 	}
-	return homely(s.w, os.Expand(word, s.w.getenv))
+	return homely(s.w, os.Expand(word, s.w.Getenv))
 }
 
 // homely puts the home directory for a leading ~, also behind a flag's =.
-func homely(w *world, word string) string {
+func homely(w *term.Env, word string) string {
 	flag, value, found := strings.Cut(word, "=")
 	if found && strings.HasPrefix(flag, "-") {
 		return flag + "=" + homely(w, value)
 	}
 	if rest, ok := strings.CutPrefix(word, "~/"); ok {
-		return w.home + "/" + rest
+		return w.Home + "/" + rest
 	}
 	return word
 }

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // named gives what a placeholder stands for. A placeholder in small letters stands for itself.
-func (l *typedLine) named(ctx context.Context, w *world, placeholder string) (completionAnswer, error) {
+func (l *typedLine) named(ctx context.Context, w *term.Env, placeholder string) (completionAnswer, error) {
 	var a completionAnswer
 	var err error
 	switch placeholder {
@@ -39,10 +40,10 @@ func (l *typedLine) named(ctx context.Context, w *world, placeholder string) (co
 
 // fromState reads candidates from the project's state, of which there may be none. What is there came from a tracker:
 // a word that a shell would not take for just a word is left out.
-func (l *typedLine) fromState(ctx context.Context, w *world, read func(context.Context, *project, *state.DB) ([]candidate, error)) ([]candidate, error) {
+func (l *typedLine) fromState(ctx context.Context, w *term.Env, read func(context.Context, *project, *state.DB) ([]candidate, error)) ([]candidate, error) {
 	p := newProject(w,
-		homely(w, cmp.Or(l.flags["workflow"], w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")),
-		homely(w, cmp.Or(l.flags["state-dir"], w.getenv("SYMPHONY_STATE_DIR"))),
+		homely(w, cmp.Or(l.flags["workflow"], w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")),
+		homely(w, cmp.Or(l.flags["state-dir"], w.Getenv("SYMPHONY_STATE_DIR"))),
 	)
 	db, err := state.OpenReadOnly(ctx, p.stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -63,7 +64,7 @@ func justWords(list []candidate) []candidate {
 }
 
 // projectCandidates are the account's projects, by their workflow.
-func projectCandidates(ctx context.Context, w *world) ([]candidate, error) {
+func projectCandidates(ctx context.Context, w *term.Env) ([]candidate, error) {
 	known, err := knownProjects(ctx, w)
 	var list []candidate
 	for _, r := range known {

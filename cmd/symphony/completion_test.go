@@ -55,7 +55,7 @@ func TestPlaceholdersAreKnown(t *testing.T) {
 // A line is cut as a shell cuts it, and nothing in it is executed.
 func TestSplitLine(t *testing.T) {
 	w := testWorld()
-	w.home, w.environ = "/home/ann", []string{"WORK=/srv/here"}
+	w.Home, w.Environ = "/home/ann", []string{"WORK=/srv/here"}
 	for line, want := range map[string]string{
 		"symphony":                        "",
 		"symphony ":                       "<>",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
@@ -26,10 +27,10 @@ type completionAnswer struct {
 	candidates []candidate
 }
 
-func (a completionAnswer) print(w *world) {
-	fmt.Fprintln(w.stdout, cmp.Or(a.fits, fitsPlain))
+func (a completionAnswer) print(w *term.Env) {
+	fmt.Fprintln(w.Stdout, cmp.Or(a.fits, fitsPlain))
 	for _, c := range a.candidates {
-		fmt.Fprintf(w.stdout, "%s\t%s\n", c.word, visible(c.about))
+		fmt.Fprintf(w.Stdout, "%s\t%s\n", c.word, term.Visible(c.about))
 	}
 }
 
@@ -49,7 +50,7 @@ type typedLine struct {
 
 // complete says what the last of the words may become. What can be said without the state is said also where that can't
 // be read.
-func complete(ctx context.Context, w *world, app *cli.App, words []string) (completionAnswer, error) {
+func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) (completionAnswer, error) {
 	if len(words) == 0 {
 		return completionAnswer{}, nil
 	}
@@ -171,7 +172,7 @@ func commandCandidates(commands []*cli.Command) []candidate {
 }
 
 // flagValues says what values the flag at the cursor takes: those of a fixed list, or what its placeholder names.
-func (l *typedLine) flagValues(ctx context.Context, w *world) (completionAnswer, error) {
+func (l *typedLine) flagValues(ctx context.Context, w *term.Env) (completionAnswer, error) {
 	if values := fixedValues(l.known().Name, l.flag.Names()[0]); values != nil {
 		return completionAnswer{candidates: plainCandidates(values)}, nil
 	}
@@ -214,7 +215,7 @@ func plainCandidates(words []string) []candidate {
 }
 
 // arguments says what the argument at the cursor may be, by the placeholders in the command's line of usage.
-func (l *typedLine) arguments(ctx context.Context, w *world, app *cli.App) (completionAnswer, error) {
+func (l *typedLine) arguments(ctx context.Context, w *term.Env, app *cli.App) (completionAnswer, error) {
 	var a completionAnswer
 	switch {
 	case len(l.plain) > 0:

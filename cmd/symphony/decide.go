@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // decideUsage tells how to name a request.
@@ -21,7 +21,7 @@ const answerUsage = "\n\nOne TEXT or --choice for each question. Commas stand be
 	"optional question out, and a TEXT that begins with a dash comes after --. Without a TEXT you are asked on a\n" +
 	"terminal, where a secret is not echoed and stays out of the shell's history."
 
-func approveCommand(w *world) *cli.Command {
+func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "let an agent do what it asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
 		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
@@ -36,7 +36,7 @@ func approveCommand(w *world) *cli.Command {
 	}
 }
 
-func denyCommand(w *world) *cli.Command {
+func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "deny", Usage: "refuse what an agent asks for; it goes on without", UsageText: usageText("deny", "REQUEST") + decideUsage,
 		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'"),
@@ -47,7 +47,7 @@ func denyCommand(w *world) *cli.Command {
 	}
 }
 
-func answerCommand(w *world) *cli.Command {
+func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "answer", Usage: "answer what an agent asks", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
 		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2"),
@@ -79,10 +79,10 @@ type decision struct {
 }
 
 // byHand asks on the terminal what is to be decided; false where nothing is.
-type byHand func(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error)
+type byHand func(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error)
 
-func decide(c *cli.Context, w *world, d decision, ask byHand) error {
-	w.json = c.Bool("json")
+func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
+	w.JSON = c.Bool("json")
 	args := c.Args().Slice()
 	switch {
 	case len(args) == 0:
@@ -114,7 +114,7 @@ func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d
 		return err
 	}
 	if !named || d.how == reconcile.DecideAnswer && len(d.texts)+len(d.choices) == 0 {
-		if !p.w.onTerminal() {
+		if !p.w.OnTerminal() {
 			return notPending(ctx, p, db, r, named, d)
 		}
 		if decided, err := ask(ctx, p.w, r, &d); err != nil || !decided {
@@ -131,7 +131,7 @@ func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d
 	if err != nil {
 		return err
 	}
-	if r, err = db.DecideRequest(ctx, p.w.now(), at, r, !alive(p.stateDir, r.RunID)); err != nil {
+	if r, err = db.DecideRequest(ctx, p.w.Now(), at, r, !alive(p.stateDir, r.RunID)); err != nil {
 		return notOpen(err)
 	}
 	if r.Fate == "" {
@@ -207,7 +207,7 @@ func notOpen(err error) error {
 
 // notAsked refuses where there is nobody to ask, and says what to type instead; what is asked it shows.
 func notPending(ctx context.Context, p *project, db *state.DB, r reconcile.Request, named bool, d decision) error {
-	if !p.w.json {
+	if !p.w.JSON {
 		showRequest(p.w, r)
 	}
 	if named {
@@ -238,7 +238,7 @@ const (
 // takenUp waits until the worker has taken the decision up. What is too late for a run that ends at this very moment
 // has ended with it.
 func takenUp(ctx context.Context, p *project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
-	for end := p.w.now().Add(pickUp); ; {
+	for end := p.w.Now().Add(pickUp); ; {
 		dead := !alive(p.stateDir, r.RunID) // before the look: what it took up at last counts
 		is, err := db.RequestByID(ctx, r.IssueID, r.Number)
 		if err == nil && dead && is.EndedAt.IsZero() {
@@ -255,29 +255,29 @@ func takenUp(ctx context.Context, p *project, db *state.DB, r reconcile.Request)
 			return r, &reconcile.Error{
 				Code: "request_ended", Message: r.ID() + " ended in this moment, " + string(is.Fate), Hint: "symphony ps shows what is open",
 			}
-		case p.w.now().After(end) || !sleep(ctx, pickUpLook):
+		case p.w.Now().After(end) || !sleep(ctx, pickUpLook):
 			return r, nil
 		}
 	}
 }
 
 // printDecided says what was decided, and never what was answered to a secret question.
-func printDecided(w *world, r reconcile.Request) {
+func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
-	if w.json {
-		w.printJSON(map[string]any{"request": decidedRow{r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), orNull(string(r.Fate)), taken}})
+	if w.JSON {
+		w.PrintJSON(map[string]any{"request": decidedRow{r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), orNull(string(r.Fate)), taken}})
 		return
 	}
 	what := map[reconcile.RequestDecision]string{
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
 		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
 	}[r.Decision]
-	fmt.Fprintln(w.stdout, visible(what+" "+r.ID()+": "+r.Summary))
+	fmt.Fprintln(w.Stdout, term.Visible(what+" "+r.ID()+": "+r.Summary))
 	switch {
 	case r.Fate == reconcile.RequestRunEnded:
-		fmt.Fprintln(w.stdout, visible("its run has ended: the next run of "+r.Identifier+" is told"))
+		fmt.Fprintln(w.Stdout, term.Visible("its run has ended: the next run of "+r.Identifier+" is told"))
 	case !taken:
-		fmt.Fprintln(w.stderr, "symphony: its worker has not taken it up yet")
+		fmt.Fprintln(w.Stderr, "symphony: its worker has not taken it up yet")
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,18 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/term"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	xterm "golang.org/x/term"
 )
 
-// onTerminal reports whether there is a person who can be shown something and asked.
-func (w *world) onTerminal() bool {
-	in, ok := w.stdin.(*os.File)
-	return ok && w.width > 0 && term.IsTerminal(int(in.Fd()))
-}
-
-func approveByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
+func approveByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
 	showRequest(w, r)
 	answer, err := askLine(ctx, w, "Approve? [y]es, for the [s]ession, [N]o: ", false)
 	switch strings.ToLower(strings.TrimSpace(answer)) {
@@ -34,7 +27,7 @@ func approveByHand(ctx context.Context, w *world, r reconcile.Request, d *decisi
 	return true, err
 }
 
-func denyByHand(ctx context.Context, w *world, r reconcile.Request, _ *decision) (bool, error) {
+func denyByHand(ctx context.Context, w *term.Env, r reconcile.Request, _ *decision) (bool, error) {
 	showRequest(w, r)
 	answer, err := askLine(ctx, w, "Deny? [y]es, [N]o: ", false)
 	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
@@ -44,7 +37,7 @@ func denyByHand(ctx context.Context, w *world, r reconcile.Request, _ *decision)
 }
 
 // answerByHand asks for what was not given. Given answers are shown the question first.
-func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decision) (bool, error) {
+func answerByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
 	showRequest(w, r)
 	if len(d.texts)+len(d.choices) > 0 {
 		answer, err := askLine(ctx, w, "Send your answer? [y]es, [N]o: ", false)
@@ -75,7 +68,7 @@ func answerByHand(ctx context.Context, w *world, r reconcile.Request, d *decisio
 }
 
 // askUntilRight asks again where the answer is none; an empty line gives up, or leaves an optional question out.
-func askUntilRight(ctx context.Context, w *world, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
+func askUntilRight(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
 	for {
 		line, err := askLine(ctx, w, prompt, q.Secret)
 		line = strings.TrimSpace(line)
@@ -92,27 +85,27 @@ func askUntilRight(ctx context.Context, w *world, r reconcile.Request, q reconci
 		if err == nil {
 			return text, nil
 		}
-		fmt.Fprintln(w.stderr, visible(asError(err).Message))
+		fmt.Fprintln(w.Stderr, term.Visible(asError(err).Message))
 	}
 }
 
-func nothingDecided(w *world, r reconcile.Request, err error) error {
+func nothingDecided(w *term.Env, r reconcile.Request, err error) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w.stderr, "symphony: nothing is decided, "+visible(r.ID())+" waits on")
+	fmt.Fprintln(w.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
 	return nil
 }
 
 // askLine reads one line; of a secret one nothing is echoed. A signal ends the wait.
-func askLine(ctx context.Context, w *world, prompt string, secret bool) (string, error) {
-	in, ok := w.stdin.(*os.File)
+func askLine(ctx context.Context, w *term.Env, prompt string, secret bool) (string, error) {
+	in, ok := w.Stdin.(*os.File)
 	if !ok {
 		return "", errors.New("stdin is no terminal")
 	}
-	fmt.Fprint(w.stderr, prompt)
+	fmt.Fprint(w.Stderr, prompt)
 	fd := int(in.Fd())
-	before, err := term.GetState(fd)
+	before, err := xterm.GetState(fd)
 	if err != nil {
 		return "", fmt.Errorf("terminal: %w", err)
 	}
@@ -123,11 +116,11 @@ func askLine(ctx context.Context, w *world, prompt string, secret bool) (string,
 	done := make(chan read, 1)
 	go func() {
 		if secret {
-			line, err := term.ReadPassword(fd)
+			line, err := xterm.ReadPassword(fd)
 			done <- read{string(line), err}
 			return
 		}
-		line, err := w.lines().ReadString('\n')
+		line, err := w.Lines().ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil // an empty answer, or a last line without an end
 		}
@@ -136,31 +129,23 @@ func askLine(ctx context.Context, w *world, prompt string, secret bool) (string,
 	select {
 	case r := <-done:
 		if secret {
-			fmt.Fprintln(w.stderr)
+			fmt.Fprintln(w.Stderr)
 		}
 		return strings.TrimSuffix(r.line, "\n"), r.err
 	case <-ctx.Done():
-		fmt.Fprintln(w.stderr)
-		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
+		fmt.Fprintln(w.Stderr)
+		return "", errors.Join(ctx.Err(), xterm.Restore(fd, before))
 	}
-}
-
-// lines reads stdin; what one line's reading has taken too much is there for the next.
-func (w *world) lines() *bufio.Reader {
-	if w.input == nil {
-		w.input = bufio.NewReaderSize(w.stdin, 1)
-	}
-	return w.input
 }
 
 // showRequest shows all that is known of a request.
-func showRequest(w *world, r reconcile.Request) {
+func showRequest(w *term.Env, r reconcile.Request) {
 	out := func(label, text string) {
 		for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 			if i > 0 {
 				label = ""
 			}
-			fmt.Fprintf(w.stdout, "  %-12s %s\n", label, visible(line))
+			fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
 		}
 	}
 	some := func(label, text string) {
@@ -169,9 +154,9 @@ func showRequest(w *world, r reconcile.Request) {
 		}
 	}
 	d := r.Detail
-	fmt.Fprintln(w.stdout, w.bold(visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+	fmt.Fprintln(w.Stdout, w.Bold(term.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 	if r.Outside {
-		fmt.Fprintln(w.stdout, "  "+w.red("runs outside the sandbox"))
+		fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
 	}
 	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
 		out("asks", r.Summary) // more than the command: the network, permissions, input
@@ -187,7 +172,7 @@ func showRequest(w *world, r reconcile.Request) {
 		some("", c.Diff)
 	}
 	for _, q := range d.Questions {
-		some(strings.ToLower(visible(q.Header)), q.Text)
+		some(strings.ToLower(term.Visible(q.Header)), q.Text)
 		for i, o := range q.Options {
 			text := fmt.Sprintf("%d) %s", i+1, o.Label)
 			if o.Description != "" {
@@ -197,7 +182,7 @@ func showRequest(w *world, r reconcile.Request) {
 		}
 	}
 	if d.Cut > 0 {
-		fmt.Fprintln(w.stdout, "  "+w.red(notKept(d.Cut)))
+		fmt.Fprintln(w.Stdout, "  "+w.Red(notKept(d.Cut)))
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/urfave/cli/v2"
 )
 
-func demoCommand(w *world) *cli.Command {
+func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "demo", Usage: "watch passes take five issues of a made-up project to their handoff; needs no account",
 		UsageText: "symphony demo [flags]",
@@ -46,11 +46,11 @@ func demoCommand(w *world) *cli.Command {
 }
 
 // demoAgentCommand is the scripted agent: a process of its own that speaks codex's protocol.
-func demoAgentCommand(w *world) *cli.Command {
+func demoAgentCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "demo-agent", Hidden: true, SkipFlagParsing: true, Usage: "the scripted agent of symphony demo",
 		Action: func(c *cli.Context) error {
-			if code := codextest.Main(c.Args().Slice(), w.stdin, w.stdout, w.stderr); code != 0 {
+			if code := codextest.Main(c.Args().Slice(), w.Stdin, w.Stdout, w.Stderr); code != 0 {
 				return codeOnly(code)
 			}
 			return nil
@@ -67,7 +67,7 @@ const (
 
 // playground is the folder of a demo and what runs for it.
 type playground struct {
-	w      *world
+	w      *term.Env
 	dir    string
 	agent  string
 	linear *lineartest.Server
@@ -76,7 +76,7 @@ type playground struct {
 	ended  map[string]bool // runs whose end was shown
 }
 
-func demo(ctx context.Context, w *world, agent string, remove bool) (err error) {
+func demo(ctx context.Context, w *term.Env, agent string, remove bool) (err error) {
 	dir, err := os.MkdirTemp("", "symphony-demo-")
 	if err != nil {
 		return fmt.Errorf("demo folder: %w", err)
@@ -84,7 +84,7 @@ func demo(ctx context.Context, w *world, agent string, remove bool) (err error) 
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return fmt.Errorf("demo folder: %w", err)
 	}
-	d := &playground{w: w, dir: dir, agent: agent, began: w.now(), seen: map[string]int{}, ended: map[string]bool{}}
+	d := &playground{w: w, dir: dir, agent: agent, began: w.Now(), seen: map[string]int{}, ended: map[string]bool{}}
 	if remove {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
@@ -100,7 +100,7 @@ func demo(ctx context.Context, w *world, agent string, remove bool) (err error) 
 }
 
 func (d *playground) say(format string, args ...any) {
-	fmt.Fprintf(d.w.stdout, "%5.1fs  %s\n", d.w.now().Sub(d.began).Seconds(), visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), term.Visible(fmt.Sprintf(format, args...)))
 }
 
 // set makes the tracker, the repository and the workflow.
@@ -118,12 +118,12 @@ func (d *playground) set(ctx context.Context) error {
 	if err := d.addIssues(); err != nil {
 		return fmt.Errorf("demo issues: %w", err)
 	}
-	d.w.environ = append(d.w.environ,
+	d.w.Environ = append(d.w.Environ,
 		"LINEAR_API_KEY="+d.linear.Key(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Symphony demo", "GIT_AUTHOR_EMAIL=demo@example.com",
 		"GIT_COMMITTER_NAME=Symphony demo", "GIT_COMMITTER_EMAIL=demo@example.com")
 	if d.agent == "scripted" { // no account's limits are its business, and no account is to learn of its runs
-		d.w.environ = append(d.w.environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
+		d.w.Environ = append(d.w.Environ, "XDG_STATE_HOME="+d.stateDir(), reconcile.MaxAgentsVar+"=")
 	}
 	if err := d.makeRepository(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (d *playground) makeRepository(ctx context.Context) error {
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "Begin"}} {
 		git := exec.CommandContext(ctx, "git", args...)
-		git.Dir, git.Env = repo, d.w.environ
+		git.Dir, git.Env = repo, d.w.Environ
 		if out, err := git.CombinedOutput(); err != nil {
 			return &reconcile.Error{
 				Code: "demo_failed", Message: fmt.Sprintf("git %s: %v: %s", args[0], err, strings.TrimSpace(string(out))),
@@ -233,7 +233,7 @@ func (d *playground) play(ctx context.Context) error {
 		return fmt.Errorf("demo folder: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // it ends with the process
-	for d.w.now().Sub(d.began) < bound {
+	for d.w.Now().Sub(d.began) < bound {
 		r, err := d.pass(ctx)
 		if err != nil {
 			return err
@@ -338,7 +338,7 @@ func (d *playground) over(r passResult) bool {
 // clear ends what still runs when the demo is broken off.
 func (d *playground) clear(ctx context.Context) error {
 	silent := *d.w
-	silent.stdout, silent.stderr = io.Discard, io.Discard
+	silent.Stdout, silent.Stderr = io.Discard, io.Discard
 	p := newProject(&silent, d.workflow(), d.stateDir())
 	if !p.hasState() {
 		return nil
@@ -360,22 +360,22 @@ func (d *playground) close(ctx context.Context, removed bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(d.w.stdout)
+	fmt.Fprintln(d.w.Stdout)
 	for _, issue := range d.linear.Issues() {
-		fmt.Fprintf(d.w.stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
+		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
 	}
-	fmt.Fprintf(d.w.stdout, "\n%d runs, %d tokens, nothing running.\n", len(v.Ended), v.Totals.Total)
+	fmt.Fprintf(d.w.Stdout, "\n%d runs, %d tokens, nothing running.\n", len(v.Ended), v.Totals.Total)
 	if removed {
 		return nil
 	}
 	at := fmt.Sprintf("-w %s --state-dir %s", shellQuote(d.workflow()), shellQuote(d.stateDir()))
-	fmt.Fprintf(d.w.stdout, "\nLook around:\n\n")
+	fmt.Fprintf(d.w.Stdout, "\nLook around:\n\n")
 	for _, line := range []string{
 		fmt.Sprintf("%s ps --all %s", program(), at),
 		fmt.Sprintf("%s logs DEMO-3 %s", program(), at),
 		fmt.Sprintf("git -C %s log -p main..", shellQuote(filepath.Join(d.dir, "workspaces", "DEMO-3"))),
 	} {
-		fmt.Fprintln(d.w.stdout, "  "+line)
+		fmt.Fprintln(d.w.Stdout, "  "+line)
 	}
 	return nil
 }

@@ -6,10 +6,11 @@ import (
 	"os/user"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
-func doctorCommand(w *world) *cli.Command {
+func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "check all that a run needs, each with what to do about it",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
@@ -27,7 +28,7 @@ Example:
     symphony doctor --json | jq '.[] | select(.status == "fail")'`,
 		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err
@@ -43,7 +44,7 @@ Example:
 
 // doctor looks at one project from two places: as it was called, and as a schedule would run it.
 type doctor struct {
-	w                *world
+	w                *term.Env
 	called, schedule *place
 	patience         time.Duration // latePatience
 }
@@ -60,14 +61,14 @@ func newDoctor(ctx context.Context, p *project, stateFlag string) *doctor {
 }
 
 // underSchedule is the world as cron shows it to what it starts, with the variables that its line sets.
-func underSchedule(w *world, vars []string) *world {
-	name := cmp.Or(w.getenv("LOGNAME"), w.getenv("USER"))
+func underSchedule(w *term.Env, vars []string) *term.Env {
+	name := cmp.Or(w.Getenv("LOGNAME"), w.Getenv("USER"))
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
 	bare := *w
-	bare.environ = append([]string{
-		"HOME=" + w.home, "USER=" + name, "LOGNAME=" + name, "SHELL=" + cmp.Or(w.getenv("SHELL"), "/bin/sh"), "PATH=/usr/bin:/bin",
+	bare.Environ = append([]string{
+		"HOME=" + w.Home, "USER=" + name, "LOGNAME=" + name, "SHELL=" + cmp.Or(w.Getenv("SHELL"), "/bin/sh"), "PATH=/usr/bin:/bin",
 	}, vars...)
 	return &bare
 }

@@ -26,7 +26,7 @@ func (d *doctor) examine(ctx context.Context) error {
 	for i := range all {
 		a := <-answers[i]
 		report.add(a)
-		if !d.w.json && ctx.Err() == nil {
+		if !d.w.JSON && ctx.Err() == nil {
 			d.print(a)
 		}
 	}
@@ -34,8 +34,8 @@ func (d *doctor) examine(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d.w.json {
-		d.w.printJSON(report.findings)
+	if d.w.JSON {
+		d.w.PrintJSON(report.findings)
 	}
 	return report.code()
 }
@@ -87,7 +87,7 @@ func (d *doctor) close() diagnosis {
 			a.called = append(a.called, f)
 		}
 	}
-	if len(a.called) > 0 && !d.w.json {
+	if len(a.called) > 0 && !d.w.JSON {
 		d.print(a)
 	}
 	return a

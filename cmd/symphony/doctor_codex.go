@@ -71,7 +71,7 @@ func (at *place) codexHome() string {
 	if home, set := at.p.lookup("CODEX_HOME"); set && at.cfg.Codex.Home == "" && home != "" {
 		return home
 	}
-	return cmp.Or(at.cfg.Codex.Home, filepath.Join(at.p.w.home, ".codex"))
+	return cmp.Or(at.cfg.Codex.Home, filepath.Join(at.p.w.Home, ".codex"))
 }
 
 // checkSchema holds what symphony says to codex, and the values that the workflow passes on to it, to what this codex

@@ -17,7 +17,7 @@ import (
 
 // shelterOnly are runners that are only asked whether workers live on.
 func shelterOnly(p *project) *runner.Local {
-	return &runner.Local{StateDir: p.stateDir, Scopes: &proc.Shelter{Env: p.w.environ}}
+	return &runner.Local{StateDir: p.stateDir, Scopes: &proc.Shelter{Env: p.w.Environ}}
 }
 
 // checkLeftovers looks for what nobody needs any more.
@@ -148,8 +148,8 @@ func checkAccount(_ context.Context, at *place) []finding {
 	if exists(at.p.envPath()) {
 		files = append(files, at.p.envPath())
 	}
-	if keys, err := filepath.Glob(filepath.Join(at.p.w.home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
-		files = append(files, filepath.Join(at.p.w.home, ".ssh"))
+	if keys, err := filepath.Glob(filepath.Join(at.p.w.Home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
+		files = append(files, filepath.Join(at.p.w.Home, ".ssh"))
 	}
 	if at.cfg != nil {
 		if login := filepath.Join(at.codexHome(), "auth.json"); exists(login) {

@@ -16,7 +16,7 @@ import (
 func (at *place) loginHint() string {
 	home := at.codexHome()
 	command := "codex login"
-	if home != filepath.Join(at.p.w.home, ".codex") {
+	if home != filepath.Join(at.p.w.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%s codex login", shellQuote(home), shellQuote(home))
 	}
 	return command + ", as this account"

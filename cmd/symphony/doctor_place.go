@@ -118,7 +118,7 @@ func (at *place) shell(ctx context.Context, script string) (string, error) {
 			return text, nil
 		}
 	}
-	return "", errors.Join(fmt.Errorf("bash -lc says nothing: look at the login profile of %s", at.p.w.home), err)
+	return "", errors.Join(fmt.Errorf("bash -lc says nothing: look at the login profile of %s", at.p.w.Home), err)
 }
 
 // program finds a program as hooks and agent would; empty if they would not.
@@ -129,7 +129,7 @@ func (at *place) program(ctx context.Context, name string) (string, error) {
 // profile is the file that bash -l reads here.
 func (at *place) profile() string {
 	for _, name := range []string{".bash_profile", ".bash_login"} {
-		if exists(filepath.Join(at.p.w.home, name)) {
+		if exists(filepath.Join(at.p.w.Home, name)) {
 			return "~/" + name
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -140,27 +141,17 @@ func where(as string) string {
 // print writes the lines of a diagnosis.
 func (d *doctor) print(a diagnosis) {
 	marks := [...]string{"+", "!", "x"}
-	if d.w.utf8() {
+	if d.w.UTF8() {
 		marks = [...]string{"✓", "!", "✗"}
 	}
-	paints := [...]func(string) string{func(s string) string { return d.w.paint("32", s) }, d.w.yellow, d.w.red}
+	paints := [...]func(string) string{func(s string) string { return d.w.Paint("32", s) }, d.w.Yellow, d.w.Red}
 	for _, f := range a.lines() {
 		text := a.name + ": " + f.Message
 		if f.Hint != "" {
 			text += ": " + f.Hint
 		}
-		fmt.Fprintln(d.w.stdout, paints[f.Status](marks[f.Status]), visible(text))
+		fmt.Fprintln(d.w.Stdout, paints[f.Status](marks[f.Status]), term.Visible(text))
 	}
-}
-
-// utf8 reports whether the locale can show more than ASCII.
-func (w *world) utf8() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(w.getenv(name)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return false
 }
 
 // configChecks are those without which a pass could not even begin.

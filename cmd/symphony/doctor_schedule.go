@@ -50,7 +50,7 @@ func carriedBySchedule(ctx context.Context, p *project) (stateDir string, vars [
 		stateDir = p.stateDir
 	}
 	for _, name := range pathVars {
-		v := p.w.getenv(name)
+		v := p.w.Getenv(name)
 		if v != "" && written(" "+name+"="+cron(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
 			vars = append(vars, name+"="+v)
 		}
@@ -73,7 +73,7 @@ func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding)
 		return nil // the check of the state directory says so
 	}
 	defer db.Close()
-	now := at.p.w.now()
+	now := at.p.w.Now()
 	alive, err := scheduleAlive(ctx, db, now)
 	if err != nil {
 		return failed(err)

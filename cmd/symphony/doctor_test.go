@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -66,7 +67,7 @@ func TestUTF8(t *testing.T) {
 		{[]string{"LANG=C", "LC_CTYPE=C.UTF-8"}, true},
 		{[]string{"LC_ALL=", "LANG=C.UTF-8"}, true},
 	} {
-		if got := (&world{environ: c.environ}).utf8(); got != c.want {
+		if got := (&term.Env{Environ: c.environ}).UTF8(); got != c.want {
 			t.Errorf("%v: %v", c.environ, got)
 		}
 	}
@@ -108,7 +109,7 @@ func TestDoctorLines(t *testing.T) {
 
 // A check that hangs holds up no other, and says so.
 func TestDoctorBound(t *testing.T) {
-	d := &doctor{w: &world{}, patience: time.Millisecond}
+	d := &doctor{w: &term.Env{}, patience: time.Millisecond}
 	at := &place{as: asCalled, d: d, p: &project{w: d.w}}
 	d.called, d.schedule = at, at
 	release := make(chan struct{})
@@ -131,7 +132,7 @@ func TestDoctorBound(t *testing.T) {
 // Nothing that a check says holds the key, wherever it got it from.
 func TestDoctorHidesTheKey(t *testing.T) {
 	const key = "lin_api_verysecret"
-	d := &doctor{w: &world{environ: []string{"LINEAR_API_KEY=" + key}}, patience: time.Minute}
+	d := &doctor{w: &term.Env{Environ: []string{"LINEAR_API_KEY=" + key}}, patience: time.Minute}
 	at := &place{as: asCalled, d: d, p: &project{w: d.w}}
 	d.called, d.schedule = at, at
 	tells := check{name: "x", bound: time.Minute, run: func(context.Context, *place) []finding {
@@ -163,7 +164,7 @@ func TestStandingOf(t *testing.T) {
 
 // The schedule's codex waits for the other one's start, and is not started at all where it has no home.
 func TestDoctorStartsOneAfterTheOther(t *testing.T) {
-	d := &doctor{w: &world{}}
+	d := &doctor{w: &term.Env{}}
 	first := false
 	d.called = &place{as: asCalled, cfg: &workflow.Config{}, agent: func() (*runner.Inspection, error) {
 		first = true

@@ -66,13 +66,13 @@ func checkKey(_ context.Context, at *place) []finding {
 			"write api_key: $%s there, and %s=… into %s (mode 0600)", workflow.APIKeyVar, workflow.APIKeyVar, envFile))}
 	case at.cfg.Tracker.APIKey == "":
 		name := at.keyName()
-		if v, set := at.p.w.lookup(name); set && v == "" && at.p.envFile[name] != "" {
+		if v, set := at.p.w.Lookup(name); set && v == "" && at.p.envFile[name] != "" {
 			return []finding{bad("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)}
 		}
 		return []finding{bad("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, envFile))}
 	}
 	for _, name := range at.cfg.SecretVars() {
-		if v, set := at.p.w.lookup(name); set && v == at.cfg.Tracker.APIKey.Reveal() {
+		if v, set := at.p.w.Lookup(name); set && v == at.cfg.Tracker.APIKey.Reveal() {
 			return []finding{well("from the variable %s", name)}
 		}
 	}

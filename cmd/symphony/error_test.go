@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -84,7 +84,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.run.Outcome = c.had
-			h.failed(ctx, &world{now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			h.failed(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
 			if got, err := db.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
 				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
 )
 
@@ -37,8 +38,8 @@ func toneOf(e runner.EventLine) string {
 
 // painter gives the lines of an event their colours, one after the other: the first has its kind coloured, the others
 // what they add and take away, where the event is a change of files.
-func linePainter(w *world, e runner.EventLine) func(line string) string {
-	if !w.colour {
+func linePainter(w *term.Env, e runner.EventLine) func(line string) string {
+	if !w.Colour {
 		return func(line string) string { return line }
 	}
 	first, diff := true, itemOf(e).Type == "fileChange"
@@ -55,25 +56,25 @@ func linePainter(w *world, e runner.EventLine) func(line string) string {
 }
 
 // paintKind colours what stands before the text of an event.
-func paintKind(w *world, tone, line string) string {
+func paintKind(w *term.Env, tone, line string) string {
 	if tone == tonePlain {
 		return line
 	}
 	kind, _, _ := strings.Cut(line, ": ")
-	return w.paint(tone, kind) + line[len(kind):]
+	return w.Paint(tone, kind) + line[len(kind):]
 }
 
 // paintDiff colours one line of a diff.
-func paintDiff(w *world, line string) string {
+func paintDiff(w *term.Env, line string) string {
 	switch {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
-		return w.bold(line)
+		return w.Bold(line)
 	case strings.HasPrefix(line, "+"):
-		return w.paint(toneGood, line)
+		return w.Paint(toneGood, line)
 	case strings.HasPrefix(line, "-"):
-		return w.paint(toneBad, line)
+		return w.Paint(toneBad, line)
 	case strings.HasPrefix(line, "@@"):
-		return w.paint(toneHunk, line)
+		return w.Paint(toneHunk, line)
 	}
 	return line
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
+	"github.com/urfave/cli/v2"
 )
 
-func initCommand(w *world) *cli.Command {
+func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag says",
 		UsageText: usageText("init", "[WORKFLOW]"),
@@ -45,7 +45,7 @@ Example:
 			&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ const defaultLabel = "symphony"
 
 // starter is one init: what was given, what was asked, and what will be written.
 type starter struct {
-	w       *world
+	w       *term.Env
 	p       *project // of the workflow that is not there yet
 	options initOptions
 	asking  bool // there is a person to ask
@@ -82,7 +82,7 @@ type initOptions struct {
 	place string
 }
 
-func newStarter(w *world, c *cli.Context, positional string) (*starter, error) {
+func newStarter(w *term.Env, c *cli.Context, positional string) (*starter, error) {
 	if output := c.String("output"); output != "" {
 		if positional != "" || c.IsSet("workflow") {
 			return nil, usageError("init: the workflow is named twice, by --output and otherwise")
@@ -94,7 +94,7 @@ func newStarter(w *world, c *cli.Context, positional string) (*starter, error) {
 		return nil, err
 	}
 	s := &starter{
-		w: w, p: p, asking: w.onTerminal() && !w.json,
+		w: w, p: p, asking: w.OnTerminal() && !w.JSON,
 		options: initOptions{
 			keyFile: c.String("key-file"), project: c.String("project"), repository: c.String("repository"),
 			active: c.String("active-states"), review: c.String("review-state"), root: c.String("root"),
@@ -104,7 +104,7 @@ func newStarter(w *world, c *cli.Context, positional string) (*starter, error) {
 			Labels: []string{strings.TrimSpace(cmp.Or(c.String("label"), defaultLabel))},
 		},
 	}
-	if p.path != w.absolute("WORKFLOW.md") {
+	if p.path != w.Absolute("WORKFLOW.md") {
 		s.options.place = " -w " + shellQuote(p.path)
 	}
 	if dir := c.String("state-dir"); dir != "" {
@@ -164,20 +164,20 @@ func (s *starter) run(ctx context.Context) error {
 // report says what was written, what is still to be done in Linear, and the next commands.
 func (s *starter) report() {
 	w, next := s.w, s.next()
-	if w.json {
-		w.printJSON(initJSON{s.p.path, s.p.envPath(), s.project.SlugID, s.answers.Root, s.project.HasLabel, next})
+	if w.JSON {
+		w.PrintJSON(initJSON{s.p.path, s.p.envPath(), s.project.SlugID, s.answers.Root, s.project.HasLabel, next})
 		return
 	}
-	fmt.Fprintf(w.stdout, "%s, for the project %s\n", visible(s.p.path), visible(s.project.Name))
-	fmt.Fprintf(w.stdout, "%s, with the key\n\n", visible(s.p.envPath()))
-	label := visible(s.answers.Labels[0])
+	fmt.Fprintf(w.Stdout, "%s, for the project %s\n", term.Visible(s.p.path), term.Visible(s.project.Name))
+	fmt.Fprintf(w.Stdout, "%s, with the key\n\n", term.Visible(s.p.envPath()))
+	label := term.Visible(s.answers.Labels[0])
 	if s.project.HasLabel {
-		fmt.Fprintf(w.stdout, "Set the label %q on an issue in Linear, then:\n\n", label)
+		fmt.Fprintf(w.Stdout, "Set the label %q on an issue in Linear, then:\n\n", label)
 	} else {
-		fmt.Fprintf(w.stdout, "Make the label %q in Linear, set it on an issue, then:\n\n", label)
+		fmt.Fprintf(w.Stdout, "Make the label %q in Linear, set it on an issue, then:\n\n", label)
 	}
 	for _, command := range next {
-		fmt.Fprintln(w.stdout, "  "+command)
+		fmt.Fprintln(w.Stdout, "  "+command)
 	}
 }
 
@@ -201,11 +201,11 @@ func (s *starter) next() []string {
 func (s *starter) ask(ctx context.Context, what, proposal string) (string, error) {
 	prompt := what
 	if proposal != "" {
-		prompt += " [" + visible(proposal) + "]"
+		prompt += " [" + term.Visible(proposal) + "]"
 	}
 	line, err := askLine(ctx, s.w, prompt+": ", false)
 	return cmp.Or(strings.TrimSpace(line), proposal), err
 }
 
 // say tells the person at the terminal what was wrong with an answer.
-func (s *starter) say(err error) { fmt.Fprintln(s.w.stderr, visible(asError(err).Message)) }
+func (s *starter) say(err error) { fmt.Fprintln(s.w.Stderr, term.Visible(asError(err).Message)) }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -125,7 +126,7 @@ func yamlList(items []string) (string, error) {
 
 // shellWord quotes for a hook's script, which a line break would end.
 func shellWord(text string) (string, error) {
-	if strings.ContainsFunc(text, control) {
+	if strings.ContainsFunc(text, term.Control) {
 		return "", usageError("init: control characters in %s", proc.ShellWord(text))
 	}
 	return shellQuote(text), nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -22,7 +23,7 @@ const keyTries = 3
 
 // knownKey is the key that is here already. The environment file's counts first: a schedule sees nothing else.
 func (s *starter) knownKey() string {
-	return strings.TrimSpace(cmp.Or(s.p.envFile[workflow.APIKeyVar], s.w.getenv(workflow.APIKeyVar)))
+	return strings.TrimSpace(cmp.Or(s.p.envFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
 // findKey finds a key that Linear accepts.
@@ -69,9 +70,9 @@ func (s *starter) givenKey() (string, error) {
 }
 
 func (s *starter) readKey(path string) (string, error) {
-	from := s.w.stdin
+	from := s.w.Stdin
 	if path != "-" {
-		file, err := os.Open(s.w.absolute(path))
+		file, err := os.Open(s.w.Absolute(path))
 		if err != nil {
 			return "", usageError("init: --key-file: %s", err)
 		}
@@ -99,7 +100,7 @@ func (s *starter) tryKey(ctx context.Context, key string) error {
 			Hint: "copy it again; a file holds the key alone, without a name or quotes",
 		}
 	}
-	account, err := linear.NewAccount(linear.Options{Endpoint: s.answers.Endpoint, APIKey: key, Now: s.w.now})
+	account, err := linear.NewAccount(linear.Options{Endpoint: s.answers.Endpoint, APIKey: key, Now: s.w.Now})
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (s *starter) tryKey(ctx context.Context, key string) error {
 	}
 	s.key, s.account, s.projects = key, account, found
 	if s.asking {
-		fmt.Fprintf(s.w.stderr, "It is the key of %s.\n", visible(found.Viewer.Name))
+		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(found.Viewer.Name))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -36,7 +37,7 @@ func (s *starter) git(ctx context.Context, dir string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = proc.Scrub(s.w.environ, "GIT_DIR", "GIT_WORK_TREE")
+	cmd.Env = proc.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
 	out, err := cmd.Output()
 	if err != nil {
 		return ""
@@ -50,10 +51,10 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 		return usageError("init: the address of the repository holds a password, and would put it into the workflow: " +
 			"leave it out, and let git's credential helper or an ssh key give it")
 	}
-	info, err := os.Stat(s.w.absolute(text))
+	info, err := os.Stat(s.w.Absolute(text))
 	isDir := err == nil && info.IsDir() && !strings.Contains(text, "://")
 	if isDir {
-		text = s.w.absolute(text) // hooks run elsewhere
+		text = s.w.Absolute(text) // hooks run elsewhere
 	}
 	if s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == "") {
 		return usageError("init: --example worktree wants the directory of a git repository, and %q is none", text)
@@ -87,7 +88,7 @@ func withoutPassword(address string) string {
 // expand replaces a leading ~, which no shell has seen.
 func (s *starter) expand(path string) string {
 	if path == "~" || strings.HasPrefix(path, "~/") {
-		return filepath.Join(s.w.home, path[1:])
+		return filepath.Join(s.w.Home, path[1:])
 	}
 	return path
 }
@@ -98,12 +99,12 @@ func (s *starter) findRoot(context.Context) error {
 	if root == "" {
 		root = s.freeRoot()
 	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
-		root = s.w.absolute(expanded)
+		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := temporaryAbove(resolve(s.w.absolute(s.expand(root))), s.w.getenv("TMPDIR")); temporary != "" {
-		fmt.Fprintf(s.w.stderr, "symphony: warning: the workspaces in %s lie below %s, which the system may clear; --root names another place\n",
-			visible(root), temporary)
+	if temporary := temporaryAbove(resolve(s.w.Absolute(s.expand(root))), s.w.Getenv("TMPDIR")); temporary != "" {
+		fmt.Fprintf(s.w.Stderr, "symphony: warning: the workspaces in %s lie below %s, which the system may clear; --root names another place\n",
+			term.Visible(root), temporary)
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (s *starter) freeRoot() string {
 	}
 	free := name
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(filepath.Join(s.w.home, rootsFolder, free)); err != nil {
+		if _, err := os.Lstat(filepath.Join(s.w.Home, rootsFolder, free)); err != nil {
 			return "~/" + rootsFolder + "/" + free
 		}
 		free = fmt.Sprintf("%s-%d", name, n)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -79,25 +80,25 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 		case strings.Contains(answer, "://"):
 			return answer, nil // one that is not listed
 		default:
-			fmt.Fprintf(s.w.stderr, "No project is called so: %s\n", visible(answer))
+			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
 		}
 	}
 }
 
 func (s *starter) chosen(p linear.ProjectRef) string {
-	fmt.Fprintf(s.w.stderr, "%s\n", visible(p.Name))
+	fmt.Fprintf(s.w.Stderr, "%s\n", term.Visible(p.Name))
 	return p.SlugID
 }
 
 func (s *starter) listProjects(list []linear.ProjectRef, more bool) {
 	for i, p := range list[:min(listed, len(list))] {
-		fmt.Fprintf(s.w.stderr, "%4d  %s\n", i+1, visible(p.Name))
+		fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
 	}
 	switch rest := len(list) - listed; {
 	case more:
-		fmt.Fprintf(s.w.stderr, "      and more than %d others\n", rest)
+		fmt.Fprintf(s.w.Stderr, "      and more than %d others\n", rest)
 	case rest > 0:
-		fmt.Fprintf(s.w.stderr, "      and %s\n", plural(rest, "other"))
+		fmt.Fprintf(s.w.Stderr, "      and %s\n", plural(rest, "other"))
 	}
 }
 

@@ -132,7 +132,7 @@ func TestListProjects(t *testing.T) {
 	} {
 		var out strings.Builder
 		s := &starter{w: testWorld()}
-		s.w.stderr = &out
+		s.w.Stderr = &out
 		s.listProjects(many[:c.count], c.more)
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if len(lines) != c.lines || lines[len(lines)-1] != c.last {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -21,16 +22,16 @@ func TestJournalLines(t *testing.T) {
 		journal bool
 		want    string
 	}{
-		{slog.LevelError, textLog, true, "<3>level=ERROR msg=m a=1 k=v\n"},
-		{slog.LevelWarn, textLog, true, "<4>level=WARN msg=m a=1 k=v\n"},
-		{slog.LevelInfo, textLog, true, "<6>level=INFO msg=m a=1 k=v\n"},
-		{slog.LevelDebug, textLog, true, "<7>level=DEBUG msg=m a=1 k=v\n"},
-		{slog.LevelInfo, jsonLog, true, `<6>{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
-		{slog.LevelInfo, jsonLog, false, `{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
-		{slog.LevelInfo, textLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
+		{slog.LevelError, term.TextLog, true, "<3>level=ERROR msg=m a=1 k=v\n"},
+		{slog.LevelWarn, term.TextLog, true, "<4>level=WARN msg=m a=1 k=v\n"},
+		{slog.LevelInfo, term.TextLog, true, "<6>level=INFO msg=m a=1 k=v\n"},
+		{slog.LevelDebug, term.TextLog, true, "<7>level=DEBUG msg=m a=1 k=v\n"},
+		{slog.LevelInfo, term.JsonLog, true, `<6>{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, term.JsonLog, false, `{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, term.TextLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
 	} {
 		var out bytes.Buffer
-		log := newLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
+		log := term.NewLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
 		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
 		if got := withoutTime(out.String()); got != c.want {
 			t.Errorf("%v %s %v: %q, want %q", c.level, c.format, c.journal, got, c.want)
@@ -56,10 +57,10 @@ func TestJournalErrors(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		w := testWorld()
-		w.stderr, w.journal = &out, journal
-		w.printError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
-		w.note(slog.LevelWarn, "odd")
-		w.note(slog.LevelInfo, "over: x")
+		w.Stderr, w.Journal = &out, journal
+		w.PrintError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
+		w.Note(slog.LevelWarn, "odd")
+		w.Note(slog.LevelInfo, "over: x")
 		if out.String() != want {
 			t.Errorf("journal %v: %q", journal, out.String())
 		}
@@ -81,7 +82,7 @@ func TestIsJournal(t *testing.T) {
 	for stream, want := range map[string]bool{
 		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
 	} {
-		if isJournal(stream, file) != want {
+		if term.IsJournal(stream, file) != want {
 			t.Errorf("%q: %v", stream, !want)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // logOptions say which logs of which runs, and how.
@@ -23,7 +23,7 @@ type logOptions struct {
 	last string
 }
 
-func logsCommand(w *world) *cli.Command {
+func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
@@ -47,7 +47,7 @@ func logsCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			o, err := newLogOptions(c, w.now())
+			o, err := newLogOptions(c, w.Now())
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func logsCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return w.paged(c.Context, !o.follow && !c.Bool("no-pager"), func() error { return showLogs(c.Context, p, args[0], o) })
+			return w.Paged(c.Context, !o.follow && !c.Bool("no-pager"), func() error { return showLogs(c.Context, p, args[0], o) })
 		},
 	}
 }
@@ -113,7 +113,7 @@ func showLogs(ctx context.Context, p *project, ref string, o logOptions) error {
 	}
 	last := ""
 	for _, run := range runs {
-		if p.w.unread() {
+		if p.w.Unread() {
 			return nil
 		}
 		if o.all || len(runs) > 1 {

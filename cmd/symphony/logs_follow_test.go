@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // A log is followed over the turn of its file, and no line is shown twice or in pieces.
@@ -107,7 +109,7 @@ func TestTurnOfALogThatIsRead(t *testing.T) {
 // What is printed as it is stored is the same JSON, and moves no cursor.
 func TestRawEventsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &project{w: &world{stdout: &out}}
+	p := &project{w: &term.Env{Stdout: &out}}
 	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
 	showRaw(p, []byte(stored))
 	showRaw(p, []byte(`{"message":"plain é"}`))

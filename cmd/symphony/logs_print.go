@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
@@ -74,7 +75,7 @@ func printHeadline(p *project, run reconcile.Run, o logOptions) {
 	if run.Attempt > 0 {
 		text += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
-	fmt.Fprintln(p.w.stdout, p.w.bold(visible(text)))
+	fmt.Fprintln(p.w.Stdout, p.w.Bold(term.Visible(text)))
 }
 
 // printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
@@ -88,9 +89,9 @@ func printEnd(ctx context.Context, p *project, db *state.DB, runID string, o log
 	case err != nil:
 		return err
 	case run.Outcome != "":
-		fmt.Fprintln(p.w.stdout, endLine(run))
+		fmt.Fprintln(p.w.Stdout, endLine(run))
 	case workerDead(p, run):
-		fmt.Fprintf(p.w.stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", visible(run.Identifier))
+		fmt.Fprintf(p.w.Stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", term.Visible(run.Identifier))
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func followIssue(ctx context.Context, p *project, db *state.DB, issue loggedIssu
 			continue
 		}
 		if !told {
-			fmt.Fprintf(p.w.stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", visible(issue.identifier))
+			fmt.Fprintf(p.w.Stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", term.Visible(issue.identifier))
 			told = true
 		}
 		sleep(ctx, waitStep)
@@ -156,19 +157,19 @@ func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
 	}
 }
 
-func showText(p *project, line []byte) { fmt.Fprintln(p.w.stdout, visible(string(line))) }
+func showText(p *project, line []byte) { fmt.Fprintln(p.w.Stdout, term.Visible(string(line))) }
 
 // showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
 func showRaw(p *project, line []byte) {
 	var b strings.Builder
 	for _, r := range string(line) {
-		if control(r) {
+		if term.Control(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
 		}
 	}
-	fmt.Fprintln(p.w.stdout, b.String())
+	fmt.Fprintln(p.w.Stdout, b.String())
 }
 
 // showEvent prints one event for a person.
@@ -184,17 +185,17 @@ func showEventIn(p *project, line []byte, n extent) {
 	if !ok {
 		return
 	}
-	margin := p.w.dim(eventTime(p.w, e.At))
+	margin := p.w.Dim(eventTime(p.w, e.At))
 	paint := linePainter(p.w, e)
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(p.w.stdout, "%s  %s\n", margin, paint(visible(strings.TrimSuffix(line, "\r"))))
+		fmt.Fprintf(p.w.Stdout, "%s  %s\n", margin, paint(term.Visible(strings.TrimSuffix(line, "\r"))))
 		margin = "        "
 	}
 }
 
 // eventTime is the time of day here on a terminal, exact in a pipe.
-func eventTime(w *world, at time.Time) string {
-	if w.width == 0 {
+func eventTime(w *term.Env, at time.Time) string {
+	if w.Width == 0 {
 		return rfc3339(at)
 	}
 	return at.Local().Format(time.TimeOnly)

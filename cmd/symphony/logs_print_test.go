@@ -19,7 +19,7 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 	} {
 		w := testWorld()
 		var out strings.Builder
-		w.stdout = &out
+		w.Stdout = &out
 		showEvent((&project{w: w}), []byte(line))
 		if out.String() != want {
 			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
@@ -33,7 +33,7 @@ func TestEventTime(t *testing.T) {
 	if got := eventTime(w, at); got != "2026-01-31T16:00:00.0000005Z" {
 		t.Errorf("in a pipe it is %s", got)
 	}
-	w.width = 80
+	w.Width = 80
 	if got := eventTime(w, at); got != at.Local().Format(time.TimeOnly) {
 		t.Errorf("on a terminal it is %s", got)
 	}

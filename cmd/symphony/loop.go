@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -54,7 +54,7 @@ func looping(stateDir string) bool {
 // loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
 // somebody is still looking; later mistakes are said, and the loop goes on.
-func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
+func loop(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
 	if _, err := readPassConfig(p); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func loop(ctx context.Context, w *world, p *project, o tickOptions) error {
 }
 
 type looper struct {
-	w        *world
+	w        *term.Env
 	options  tickOptions
 	log      *slog.Logger
 	interval time.Duration
@@ -138,15 +138,15 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 	if r.holder != nil {
 		clear(l.seen) // what this pass was woken for has not been looked at
 	}
-	end := l.w.now().Add(l.interval)
+	end := l.w.Now().Add(l.interval)
 	if due := r.NextWake; !due.IsZero() && due.Before(end) {
 		end = due // and where it came while the pass was still at work, at once
 	}
 	var running []string
 	var looked time.Time
-	for l.w.now().Before(end) {
-		if l.w.now().Sub(looked) >= lookStep {
-			running, looked = unsettled(ctx, p), l.w.now()
+	for l.w.Now().Before(end) {
+		if l.w.Now().Sub(looked) >= lookStep {
+			running, looked = unsettled(ctx, p), l.w.Now()
 		}
 		// Before the first sleep: a worker may have ended while the pass was still at work.
 		for _, id := range running {
@@ -155,7 +155,7 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 				return true
 			}
 		}
-		if !sleep(ctx, min(wakeStep, end.Sub(l.w.now()))) {
+		if !sleep(ctx, min(wakeStep, end.Sub(l.w.Now()))) {
 			return false
 		}
 	}
@@ -186,9 +186,9 @@ func liveRuns(ctx context.Context, p *project) []string {
 }
 
 // leaveLoop says what goes on without the loop.
-func leaveLoop(p *project, w *world) {
+func leaveLoop(p *project, w *term.Env) {
 	if n := len(liveRuns(context.Background(), p)); n > 0 {
-		w.note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
+		w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
 			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir)))
 	}
 }

@@ -75,13 +75,13 @@ func (l *looper) upgrade(ctx context.Context, p *project) {
 	}
 	if err == nil {
 		if !l.options.quiet {
-			l.w.note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
+			l.w.Note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
 		}
 		// The lock of the loop falls with it, and the new program takes it again.
 		err = syscall.Exec(l.program.path, os.Args, os.Environ())
 	}
 	l.program.refused = next
-	l.w.note(slog.LevelWarn, fmt.Sprintf("%s has been replaced by a program that can't be run (%v): the loop goes on with the old one", l.program.path, err))
+	l.w.Note(slog.LevelWarn, fmt.Sprintf("%s has been replaced by a program that can't be run (%v): the loop goes on with the old one", l.program.path, err))
 }
 
 func tryProgram(ctx context.Context, path string) error {

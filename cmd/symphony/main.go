@@ -4,18 +4,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"syscall"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/urfave/cli/v2"
 )
 
 func main() { os.Exit(mainCode()) }
@@ -27,14 +26,14 @@ func mainCode() int {
 		command = os.Args[at]
 	}
 	lean(command)
-	w, err := newWorld()
+	w, err := term.NewEnv()
 	if err != nil {
-		lost := &world{stdout: os.Stdout, stderr: os.Stderr, json: wantsJSON(os.Args)}
+		lost := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
 		return exitWith(lost, err)
 	}
 	ctx, listen, stop := signals(command)
 	defer stop()
-	w.listen = listen
+	w.Listen = listen
 	return run(ctx, w, os.Args)
 }
 
@@ -48,13 +47,13 @@ const (
 )
 
 // run is the one place where an error becomes an exit code and a line on stderr.
-func run(ctx context.Context, w *world, args []string) int {
+func run(ctx context.Context, w *term.Env, args []string) int {
 	command := ""
 	if at := commandAt(args); at >= 0 {
 		command = args[at]
 	}
 	app := appFor(w, command)
-	w.json = wantsJSON(args)
+	w.JSON = wantsJSON(args)
 	arranged, err := arrange(app, args)
 	if err == nil {
 		err = helpTopic(app, args)
@@ -92,7 +91,7 @@ func helpTopic(app *cli.App, args []string) error {
 	return nil
 }
 
-func exitWith(w *world, err error) int {
+func exitWith(w *term.Env, err error) int {
 	if err == nil {
 		return exitOK
 	}
@@ -101,9 +100,9 @@ func exitWith(w *world, err error) int {
 		return int(silent)
 	}
 	known := asError(err)
-	w.printError(known)
-	if w.json {
-		w.printJSON(map[string]any{"error": errorJSON{known.Code, known.Message, known.Hint}})
+	w.PrintError(known)
+	if w.JSON {
+		w.PrintJSON(map[string]any{"error": errorJSON{known.Code, known.Message, known.Hint}})
 	}
 	return exitCode(known.Code)
 }
@@ -160,15 +159,4 @@ type errorJSON struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-}
-
-func (w *world) printJSON(v any) {
-	enc := json.NewEncoder(w.stdout)
-	enc.SetEscapeHTML(false)
-	if !w.jsonLines {
-		enc.SetIndent("", "  ")
-	}
-	if err := enc.Encode(v); err != nil {
-		fmt.Fprintln(w.stderr, "symphony: output:", err)
-	}
 }

@@ -8,38 +8,38 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // commandPatience is how long an operator's command waits for another pass.
 const commandPatience = 10 * time.Second
 
-func holdCommand(w *world) *cli.Command {
+func holdCommand(w *term.Env) *cli.Command {
 	return issueCommand(w, "hold", "start no further run for an issue; the present one may end", reconcile.VerbHold)
 }
 
-func retryCommand(w *world) *cli.Command {
+func retryCommand(w *term.Env) *cli.Command {
 	return issueCommand(w, "retry", "clear an issue's hold, counters and backoff; it is due now", reconcile.VerbRetry)
 }
 
-func pauseCommand(w *world) *cli.Command {
+func pauseCommand(w *term.Env) *cli.Command {
 	return projectCommand(w, "pause", "start nothing new; what runs may end", reconcile.VerbPause)
 }
 
-func resumeCommand(w *world) *cli.Command {
+func resumeCommand(w *term.Env) *cli.Command {
 	return projectCommand(w, "resume", "start new runs again", reconcile.VerbResume)
 }
 
-func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
+func issueCommand(w *term.Env, name, usage string, verb reconcile.Verb) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE [WORKFLOW]"),
 		Description: exampleText("symphony " + name + " ABC-7"),
 		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print the pass as JSON"}),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			args, positional, err := arguments(c, "ISSUE")
 			if err != nil {
 				return err
@@ -59,7 +59,7 @@ func issueCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Comman
 	}
 }
 
-func projectCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Command {
+func projectCommand(w *term.Env, name, usage string, verb reconcile.Verb) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "[WORKFLOW]"),
 		Description: exampleText("symphony " + name),
@@ -68,8 +68,8 @@ func projectCommand(w *world, name, usage string, verb reconcile.Verb) *cli.Comm
 	}
 }
 
-func projectVerb(c *cli.Context, w *world, verb reconcile.Verb) error {
-	w.json = c.Bool("json")
+func projectVerb(c *cli.Context, w *term.Env, verb reconcile.Verb) error {
+	w.JSON = c.Bool("json")
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err
@@ -120,8 +120,8 @@ func sendCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Co
 	if err != nil || r == nil {
 		return err
 	}
-	if p.w.json {
-		p.w.printJSON(r.json(false))
+	if p.w.JSON {
+		p.w.PrintJSON(r.json(false))
 	} else if err := sayPass(ctx, p, db, cmd, *r, done); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func sendCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Co
 // command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
 // to write it to, and all workers have been ended without.
 func applyCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
-	cmd.CreatedAt = p.w.now()
+	cmd.CreatedAt = p.w.Now()
 	id, err := db.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
 		return nil, false, endWorkers(ctx, p, err)
@@ -162,22 +162,22 @@ func sayPass(ctx context.Context, p *project, db *state.DB, cmd reconcile.Comman
 	}
 	text, err := outcomeOf(ctx, db, cmd, r)
 	if text != "" {
-		fmt.Fprintln(p.w.stdout, visible(text))
+		fmt.Fprintln(p.w.Stdout, term.Visible(text))
 	}
 	return err
 }
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
 func noteUndone(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	alive, err := scheduleAlive(ctx, db, p.w.now())
+	alive, err := scheduleAlive(ctx, db, p.w.Now())
 	if err != nil {
 		return err
 	}
 	if !done {
-		fmt.Fprintf(p.w.stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
+		fmt.Fprintf(p.w.Stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
 	}
 	if !alive && !looping(p.stateDir) {
-		fmt.Fprintln(p.w.stderr, "symphony: no schedule is active: run symphony tick")
+		fmt.Fprintln(p.w.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if done {
 		return nil // what else is wrong has been said, and what was asked for is done
@@ -244,7 +244,7 @@ func fetchIssue(ctx context.Context, p *project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	client, err := newTracker(cfg, p.w.now, newLog(p.w, slog.LevelWarn))
+	client, err := newTracker(cfg, p.w.Now, newLog(p.w, slog.LevelWarn))
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ const blindPatience = 20 * time.Second
 
 // endWorkers asks every worker of the state directory to end, without the database. cause is what is wrong with that.
 func endWorkers(ctx context.Context, p *project, cause error) error {
-	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return notAsked(cause, err)
@@ -54,11 +54,11 @@ func endWorkers(ctx context.Context, p *project, cause error) error {
 func askToEnd(ctx context.Context, p *project, workers map[string]proc.FoundWorker) {
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
+			fmt.Fprintf(p.w.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
-	for end := p.w.now().Add(blindPatience); p.w.now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
+	for end := p.w.Now().Add(blindPatience); p.w.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
 		if !sleep(ctx, waitStep) {
 			return
 		}
@@ -67,9 +67,9 @@ func askToEnd(ctx context.Context, p *project, workers map[string]proc.FoundWork
 
 // ended says which of the workers have ended, and returns the cause with what to do now.
 func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) error {
-	said := p.w.stdout
-	if p.w.json { // of JSON there is one object, the error
-		said = p.w.stderr
+	said := p.w.Stdout
+	if p.w.JSON { // of JSON there is one object, the error
+		said = p.w.Stderr
 	}
 	living := livingRuns(p)
 	var ending []string
@@ -80,7 +80,7 @@ func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) e
 		}
 		// In a backup the run is still under way. Its death there is no fault of its issue's.
 		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.stateDir, id), "alive"), asError(cause).Code); err != nil {
-			fmt.Fprintf(p.w.stderr, "symphony: warning: run %s: %v\n", id, err)
+			fmt.Fprintf(p.w.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 		fmt.Fprintf(said, "ended the worker of run %s (pid %d)\n", id, workers[id].PID)
 	}

@@ -96,7 +96,7 @@ func runPass(ctx context.Context, p *project, o passOptions, log *slog.Logger) (
 		return dryPass(ctx, p, o, cfg, cfgErr, log)
 	}
 	release, holder, err := takeLock(ctx, p, o)
-	began := p.w.now()
+	began := p.w.Now()
 	if err != nil {
 		return r, err
 	}
@@ -179,11 +179,11 @@ const waiterStep = 30 * time.Millisecond
 // lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
 // that one will see the run's end, too. An operator's time counts in full, whoever else waits.
 func takeLock(ctx context.Context, p *project, o passOptions) (func() error, *state.Holder, error) {
-	end := p.w.now().Add(o.lockTimeout)
+	end := p.w.Now().Add(o.lockTimeout)
 	for {
-		now := p.w.now()
+		now := p.w.Now()
 		release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
-		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.w.now().Before(end) {
+		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.w.Now().Before(end) {
 			return release, holder, err
 		}
 		if !sleep(ctx, waiterStep) {
@@ -226,7 +226,7 @@ func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions,
 		options.DispatchOff = true
 	}
 	if o.trigger == triggerWorker || o.trigger == triggerCommand {
-		alive, err := scheduleAlive(ctx, db, p.w.now())
+		alive, err := scheduleAlive(ctx, db, p.w.Now())
 		if err != nil {
 			r.fail(err)
 		}
@@ -247,7 +247,7 @@ func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions,
 	if err != nil {
 		r.fail(err)
 	}
-	options.TrackerLow = low.After(p.w.now())
+	options.TrackerLow = low.After(p.w.Now())
 	// Before anything is started: a pass that dies in its middle leaves it behind for the next.
 	if cfgErr == nil && !o.dryRun {
 		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
@@ -278,15 +278,15 @@ func passDeps(p *project, db *state.DB, cfg *workflow.Config, o passOptions, ask
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.now,
-		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.now),
+		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.Now,
+		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.Now),
 		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
 	}
 	if o.only != "" {
 		d.Store = confined{db, o.only}
 	}
 	if askTracker {
-		client, err := newTracker(cfg, p.w.now, log)
+		client, err := newTracker(cfg, p.w.Now, log)
 		if err != nil {
 			return reconcile.Deps{}, err
 		}

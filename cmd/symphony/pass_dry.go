@@ -43,11 +43,11 @@ func dryPass(ctx context.Context, p *project, o passOptions, cfg *workflow.Confi
 		deps.Store = db
 		deps.Agent = fitness{p: p, db: db, cfg: cfg, dryRun: true, r: &r}.look
 	}
-	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.now()}
+	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.Now()}
 	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	r.pass.Duration = p.w.now().Sub(r.pass.StartedAt)
+	r.pass.Duration = p.w.Now().Sub(r.pass.StartedAt)
 	return r, nil
 }
 

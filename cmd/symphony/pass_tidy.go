@@ -21,7 +21,7 @@ const (
 
 // tidy deletes old runs and their directories.
 func tidyUp(ctx context.Context, p *project, db *state.DB, r *passResult) {
-	ids, err := db.Prune(ctx, p.w.now(), pruneLimit)
+	ids, err := db.Prune(ctx, p.w.Now(), pruneLimit)
 	if err != nil {
 		r.fail(err)
 	}
@@ -51,7 +51,7 @@ func removeOrphans(ctx context.Context, p *project, db *state.DB) error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge {
+		if err != nil || p.w.Now().Sub(info.ModTime()) < orphanAge {
 			continue // gone meanwhile, or perhaps just being made
 		}
 		if runner.Alive(p.stateDir, e.Name()) {

@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // project is one WORKFLOW.md and its state directory.
 type project struct {
-	w *world
+	w *term.Env
 	// path is resolved through symlinks where the file exists; source is what it held when it was read.
 	path      string
 	source    workflow.Source
@@ -31,47 +31,40 @@ type project struct {
 
 // openProject finds the workflow (specification 5.1) and the state directory that belongs to it, and reads
 // the environment file. A workflow that can't be read is no error yet: much works without it.
-func openProject(w *world, c *cli.Context, positional string) (*project, error) {
+func openProject(w *term.Env, c *cli.Context, positional string) (*project, error) {
 	if c.IsSet("workflow") && positional != "" {
 		return nil, usageError("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
 	}
-	path := cmp.Or(c.String("workflow"), positional, w.getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
-	if info, err := os.Stat(w.absolute(path)); err == nil && info.IsDir() {
+	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
+	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
 		return nil, usageError("%s is a directory; name the workflow file in it", path)
 	}
-	return newProject(w, path, cmp.Or(c.String("state-dir"), w.getenv("SYMPHONY_STATE_DIR"))), nil
+	return newProject(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
 }
 
-func newProject(w *world, path, stateDir string) *project {
-	p := &project{w: w, path: w.absolute(path)}
+func newProject(w *term.Env, path, stateDir string) *project {
+	p := &project{w: w, path: w.Absolute(path)}
 	p.source, p.sourceErr = workflow.Read(p.path)
 	if p.source.Path != "" {
 		p.path = p.source.Path
 	}
 	if stateDir == "" {
-		stateDir = state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, p.path)
+		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.path)
 	}
-	p.stateDir = w.absolute(stateDir)
+	p.stateDir = w.Absolute(stateDir)
 	p.envFile, p.envErr = workflow.ReadEnvFile(p.envPath(), os.Getuid())
 	return p
-}
-
-func (w *world) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(w.dir, path)
 }
 
 // envPath is the environment file of the project, read by every pass so that cron, systemd and a person
 // see the same variables.
 func (p *project) envPath() string {
-	return workflow.EnvFilePath(p.w.getenv("XDG_CONFIG_HOME"), p.w.home, filepath.Base(p.stateDir))
+	return workflow.EnvFilePath(p.w.Getenv("XDG_CONFIG_HOME"), p.w.Home, filepath.Base(p.stateDir))
 }
 
 // lookup reads a variable: one that is set wins over the file's.
 func (p *project) lookup(name string) (string, bool) {
-	if v, ok := p.w.lookup(name); ok {
+	if v, ok := p.w.Lookup(name); ok {
 		return v, true
 	}
 	v, ok := p.envFile[name]
@@ -86,7 +79,7 @@ const fromFileVar = "SYMPHONY_ENV_FILE_VARS"
 func (p *project) workerEnviron() []string {
 	var names []string
 	for name := range p.envFile {
-		if _, set := p.w.lookup(name); !set {
+		if _, set := p.w.Lookup(name); !set {
 			names = append(names, name)
 		}
 	}
@@ -98,16 +91,16 @@ func (p *project) workerEnviron() []string {
 }
 
 // ownPassEnviron is the environment of a pass that this worker starts: that of the pass which started it.
-func (w *world) ownPassEnviron() []string {
-	return proc.Scrub(w.environ, append(strings.Split(w.getenv(fromFileVar), ","), fromFileVar)...)
+func ownPassEnviron(w *term.Env) []string {
+	return proc.Scrub(w.Environ, append(strings.Split(w.Getenv(fromFileVar), ","), fromFileVar)...)
 }
 
 // environ is what hooks and agents are given: the pass's and the file's. Each variable is there once, with the value
 // that lookup gives: of two a program of Go would take the first.
 func (p *project) environ() []string {
-	env := make([]string, 0, len(p.w.environ)+len(p.envFile))
+	env := make([]string, 0, len(p.w.Environ)+len(p.envFile))
 	seen := map[string]bool{fromFileVar: true}
-	for _, entry := range slices.Backward(p.w.environ) {
+	for _, entry := range slices.Backward(p.w.Environ) {
 		if name, _, _ := strings.Cut(entry, "="); !seen[name] {
 			seen[name] = true
 			env = append(env, entry)
@@ -124,7 +117,7 @@ func (p *project) environ() []string {
 
 func (p *project) environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
-		Home: p.w.home, Temp: cmp.Or(p.w.getenv("TMPDIR"), "/tmp"), EnvFile: p.envPath(),
+		Home: p.w.Home, Temp: cmp.Or(p.w.Getenv("TMPDIR"), "/tmp"), EnvFile: p.envPath(),
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
 				return v, true
@@ -156,7 +149,7 @@ func (p *project) config() (*workflow.Config, error) {
 
 // nested refuses a pass that an agent or a hook of ours would run.
 func (p *project) nested() error {
-	if id := p.w.getenv("SYMPHONY_RUN_ID"); id != "" {
+	if id := p.w.Getenv("SYMPHONY_RUN_ID"); id != "" {
 		return &reconcile.Error{
 			Code: "nested_workflow", Message: "this is inside run " + id,
 			Hint: "run symphony from a shell of your own; an agent must not start agents",

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
-func projectsCommand(w *world) *cli.Command {
+func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "projects", Usage: "every project of this account, and what is on its disk because of symphony",
 		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
@@ -35,8 +36,8 @@ Examples:
 	}
 }
 
-func projectsAction(c *cli.Context, w *world) error {
-	w.json = c.Bool("json")
+func projectsAction(c *cli.Context, w *term.Env) error {
+	w.JSON = c.Bool("json")
 	args := c.Args().Slice()
 	if len(args) == 0 {
 		for _, name := range []string{"workspaces", "force", "yes"} {
@@ -61,7 +62,7 @@ func projectsAction(c *cli.Context, w *world) error {
 	})
 }
 
-func listProjects(ctx context.Context, w *world, disk bool) error {
+func listProjects(ctx context.Context, w *term.Env, disk bool) error {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return err
@@ -69,24 +70,24 @@ func listProjects(ctx context.Context, w *world, disk bool) error {
 	if disk {
 		return listDisk(ctx, w, rows)
 	}
-	if w.json {
-		w.printJSON(append([]projectState{}, rows...))
+	if w.JSON {
+		w.PrintJSON(append([]projectState{}, rows...))
 		return nil
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(w.stdout, "no project: no pass has run yet under this account")
+		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
 		return nil
 	}
-	t := table{head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
-	now := w.now()
+	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
+	now := w.Now()
 	for _, r := range rows {
 		last := "-"
 		if r.LastPass != nil {
 			last = agoText(w, now, *r.LastPass)
 		}
-		t.add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
+		t.Add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
 	}
-	w.printTable("PROJECTS", t)
+	w.PrintTable("PROJECTS", t)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -26,7 +27,7 @@ type diskRow struct {
 }
 
 // listDisk says what is on this disk because of symphony.
-func listDisk(ctx context.Context, w *world, projects []projectState) error {
+func listDisk(ctx context.Context, w *term.Env, projects []projectState) error {
 	var rows []diskRow
 	add := func(kind, project string, paths ...string) error {
 		for _, path := range paths {
@@ -43,7 +44,7 @@ func listDisk(ctx context.Context, w *world, projects []projectState) error {
 	var errs []error
 	roots := map[string]bool{}
 	for _, p := range projects {
-		env := workflow.EnvFilePath(w.getenv("XDG_CONFIG_HOME"), w.home, filepath.Base(p.StateDir))
+		env := workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(p.StateDir))
 		errs = append(errs, add("state", p.StateDir, p.StateDir), add("env_file", p.StateDir, env))
 		for _, path := range p.Roots {
 			roots[path] = true
@@ -77,8 +78,8 @@ func addRoot(path string, add func(kind, project string, paths ...string) error)
 }
 
 // unitFiles are the units of systemd that symphony has written, the user's and the system's.
-func unitFiles(w *world) (files []string) {
-	for _, dir := range append(unitDirs(w, false, w.home), unitDirs(w, true, w.home)...) {
+func unitFiles(w *term.Env) (files []string) {
+	for _, dir := range append(unitDirs(w, false, w.Home), unitDirs(w, true, w.Home)...) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // none has been written there
@@ -93,7 +94,7 @@ func unitFiles(w *world) (files []string) {
 	return files
 }
 
-func printDisk(_ context.Context, w *world, rows []diskRow) error {
+func printDisk(_ context.Context, w *term.Env, rows []diskRow) error {
 	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
 	var sum int64
 	for i, r := range rows {
@@ -102,24 +103,24 @@ func printDisk(_ context.Context, w *world, rows []diskRow) error {
 			sum += r.Bytes
 		}
 	}
-	if w.json {
-		w.printJSON(struct {
+	if w.JSON {
+		w.PrintJSON(struct {
 			Bytes int64     `json:"bytes"`
 			Paths []diskRow `json:"paths"`
 		}{sum, append([]diskRow{}, rows...)})
 		return nil
 	}
-	t := table{head: []string{"KIND", "SIZE", "PATH"}}
+	t := term.Table{Head: []string{"KIND", "SIZE", "PATH"}}
 	for _, r := range rows {
 		size := bytesText(r.Bytes)
-		if w.width == 0 {
+		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
-		t.add(r.Kind, size, r.Path)
+		t.Add(r.Kind, size, r.Path)
 	}
-	w.printTable("DISK", t)
-	if w.width > 0 {
-		fmt.Fprintf(w.stdout, "%s in all; threads of codex lie in its own home\n", bytesText(sum))
+	w.PrintTable("DISK", t)
+	if w.Width > 0 {
+		fmt.Fprintf(w.Stdout, "%s in all; threads of codex lie in its own home\n", bytesText(sum))
 	}
 	return nil
 }

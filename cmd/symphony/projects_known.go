@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -35,7 +36,7 @@ type projectState struct {
 
 // knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
 // passes have written down there.
-func knownProjects(ctx context.Context, w *world) ([]projectState, error) {
+func knownProjects(ctx context.Context, w *term.Env) ([]projectState, error) {
 	dirs, err := stateDirs(w)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func knownProjects(ctx context.Context, w *world) ([]projectState, error) {
 }
 
 // stateDirs lists the state directories of the account.
-func stateDirs(w *world) ([]string, error) {
+func stateDirs(w *term.Env) ([]string, error) {
 	base := stateHome(w)
 	entries, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +69,8 @@ func stateDirs(w *world) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if named := w.getenv("SYMPHONY_STATE_DIR"); named != "" {
-		elsewhere = append(elsewhere, w.absolute(named))
+	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
+		elsewhere = append(elsewhere, w.Absolute(named))
 	}
 	for _, dir := range elsewhere {
 		// One that may not be looked into is listed, and says so.
@@ -81,11 +82,11 @@ func stateDirs(w *world) ([]string, error) {
 }
 
 // stateHome is the folder of the account's state directories.
-func stateHome(w *world) string {
-	return filepath.Dir(state.DefaultDir(w.getenv("XDG_STATE_HOME"), w.home, "/WORKFLOW.md"))
+func stateHome(w *term.Env) string {
+	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
-func readProjectState(ctx context.Context, w *world, dir string) projectState {
+func readProjectState(ctx context.Context, w *term.Env, dir string) projectState {
 	row := projectState{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		e := asError(err)
@@ -94,7 +95,7 @@ func readProjectState(ctx context.Context, w *world, dir string) projectState {
 	return row
 }
 
-func (r *projectState) read(ctx context.Context, w *world) (err error) {
+func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 	db, err := state.OpenReadOnly(ctx, r.StateDir)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (r *projectState) read(ctx context.Context, w *world) (err error) {
 		at := last.StartedAt.UTC()
 		r.LastPass = &at
 	}
-	r.Schedule, err = scheduleAlive(ctx, db, w.now())
+	r.Schedule, err = scheduleAlive(ctx, db, w.Now())
 	r.Schedule = r.Schedule || looping(r.StateDir)
 	return err
 }
@@ -151,7 +152,7 @@ func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 // enlist writes a state directory down that is not at the usual place, so that projects finds it.
 func enlist(p *project) error {
 	base, _ := p.lookup("XDG_STATE_HOME")
-	home := filepath.Dir(state.DefaultDir(base, p.w.home, p.path))
+	home := filepath.Dir(state.DefaultDir(base, p.w.Home, p.path))
 	if filepath.Dir(p.stateDir) == home {
 		return nil
 	}

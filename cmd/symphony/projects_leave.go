@@ -10,13 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
 // leaveRoot lets go of what a root says of the project.
-func leaveRoot(ctx context.Context, w *world, path, stateDir string, dissolve bool) error {
+func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve bool) error {
 	root, found, err := workspace.FindRoot(path)
 	if err != nil {
 		return err
@@ -29,14 +30,14 @@ func leaveRoot(ctx context.Context, w *world, path, stateDir string, dissolve bo
 	} else if dissolve {
 		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
 	}
-	if dissolve && filepath.Dir(path) == resolve(filepath.Join(w.home, rootsFolder)) {
+	if dissolve && filepath.Dir(path) == resolve(filepath.Join(w.Home, rootsFolder)) {
 		_ = os.Remove(filepath.Dir(path)) // the same: made by the first pass for the root that init proposes
 	}
 	return err
 }
 
 // removeEnvFile removes the environment file and the folder that init has made for it, unless another project has them.
-func removeEnvFile(w *world, row projectState) error {
+func removeEnvFile(w *term.Env, row projectState) error {
 	others, err := envSharers(w, row)
 	if err != nil || len(others) > 0 {
 		return err
@@ -50,7 +51,7 @@ func removeEnvFile(w *world, row projectState) error {
 }
 
 // leaveAccount takes away, with the last project, what the projects of the account have had in common.
-func leaveAccount(w *world) error {
+func leaveAccount(w *term.Env) error {
 	dirs, err := stateDirs(w)
 	if err != nil || len(dirs) > 0 {
 		return err
@@ -94,8 +95,8 @@ func removeState(dir string) (left []string, err error) {
 }
 
 // sure asks a person; without one the command has to be told.
-func confirmRemoval(ctx context.Context, w *world, prompt string) (bool, error) {
-	if !w.onTerminal() {
+func confirmRemoval(ctx context.Context, w *term.Env, prompt string) (bool, error) {
+	if !w.OnTerminal() {
 		return false, &reconcile.Error{
 			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",
 		}
@@ -105,7 +106,7 @@ func confirmRemoval(ctx context.Context, w *world, prompt string) (bool, error) 
 		return false, err
 	}
 	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-		fmt.Fprintln(w.stderr, "symphony: nothing is done")
+		fmt.Fprintln(w.Stderr, "symphony: nothing is done")
 		return false, nil
 	}
 	return true, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -18,7 +19,7 @@ import (
 type removal struct{ workspaces, force, yes bool }
 
 // removeProject forgets one project of the account.
-func removeProject(ctx context.Context, w *world, path string, o removal) error {
+func removeProject(ctx context.Context, w *term.Env, path string, o removal) error {
 	row, err := projectAt(ctx, w, path)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func removeProject(ctx context.Context, w *world, path string, o removal) error 
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: w.now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: w.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return err
@@ -56,7 +57,7 @@ func removeProject(ctx context.Context, w *world, path string, o removal) error 
 }
 
 // lookOver finds the workspaces of a project, and refuses where they may not go and shall.
-func lookOver(ctx context.Context, w *world, row projectState, o removal) (projectState, []space, error) {
+func lookOver(ctx context.Context, w *term.Env, row projectState, o removal) (projectState, []space, error) {
 	row = readProjectState(ctx, w, row.StateDir)
 	// The runs go before the database: without them this is a removal that was cut off.
 	if row.Error != nil && o.workspaces && exists(filepath.Join(row.StateDir, "runs")) {
@@ -73,12 +74,12 @@ func lookOver(ctx context.Context, w *world, row projectState, o removal) (proje
 }
 
 // projectAt finds the project that a path means: a workflow, its folder or a state directory.
-func projectAt(ctx context.Context, w *world, path string) (projectState, error) {
+func projectAt(ctx context.Context, w *term.Env, path string) (projectState, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return projectState{}, err
 	}
-	path = resolve(w.absolute(path))
+	path = resolve(w.Absolute(path))
 	var meant []projectState
 	for _, r := range rows {
 		if path == resolve(r.StateDir) {
@@ -112,7 +113,7 @@ func projectAt(ctx context.Context, w *world, path string) (projectState, error)
 
 // isListed reports whether a folder is where the account has its state directories, or written down as one, and holds what
 // symphony makes there, or nothing at all.
-func projectListed(w *world, dir string) (bool, error) {
+func projectListed(w *term.Env, dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
 		return false, nil //nolint:nilerr // nothing is there, or nothing that can be told to be ours
@@ -123,7 +124,7 @@ func projectListed(w *world, dir string) (bool, error) {
 }
 
 // unused refuses a project of which something runs, or is about to.
-func unused(ctx context.Context, w *world, row projectState) error {
+func unused(ctx context.Context, w *term.Env, row projectState) error {
 	p := &project{w: w, path: row.WorkflowPath, stateDir: row.StateDir}
 	which := "--state-dir " + shellQuote(row.StateDir)
 	if row.WorkflowPath != "" {
@@ -145,7 +146,7 @@ func unused(ctx context.Context, w *world, row projectState) error {
 
 // unscheduled refuses a project that a schedule of ours would begin anew, or a line that somebody has written into their
 // crontab. Recent passes alone refuse nothing: they are those of the schedule that was removed a moment ago.
-func unscheduled(ctx context.Context, w *world, p *project, which string) error {
+func unscheduled(ctx context.Context, w *term.Env, p *project, which string) error {
 	there, err := findInstalled(ctx, p)
 	if err != nil {
 		return err
@@ -176,21 +177,21 @@ func unscheduled(ctx context.Context, w *world, p *project, which string) error 
 }
 
 // tellRemoval says what goes and what stays.
-func tellRemoval(w *world, row projectState, spaces []space, o removal) error {
-	out := w.stdout
-	if w.json {
-		out = w.stderr
+func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error {
+	out := w.Stdout
+	if w.JSON {
+		out = w.Stderr
 	}
-	fmt.Fprintln(out, visible("goes   "+row.StateDir))
+	fmt.Fprintln(out, term.Visible("goes   "+row.StateDir))
 	if env := envFileOf(w, row); exists(env) {
 		others, err := envSharers(w, row)
 		switch {
 		case err != nil:
 			return err
 		case len(others) > 0:
-			fmt.Fprintln(out, visible("stays  "+env+", which "+strings.Join(others, ", ")+" has, too"))
+			fmt.Fprintln(out, term.Visible("stays  "+env+", which "+strings.Join(others, ", ")+" has, too"))
 		default:
-			fmt.Fprintln(out, visible("goes   "+env))
+			fmt.Fprintln(out, term.Visible("goes   "+env))
 		}
 	}
 	for _, s := range spaces {
@@ -198,24 +199,24 @@ func tellRemoval(w *world, row projectState, spaces []space, o removal) error {
 		if o.workspaces {
 			word = "goes  "
 		}
-		fmt.Fprintln(out, visible(word+" "+s.rec.Path+s.remark()))
+		fmt.Fprintln(out, term.Visible(word+" "+s.rec.Path+s.remark()))
 	}
 	if row.Error != nil && exists(filepath.Join(row.StateDir, "runs")) {
-		fmt.Fprintln(out, visible("stays  what its workspace roots hold, which can't be known: "+row.Error.Message))
+		fmt.Fprintln(out, term.Visible("stays  what its workspace roots hold, which can't be known: "+row.Error.Message))
 	}
 	if row.WorkflowExists {
-		fmt.Fprintln(out, visible("stays  "+row.WorkflowPath))
+		fmt.Fprintln(out, term.Visible("stays  "+row.WorkflowPath))
 	}
 	fmt.Fprintln(out, "stays  what codex keeps of its threads, in its own home")
 	return nil
 }
 
-func envFileOf(w *world, row projectState) string {
-	return workflow.EnvFilePath(w.getenv("XDG_CONFIG_HOME"), w.home, filepath.Base(row.StateDir))
+func envFileOf(w *term.Env, row projectState) string {
+	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
 // envSharers are other state directories of the same name: the environment file is theirs as well.
-func envSharers(w *world, row projectState) ([]string, error) {
+func envSharers(w *term.Env, row projectState) ([]string, error) {
 	dirs, err := stateDirs(w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
@@ -224,10 +225,10 @@ func envSharers(w *world, row projectState) ([]string, error) {
 
 // takeAway removes a project, its database last: cut off in the middle, the rest is still known by it and the command
 // can be repeated.
-func takeAway(ctx context.Context, w *world, row projectState, spaces []space, o removal) error {
+func takeAway(ctx context.Context, w *term.Env, row projectState, spaces []space, o removal) error {
 	if o.workspaces {
 		for _, s := range spaces {
-			if err := s.delete(ctx, w.now()); err != nil {
+			if err := s.delete(ctx, w.Now()); err != nil {
 				return workspaceError(err)
 			}
 		}
@@ -252,13 +253,13 @@ func takeAway(ctx context.Context, w *world, row projectState, spaces []space, o
 	if err := leaveAccount(w); err != nil {
 		return err
 	}
-	if w.json {
-		w.printJSON(map[string]any{"removed": row.StateDir, "left": append([]string{}, left...)})
+	if w.JSON {
+		w.PrintJSON(map[string]any{"removed": row.StateDir, "left": append([]string{}, left...)})
 		return nil
 	}
 	for _, name := range left {
-		fmt.Fprintln(w.stdout, visible("stays  "+filepath.Join(row.StateDir, name)+", which is not symphony's"))
+		fmt.Fprintln(w.Stdout, term.Visible("stays  "+filepath.Join(row.StateDir, name)+", which is not symphony's"))
 	}
-	fmt.Fprintln(w.stdout, visible("removed "+row.StateDir))
+	fmt.Fprintln(w.Stdout, term.Visible("removed "+row.StateDir))
 	return nil
 }

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
-func promptCommand(w *world) *cli.Command {
+func promptCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prompt", Usage: "render the prompt of an issue as its run would get it",
 		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
@@ -38,14 +39,14 @@ func promptCommand(w *world) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if w.width > 0 { // a pipe gets what the agent gets
+			if w.Width > 0 { // a pipe gets what the agent gets
 				lines := strings.Split(text, "\n")
 				for i := range lines {
-					lines[i] = visible(lines[i])
+					lines[i] = term.Visible(lines[i])
 				}
 				text = strings.Join(lines, "\n")
 			}
-			fmt.Fprintln(w.stdout, text)
+			fmt.Fprintln(w.Stdout, text)
 			return nil
 		},
 	}

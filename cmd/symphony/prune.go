@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // pastAfter is how long the runs of an issue that is gone are kept at least, unless --older-than says otherwise.
 const pastAfter = 7 * 24 * time.Hour
 
-func pruneCommand(w *world) *cli.Command {
+func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what is left of issues that are done or deleted",
 		UsageText: usageText("prune", "[WORKFLOW]"),
@@ -39,7 +39,7 @@ Example:
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func pruneProject(ctx context.Context, p *project, o pruning) error {
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return err
@@ -112,7 +112,7 @@ func pruneProject(ctx context.Context, p *project, o pruning) error {
 // askWords lets a person say of each workspace with work that is nowhere else that it may go: by its identifier, for a
 // plain yes is said too quickly.
 func askWords(ctx context.Context, p *project, found *prunable) error {
-	if !p.w.onTerminal() {
+	if !p.w.OnTerminal() {
 		return nil
 	}
 	kept := found.kept
@@ -122,8 +122,8 @@ func askWords(ctx context.Context, p *project, found *prunable) error {
 			found.kept = append(found.kept, s)
 			continue
 		}
-		fmt.Fprintln(p.w.stdout, visible(s.rec.Path+" has "+s.unsaved))
-		word, err := askLine(ctx, p.w, "Type "+visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
+		fmt.Fprintln(p.w.Stdout, term.Visible(s.rec.Path+" has "+s.unsaved))
+		word, err := askLine(ctx, p.w, "Type "+term.Visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
 		if err != nil {
 			return err
 		}
@@ -137,8 +137,8 @@ func askWords(ctx context.Context, p *project, found *prunable) error {
 }
 
 func sayPruned(p *project, found *prunable, dryRun bool) error {
-	if p.w.json {
-		p.w.printJSON(found.json(dryRun))
+	if p.w.JSON {
+		p.w.PrintJSON(found.json(dryRun))
 		return nil
 	}
 	verb, end := "gone", "removed "
@@ -147,10 +147,10 @@ func sayPruned(p *project, found *prunable, dryRun bool) error {
 	}
 	found.print(p.w, verb)
 	if found.nothing() {
-		fmt.Fprintln(p.w.stdout, "nothing to remove")
+		fmt.Fprintln(p.w.Stdout, "nothing to remove")
 		return nil
 	}
-	fmt.Fprintln(p.w.stdout, end+found.sum())
+	fmt.Fprintln(p.w.Stdout, end+found.sum())
 	return nil
 }
 

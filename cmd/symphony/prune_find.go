@@ -76,7 +76,7 @@ func findPrunable(ctx context.Context, p *project, cfg *workflow.Config, o pruni
 	if err != nil {
 		return nil, err
 	}
-	past, err := db.PastIssues(ctx, p.w.now().Add(-o.olderThan), mostPast)
+	past, err := db.PastIssues(ctx, p.w.Now().Add(-o.olderThan), mostPast)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func askGone(
 // gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
 // somebody else's Linear no issue at all would be there.
 func findGone(ctx context.Context, p *project, cfg *workflow.Config, ids []string) (map[string]string, error) {
-	client, err := newTracker(cfg, p.w.now, newLog(p.w, slog.LevelWarn))
+	client, err := newTracker(cfg, p.w.Now, newLog(p.w, slog.LevelWarn))
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (f *prunable) findTrash(ctx context.Context, p *project, cfg *workflow.Conf
 			continue
 		}
 		root.Trash = ownTrash(cfg)
-		entries, err := root.ExpiredTrash(p.w.now(), 0)
+		entries, err := root.ExpiredTrash(p.w.Now(), 0)
 		if err != nil {
 			return workspaceError(err)
 		}
@@ -240,7 +240,7 @@ func findOrphans(ctx context.Context, p *project, db *state.DB) (list []string, 
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.w.now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.stateDir, e.Name()) {
+		if err != nil || p.w.Now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.stateDir, e.Name()) {
 			continue
 		}
 		list = append(list, runner.RunDir(p.stateDir, e.Name()))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -26,10 +27,10 @@ func removePrunable(ctx context.Context, p *project, cfg *workflow.Config, found
 	}
 	defer db.Close()
 	for _, t := range found.trash {
-		if _, stuck, err := t.root.PurgeTrash(ctx, p.w.now(), 0, false); err != nil {
+		if _, stuck, err := t.root.PurgeTrash(ctx, p.w.Now(), 0, false); err != nil {
 			return workspaceError(err)
 		} else if len(stuck) > 0 {
-			fmt.Fprintln(p.w.stderr, visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
+			fmt.Fprintln(p.w.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
 		}
 	}
 	crash.At("prune.trash")
@@ -72,14 +73,14 @@ func removeSpace(ctx context.Context, p *project, db *state.DB, cfg *workflow.Co
 	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
 		return false, err
 	}
-	if now := unsaved(ctx, s.rec.Path, p.w.environ); now != s.unsaved && now != "" {
+	if now := unsaved(ctx, s.rec.Path, p.w.Environ); now != s.unsaved && now != "" {
 		s.unsaved = now
 		return false, nil // of that work nobody was told
 	}
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: p.stateDir, ID: newRunID(p.w.now()), Root: s.root.Path,
+		Config: runnerConfig(cfg), StateDir: p.stateDir, ID: newRunID(p.w.Now()), Root: s.root.Path,
 		Issue: reconcile.Issue{ID: s.rec.IssueID, Identifier: s.rec.Identifier},
-		Env:   p.environ(), Version: version(), Now: p.w.now, Log: newLog(p.w, slog.LevelWarn),
+		Env:   p.environ(), Version: version(), Now: p.w.Now, Log: newLog(p.w, slog.LevelWarn),
 	}
 	err = hand.Remove(ctx)
 	busy := err != nil && asError(err).Code == workspace.CodeBusy
@@ -89,11 +90,11 @@ func removeSpace(ctx context.Context, p *project, db *state.DB, cfg *workflow.Co
 	return err == nil && !busy, errors.Join(err, hand.Close(ctx))
 }
 
-func (f *prunable) print(w *world, verb string) {
-	if w.json {
+func (f *prunable) print(w *term.Env, verb string) {
+	if w.JSON {
 		return
 	}
-	say := func(verb, text string) { fmt.Fprintln(w.stdout, visible(fmt.Sprintf("%-5s %s", verb, text))) }
+	say := func(verb, text string) { fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-5s %s", verb, text))) }
 	for _, t := range f.trash {
 		say(verb, fmt.Sprintf("%s: %d removed before (%s)", t.path, t.entries, bytesText(t.size)))
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -37,7 +38,7 @@ func (s space) remark() string {
 }
 
 // spacesOf are the workspaces that a project has in its roots, and those there that no project has.
-func spacesOf(ctx context.Context, w *world, row projectState) ([]space, error) {
+func spacesOf(ctx context.Context, w *term.Env, row projectState) ([]space, error) {
 	var list []space
 	for _, path := range row.Roots {
 		root, found, err := workspace.FindRoot(path)
@@ -56,7 +57,7 @@ func spacesOf(ctx context.Context, w *world, row projectState) ([]space, error) 
 				continue // another's; one of a project that was removed is whoever's has the root now
 			}
 			s := space{root: root, rec: rec}
-			if err := s.look(ctx, w.environ); err != nil {
+			if err := s.look(ctx, w.Environ); err != nil {
 				return nil, err
 			}
 			list = append(list, s)

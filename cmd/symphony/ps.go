@@ -1,15 +1,15 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
-func psCommand(w *world) *cli.Command {
+func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
@@ -23,7 +23,7 @@ func psCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "watch", Usage: "repaint every second; q ends it"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json, w.jsonLines = c.Bool("json"), c.Bool("watch")
+			w.JSON, w.JSONLines = c.Bool("json"), c.Bool("watch")
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
 			o := viewOptions{all: c.Bool("all"), ended: c.Int("n"), issues: issues}
 			switch {
@@ -53,12 +53,12 @@ func psCommand(w *world) *cli.Command {
 
 // issuesAndWorkflow tells the issues from the workflow, which may come last: that is a path. Issues have neither a
 // slash nor a dot in their names.
-func issuesAndWorkflow(w *world, args []string) (issues []string, workflow string) {
+func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
 	}
 	last := args[len(args)-1]
-	if _, err := os.Stat(w.absolute(last)); err == nil && !issueShaped(last) || strings.ContainsAny(last, "/.") {
+	if _, err := os.Stat(w.Absolute(last)); err == nil && !issueShaped(last) || strings.ContainsAny(last, "/.") {
 		return args[:len(args)-1], last
 	}
 	return args, ""
@@ -70,26 +70,20 @@ func issueShaped(name string) bool {
 	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-func showView(w *world, v view) {
-	if w.json {
-		w.printJSON(v)
+func showView(w *term.Env, v view) {
+	if w.JSON {
+		w.PrintJSON(v)
 	} else {
 		printView(w, v)
 	}
 }
 
 // printView is ps for a person: first who waits for an answer, then what blocks the project, then what runs, waits and is held.
-func printView(w *world, v view) {
+func printView(w *term.Env, v view) {
 	printRequests(w, v)
-	w.printLines(obstacleLines(w, v))
+	w.PrintLines(obstacleLines(w, v))
 	for _, s := range sections(w, v) {
-		w.printTable(s.title, s.table)
+		w.PrintTable(s.title, s.table)
 	}
-	w.printLines(closingLines(w, v))
-}
-
-func (w *world) printLines(lines []string) {
-	for _, line := range lines {
-		fmt.Fprintln(w.stdout, line)
-	}
+	w.PrintLines(closingLines(w, v))
 }

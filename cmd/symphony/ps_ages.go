@@ -3,26 +3,28 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // ago is relative on a terminal, exact in a pipe.
-func agoText(w *world, now, t time.Time) string {
-	if w.width == 0 {
+func agoText(w *term.Env, now, t time.Time) string {
+	if w.Width == 0 {
 		return rfc3339(t)
 	}
 	return age(now, t) + " ago"
 }
 
-func sinceText(w *world, now, t time.Time) string {
-	if w.width == 0 {
+func sinceText(w *term.Env, now, t time.Time) string {
+	if w.Width == 0 {
 		return rfc3339(t)
 	}
 	return age(now, t)
 }
 
 // lasted is short on a terminal, in a pipe exact: seconds.
-func lastedText(w *world, d time.Duration) string {
-	if w.width == 0 {
+func lastedText(w *term.Env, d time.Duration) string {
+	if w.Width == 0 {
 		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
 	}
 	return duration(d)

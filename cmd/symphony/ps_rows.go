@@ -6,35 +6,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // obstacles say what keeps the project from its work.
-func obstacleLines(w *world, v view) (lines []string) {
+func obstacleLines(w *term.Env, v view) (lines []string) {
 	now := v.GeneratedAt
 	if b := v.Blocked; b != nil {
 		text := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, age(now, b.Since))
 		if b.NextTry.After(now) {
 			text += ", next try in " + duration(b.NextTry.Sub(now))
 		}
-		lines = append(lines, w.red(visible(text+")")))
+		lines = append(lines, w.Red(term.Visible(text+")")))
 		if hint := wayOut(b.Reason); hint != "" {
 			lines = append(lines, "         "+hint)
 		}
 	}
 	if v.low() {
-		lines = append(lines, w.yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+duration(v.LowUntil.Sub(now))))
+		lines = append(lines, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+duration(v.LowUntil.Sub(now))))
 	}
 	if v.Paused {
-		lines = append(lines, w.yellow("PAUSED   nothing new is started; symphony resume ends it"))
+		lines = append(lines, w.Yellow("PAUSED   nothing new is started; symphony resume ends it"))
 	}
 	if v.LastPass == nil {
 		return lines
 	}
 	for _, e := range v.LastPass.Errors {
 		if v.Blocked == nil || v.Blocked.Reason != e.Code {
-			lines = append(lines, w.red(visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
+			lines = append(lines, w.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
 		}
 	}
 	return lines
@@ -43,22 +44,22 @@ func obstacleLines(w *world, v view) (lines []string) {
 // section is a table with its title.
 type section struct {
 	title string
-	table table
+	table term.Table
 }
 
 // sections are the tables of ps, without the empty ones.
-func sections(w *world, v view) []section {
+func sections(w *term.Env, v view) []section {
 	all := []section{
 		{"RUNNING", runningTable(w, v)}, {"WAITING", waitingTable(w, v)}, {"HELD", heldTable(w, v)}, {"SKIPPED", skippedTable(w, v)}, {"ENDED", endedTable(w, v)},
 	}
-	return slices.DeleteFunc(all, func(s section) bool { return len(s.table.rows) == 0 })
+	return slices.DeleteFunc(all, func(s section) bool { return len(s.table.Rows) == 0 })
 }
 
-func runningTable(w *world, v view) table {
-	t := table{head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, state: 2}
+func runningTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
 	for _, r := range v.Running {
 		phase, colour := phaseOf(r)
-		t.addIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), sinceText(w, v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
+		t.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), sinceText(w, v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
 			lastEvent(w, v.GeneratedAt, r))
 	}
 	return t
@@ -68,17 +69,17 @@ func runningTable(w *world, v view) table {
 func phaseOf(r runningRow) (phase, colour string) {
 	switch {
 	case !r.Alive && r.Phase != string(reconcile.Starting):
-		return "ended", colourStuck // until a pass has looked why
+		return "ended", term.ColourStuck // until a pass has looked why
 	case r.StopReason != nil:
-		return "stopping: " + *r.StopReason, colourWaits
+		return "stopping: " + *r.StopReason, term.ColourWaits
 	case len(r.WaitsFor) > 0:
-		return "asks " + strings.Join(r.WaitsFor, ", "), colourWaits
+		return "asks " + strings.Join(r.WaitsFor, ", "), term.ColourWaits
 	}
-	return r.Phase, colourRuns
+	return r.Phase, term.ColourRuns
 }
 
 // lastEvent is what the agent did last, and when.
-func lastEvent(w *world, now time.Time, r runningRow) string {
+func lastEvent(w *term.Env, now time.Time, r runningRow) string {
 	if r.LastEvent == nil {
 		return ""
 	}
@@ -96,8 +97,8 @@ func lastEvent(w *world, now time.Time, r runningRow) string {
 	return text
 }
 
-func waitingTable(w *world, v view) table {
-	t := table{head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, state: 1}
+func waitingTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, State: 1}
 	for _, r := range v.Retrying {
 		attempt, text := "-", ""
 		if r.Attempt != nil {
@@ -106,16 +107,16 @@ func waitingTable(w *world, v view) table {
 		if r.Error != nil {
 			text = *r.Error
 		}
-		t.addIn(colourWaits, r.Identifier, r.Kind, attempt, dueText(w, v.GeneratedAt, r), text)
+		t.AddIn(term.ColourWaits, r.Identifier, r.Kind, attempt, dueText(w, v.GeneratedAt, r), text)
 	}
 	return t
 }
 
 // due says when a waiting issue goes on. A continuation is no retry.
-func dueText(w *world, now time.Time, r retryingRow) string {
+func dueText(w *term.Env, now time.Time, r retryingRow) string {
 	d := r.DueAt.Sub(now)
 	switch {
-	case w.width == 0:
+	case w.Width == 0:
 		return rfc3339(r.DueAt)
 	case d <= 0:
 		return "due"
@@ -125,24 +126,24 @@ func dueText(w *world, now time.Time, r retryingRow) string {
 	return "in " + duration(d)
 }
 
-func heldTable(w *world, v view) table {
-	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
+func heldTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
 	for _, r := range v.Held {
-		t.addIn(colourStuck, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.HeldAt), r.Message)
+		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.HeldAt), r.Message)
 	}
 	return t
 }
 
-func skippedTable(w *world, v view) table {
-	t := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, state: 1}
+func skippedTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
 	for _, r := range v.Skipped {
-		t.addIn(colourWaits, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.Since), r.Message)
+		t.AddIn(term.ColourWaits, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.Since), r.Message)
 	}
 	return t
 }
 
-func endedTable(w *world, v view) table {
-	t := table{head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, state: 2}
+func endedTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
 	for _, r := range v.Ended {
 		text := ""
 		if r.Error != nil {
@@ -152,7 +153,7 @@ func endedTable(w *world, v view) table {
 		if r.Kind == string(reconcile.CleanupRun) {
 			outcome = "cleanup " + outcome
 		}
-		t.addIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, agoText(w, v.GeneratedAt, r.EndedAt), lastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.AddIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, agoText(w, v.GeneratedAt, r.EndedAt), lastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	return t
 }
@@ -161,8 +162,8 @@ func endedTable(w *world, v view) table {
 func outcomeColour(outcome string) string {
 	switch reconcile.Outcome(outcome) {
 	case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
-		return colourOver
+		return term.ColourOver
 	default:
-		return colourStuck
+		return term.ColourStuck
 	}
 }

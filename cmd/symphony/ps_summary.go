@@ -5,15 +5,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // closing are the last lines of ps: why nothing runs, where nothing does, and what comes next.
-func closingLines(w *world, v view) (lines []string) {
+func closingLines(w *term.Env, v view) (lines []string) {
 	if len(v.Running) == 0 {
 		lines = append(lines, idleText(w, v))
 	}
 	switch {
-	case w.width > 0:
+	case w.Width > 0:
 		lines = append(lines, summaryText(w, v))
 	case !v.Schedule:
 		lines = append(lines, noSchedule)
@@ -24,14 +26,14 @@ func closingLines(w *world, v view) (lines []string) {
 }
 
 // summary is the last line of ps: how much there is, and what comes next.
-func summaryText(w *world, v view) string {
+func summaryText(w *term.Env, v view) string {
 	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s", v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.skips, whatComesNext(w, v))
 }
 
 const noSchedule = "no schedule is active: nothing is started until somebody runs symphony tick"
 
 // comesNext says when the next pass is to be expected, and what waits for one.
-func whatComesNext(w *world, v view) string {
+func whatComesNext(w *term.Env, v view) string {
 	if !v.Schedule {
 		return noSchedule
 	}
@@ -68,12 +70,12 @@ func (v *view) waitsForPass() string {
 	var due []string
 	for _, r := range v.Retrying {
 		if !r.DueAt.After(until) {
-			due = append(due, visible(r.Identifier))
+			due = append(due, term.Visible(r.Identifier))
 		}
 	}
 	switch {
 	case len(due) == 0:
-		return fmt.Sprintf("; first due is %s in %s", visible(first.Identifier), duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
+		return fmt.Sprintf("; first due is %s in %s", term.Visible(first.Identifier), duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
 	case len(due) > dueNamed:
 		return fmt.Sprintf("; due by then: %s and %d more", strings.Join(due[:dueNamed], ", "), len(due)-dueNamed)
 	}
@@ -84,9 +86,9 @@ func (v *view) waitsForPass() string {
 const dueNamed = 3
 
 // idle answers "why is nothing running?".
-func idleText(w *world, v view) string {
+func idleText(w *term.Env, v view) string {
 	if len(v.chosen) > 0 {
-		return "none of these issues is running; symphony show " + visible(v.chosen[0]) + " says why"
+		return "none of these issues is running; symphony show " + term.Visible(v.chosen[0]) + " says why"
 	}
 	reason := "no issue of the project is in an active state"
 	switch p := v.LastPass; {
@@ -115,5 +117,5 @@ func idleText(w *world, v view) string {
 	if p := v.LastPass; p != nil {
 		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, agoText(w, v.GeneratedAt, p.StartedAt))
 	}
-	return visible(line)
+	return term.Visible(line)
 }

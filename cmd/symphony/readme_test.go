@@ -19,9 +19,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/urfave/cli/v2"
 )
 
 // The README is read by people who run this every day: what it says of commands, keys, codes and shapes is
@@ -82,7 +82,7 @@ func rows(text string) [][]string {
 }
 
 func testApp() *cli.App {
-	return newApp(&world{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}})
+	return newApp(&term.Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}})
 }
 
 // Every key stands in the one table, with its type, default and meaning, in its order.
@@ -176,7 +176,7 @@ func TestReadmeUnbuiltKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			w := &world{stdout: &out, stderr: &out, home: t.TempDir(), dir: t.TempDir()}
+			w := &term.Env{Stdout: &out, Stderr: &out, Home: t.TempDir(), Dir: t.TempDir()}
 			code := run(t.Context(), w, []string{"symphony", "check", path})
 			if !strings.Contains(out.String(), says) || (code == exitWorkflow) != (says == "unsupported_key") {
 				t.Errorf("%s: exit %d, %s", key, code, out.String())

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
 // The manual is made from the commands: what --help says, once as man pages and once as one page of Markdown. What is
 // about no single command stands in reference_general.go.
 
-func referenceCommand(w *world) *cli.Command {
+func referenceCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "reference", Hidden: true, Usage: "write the manual: man pages into a directory, or Markdown to stdout",
 		UsageText: "symphony reference [flags] man DIRECTORY\n   symphony reference [flags] markdown",
@@ -26,10 +27,10 @@ func referenceCommand(w *world) *cli.Command {
 			args := c.Args().Slice()
 			switch {
 			case len(args) == 1 && args[0] == "markdown":
-				_, err := fmt.Fprint(w.stdout, referenceMarkdown(newApp(w)))
+				_, err := fmt.Fprint(w.Stdout, referenceMarkdown(newApp(w)))
 				return err
 			case len(args) == 2 && args[0] == "man":
-				return writeManPages(w, newApp(w), w.absolute(args[1]), c.String("date"), c.String("release"))
+				return writeManPages(w, newApp(w), w.Absolute(args[1]), c.String("date"), c.String("release"))
 			}
 			return usageError("reference: want man DIRECTORY or markdown")
 		},
@@ -37,9 +38,9 @@ func referenceCommand(w *world) *cli.Command {
 }
 
 // writeManPages writes symphony.1 and a page for each command.
-func writeManPages(w *world, app *cli.App, dir, day, release string) error {
+func writeManPages(w *term.Env, app *cli.App, dir, day, release string) error {
 	if day == "" {
-		day = w.now().UTC().Format(time.DateOnly)
+		day = w.Now().UTC().Format(time.DateOnly)
 	}
 	if _, err := time.Parse(time.DateOnly, day); err != nil {
 		return usageError("reference: --date wants a day such as 2006-01-02, not %q", day)

@@ -83,7 +83,7 @@ func TestHelpShowsTheExamples(t *testing.T) {
 	for _, p := range pages(newApp(testWorld())) {
 		var out bytes.Buffer
 		w := testWorld()
-		w.stdout = &out
+		w.Stdout = &out
 		if code := run(t.Context(), w, []string{"symphony", p.name, "--help"}); code != exitOK {
 			t.Errorf("%s --help ends with %d", p.name, code)
 		}

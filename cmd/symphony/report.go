@@ -9,15 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
 // a change in what is wrong.
-func reportPass(ctx context.Context, p *project, w *world, o tickOptions, r passResult) {
-	if w.log != nil {
-		r.logPass(ctx, w.log)
+func reportPass(ctx context.Context, p *project, w *term.Env, o tickOptions, r passResult) {
+	if w.Log != nil {
+		r.logPass(ctx, w.Log)
 	}
 	switch {
 	case o.quiet:
@@ -25,41 +26,41 @@ func reportPass(ctx context.Context, p *project, w *world, o tickOptions, r pass
 			reportQuiet(ctx, p, r.Errors)
 		}
 	case o.json:
-		w.printJSON(r.json(o.dryRun))
+		w.PrintJSON(r.json(o.dryRun))
 		for _, e := range r.Errors {
-			w.printError(e)
+			w.PrintError(e)
 		}
 	default:
 		reportText(p, w, r)
 	}
 }
 
-func reportText(p *project, w *world, r passResult) {
+func reportText(p *project, w *term.Env, r passResult) {
 	if r.holder != nil {
-		fmt.Fprintf(w.stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
+		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
 		return
 	}
 	for _, text := range r.warnings {
-		w.note(slog.LevelWarn, text)
+		w.Note(slog.LevelWarn, text)
 	}
 	for _, a := range r.Applied {
 		line := a.String()
 		if a.Err != nil {
 			line += "  (not done)"
 		}
-		fmt.Fprintln(w.stdout, visible(line))
+		fmt.Fprintln(w.Stdout, term.Visible(line))
 	}
 	name := fmt.Sprintf("pass %d", r.pass.ID)
 	if r.dryRun {
 		name = "dry run"
 		for _, s := range r.Skips { // of a pass they are stored, and ps --all shows them
-			fmt.Fprintln(w.stdout, visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
+			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}
 	for _, e := range r.Errors {
-		w.printError(e)
+		w.PrintError(e)
 	}
-	fmt.Fprintf(w.stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.now()))
+	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.Now()))
 }
 
 func nextDue(r passResult, now time.Time) string {
@@ -96,7 +97,7 @@ func reportQuiet(ctx context.Context, p *project, errs []*reconcile.Error) {
 	db, err := state.Open(ctx, p.stateDir)
 	if err != nil {
 		for _, e := range errs {
-			w.printError(e)
+			w.PrintError(e)
 		}
 		return
 	}
@@ -107,21 +108,21 @@ func reportQuiet(ctx context.Context, p *project, errs []*reconcile.Error) {
 		_ = json.Unmarshal([]byte(text), &last)
 	}
 	same := slices.Equal(codes, last.Codes)
-	if len(codes) == 0 && len(last.Codes) == 0 || same && w.now().Sub(last.At).Abs() < sayAgainIn {
+	if len(codes) == 0 && len(last.Codes) == 0 || same && w.Now().Sub(last.At).Abs() < sayAgainIn {
 		return
 	}
 	for _, e := range errs {
-		w.printError(e)
+		w.PrintError(e)
 	}
 	if len(codes) == 0 {
-		w.note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
+		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	text, err := json.Marshal(said{Codes: codes, At: w.now()})
+	text, err := json.Marshal(said{Codes: codes, At: w.Now()})
 	if err == nil {
 		err = db.SetMeta(ctx, saidKey, string(text))
 	}
 	if err != nil {
-		w.printError(asError(err))
+		w.PrintError(asError(err))
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
-func reportCommand(w *world) *cli.Command {
+func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "what was done, what failed, what is stuck, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
@@ -31,7 +31,7 @@ Example: symphony report --since 2026-01-31`,
 			&cli.BoolFlag{Name: "csv", Usage: "print a line of comma-separated values for each issue"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			_, positional, err := arguments(c)
 			if err != nil {
 				return err
@@ -44,7 +44,7 @@ Example: symphony report --since 2026-01-31`,
 					return usageError("report: --%s wants a time, and got nothing", flag)
 				}
 			}
-			when, err := newWindow(c.String("since"), c.String("until"), w.now())
+			when, err := newWindow(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err
 			}
@@ -57,11 +57,11 @@ Example: symphony report --since 2026-01-31`,
 				return err
 			}
 			switch {
-			case w.json:
-				w.printJSON(facts)
+			case w.JSON:
+				w.PrintJSON(facts)
 				return nil
 			case c.Bool("csv"):
-				return facts.writeCSV(w.stdout)
+				return facts.writeCSV(w.Stdout)
 			}
 			return printFacts(w, facts)
 		},
@@ -75,7 +75,7 @@ func gatherReport(ctx context.Context, p *project, when window) (facts, error) {
 		return facts{}, err
 	}
 	defer db.Close()
-	now := p.w.now()
+	now := p.w.Now()
 	happened, err := db.Report(ctx, now, when.since, when.until)
 	if err != nil {
 		return facts{}, err
@@ -102,12 +102,12 @@ func readPrices(p *project) (purse, *blockedRow) {
 	if err == nil {
 		cfg, parseErr := workflow.Parse(p.source, env)
 		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.w.now())
+			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.w.Now())
 		}
 		err = parseErr
 	}
 	for _, e := range workflow.Faults(err) {
-		fmt.Fprintln(p.w.stderr, "symphony: warning: without estimates of money:", visible(e.Message))
+		fmt.Fprintln(p.w.Stderr, "symphony: warning: without estimates of money:", term.Visible(e.Message))
 	}
 	return purse{}, nil
 }

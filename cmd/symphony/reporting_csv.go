@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 var csvHead = []string{
@@ -102,7 +104,7 @@ func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 
 // cell keeps a text of others' from being a formula where the file is opened in a spreadsheet, or a new line of it.
 func cell(s string) string {
-	s = visible(s)
+	s = term.Visible(s)
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
 		return "'" + s
 	}

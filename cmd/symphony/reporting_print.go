@@ -7,14 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // printFacts is a report for a person, short enough for one screen after a night: what came out of it first, then what
 // wants a look. In a pipe everything is there, a line each.
-func printFacts(w *world, f facts) error {
-	out := bufio.NewWriter(w.stdout) // a month has thousands of lines
+func printFacts(w *term.Env, f facts) error {
+	out := bufio.NewWriter(w.Stdout) // a month has thousands of lines
 	page := *w
-	page.stdout = out
+	page.Stdout = out
 	printPage(&page, f)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("output: %w", err)
@@ -22,11 +24,11 @@ func printFacts(w *world, f facts) error {
 	return nil
 }
 
-func printPage(w *world, f facts) {
-	if w.width == 0 {
-		fmt.Fprintf(w.stdout, "time\t%s\t%s\n", rfc3339(f.Since), rfc3339(f.Until))
+func printPage(w *term.Env, f facts) {
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", rfc3339(f.Since), rfc3339(f.Until))
 	} else {
-		fmt.Fprintf(w.stdout, "%s to %s (%s)\n", clockText(w, f.Since), clockText(w, f.Until), duration(f.Until.Sub(f.Since)))
+		fmt.Fprintf(w.Stdout, "%s to %s (%s)\n", clockText(w, f.Since), clockText(w, f.Until), duration(f.Until.Sub(f.Since)))
 	}
 	printReleased(w, "HANDED OVER", f.HandedOver, f.GeneratedAt)
 	printReleased(w, "LET GO", f.LetGo, f.GeneratedAt)
@@ -39,12 +41,12 @@ func printPage(w *world, f facts) {
 }
 
 // clock is a time by the local clock, for a terminal.
-func clockText(w *world, t time.Time) string {
-	return t.In(w.now().Location()).Format("2006-01-02 15:04")
+func clockText(w *term.Env, t time.Time) string {
+	return t.In(w.Now().Location()).Format("2006-01-02 15:04")
 }
 
-func printReleased(w *world, title string, rows []releasedRow, now time.Time) {
-	t := table{head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}}
+func printReleased(w *term.Env, title string, rows []releasedRow, now time.Time) {
+	t := term.Table{Head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}}
 	for _, r := range rows {
 		to := r.Reason
 		if r.To != nil {
@@ -53,13 +55,13 @@ func printReleased(w *world, title string, rows []releasedRow, now time.Time) {
 		if r.Reason != "terminal" && r.Reason != "inactive" && r.To != nil {
 			to += " (" + r.Reason + ")"
 		}
-		t.add(r.Identifier, r.From, to, agoText(w, now, r.At), strconv.Itoa(r.Runs), tookText(w, r.Seconds), countText(w, r.Tokens.Total), r.Cost.cell(), releasedText(w, r))
+		t.Add(r.Identifier, r.From, to, agoText(w, now, r.At), strconv.Itoa(r.Runs), tookText(w, r.Seconds), countText(w, r.Tokens.Total), r.Cost.cell(), releasedText(w, r))
 	}
 	printFigures(w, title, t, 4, 5, 6, 7)
 }
 
 // lookAt is where to look: the links that the agent left, else the issue.
-func releasedText(w *world, r releasedRow) string {
+func releasedText(w *term.Env, r releasedRow) string {
 	var urls []string
 	for _, l := range r.Links {
 		urls = append(urls, l.URL)
@@ -67,42 +69,42 @@ func releasedText(w *world, r releasedRow) string {
 	if len(urls) == 0 && r.URL != nil {
 		return *r.URL
 	}
-	if w.width > 0 && len(urls) > 1 {
+	if w.Width > 0 && len(urls) > 1 {
 		return fmt.Sprintf("%s and %d more", urls[0], len(urls)-1)
 	}
 	return strings.Join(urls, " ")
 }
 
-func printFailed(w *world, f facts) {
-	t := table{head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}}
+func printFailed(w *term.Env, f facts) {
+	t := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}}
 	for _, r := range f.Failed {
-		t.add(r.Identifier, strconv.Itoa(r.Runs), agoText(w, f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
+		t.Add(r.Identifier, strconv.Itoa(r.Runs), agoText(w, f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
 	}
 	printFigures(w, "FAILED", t, 1)
 }
 
-func printStuck(w *world, f facts) {
-	held := table{head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
+func printStuck(w *term.Env, f facts) {
+	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
 	for _, r := range f.Held {
-		held.add(r.Identifier, r.Reason, agoText(w, f.GeneratedAt, r.HeldAt), r.Message)
+		held.Add(r.Identifier, r.Reason, agoText(w, f.GeneratedAt, r.HeldAt), r.Message)
 	}
 	printFigures(w, "HELD", held)
-	waiting := table{head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
+	waiting := term.Table{Head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
 	for _, r := range f.Waiting {
-		waiting.add(r.Identifier, r.Kind, dueText(w, f.GeneratedAt, r), orEmpty(r.Error))
+		waiting.Add(r.Identifier, r.Kind, dueText(w, f.GeneratedAt, r), orEmpty(r.Error))
 	}
 	printFigures(w, "WAITING", waiting)
 }
 
-func printOutages(w *world, f facts) {
-	t := table{head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
+func printOutages(w *term.Env, f facts) {
+	t := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
 	for _, o := range f.Outages {
 		end, text := f.GeneratedAt, "since then"
 		if o.Until != nil {
 			end, text = *o.Until, ""
 		}
 		lasted := duration(end.Sub(o.Since))
-		if w.width == 0 {
+		if w.Width == 0 {
 			lasted = ""
 			if o.Until != nil {
 				lasted = rfc3339(*o.Until)
@@ -110,73 +112,73 @@ func printOutages(w *world, f facts) {
 		} else if text != "" {
 			lasted += ", goes on"
 		}
-		t.add(o.Code, agoText(w, f.GeneratedAt, o.Since), lasted, o.Message)
+		t.Add(o.Code, agoText(w, f.GeneratedAt, o.Since), lasted, o.Message)
 	}
 	printFigures(w, "OUTAGES", t)
 }
 
-func printMissed(w *world, f facts) {
-	t := table{head: []string{"FROM", "TO", "FOR", "PASSES"}}
+func printMissed(w *term.Env, f facts) {
+	t := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}}
 	for _, g := range f.Schedule.Missed {
 		from, to := rfc3339(g.From), rfc3339(g.To)
-		if w.width > 0 {
+		if w.Width > 0 {
 			from, to = clockText(w, g.From), clockText(w, g.To)
 			if g.Open {
 				to = "none since"
 			}
 		}
-		t.add(from, to, tookText(w, g.To.Sub(g.From).Seconds()), strconv.Itoa(g.Missed))
+		t.Add(from, to, tookText(w, g.To.Sub(g.From).Seconds()), strconv.Itoa(g.Missed))
 	}
 	printFigures(w, "MISSED PASSES", t, 2, 3)
 }
 
 // printUse is what was used: in all, and where the time is longer than a day or two, by day and by issue.
-func printUse(w *world, f facts) {
-	if w.width == 0 || len(f.Days) > 2 {
-		days := table{head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}}
+func printUse(w *term.Env, f facts) {
+	if w.Width == 0 || len(f.Days) > 2 {
+		days := term.Table{Head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}}
 		for _, d := range f.Days {
-			days.add(append([]string{d.Date}, tokenCells(w, d.Tokens, d.Cost)...)...)
+			days.Add(append([]string{d.Date}, tokenCells(w, d.Tokens, d.Cost)...)...)
 		}
 		printFigures(w, "DAYS", days, 1, 2, 3, 4, 5, 6)
 	}
 	head := []string{"RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}
-	issues := table{head: append([]string{"ISSUE"}, head...)}
+	issues := term.Table{Head: append([]string{"ISSUE"}, head...)}
 	for _, i := range f.Issues {
-		issues.add(append([]string{i.Identifier, strconv.Itoa(i.Runs), strconv.Itoa(i.Succeeded), strconv.Itoa(i.Failed), tookText(w, i.Seconds)},
+		issues.Add(append([]string{i.Identifier, strconv.Itoa(i.Runs), strconv.Itoa(i.Succeeded), strconv.Itoa(i.Failed), tookText(w, i.Seconds)},
 			tokenCells(w, i.Tokens, i.Cost)...)...)
 	}
 	t := f.Totals
 	all := plural(t.Issues, "issue")
-	if w.width == 0 {
+	if w.Width == 0 {
 		all = strconv.Itoa(t.Issues)
 	}
 	total := append([]string{all, strconv.Itoa(t.Runs), strconv.Itoa(t.Succeeded), strconv.Itoa(t.Failed), tookText(w, t.Seconds)}, tokenCells(w, t.Tokens, t.Cost)...)
-	if w.width > 0 { // below each other, so that the columns are the same
+	if w.Width > 0 { // below each other, so that the columns are the same
 		printSum(w, issues, total)
 		return
 	}
 	printFigures(w, "ISSUES", issues)
-	sum := table{head: issues.head}
-	sum.add(total...)
+	sum := term.Table{Head: issues.Head}
+	sum.Add(total...)
 	printFigures(w, "TOTALS", sum)
 }
 
 // printSum prints the issues that used most, and below them the sum of all.
-func printSum(w *world, issues table, total []string) {
-	if len(issues.rows) == 0 {
-		fmt.Fprintln(w.stdout, "no run was at work in this time")
+func printSum(w *term.Env, issues term.Table, total []string) {
+	if len(issues.Rows) == 0 {
+		fmt.Fprintln(w.Stdout, "no run was at work in this time")
 		return
 	}
-	rest := len(issues.rows) - shownRows
+	rest := len(issues.Rows) - shownRows
 	if rest > 0 {
-		issues.rows, issues.colours = issues.rows[:shownRows], issues.colours[:shownRows]
-		issues.add(fmt.Sprintf("%d more", rest))
+		issues.Rows, issues.Colours = issues.Rows[:shownRows], issues.Colours[:shownRows]
+		issues.Add(fmt.Sprintf("%d more", rest))
 	}
-	issues.add(total...)
+	issues.Add(total...)
 	printAligned(w, "USED", issues, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 }
 
-func tokenCells(w *world, t tokensRow, m *money) []string {
+func tokenCells(w *term.Env, t tokensRow, m *money) []string {
 	line := make([]string, 0, 6)
 	for _, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning, t.Total} {
 		line = append(line, countText(w, n))
@@ -185,7 +187,7 @@ func tokenCells(w *world, t tokensRow, m *money) []string {
 }
 
 // printRemarks says what the figures don't.
-func printRemarks(w *world, f facts) {
+func printRemarks(w *term.Env, f facts) {
 	if m := f.Totals.Cost; m != nil {
 		text := "cost is in " + m.Currency + ", an estimate by agent.prices at the price of each run's model"
 		if m.Unpriced > 0 {
@@ -198,85 +200,68 @@ func printRemarks(w *world, f facts) {
 	}
 }
 
-func whenText(w *world, t time.Time) string {
-	if w.width == 0 {
+func whenText(w *term.Env, t time.Time) string {
+	if w.Width == 0 {
 		return rfc3339(t)
 	}
 	return clockText(w, t)
 }
 
-func remark(w *world, text string) {
-	if w.width == 0 {
-		fmt.Fprintf(w.stdout, "remark\t%s\n", visible(text))
+func remark(w *term.Env, text string) {
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "remark\t%s\n", term.Visible(text))
 		return
 	}
-	fmt.Fprintln(w.stdout, w.dim(visible(text)))
+	fmt.Fprintln(w.Stdout, w.Dim(term.Visible(text)))
 }
 
 // shownRows of a table stand on a terminal.
 const shownRows = 10
 
 // printFigures prints a table whose columns of figures are named; of a long one a terminal gets the beginning.
-func printFigures(w *world, title string, t table, figures ...int) {
-	rest := len(t.rows) - shownRows
-	if w.width == 0 || rest <= 0 {
+func printFigures(w *term.Env, title string, t term.Table, figures ...int) {
+	rest := len(t.Rows) - shownRows
+	if w.Width == 0 || rest <= 0 {
 		printAligned(w, title, t, figures...)
 		return
 	}
-	t.rows, t.colours = t.rows[:shownRows], t.colours[:shownRows]
+	t.Rows, t.Colours = t.Rows[:shownRows], t.Colours[:shownRows]
 	printAligned(w, title, t, figures...)
-	fmt.Fprintln(w.stdout, w.dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
+	fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
 }
 
 // printAligned puts figures below each other by their ends, on a terminal, and leaves out those that there are none of.
-func printAligned(w *world, title string, t table, figures ...int) {
-	if w.width > 0 {
+func printAligned(w *term.Env, title string, t term.Table, figures ...int) {
+	if w.Width > 0 {
 		for _, column := range figures {
-			alignRight(append([][]string{t.head}, t.rows...), column)
+			alignRight(append([][]string{t.Head}, t.Rows...), column)
 		}
 		for _, column := range slices.Backward(figures) {
-			if !slices.ContainsFunc(t.rows, func(row []string) bool { return column < len(row) && strings.TrimSpace(row[column]) != "" }) {
-				t = t.without(column)
+			if !slices.ContainsFunc(t.Rows, func(row []string) bool { return column < len(row) && strings.TrimSpace(row[column]) != "" }) {
+				t = t.Without(column)
 			}
 		}
 	}
-	w.printTable(title, t)
+	w.PrintTable(title, t)
 }
 
 func alignRight(rows [][]string, column int) {
 	width := 0
 	for _, row := range rows {
 		if column < len(row) {
-			width = max(width, cells(row[column]))
+			width = max(width, term.Cells(row[column]))
 		}
 	}
 	for _, row := range rows {
 		if column < len(row) {
-			row[column] = strings.Repeat(" ", width-cells(row[column])) + row[column]
+			row[column] = strings.Repeat(" ", width-term.Cells(row[column])) + row[column]
 		}
 	}
-}
-
-// without is the table without a column.
-func (t table) without(column int) table {
-	drop := func(row []string) []string {
-		if column >= len(row) {
-			return row
-		}
-		return slices.Delete(slices.Clone(row), column, column+1)
-	}
-	t.head = drop(t.head)
-	rows := make([][]string, len(t.rows))
-	for i, row := range t.rows {
-		rows[i] = drop(row)
-	}
-	t.rows = rows
-	return t
 }
 
 // count is a number of tokens: exact in a pipe, in three figures on a terminal.
-func countText(w *world, n int64) string {
-	if w.width == 0 || n < 10_000 {
+func countText(w *term.Env, n int64) string {
+	if w.Width == 0 || n < 10_000 {
 		return strconv.FormatInt(n, 10)
 	}
 	value, unit := float64(n), 0
@@ -295,8 +280,8 @@ func countText(w *world, n int64) string {
 var units = [...]string{"", "k", "M", "G", "T"}
 
 // took is how long something took: seconds in a pipe.
-func tookText(w *world, s float64) string {
-	if w.width == 0 {
+func tookText(w *term.Env, s float64) string {
+	if w.Width == 0 {
 		return seconds(s)
 	}
 	return duration(time.Duration(s * float64(time.Second)))

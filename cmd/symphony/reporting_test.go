@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -126,7 +127,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		t.Errorf("the lines are\n%s", strings.Join(got, "\n"))
 	}
 	page := &bytes.Buffer{}
-	w := &world{stdout: page, now: func() time.Time { return at }}
+	w := &term.Env{Stdout: page, Now: func() time.Time { return at }}
 	if err := printFacts(w, f); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 		r.Failures = append(r.Failures, state.Failure{IssueID: string(rune('a' + n)), Identifier: "ABC", Runs: n * 10, At: at})
 	}
 	page := &bytes.Buffer{}
-	w := &world{stdout: page, width: 100, now: func() time.Time { return at }}
+	w := &term.Env{Stdout: page, Width: 100, Now: func() time.Time { return at }}
 	if err := printFacts(w, newFacts(r, nil, purse{}, at)); err != nil {
 		t.Fatal(err)
 	}
@@ -179,13 +180,13 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 }
 
 func TestCountsOnATerminal(t *testing.T) {
-	w := &world{width: 80}
+	w := &term.Env{Width: 80}
 	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_995_000: "10.0M", 2_000_000_000_000_000: "2000T"} {
 		if got := countText(w, n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}
 	}
-	if got := countText((&world{}), 123456); got != "123456" {
+	if got := countText((&term.Env{}), 123456); got != "123456" {
 		t.Errorf("in a pipe it is %s", got)
 	}
 }

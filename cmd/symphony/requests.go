@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -103,24 +104,24 @@ func openRequests(ctx context.Context, p *project, db *state.DB) ([]reconcile.Re
 }
 
 // printRequests comes first in ps: somebody waits.
-func printRequests(w *world, v view) {
+func printRequests(w *term.Env, v view) {
 	if len(v.Requests) == 0 {
 		return
 	}
-	if w.width > 0 {
-		fmt.Fprintln(w.stdout, w.bold("REQUESTS"))
+	if w.Width > 0 {
+		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
 	for _, r := range v.Requests {
 		outside := "-"
 		if r.Outside {
 			outside = "runs outside the sandbox"
 		}
-		if w.width == 0 {
+		if w.Width == 0 {
 			cells := []string{"request", r.ID, rfc3339(r.AskedAt), rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, howToAnswer(r.request)}
 			for i := range cells {
-				cells[i] = visible(cells[i])
+				cells[i] = term.Visible(cells[i])
 			}
-			fmt.Fprintln(w.stdout, strings.Join(cells, "\t"))
+			fmt.Fprintln(w.Stdout, strings.Join(cells, "\t"))
 			continue
 		}
 		printRequest(w, v.GeneratedAt, r)
@@ -128,28 +129,28 @@ func printRequests(w *world, v view) {
 }
 
 // printRequest is never cut at the terminal's edge: a person is to say yes to exactly what stands there.
-func printRequest(w *world, now time.Time, r pendingRow) {
+func printRequest(w *term.Env, now time.Time, r pendingRow) {
 	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(r.Kind, "_", " "))
 	if r.Outside {
-		head += ", " + w.red("runs outside the sandbox")
+		head += ", " + w.Red("runs outside the sandbox")
 	}
 	head += fmt.Sprintf(", asked %s ago, %s left", age(now, r.AskedAt), duration(r.ExpiresAt.Sub(now)))
-	fmt.Fprintln(w.stdout, w.yellow(head))
+	fmt.Fprintln(w.Stdout, w.Yellow(head))
 	if len(r.request.Detail.Questions) == 0 {
-		fmt.Fprintln(w.stdout, "         "+visible(r.Summary))
+		fmt.Fprintln(w.Stdout, "         "+term.Visible(r.Summary))
 	}
 	for _, c := range r.request.Detail.Changes {
 		for _, line := range strings.Split(strings.TrimRight(c.Kind+" "+c.Path+"\n"+c.Diff, "\n"), "\n") {
-			fmt.Fprintln(w.stdout, "           "+visible(line))
+			fmt.Fprintln(w.Stdout, "           "+term.Visible(line))
 		}
 	}
 	if cut := r.request.Detail.Cut; cut > 0 {
-		fmt.Fprintln(w.stdout, "         "+w.red(notKept(cut)))
+		fmt.Fprintln(w.Stdout, "         "+w.Red(notKept(cut)))
 	}
 	for _, q := range r.request.Detail.Questions {
-		fmt.Fprintln(w.stdout, "         "+visible(q.Text)+visible(numbered(q)))
+		fmt.Fprintln(w.Stdout, "         "+term.Visible(q.Text)+term.Visible(numbered(q)))
 	}
-	fmt.Fprintln(w.stdout, w.dim("         "+visible(howToAnswer(r.request))))
+	fmt.Fprintln(w.Stdout, w.Dim("         "+term.Visible(howToAnswer(r.request))))
 }
 
 // numbered are the options of a question in one line.

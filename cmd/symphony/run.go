@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
-func runCommand(w *world) *cli.Command {
+func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, if every rule but the slots allows it, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
@@ -83,7 +83,7 @@ func startedRun(ctx context.Context, p *project, issue *reconcile.Issue, r passR
 	case err != nil:
 		return "", err
 	case claimed && c.Status == reconcile.Running:
-		fmt.Fprintf(p.w.stderr, "symphony: %s runs already\n", issue.Identifier)
+		fmt.Fprintf(p.w.Stderr, "symphony: %s runs already\n", issue.Identifier)
 		return c.RunID, nil
 	case claimed && c.Status == reconcile.Held:
 		return "", &reconcile.Error{Code: "not_started", Message: issue.Identifier + " is held (" + c.HoldReason + "): " + c.HoldMessage, Hint: "symphony retry " + issue.Identifier}
@@ -121,9 +121,9 @@ func runOutcome(ctx context.Context, p *project, runID string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.w.stdout, endLine(run))
+	fmt.Fprintln(p.w.Stdout, endLine(run))
 	if hint := wayOut(run.ErrorCode); hint != "" {
-		fmt.Fprintln(p.w.stderr, "  "+hint)
+		fmt.Fprintln(p.w.Stderr, "  "+hint)
 	}
 	if run.Outcome != reconcile.Succeeded {
 		return codeOnly(exitFailed)
@@ -141,7 +141,7 @@ func endLine(run reconcile.Run) string {
 	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + *e
 	}
-	return visible(line)
+	return term.Visible(line)
 }
 
 func plural(n int, what string) string {

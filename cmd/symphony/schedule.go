@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
@@ -19,7 +20,7 @@ const (
 
 var scheduleVerbs = []string{scheduleShow, scheduleInstall, scheduleRemove, scheduleStatus}
 
-func scheduleCommand(w *world) *cli.Command {
+func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "schedule", Usage: "have passes run by a systemd timer or by cron: show, install, remove, status",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
@@ -51,15 +52,15 @@ type scheduleOptions struct {
 	runAs        string
 }
 
-func scheduleAction(c *cli.Context, w *world) error {
-	w.json = c.Bool("json")
+func scheduleAction(c *cli.Context, w *term.Env) error {
+	w.JSON = c.Bool("json")
 	args, positional, err := arguments(c, strings.Join(scheduleVerbs, "|"))
 	if err != nil {
 		return err
 	}
 	verb := args[0]
 	o := scheduleOptions{system: c.Bool("system"), cron: c.Bool("cron"), runAs: c.String("run-as")}
-	if err := o.check(verb, w.json); err != nil {
+	if err := o.check(verb, w.JSON); err != nil {
 		return err
 	}
 	p, err := openProject(w, c, positional)
@@ -105,19 +106,19 @@ func showSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(p.w.stdout, line)
+		fmt.Fprintln(p.w.Stdout, line)
 	} else {
 		for i, f := range s.units() {
 			if i > 0 {
-				fmt.Fprintln(p.w.stdout)
+				fmt.Fprintln(p.w.Stdout)
 			}
-			fmt.Fprintf(p.w.stdout, "## %s\n%s", f.path, f.text)
+			fmt.Fprintf(p.w.Stdout, "## %s\n%s", f.path, f.text)
 		}
 	}
 	s.warnInterval(o)
 	if err := s.refused(ctx, o, 0); err != nil {
 		known := asError(err)
-		fmt.Fprintf(p.w.stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, visible(known.Message), visible(known.Hint))
+		fmt.Fprintf(p.w.Stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, term.Visible(known.Message), term.Visible(known.Hint))
 	}
 	return nil
 }

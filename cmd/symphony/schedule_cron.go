@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -63,20 +64,20 @@ func cronProgram(line string) string {
 }
 
 // cronMissing says why cron can't run the passes.
-func cronMissing(w *world) error {
+func cronMissing(w *term.Env) error {
 	if hasCrontab(w) {
 		return nil
 	}
 	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
 }
 
-func hasCrontab(w *world) bool {
+func hasCrontab(w *term.Env) bool {
 	_, err := findProgram(w, "crontab")
 	return err == nil
 }
 
 // crontab reads the user's. What can't be read for sure is never written over.
-func crontab(ctx context.Context, w *world) (string, error) {
+func crontab(ctx context.Context, w *term.Env) (string, error) {
 	text, err := runOutside(ctx, w, "", nil, "crontab", "-l")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
@@ -86,7 +87,7 @@ func crontab(ctx context.Context, w *world) (string, error) {
 }
 
 // setCrontab writes it. None at all is what there was before the first line.
-func setCrontab(ctx context.Context, w *world, text string) error {
+func setCrontab(ctx context.Context, w *term.Env, text string) error {
 	args := []string{"-"}
 	if text == "" {
 		args = []string{"-r"}
@@ -136,14 +137,14 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 		if was != "" {
-			fmt.Fprintln(w.stdout, "rewrote the line of your crontab\n  -", visible(was))
-			fmt.Fprintln(w.stdout, "  +", visible(line))
+			fmt.Fprintln(w.Stdout, "rewrote the line of your crontab\n  -", term.Visible(was))
+			fmt.Fprintln(w.Stdout, "  +", term.Visible(line))
 		} else {
-			fmt.Fprintln(w.stdout, "added to your crontab:", visible(line))
+			fmt.Fprintln(w.Stdout, "added to your crontab:", term.Visible(line))
 		}
 	}
 	if runs := cronRuns(); runs != nil && !*runs {
-		fmt.Fprintln(w.stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
+		fmt.Fprintln(w.Stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
 	}
 	return text != crontab, nil
 }
@@ -161,7 +162,7 @@ func removeLine(ctx context.Context, p *project) (bool, error) {
 	if err := setCrontab(ctx, p.w, text); err != nil {
 		return false, err
 	}
-	fmt.Fprintln(p.w.stdout, "removed from your crontab:", visible(was))
+	fmt.Fprintln(p.w.Stdout, "removed from your crontab:", term.Visible(was))
 	return true, nil
 }
 

@@ -27,7 +27,7 @@ type installedUnit struct {
 // installed looks for the files and the line. systemd is not asked.
 func findInstalled(ctx context.Context, p *project) (st installed, err error) {
 	for _, system := range []bool{false, true} {
-		for _, dir := range unitDirs(p.w, system, p.w.home) {
+		for _, dir := range unitDirs(p.w, system, p.w.Home) {
 			u, found, err := readUnits(dir, scheduleName(p))
 			if err != nil {
 				return st, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -34,7 +35,7 @@ func installSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		return err
 	}
 	if !changed {
-		fmt.Fprintln(p.w.stdout, "nothing to do: it is installed already")
+		fmt.Fprintln(p.w.Stdout, "nothing to do: it is installed already")
 	}
 	return s.besides(ctx, o)
 }
@@ -84,7 +85,7 @@ func (s *scheduled) installUnits(ctx context.Context) (changed bool, err error) 
 		if _, err := ctl.run(ctx, "restart", timer); err != nil {
 			return changed, err
 		}
-		fmt.Fprintf(w.stdout, "%s runs a pass every %s\n", timer, s.every())
+		fmt.Fprintf(w.Stdout, "%s runs a pass every %s\n", timer, s.every())
 	}
 	return stale || !on, nil
 }
@@ -148,12 +149,12 @@ func writeUnit(u unitFile) error {
 }
 
 // sayWritten tells what has become of a unit, line by line where there was one before.
-func sayWritten(w *world, u unitFile, was string) {
+func sayWritten(w *term.Env, u unitFile, was string) {
 	if was == "" {
-		fmt.Fprintln(w.stdout, "wrote", visible(u.path))
+		fmt.Fprintln(w.Stdout, "wrote", term.Visible(u.path))
 		return
 	}
-	fmt.Fprintln(w.stdout, "rewrote", visible(u.path))
+	fmt.Fprintln(w.Stdout, "rewrote", term.Visible(u.path))
 	before, after := strings.Split(was, "\n"), strings.Split(u.text, "\n")
 	for _, side := range []struct {
 		mark         string
@@ -161,7 +162,7 @@ func sayWritten(w *world, u unitFile, was string) {
 	}{{"-", before, after}, {"+", after, before}} {
 		for _, line := range side.lines {
 			if !slices.Contains(side.other, line) && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "Description=") {
-				fmt.Fprintln(w.stdout, "  "+side.mark, visible(line))
+				fmt.Fprintln(w.Stdout, "  "+side.mark, term.Visible(line))
 			}
 		}
 	}
@@ -174,7 +175,7 @@ func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
 		return err
 	}
 	say := func(what, remove string) {
-		fmt.Fprintf(s.caller.w.stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.path), remove)
+		fmt.Fprintf(s.caller.w.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.path), remove)
 	}
 	if st.line != "" && !o.cron {
 		say("a line of your crontab", " --cron takes it away")

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -47,7 +48,7 @@ func planSchedule(p *project, o scheduleOptions) (*scheduled, error) {
 	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: carried(p.w, who)}
 	s.p = inSchedule(p, who, s.carried)
 	s.dir = unitDirs(p.w, o.system, who.home)[0]
-	if s.p.stateDir != state.DefaultDir(s.p.w.getenv("XDG_STATE_HOME"), s.p.w.home, p.path) {
+	if s.p.stateDir != state.DefaultDir(s.p.w.Getenv("XDG_STATE_HOME"), s.p.w.Home, p.path) {
 		s.stateDir = s.p.stateDir
 	}
 	out, cfg := checkResult(s.p)
@@ -60,17 +61,17 @@ func planSchedule(p *project, o scheduleOptions) (*scheduled, error) {
 }
 
 // person is who the passes run as: for the system's systemd the one who became root, not root.
-func operatorOf(w *world, o scheduleOptions) (person, error) {
+func operatorOf(w *term.Env, o scheduleOptions) (person, error) {
 	name := o.runAs
 	if name == "" && o.system && os.Geteuid() == 0 {
-		name = w.getenv("SUDO_USER")
+		name = w.Getenv("SUDO_USER")
 	}
 	if name == "" {
 		u, err := user.Current()
 		if err != nil {
 			return person{}, fmt.Errorf("who you are: %w", err)
 		}
-		return person{u.Username, w.home, os.Geteuid()}, nil
+		return person{u.Username, w.Home, os.Geteuid()}, nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -84,12 +85,12 @@ func operatorOf(w *world, o scheduleOptions) (person, error) {
 }
 
 // carried are the variables that a schedule needs to find the same files.
-func carried(w *world, who person) (list []string) {
+func carried(w *term.Env, who person) (list []string) {
 	if u, err := user.LookupId(strconv.Itoa(who.uid)); err == nil && u.HomeDir != who.home {
 		list = append(list, "HOME="+who.home) // systemd and cron would take the other
 	}
 	for _, name := range pathVars {
-		if v := w.getenv(name); filepath.IsAbs(v) {
+		if v := w.Getenv(name); filepath.IsAbs(v) {
 			list = append(list, name+"="+v)
 		}
 	}
@@ -99,10 +100,10 @@ func carried(w *world, who person) (list []string) {
 // inSchedule is the project as a scheduled pass sees it.
 func inSchedule(p *project, who person, carried []string) *project {
 	w := *p.w
-	w.home = who.home
-	w.environ = append([]string{"HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "PATH=/usr/bin:/bin"}, carried...)
+	w.Home = who.home
+	w.Environ = append([]string{"HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "PATH=/usr/bin:/bin"}, carried...)
 	dir := p.stateDir
-	if dir == state.DefaultDir(p.w.getenv("XDG_STATE_HOME"), p.w.home, p.path) {
+	if dir == state.DefaultDir(p.w.Getenv("XDG_STATE_HOME"), p.w.Home, p.path) {
 		dir = "" // the usual place, which is another where the account is another
 	}
 	in := newProject(&w, p.path, dir)
@@ -114,7 +115,7 @@ func inSchedule(p *project, who person, carried []string) *project {
 func (s *scheduled) name() string { return scheduleName(s.p) }
 
 func scheduleName(p *project) string {
-	return "symphony-" + filepath.Base(state.DefaultDir("", p.w.home, p.path))
+	return "symphony-" + filepath.Base(state.DefaultDir("", p.w.Home, p.path))
 }
 
 // command is what is run.
@@ -129,7 +130,7 @@ func (s *scheduled) command(trigger string) []string {
 // writable refuses what can stand neither in a unit nor in a crontab.
 func (s *scheduled) writable() error {
 	for _, text := range append(s.command(triggerCron), s.carried...) {
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, control) {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, term.Control) {
 			return &reconcile.Error{
 				Code: "schedule_failed", Message: fmt.Sprintf("%q holds characters that can stand in no unit and no crontab", text),
 				Hint: "rename it",
@@ -149,6 +150,6 @@ func (s *scheduled) warnInterval(o scheduleOptions) {
 		text = fmt.Sprintf("the timer runs a pass every second; polling.interval_ms (%s) is less than it can do", s.interval)
 	}
 	if text != "" {
-		fmt.Fprintln(s.caller.w.stderr, "symphony: warning:", text)
+		fmt.Fprintln(s.caller.w.Stderr, "symphony: warning:", text)
 	}
 }

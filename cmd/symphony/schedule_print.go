@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // printScheduleStatus is for a person on a terminal, in a pipe one fact a line.
@@ -12,11 +14,11 @@ func printScheduleStatus(ctx context.Context, p *project) error {
 	if err != nil {
 		return err
 	}
-	if p.w.json {
-		p.w.printJSON(out)
+	if p.w.JSON {
+		p.w.PrintJSON(out)
 		return nil
 	}
-	now := p.w.now()
+	now := p.w.Now()
 	printFact(p.w, "schedule", aliveWord(p.w, out, now))
 	if len(out.Timers) == 0 && out.Cron == nil {
 		printFact(p.w, "installed", "nothing by symphony schedule install")
@@ -25,7 +27,7 @@ func printScheduleStatus(ctx context.Context, p *project) error {
 		timerFacts(p.w, t, now)
 	}
 	if c := out.Cron; c != nil {
-		printFact(p.w, "cron", visible(c.Line))
+		printFact(p.w, "cron", term.Visible(c.Line))
 		if c.Daemon != nil {
 			printFact(p.w, "daemon", map[bool]string{true: "runs", false: "does not run"}[*c.Daemon])
 		}
@@ -35,26 +37,26 @@ func printScheduleStatus(ctx context.Context, p *project) error {
 	}
 	lastPassFact(p.w, out.LastPass, now)
 	for _, text := range out.Problems {
-		printFact(p.w, "problem", p.w.yellow(visible(text)))
+		printFact(p.w, "problem", p.w.Yellow(term.Visible(text)))
 	}
 	return nil
 }
 
 // aliveWord says whether passes come by themselves.
-func aliveWord(w *world, out scheduleJSON, now time.Time) string {
+func aliveWord(w *term.Env, out scheduleJSON, now time.Time) string {
 	first := out.begins(now)
 	switch {
 	case out.Alive:
-		return w.green("alive")
-	case first != nil && w.width > 0:
-		return w.green("its first pass comes in " + duration(first.Sub(now)))
+		return w.Green("alive")
+	case first != nil && w.Width > 0:
+		return w.Green("its first pass comes in " + duration(first.Sub(now)))
 	case first != nil:
 		return "its first pass comes at " + rfc3339(*first)
 	}
-	return w.yellow("not alive: nothing new is started until somebody runs symphony tick")
+	return w.Yellow("not alive: nothing new is started until somebody runs symphony tick")
 }
 
-func timerFacts(w *world, t timerJSON, now time.Time) {
+func timerFacts(w *term.Env, t timerJSON, now time.Time) {
 	yes := func(word string, is bool) string {
 		if is {
 			return word
@@ -63,7 +65,7 @@ func timerFacts(w *world, t timerJSON, now time.Time) {
 	}
 	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %s, %s", t.Unit, t.Manager, t.RunAs, yes("enabled", t.Enabled), yes("active", t.Active)))
 	switch {
-	case t.Next != nil && w.width > 0:
+	case t.Next != nil && w.Width > 0:
 		printFact(w, "next", "in "+duration(t.Next.Sub(now)))
 	case t.Next != nil:
 		printFact(w, "next", rfc3339(*t.Next))
@@ -81,23 +83,23 @@ func timerFacts(w *world, t timerJSON, now time.Time) {
 	}
 }
 
-func lastPassFact(w *world, last *lastPassRow, now time.Time) {
+func lastPassFact(w *term.Env, last *lastPassRow, now time.Time) {
 	if last == nil {
 		printFact(w, "last pass", "none yet")
 		return
 	}
 	result := "without an error"
 	if len(last.Errors) > 0 {
-		result = w.red(visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
+		result = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
 	}
 	printFact(w, "last pass", fmt.Sprintf("%s, by %s, %s, %s", agoText(w, now, last.StartedAt), last.Trigger, duration(time.Duration(last.DurationMS)*time.Millisecond), result))
 }
 
 // fact is one line of what there is to know.
-func printFact(w *world, name, text string) {
-	if w.width == 0 {
-		fmt.Fprintf(w.stdout, "%s\t%s\n", name, text)
+func printFact(w *term.Env, name, text string) {
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, text)
 		return
 	}
-	fmt.Fprintf(w.stdout, "%-10s %s\n", name, text)
+	fmt.Fprintf(w.Stdout, "%-10s %s\n", name, text)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // A timer that was installed just now has not failed: its first pass is still to come.
@@ -21,7 +23,7 @@ func TestScheduleBegins(t *testing.T) {
 		"passes come":        {scheduleJSON{Alive: true, Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
 		"none":               {scheduleJSON{}, dead},
 	} {
-		if got := aliveWord((&world{}), c.out, now); got != c.want {
+		if got := aliveWord((&term.Env{}), c.out, now); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}

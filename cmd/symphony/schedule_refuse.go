@@ -32,7 +32,7 @@ var builtByGo = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
 // temporary refuses a program that will be gone.
 func (s *scheduled) temporary() error {
 	path, why := resolve(s.program), ""
-	for _, dir := range []string{cmp.Or(s.caller.w.getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
+	for _, dir := range []string{cmp.Or(s.caller.w.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
 		if within(path, resolve(dir)) {
 			why = "lies below " + dir
 		}
@@ -54,7 +54,7 @@ func (s *scheduled) temporary() error {
 
 // systemdMissing says why systemd can't run the passes.
 func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) error {
-	standing := proc.Look(s.caller.w.environ)
+	standing := proc.Look(s.caller.w.Environ)
 	switch {
 	case !standing.Booted:
 		return &reconcile.Error{Code: "no_scheduler", Message: "no systemd runs this machine", Hint: "symphony schedule install --cron, or keep symphony tick --loop running"}
@@ -81,11 +81,11 @@ const managerPatience = 10 * time.Second
 
 func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bool {
 	w := s.caller.w
-	for end := w.now().Add(patience); ; {
-		if proc.Look(w.environ).Manager {
+	for end := w.Now().Add(patience); ; {
+		if proc.Look(w.Environ).Manager {
 			return true
 		}
-		if !w.now().Before(end) || !sleep(ctx, waitStep) {
+		if !w.Now().Before(end) || !sleep(ctx, waitStep) {
 			return false
 		}
 	}

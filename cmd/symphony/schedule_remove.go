@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -57,7 +58,7 @@ func removeSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		}
 	}
 	if removed == 0 && left == nil {
-		fmt.Fprintf(p.w.stdout, "nothing is installed for %s\n", visible(p.path))
+		fmt.Fprintf(p.w.Stdout, "nothing is installed for %s\n", term.Visible(p.path))
 	}
 	return errors.Join(sayWhatRuns(ctx, p, stateDirs, by), left)
 }
@@ -71,14 +72,14 @@ func removeUnits(ctx context.Context, p *project, u installedUnit) error {
 		}
 	}
 	ctl, timer, service := serviceManager{p.w, u.system}, filepath.Base(u.timer), filepath.Base(u.service)
-	standing := proc.Look(p.w.environ)
+	standing := proc.Look(p.w.Environ)
 	reachable := standing.Booted && (u.system || standing.Manager)
 	if reachable { // and forgets units that nothing needs any more, once their files are gone
 		if err := switchOff(ctx, ctl, timer, service); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(p.w.stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
+		fmt.Fprintf(p.w.Stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
 	}
 	wanted := filepath.Join(filepath.Dir(u.timer), "timers.target.wants", timer)
 	for _, path := range []string{wanted, timerStamp(p.w, u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
@@ -87,22 +88,22 @@ func removeUnits(ctx context.Context, p *project, u installedUnit) error {
 		} else if err != nil {
 			return unwritten(path, err)
 		}
-		fmt.Fprintln(p.w.stdout, "removed", visible(path))
+		fmt.Fprintln(p.w.Stdout, "removed", term.Visible(path))
 	}
 	for _, path := range []string{u.timer + ".d", u.service + ".d"} {
 		if exists(path) {
-			fmt.Fprintf(p.w.stderr, "symphony: warning: %s is yours, and stays\n", visible(path))
+			fmt.Fprintf(p.w.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
 		}
 	}
 	return nil
 }
 
 // stamp is where systemd notes a timer's last pass, for Persistent. systemctl clean removes it, where systemd can be asked.
-func timerStamp(w *world, system bool, timer string) string {
+func timerStamp(w *term.Env, system bool, timer string) string {
 	if system {
 		return "/var/lib/systemd/timers/stamp-" + timer
 	}
-	return filepath.Join(w.home, ".local", "share", "systemd", "timers", "stamp-"+timer)
+	return filepath.Join(w.Home, ".local", "share", "systemd", "timers", "stamp-"+timer)
 }
 
 func switchOff(ctx context.Context, ctl serviceManager, timer, service string) error {
@@ -143,7 +144,7 @@ func sayWhatRuns(ctx context.Context, p *project, stateDirs []string, by string)
 		return err
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(p.w.stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", visible(strings.Join(names, ", ")), shellQuote(p.path), by)
+		fmt.Fprintf(p.w.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), shellQuote(p.path), by)
 	}
 	db, err := openForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) || p.sourceErr != nil {
@@ -153,9 +154,9 @@ func sayWhatRuns(ctx context.Context, p *project, stateDirs []string, by string)
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.w.now())
+	alive, err := scheduleAlive(ctx, db, p.w.Now())
 	if err == nil && alive && len(names) > 0 {
-		fmt.Fprintln(p.w.stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
+		fmt.Fprintln(p.w.Stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func readScheduleStatus(ctx context.Context, p *project) (scheduleJSON, error) {
 		return out, err
 	}
 	switch none := len(out.Timers) == 0 && out.Cron == nil; {
-	case out.Alive || out.begins(p.w.now()) != nil:
+	case out.Alive || out.begins(p.w.Now()) != nil:
 	case none:
 		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.path))
 	case out.LastRun == nil:
@@ -128,7 +128,7 @@ func passStatus(ctx context.Context, p *project, out *scheduleJSON) error {
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.w.now())
+	alive, err := scheduleAlive(ctx, db, p.w.Now())
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func timerStatus(ctx context.Context, p *project, u installedUnit, out *schedule
 	t, s := found[timer], found[service]
 	row.Enabled, row.Active = t["UnitFileState"] == "enabled", t["ActiveState"] == "active"
 	row.Result, row.KillMode = s["Result"], s["KillMode"]
-	if next := nextElapse(t, p.w.now()); row.Active && !next.IsZero() {
+	if next := nextElapse(t, p.w.Now()); row.Active && !next.IsZero() {
 		row.Next = &next
 	}
 	if last := systemdTime(t["LastTriggerUSec"]); !last.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -19,7 +20,7 @@ const outsideBound = 20 * time.Second
 
 // serviceManager speaks to the systemd of the system or of this user.
 type serviceManager struct {
-	w      *world
+	w      *term.Env
 	system bool
 }
 
@@ -37,8 +38,8 @@ func (s serviceManager) run(ctx context.Context, args ...string) (string, error)
 }
 
 // runtimeDir is where a user's systemd listens.
-func runtimeDir(w *world) string {
-	if dir := w.getenv("XDG_RUNTIME_DIR"); dir != "" {
+func runtimeDir(w *term.Env) string {
+	if dir := w.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return dir
 	}
 	return "/run/user/" + strconv.Itoa(os.Geteuid())
@@ -46,7 +47,7 @@ func runtimeDir(w *world) string {
 
 // outside runs a program of the machine's with nothing of our environment but where it is found and whose it is. The
 // error tells what it said.
-func runOutside(ctx context.Context, w *world, stdin string, env []string, name string, args ...string) (string, error) {
+func runOutside(ctx context.Context, w *term.Env, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outsideBound)
 	defer cancel()
 	path, err := findProgram(w, name)
@@ -55,9 +56,9 @@ func runOutside(ctx context.Context, w *world, stdin string, env []string, name 
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.WaitDelay = "/", time.Second
-	cmd.Env = append([]string{"LC_ALL=C", "PATH=" + w.getenv("PATH"), "HOME=" + w.home}, env...)
+	cmd.Env = append([]string{"LC_ALL=C", "PATH=" + w.Getenv("PATH"), "HOME=" + w.Home}, env...)
 	for _, name := range []string{"USER", "LOGNAME"} {
-		if v, set := w.lookup(name); set {
+		if v, set := w.Lookup(name); set {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
@@ -79,8 +80,8 @@ func runOutside(ctx context.Context, w *world, stdin string, env []string, name 
 }
 
 // findProgram looks through the world's PATH, where exec would take this process's.
-func findProgram(w *world, name string) (string, error) {
-	for _, dir := range filepath.SplitList(w.getenv("PATH")) {
+func findProgram(w *term.Env, name string) (string, error) {
+	for _, dir := range filepath.SplitList(w.Getenv("PATH")) {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // systemUnits is where root's own units belong.
@@ -22,12 +24,12 @@ func unitPaths(dir, name string) (service, timer string) {
 
 // unitDirs are where units of ours may be. Which of a user's own systemd reads depends on the XDG_CONFIG_HOME that it was
 // started with, which need not be that of a shell.
-func unitDirs(w *world, system bool, home string) []string {
+func unitDirs(w *term.Env, system bool, home string) []string {
 	if system {
 		return []string{systemUnits}
 	}
 	dirs := []string{filepath.Join(home, ".config", "systemd", "user")}
-	if base := w.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) && filepath.Join(base, "systemd", "user") != dirs[0] {
+	if base := w.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) && filepath.Join(base, "systemd", "user") != dirs[0] {
 		dirs = append(dirs, filepath.Join(base, "systemd", "user"))
 	}
 	return dirs

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"pgregory.net/rapid"
 )
 
@@ -113,7 +114,7 @@ func TestSystemdTimes(t *testing.T) {
 // Programs that will be gone are refused, wherever go run and go test have made them.
 func TestTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project{w: &world{environ: []string{"TMPDIR=/var/scratch"}}}
+	p := &project{w: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
 	for program, gone := range map[string]bool{
 		"/home/ann/bin/symphony":                               false,
 		"/usr/local/bin/symphony":                              false,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -31,7 +31,7 @@ const clockVar = "SYMPHONY_TEST_CLOCK"
 
 // steppedMain is the program with a wall clock that its script can set, in processes that run already too.
 func steppedMain() {
-	wallClock = stepped
+	term.WallClock = stepped
 	main()
 }
 

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/workspace"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
-func showCommand(w *world) *cli.Command {
+func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "everything about one issue: why it runs or does not, its runs, its workspace, what comes next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
@@ -27,12 +27,12 @@ func showCommand(w *world) *cli.Command {
 			&cli.BoolFlag{Name: "no-pager", Usage: "print a diff at once, also on a terminal"},
 		),
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			args, positional, err := arguments(c, "ISSUE")
 			switch {
 			case err != nil:
 				return err
-			case c.Bool("diff") && w.json:
+			case c.Bool("diff") && w.JSON:
 				return usageError("show: --diff is no JSON: name one of them")
 			case c.Bool("no-pager") && !c.Bool("diff"):
 				return usageError("show: --no-pager belongs to --diff: nothing else is paged")
@@ -42,7 +42,7 @@ func showCommand(w *world) *cli.Command {
 				return err
 			}
 			if c.Bool("diff") {
-				return w.paged(c.Context, !c.Bool("no-pager"), func() error { return showDiff(c.Context, p, args[0]) })
+				return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return showDiff(c.Context, p, args[0]) })
 			}
 			return showIssue(c.Context, p, args[0], c.Bool("offline"))
 		},
@@ -54,8 +54,8 @@ func showIssue(ctx context.Context, p *project, ref string, offline bool) error 
 	if err != nil {
 		return err
 	}
-	if p.w.json {
-		p.w.printJSON(v)
+	if p.w.JSON {
+		p.w.PrintJSON(v)
 		return nil
 	}
 	printIssue(p.w, v)
@@ -111,13 +111,13 @@ func unknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 
 // diffPrinter colours a diff on a terminal, where nothing of it may steer that; a pipe gets what git gives.
 type diffPrinter struct {
-	w    *world
+	w    *term.Env
 	rest []byte
 }
 
 func (d *diffPrinter) Write(b []byte) (int, error) {
-	if d.w.width == 0 {
-		return d.w.stdout.Write(b)
+	if d.w.Width == 0 {
+		return d.w.Stdout.Write(b)
 	}
 	d.rest = append(d.rest, b...)
 	for {
@@ -136,9 +136,9 @@ func (d *diffPrinter) line(text string) error {
 	// A tab is what it is in a source file.
 	parts := strings.Split(strings.TrimSuffix(text, "\r"), "\t")
 	for i := range parts {
-		parts[i] = visible(parts[i])
+		parts[i] = term.Visible(parts[i])
 	}
-	_, err := fmt.Fprintln(d.w.stdout, paintDiff(d.w, strings.Join(parts, "\t")))
+	_, err := fmt.Fprintln(d.w.Stdout, paintDiff(d.w, strings.Join(parts, "\t")))
 	return err
 }
 

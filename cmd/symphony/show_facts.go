@@ -44,7 +44,7 @@ const trackerPatience = 10 * time.Second
 
 // lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
 func lookAtIssue(ctx context.Context, p *project, ref string, offline bool) (issueView, error) {
-	f := issueFacts{now: p.w.now().UTC(), identifier: ref}
+	f := issueFacts{now: p.w.Now().UTC(), identifier: ref}
 	db, err := openForReading(ctx, p)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !offline && p.sourceErr == nil:

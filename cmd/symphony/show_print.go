@@ -5,11 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // printIssue is show for a person; in a pipe each line has its name, a tab and its value.
-func printIssue(w *world, v issueView) {
+func printIssue(w *term.Env, v issueView) {
 	printIssueHead(w, v)
 	printField(w, "why", v.Why.Message)
 	printField(w, "next", nextText(w, v))
@@ -18,7 +19,7 @@ func printIssue(w *world, v issueView) {
 	}
 	printRequests(w, view{GeneratedAt: v.GeneratedAt, Requests: v.Requests})
 	if v.TrackerError != nil {
-		printPainted(w, "tracker", "could not be asked: "+v.TrackerError.Code+": "+v.TrackerError.Message, w.red)
+		printPainted(w, "tracker", "could not be asked: "+v.TrackerError.Code+": "+v.TrackerError.Message, w.Red)
 	}
 	printPlace(w, v.Workspace)
 	if v.ThreadID != nil {
@@ -37,30 +38,30 @@ func printIssue(w *world, v issueView) {
 const fieldWidth = 9
 
 // printField prints a name and its value.
-func printField(w *world, name, value string) {
+func printField(w *term.Env, name, value string) {
 	printPainted(w, name, value, func(text string) string { return text })
 }
 
 // printPainted colours the value, but first it makes it harmless.
-func printPainted(w *world, name, value string, paint func(string) string) {
-	value = visible(strings.ReplaceAll(value, "\n", " "))
-	if w.width == 0 {
-		fmt.Fprintf(w.stdout, "%s\t%s\n", name, value)
+func printPainted(w *term.Env, name, value string, paint func(string) string) {
+	value = term.Visible(strings.ReplaceAll(value, "\n", " "))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
 		return
 	}
-	fmt.Fprintf(w.stdout, "  %s  %s\n", w.dim(fmt.Sprintf("%-*s", fieldWidth, name)), paint(value))
+	fmt.Fprintf(w.Stdout, "  %s  %s\n", w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)), paint(value))
 }
 
-func printIssueHead(w *world, v issueView) {
+func printIssueHead(w *term.Env, v issueView) {
 	i := v.Issue
 	title := ""
 	if i.Title != nil {
 		title = *i.Title
 	}
-	if w.width == 0 {
-		fmt.Fprintf(w.stdout, "issue\t%s\t%s\n", visible(i.Identifier), visible(title))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", term.Visible(i.Identifier), term.Visible(title))
 	} else {
-		fmt.Fprintln(w.stdout, cutCells(w.bold(visible(i.Identifier)+"  "+visible(title)), w.width))
+		fmt.Fprintln(w.Stdout, term.CutCells(w.Bold(term.Visible(i.Identifier)+"  "+term.Visible(title)), w.Width))
 	}
 	if i.State != nil {
 		text := *i.State
@@ -78,7 +79,7 @@ func printIssueHead(w *world, v issueView) {
 	printField(w, "claim", claimText(w, v))
 }
 
-func claimText(w *world, v issueView) string {
+func claimText(w *term.Env, v issueView) string {
 	c := v.Claim
 	switch {
 	case c == nil:
@@ -99,11 +100,11 @@ func claimText(w *world, v issueView) string {
 }
 
 // nextText adds when it happens, and whether anybody sees to it.
-func nextText(w *world, v issueView) string {
+func nextText(w *term.Env, v issueView) string {
 	text := v.Next.Message
 	switch at := v.Next.At; {
 	case at == nil:
-	case w.width == 0:
+	case w.Width == 0:
 		text += " (" + rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		text += " (now)"
@@ -119,7 +120,7 @@ func nextText(w *world, v issueView) string {
 // listedFiles is how many changed files stand on the screen.
 const listedFiles = 10
 
-func printPlace(w *world, p *placeRow) {
+func printPlace(w *term.Env, p *placeRow) {
 	if p == nil {
 		return
 	}
@@ -145,7 +146,7 @@ func printPlace(w *world, p *placeRow) {
 		printField(w, "git", g.line())
 	}
 	file := ""
-	if w.width == 0 {
+	if w.Width == 0 {
 		file = "file" // each line of a pipe says what it is
 	}
 	for n, c := range g.Changed {
@@ -188,8 +189,8 @@ func tokensLine(t totalsRow) string {
 	return fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work", t.Total, t.Input, t.Cached, t.Output, duration(time.Duration(t.Seconds*float64(time.Second))))
 }
 
-func printIssueRuns(w *world, v issueView) {
-	t := table{head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+func printIssueRuns(w *term.Env, v issueView) {
+	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
 	for _, r := range v.Runs {
 		outcome, text, end := r.Phase, "", v.GeneratedAt
 		if r.Outcome != nil {
@@ -208,9 +209,9 @@ func printIssueRuns(w *world, v issueView) {
 				kind = fmt.Sprintf("attempt %d", *r.Attempt)
 			}
 		}
-		t.add(agoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, lastedText(w, end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.Add(agoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, lastedText(w, end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
-	w.printTable("RUNS", t)
+	w.PrintTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {
 		printField(w, "before", fmt.Sprintf("%s more; symphony logs %s --all has them", plural(more, "run"), v.Issue.Identifier))
 	}

@@ -3,13 +3,15 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // A title of ten thousand letters takes one line of the screen; a pipe gets all of it.
 func TestLongTitle(t *testing.T) {
 	w := testWorld()
 	var out strings.Builder
-	w.stdout = &out
+	w.Stdout = &out
 	title := strings.Repeat("日本", 5000)
 	v := issueView{Issue: knownIssue{Identifier: "ABC-1", Title: &title}}
 	printIssueHead(w, v)
@@ -17,9 +19,9 @@ func TestLongTitle(t *testing.T) {
 		t.Error("in a pipe something of it is missing")
 	}
 	out.Reset()
-	w.width = 40
+	w.Width = 40
 	printIssueHead(w, v)
-	if line, _, _ := strings.Cut(out.String(), "\n"); cells(line) > 40 || !strings.HasSuffix(line, "本…") {
-		t.Errorf("it takes %d cells: %s", cells(line), line)
+	if line, _, _ := strings.Cut(out.String(), "\n"); term.Cells(line) > 40 || !strings.HasSuffix(line, "本…") {
+		t.Errorf("it takes %d cells: %s", term.Cells(line), line)
 	}
 }

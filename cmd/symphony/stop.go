@@ -5,14 +5,14 @@ import (
 	"context"
 	"os"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
-func stopCommand(w *world) *cli.Command {
+func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its present run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
@@ -35,13 +35,13 @@ Example:
 	}
 }
 
-func stopAction(c *cli.Context, w *world) error {
-	w.json = c.Bool("json")
+func stopAction(c *cli.Context, w *term.Env) error {
+	w.JSON = c.Bool("json")
 	s := stopping{noWait: c.Bool("no-wait")}
 	if c.Bool("all") {
 		if name := c.Args().First(); name != "" {
 			// With --all the only argument is a workflow; somebody who names an issue means something else.
-			if _, err := os.Stat(w.absolute(name)); err != nil {
+			if _, err := os.Stat(w.Absolute(name)); err != nil {
 				return usageError("stop: ISSUE or --all, not both: there is no workflow %q", name)
 			}
 		}
@@ -94,7 +94,7 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	if err != nil || r == nil {
 		return err // without the database its workers have been ended as well as can be
 	}
-	if !s.p.w.json {
+	if !s.p.w.JSON {
 		if err := sayPass(ctx, s.p, db, s.cmd, *r, done); err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	if done && !s.noWait {
 		waited = s.await(context.WithoutCancel(ctx), ctx.Done(), *r, before, began)
 	}
-	if s.p.w.json {
-		s.p.w.printJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
+	if s.p.w.JSON {
+		s.p.w.PrintJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
 	}
 	return cmp.Or(waited, noteUndone(ctx, s.p, db, s.cmd, *r, done))
 }

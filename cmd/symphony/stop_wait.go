@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -174,7 +175,7 @@ func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
 			continue
 		}
 		if err := local.Stop(at, r); err != nil {
-			s.p.w.printError(asError(err))
+			s.p.w.PrintError(asError(err))
 		}
 	}
 }
@@ -186,14 +187,14 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 		return err
 	}
 	s.stopped = append(s.stopped, row)
-	if s.p.w.json {
+	if s.p.w.JSON {
 		return nil
 	}
 	took := stopTook(time.Duration(row.AfterMS) * time.Millisecond)
 	what := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
 	switch {
 	case run.Kind == reconcile.CleanupRun:
-		fmt.Fprintln(s.p.w.stdout, visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
+		fmt.Fprintln(s.p.w.Stdout, term.Visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
 		return nil
 	case run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun:
 		what += "its run " + string(run.Outcome) + ", "
@@ -207,7 +208,7 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 	} else {
 		what += ", no workspace"
 	}
-	fmt.Fprintln(s.p.w.stdout, visible(what))
+	fmt.Fprintln(s.p.w.Stdout, term.Visible(what))
 	return nil
 }
 

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
-func takeoverCommand(w *world) *cli.Command {
+func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "takeover", Usage: "go on with an issue yourself, in codex's own terminal, in its workspace",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
@@ -43,7 +43,7 @@ Example:
 			default:
 				return usageError("takeover: --then is retry or hold, not %q", c.String("then"))
 			}
-			if !w.onTerminal() {
+			if !w.OnTerminal() {
 				return &reconcile.Error{
 					Code: "not_a_terminal", Message: "takeover opens codex's own terminal, and this is none", Hint: "call it from one",
 				}
@@ -104,7 +104,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 		return false, err
 	}
 	if claimed && c.Status == reconcile.Running && !t.yes {
-		fmt.Fprintln(t.p.w.stdout, visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
+		fmt.Fprintln(t.p.w.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
 		if sure, err := confirmRemoval(ctx, t.p.w, "Stop it? [y]es, [N]o: "); err != nil || !sure {
 			return false, err
 		}
@@ -150,8 +150,8 @@ func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int,
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: t.p.stateDir, ID: newRunID(w.now()), Issue: t.issue, Root: t.root,
-		Env: t.p.environ(), Version: version(), Now: w.now, Log: log,
+		Config: runnerConfig(cfg), StateDir: t.p.stateDir, ID: newRunID(w.Now()), Issue: t.issue, Root: t.root,
+		Env: t.p.environ(), Version: version(), Now: w.Now, Log: log,
 	}
 	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
 	if err := hand.Take(ctx); err != nil {
@@ -166,15 +166,15 @@ func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int,
 	if thread.ID != "" {
 		what = "thread " + thread.ID
 	}
-	fmt.Fprintln(w.stdout, visible(fmt.Sprintf("%s is yours in %s, %s", t.identifier, path, what)))
+	fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s is yours in %s, %s", t.identifier, path, what)))
 	if left := hand.LeftOut(); len(left) > 0 {
-		fmt.Fprintln(w.stderr, visible("symphony: commands do not get "+strings.Join(left, ", ")+" here (agent.pass_env)"))
+		fmt.Fprintln(w.Stderr, term.Visible("symphony: commands do not get "+strings.Join(left, ", ")+" here (agent.pass_env)"))
 	}
-	in, ok := w.stdin.(*os.File)
+	in, ok := w.Stdin.(*os.File)
 	if !ok {
 		return 0, errors.New("stdin is no terminal")
 	}
-	return hand.Session(ctx, thread.ID, thread.CodexHome, runner.Stdio{In: in, Out: w.stdout, Err: w.stderr})
+	return hand.Session(ctx, thread.ID, thread.CodexHome, runner.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
 }
 
 // thread is the one to go on with: the issue's newest, if it worked in this very workspace.
@@ -205,7 +205,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 	}
 	answer := t.then
 	if answer == "" {
-		line, err := askLine(ctx, w, "Let "+visible(t.identifier)+" go? [r]etry, [H]old: ", false)
+		line, err := askLine(ctx, w, "Let "+term.Visible(t.identifier)+" go? [r]etry, [H]old: ", false)
 		if ctx.Err() != nil {
 			return t.cutOff()
 		}
@@ -215,7 +215,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 		answer = strings.ToLower(strings.TrimSpace(line))
 	}
 	if !slices.Contains([]string{"r", "retry"}, answer) {
-		fmt.Fprintln(w.stdout, visible(t.identifier+" stays held: symphony retry "+t.identifier+" lets it go"))
+		fmt.Fprintln(w.Stdout, term.Visible(t.identifier+" stays held: symphony retry "+t.identifier+" lets it go"))
 		return nil
 	}
 	return applyForIssue(ctx, t.p, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)

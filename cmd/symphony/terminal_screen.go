@@ -9,7 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	xterm "golang.org/x/term"
 )
 
 // screen is a terminal that this program has to itself for a while: a screen beside the one with the shell's lines, keys
@@ -17,7 +18,7 @@ import (
 type screen struct {
 	out *os.File
 	in  *os.File // nil where the keys belong to somebody else
-	was *term.State
+	was *xterm.State
 
 	keys    chan byte // closed when the terminal is gone
 	signals chan os.Signal
@@ -49,7 +50,7 @@ func ends(key byte) bool {
 
 func newScreen(in io.Reader, out *os.File) *screen {
 	s := &screen{out: out, signals: make(chan os.Signal, 8)}
-	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file, ok := in.(*os.File); ok && xterm.IsTerminal(int(file.Fd())) {
 		s.in, s.keys = file, make(chan byte)
 	}
 	return s
@@ -71,7 +72,7 @@ func (s *screen) enter() error {
 // take puts the terminal into our mode. The one to go back to is what the first look found.
 func (s *screen) take() error {
 	if s.in != nil {
-		was, err := term.MakeRaw(int(s.in.Fd()))
+		was, err := xterm.MakeRaw(int(s.in.Fd()))
 		if err != nil {
 			return fmt.Errorf("terminal: %w", err)
 		}
@@ -93,7 +94,7 @@ func (s *screen) leave() {
 func (s *screen) giveBack() {
 	_, _ = s.out.WriteString(leaveScreen)
 	if s.was != nil {
-		_ = term.Restore(int(s.in.Fd()), s.was)
+		_ = xterm.Restore(int(s.in.Fd()), s.was)
 	}
 }
 
@@ -160,7 +161,7 @@ func (s *screen) suspend() error {
 
 // size is asked for before each frame.
 func (s *screen) size() (columns, rows int) {
-	columns, rows, err := term.GetSize(int(s.out.Fd()))
+	columns, rows, err := xterm.GetSize(int(s.out.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
 		return 80, 24 // of a terminal that does not know its size
 	}
@@ -188,7 +189,7 @@ func frameOf(lines []string, columns, rows int) string {
 		if i > 0 {
 			b.WriteString(nextLine)
 		}
-		if cells(line) < columns {
+		if term.Cells(line) < columns {
 			b.WriteString(line + eraseLine)
 		} else {
 			b.WriteString(eraseLine + line)

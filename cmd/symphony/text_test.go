@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -26,7 +27,7 @@ func TestVisible(t *testing.T) {
 		"bytes \x9b31m\xff":    `bytes \x9b31m\xff`,
 		"replaced \ufffd":      "replaced \ufffd",
 	} {
-		if got := visible(in); got != want {
+		if got := term.Visible(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -121,10 +122,10 @@ func TestHumanize(t *testing.T) {
 func TestTableEdge(t *testing.T) {
 	w := testWorld()
 	var out strings.Builder
-	w.stdout, w.width = &out, 20
-	table := table{head: []string{"ISSUE", "MESSAGE"}}
-	table.add("ABC-1", strings.Repeat("ü", 40))
-	w.printTable("RUNNING", table)
+	w.Stdout, w.Width = &out, 20
+	table := term.Table{Head: []string{"ISSUE", "MESSAGE"}}
+	table.Add("ABC-1", strings.Repeat("ü", 40))
+	w.PrintTable("RUNNING", table)
 	want := "RUNNING\n  ISSUE  MESSAGE\n  ABC-1  üüüüüüüüüü…\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // tickOptions are the flags of tick.
@@ -20,7 +20,7 @@ type tickOptions struct {
 	log                     logChoice
 }
 
-func tickCommand(w *world) *cli.Command {
+func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
 		UsageText: usageText("tick", "[WORKFLOW]"),
@@ -47,13 +47,13 @@ func tickCommand(w *world) *cli.Command {
 	}
 }
 
-func tickAction(c *cli.Context, w *world) error {
+func tickAction(c *cli.Context, w *term.Env) error {
 	o := tickOptions{
 		passOptions: passOptions{trigger: c.String("trigger"), dryRun: c.Bool("dry-run"), lockTimeout: c.Duration("lock-timeout")},
 		loop:        c.Bool("loop"), json: c.Bool("json"), quiet: c.Bool("quiet"), wait: c.Bool("wait"),
 		log: logChoice{c.String("log-level"), c.String("log-format")},
 	}
-	w.json, w.jsonLines = o.json, o.loop
+	w.JSON, w.JSONLines = o.json, o.loop
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err
@@ -62,18 +62,18 @@ func tickAction(c *cli.Context, w *world) error {
 		return err
 	}
 	if o.log.wanted() {
-		w.log = o.logger(w) // it says what lines for a person would say
+		w.Log = o.logger(w) // it says what lines for a person would say
 	}
 	p, err := openProject(w, c, positional)
 	if err != nil {
 		return err
 	}
 	if o.loop {
-		w.listen()
+		w.Listen()
 		return loop(c.Context, w, p, o)
 	}
 	if o.wait {
-		w.listen()
+		w.Listen()
 	}
 	o.stays = o.wait
 	o.last = !o.wait && o.trigger != triggerWorker // which may run a second one
@@ -107,7 +107,7 @@ func (o *tickOptions) check(triggerSet bool) error {
 // second after the end of the run before.
 const soon = 3 * time.Second
 
-func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
+func tick(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
 	log := o.logger(w)
 	r, err := runPass(ctx, p, o.passOptions, log)
 	if err != nil && o.trigger != triggerWorker {
@@ -139,8 +139,8 @@ func tick(ctx context.Context, w *world, p *project, o tickOptions) error {
 }
 
 // followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
-func followUp(ctx context.Context, p *project, w *world, o tickOptions, r passResult, log *slog.Logger) error {
-	wait := r.NextWake.Sub(w.now())
+func followUp(ctx context.Context, p *project, w *term.Env, o tickOptions, r passResult, log *slog.Logger) error {
+	wait := r.NextWake.Sub(w.Now())
 	if r.NextWake.IsZero() || wait > soon {
 		return r.code()
 	}
@@ -211,7 +211,7 @@ func waitForRuns(ctx context.Context, p *project, r passResult, o tickOptions) (
 			return false, err
 		}
 		if !o.json && !o.quiet { // of JSON there is one object, and it has been printed
-			fmt.Fprintln(p.w.stdout, endLine(run))
+			fmt.Fprintln(p.w.Stdout, endLine(run))
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}
@@ -226,7 +226,7 @@ func workerDead(p *project, run reconcile.Run) bool {
 	if run.Outcome != "" || alive(p.stateDir, run.ID) {
 		return false
 	}
-	return run.Phase != reconcile.Starting || p.w.now().Sub(run.StartedAt) > startBound
+	return run.Phase != reconcile.Starting || p.w.Now().Sub(run.StartedAt) > startBound
 }
 
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.

@@ -5,25 +5,26 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
 
-func versionCommand(w *world) *cli.Command {
+func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
 		UsageText:   "symphony version [--json]",
 		Description: exampleText("symphony version --json"),
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
 		Action: func(c *cli.Context) error {
-			w.json = c.Bool("json")
+			w.JSON = c.Bool("json")
 			if c.NArg() > 0 {
 				return usageError("version: unexpected argument %q", c.Args().First())
 			}
-			if w.json {
-				w.printJSON(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+			if w.JSON {
+				w.PrintJSON(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 				return nil
 			}
-			fmt.Fprintf(w.stdout, "symphony %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}

@@ -195,7 +195,7 @@ func readViewFor(ctx context.Context, p *project, o viewOptions) (view, error) {
 // lookAt reads the view from an open database.
 func viewOf(ctx context.Context, p *project, db *state.DB, o viewOptions) (view, error) {
 	v := view{
-		GeneratedAt: p.w.now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
+		GeneratedAt: p.w.Now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
 		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
 	}
 	if path, known, err := db.Meta(ctx, ownerKey); err != nil {
@@ -336,7 +336,7 @@ func (v *view) tracker(p *project, rec reconcile.Recorded) {
 	if cfg, err := workflow.Parse(p.source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
 		// What the account stops comes behind what stops everything else.
-		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.w.now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.w.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
 			v.Blocked = b
 		}
 	}

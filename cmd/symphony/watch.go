@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // watchStep is how often ps --watch looks, and counts the seconds on.
@@ -14,7 +16,7 @@ const watchStep = time.Second
 
 // watch repeats ps until a signal, or on a terminal until a key says so.
 func watch(ctx context.Context, p *project, o viewOptions) error {
-	if out, ok := p.w.stdout.(*os.File); ok && p.w.width > 0 && !p.w.json && p.w.getenv("TERM") != "dumb" {
+	if out, ok := p.w.Stdout.(*os.File); ok && p.w.Width > 0 && !p.w.JSON && p.w.Getenv("TERM") != "dumb" {
 		return watchScreen(ctx, p, o, out)
 	}
 	for {
@@ -37,7 +39,7 @@ func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (
 	if err != nil {
 		return err
 	}
-	s := newScreen(p.w.stdin, out)
+	s := newScreen(p.w.Stdin, out)
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -74,13 +76,13 @@ func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (
 }
 
 // frame is the view as lines that fit the terminal.
-func watchFrame(w *world, v view, fault error, columns, rows int) []string {
+func watchFrame(w *term.Env, v view, fault error, columns, rows int) []string {
 	resized := *w
-	resized.width = columns
+	resized.Width = columns
 	top := []string{watchTitle(&resized, v)}
 	if fault != nil {
 		e := asError(fault)
-		top = append(top, resized.red(visible(fmt.Sprintf("ERROR    %s: %s; what follows is the last that could be read", e.Code, e.Message))))
+		top = append(top, resized.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s; what follows is the last that could be read", e.Code, e.Message))))
 	}
 	top = append(top, obstacleLines(&resized, v)...)
 	sections := sections(&resized, v)
@@ -89,26 +91,26 @@ func watchFrame(w *world, v view, fault error, columns, rows int) []string {
 	}
 	lines := fitRows(&resized, top, sections, closingLines(&resized, v), rows)
 	for i := range lines {
-		lines[i] = cutCells(lines[i], columns)
+		lines[i] = term.CutCells(lines[i], columns)
 	}
 	return lines
 }
 
 // title says what is watched and that it is alive.
-func watchTitle(w *world, v view) string {
+func watchTitle(w *term.Env, v view) string {
 	name := filepath.Base(filepath.Dir(v.Project.WorkflowPath))
-	return w.dim(visible(fmt.Sprintf("symphony ps  %s  %s  q ends it", name, v.GeneratedAt.Local().Format(time.TimeOnly))))
+	return w.Dim(term.Visible(fmt.Sprintf("symphony ps  %s  %s  q ends it", name, v.GeneratedAt.Local().Format(time.TimeOnly))))
 }
 
 // asked are the requests, a line for each: ps and approve show them in full.
-func askedTable(w *world, v view) table {
-	t := table{head: []string{"REQUEST", "KIND", "ASKED", "LEFT", "SUMMARY"}, state: 1}
+func askedTable(w *term.Env, v view) term.Table {
+	t := term.Table{Head: []string{"REQUEST", "KIND", "ASKED", "LEFT", "SUMMARY"}, State: 1}
 	for _, r := range v.Requests {
 		summary := r.Summary
 		if r.Outside {
 			summary = "outside the sandbox: " + summary
 		}
-		t.addIn(colourWaits, r.ID, r.Kind, agoText(w, v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
+		t.AddIn(term.ColourWaits, r.ID, r.Kind, agoText(w, v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
 	}
 	return t
 }

@@ -1,27 +1,31 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
 
 // fit puts the parts below each other in so many rows. Where they do not fit, the longest sections are shortened to the
 // same length, and each says how many rows it has more; where not even that fits, so does the page.
-func fitRows(w *world, top []string, sections []section, bottom []string, rows int) []string {
+func fitRows(w *term.Env, top []string, sections []section, bottom []string, rows int) []string {
 	most := mostRows(sections)
 	for most > 0 && len(top)+heightOf(sections, most)+len(bottom) > rows {
 		most--
 	}
 	lines := top
 	for _, s := range sections {
-		n := min(len(s.table.rows), most)
-		lines = append(lines, w.bold(s.title))
-		lines = append(lines, s.table.lines(w, n)...)
-		if left := len(s.table.rows) - n; left > 0 {
-			lines = append(lines, w.dim(fmt.Sprintf("  … %d more", left)))
+		n := min(len(s.table.Rows), most)
+		lines = append(lines, w.Bold(s.title))
+		lines = append(lines, s.table.Lines(w, n)...)
+		if left := len(s.table.Rows) - n; left > 0 {
+			lines = append(lines, w.Dim(fmt.Sprintf("  … %d more", left)))
 		}
 	}
 	if room := max(rows-len(bottom), 0); len(lines) > room {
 		keep := max(room-1, 0)
 		left := len(lines) - keep
-		lines = append(lines[:keep], w.dim(fmt.Sprintf("… %s more", plural(left, "line"))))
+		lines = append(lines[:keep], w.Dim(fmt.Sprintf("… %s more", plural(left, "line"))))
 	}
 	lines = append(lines, bottom...)
 	return lines[:min(len(lines), max(rows, 0))]
@@ -30,7 +34,7 @@ func fitRows(w *world, top []string, sections []section, bottom []string, rows i
 func mostRows(sections []section) int {
 	n := 0
 	for _, s := range sections {
-		n = max(n, len(s.table.rows))
+		n = max(n, len(s.table.Rows))
 	}
 	return n
 }
@@ -39,8 +43,8 @@ func mostRows(sections []section) int {
 func heightOf(sections []section, most int) int {
 	n := 0
 	for _, s := range sections {
-		n += 2 + min(len(s.table.rows), most)
-		if len(s.table.rows) > most {
+		n += 2 + min(len(s.table.Rows), most)
+		if len(s.table.Rows) > most {
 			n++
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"golang.org/x/sys/unix"
 )
 
 // projectOf is the large project as a command of this process sees it.
 func (l *large) projectOf(now func() time.Time) *project {
 	w := testWorld()
-	w.dir, w.home, w.now = l.dir, l.dir, now
+	w.Dir, w.Home, w.Now = l.dir, l.dir, now
 	return newProject(w, filepath.Join(l.dir, "WORKFLOW.md"), l.state())
 }
 
@@ -110,7 +110,7 @@ func (l *large) watch(ctx context.Context, now func() time.Time) *watchedTermina
 	l.must(err)
 	l.t.Cleanup(func() { slave.Close(); master.Close() })
 	p := l.projectOf(now)
-	p.w.stdin, p.w.width = slave, 80
+	p.w.Stdin, p.w.Width = slave, 80
 	wt := &watchedTerminal{l, slave, framesOf(master), make(chan any, 1)}
 	go func() {
 		defer func() {
@@ -200,8 +200,8 @@ func TestWatchResize(t *testing.T) {
 		wt.must(syscall.Kill(os.Getpid(), syscall.SIGWINCH)) // as the system does for those whose terminal it is
 		wt.frame(func(f string) bool {
 			for line := range strings.SplitSeq(f, nextLine) {
-				if strings.Contains(line, "ABC-1 ") || strings.Contains(line, "ABC-1"+plainText) {
-					return cells(strings.NewReplacer(firstCell, "", eraseLine, "").Replace(line)) == columns
+				if strings.Contains(line, "ABC-1 ") || strings.Contains(line, "ABC-1"+term.PlainText) {
+					return term.Cells(strings.NewReplacer(firstCell, "", eraseLine, "").Replace(line)) == columns
 				}
 			}
 			return false

@@ -44,13 +44,13 @@ func (l *looker) close() error {
 
 // refresh gives the view as of now. Where that can't be had the last one comes beside the error.
 func (l *looker) refresh(ctx context.Context) (view, error) {
-	start := l.p.w.now()
+	start := l.p.w.Now()
 	if left := l.rest.Sub(start); left > 0 && left <= freshStep { // more is left after the clock was set back
 		l.view.GeneratedAt = start.UTC()
 		return l.view, nil
 	}
 	err := l.update(ctx, start)
-	end := l.p.w.now()
+	end := l.p.w.Now()
 	l.view.GeneratedAt = end.UTC()
 	if err != nil {
 		return l.view, errors.Join(err, l.close()) // the next look begins anew

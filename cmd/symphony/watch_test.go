@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 func sectionOf(title string, rows int) section {
-	t := table{head: []string{"ISSUE"}}
+	t := term.Table{Head: []string{"ISSUE"}}
 	for i := range rows {
-		t.add(fmt.Sprintf("%s-%d", title[:1], i+1))
+		t.Add(fmt.Sprintf("%s-%d", title[:1], i+1))
 	}
 	return section{title, t}
 }
@@ -25,7 +25,7 @@ func sectionOf(title string, rows int) section {
 // What does not fit is left out of the longest part, and counted.
 func TestFit(t *testing.T) {
 	w := testWorld()
-	w.width = 40
+	w.Width = 40
 	top, bottom := []string{"top"}, []string{"bottom"}
 	for _, c := range []struct {
 		rows     int
@@ -51,7 +51,7 @@ func TestFit(t *testing.T) {
 // A frame never has more lines or cells than the terminal, whatever there is to say.
 func TestFrameFits(t *testing.T) {
 	w := testWorld()
-	w.colour = true
+	w.Colour = true
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	v := view{GeneratedAt: now, Paused: true, Requests: []pendingRow{{ID: "ABC-1.1", Kind: "command", Summary: strings.Repeat("🚀", 80), ExpiresAt: now}}}
 	for i := range 60 {
@@ -65,7 +65,7 @@ func TestFrameFits(t *testing.T) {
 				t.Fatalf("%d lines in %d rows", len(lines), rows)
 			}
 			for _, line := range lines {
-				if n := cells(line); n > columns {
+				if n := term.Cells(line); n > columns {
 					t.Fatalf("%d cells in %d: %q", n, columns, line)
 				}
 			}

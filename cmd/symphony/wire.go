@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -164,7 +165,7 @@ func newRunners(p *project, cfg *workflow.Config) (*runner.Local, error) {
 	l := &runner.Local{
 		StateDir: p.stateDir, Exe: exe, Env: p.workerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
 		Project: cfg.Policy().Project, Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
-		Scopes: &proc.Shelter{Env: p.w.environ},
+		Scopes: &proc.Shelter{Env: p.w.Environ},
 	}
 	if cfg.KeyIsLiteral {
 		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())
@@ -211,8 +212,8 @@ func onQuestion(a workflow.Answer) codex.QuestionPolicy {
 }
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
-func newLog(w *world, level slog.Level) *slog.Logger {
-	return newLogAs(w.stderr, level, textLog, w.journal)
+func newLog(w *term.Env, level slog.Level) *slog.Logger {
+	return term.NewLogAs(w.Stderr, level, term.TextLog, w.Journal)
 }
 
 func newLogTo(out io.Writer, level slog.Level) *slog.Logger {

@@ -13,8 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -23,10 +22,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/urfave/cli/v2"
 )
 
 // workerCommand is the detached program that owns a run. A pass starts it; nobody else does.
-func workerCommand(w *world) *cli.Command {
+func workerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",
 		Flags: []cli.Flag{
@@ -46,7 +46,7 @@ const takePatience = 2 * time.Second
 
 // work takes the run, carries it out, records the outcome, and starts a pass of its own so that what
 // follows need not wait for the schedule. slot names the slot of the account that the pass has handed on, if any.
-func work(ctx context.Context, w *world, id, stateDir, path, slot string) error {
+func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) error {
 	ready, err := proc.ReadySocket()
 	if err != nil {
 		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
@@ -61,7 +61,7 @@ func work(ctx context.Context, w *world, id, stateDir, path, slot string) error 
 	// It lives on less than a megabyte, and of workers there may be many: collecting before the usual four are
 	// full costs half a millisecond every few seconds.
 	debug.SetGCPercent(workerGC)
-	clean := &runner.Redactor{W: w.stderr}
+	clean := &runner.Redactor{W: w.Stderr}
 	log := newLogTo(clean, slog.LevelInfo).With(slog.String("run_id", id))
 	exe := programPath()
 	h, err := takeRun(ctx, w, id, stateDir)
@@ -102,7 +102,7 @@ type held struct {
 }
 
 // takeRun makes this process the run's owner, or leaves everything untouched.
-func takeRun(ctx context.Context, w *world, id, stateDir string) (*held, error) {
+func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*held, error) {
 	// Where the system offers no such thing the README says what that means.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
@@ -120,7 +120,7 @@ func takeRun(ctx context.Context, w *world, id, stateDir string) (*held, error) 
 		err = runner.RecordScope(stateDir, id)
 	}
 	if err == nil {
-		h.run, err = h.db.TakeRun(ctx, id, self, w.now())
+		h.run, err = h.db.TakeRun(ctx, id, self, w.Now())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), refuse(alive, err), h.db.Close(), alive.Close())
@@ -188,7 +188,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 	}
 	config := runnerConfig(cfg)
 	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.environ())))
-	client, err := newTracker(cfg, p.w.now, log)
+	client, err := newTracker(cfg, p.w.Now, log)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 			},
 			ChangesIssue: tool.ChangesIssue,
 		},
-		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.now, Log: log, Hide: hide,
+		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.Now, Log: log, Hide: hide,
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{
@@ -221,15 +221,15 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 }
 
 // failed records a run that could not even be begun.
-func (h *held) failed(ctx context.Context, w *world, err error, log *slog.Logger) {
+func (h *held) failed(ctx context.Context, w *term.Env, err error, log *slog.Logger) {
 	if h.run.Outcome != "" {
 		log.Error("outcome given up", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
 		return // it could only not be stored, for as long as a worker tries
 	}
 	known := asError(err)
-	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.now()
+	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
 	log.Error("run ended", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
-	worker := &runner.Worker{Journal: h.db, Alive: h.alive, Now: w.now, Log: log}
+	worker := &runner.Worker{Journal: h.db, Alive: h.alive, Now: w.Now, Log: log}
 	if err := worker.Conclude(context.WithoutCancel(ctx), h.run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
 	}
@@ -264,7 +264,7 @@ func sameFile(a, b string) bool {
 
 // startOwnPass starts a pass that settles this run. Nobody waits for its end, and nothing of the run is handed
 // on: no mark, no lock, no lease, and not its scope.
-func startOwnPass(ctx context.Context, exe string, w *world, runID, stateDir, path string, log *slog.Logger) {
+func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir, path string, log *slog.Logger) {
 	if looping(stateDir) {
 		return // it sees the end of the run by itself
 	}
@@ -272,7 +272,7 @@ func startOwnPass(ctx context.Context, exe string, w *world, runID, stateDir, pa
 		log.Info("no pass of its own, the program is gone", slog.String("path", exe))
 		return
 	}
-	env := w.ownPassEnviron()
+	env := ownPassEnviron(w)
 	scope := proc.PassScope(env, runID)
 	pass, err := proc.Detach(proc.Spawn{
 		Exe:  exe,

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"sort"
@@ -118,7 +118,7 @@ func runeCells(r rune) int {
 
 // cells is the width of a text on a terminal. Our own colours take none; visible has seen to it that there is no other
 // escape sequence.
-func cells(s string) int {
+func Cells(s string) int {
 	n, escape := 0, false
 	for _, r := range s {
 		switch {
@@ -135,8 +135,8 @@ func cells(s string) int {
 
 // cutCells shortens a text to so many cells, the last of which then says that something is missing. A colour ends with
 // the text.
-func cutCells(s string, width int) string {
-	if cells(s) <= width {
+func CutCells(s string, width int) string {
+	if Cells(s) <= width {
 		return s
 	}
 	if width <= 0 {
@@ -149,7 +149,7 @@ func cutCells(s string, width int) string {
 			escape = r != 'm'
 			continue
 		case r == '\x1b':
-			escape, painted = true, !strings.HasPrefix(s[i:], plainText)
+			escape, painted = true, !strings.HasPrefix(s[i:], PlainText)
 			continue
 		}
 		if n += runeCells(r); n < width {
@@ -159,12 +159,12 @@ func cutCells(s string, width int) string {
 		break
 	}
 	if painted {
-		s += plainText
+		s += PlainText
 	}
 	return s
 }
 
 // padCells fills a text up with blanks to so many cells.
 func padCells(s string, width int) string {
-	return s + strings.Repeat(" ", max(width-cells(s), 0))
+	return s + strings.Repeat(" ", max(width-Cells(s), 0))
 }

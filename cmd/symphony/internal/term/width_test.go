@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestCells(t *testing.T) {
 		"\x1b[31mred\x1b[0m": 3,
 		"𠀀":                  2,
 	} {
-		if got := cells(text); got != want {
+		if got := Cells(text); got != want {
 			t.Errorf("%q takes %d cells, want %d", text, got, want)
 		}
 	}
@@ -48,7 +48,7 @@ func TestCutCells(t *testing.T) {
 		{"a\x1b[31mbcd\x1b[0m", 3, "a\x1b[31mb…\x1b[0m"},
 		{"\x1b[31ma\x1b[0mbcd", 3, "\x1b[31ma\x1b[0mb…"},
 	} {
-		if got := cutCells(c.text, c.width); got != c.want {
+		if got := CutCells(c.text, c.width); got != c.want {
 			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
 		}
 	}
@@ -57,14 +57,14 @@ func TestCutCells(t *testing.T) {
 // Whatever the text, a cut line fits, and leaves no colour behind.
 func TestCutFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
+		text := Visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
 		width := rapid.IntRange(1, 30).Draw(t, "width")
-		painted := "\x1b[32m" + text + plainText
-		got := cutCells(painted, width)
-		if n := cells(got); n > width {
+		painted := "\x1b[32m" + text + PlainText
+		got := CutCells(painted, width)
+		if n := Cells(got); n > width {
 			t.Fatalf("%q takes %d of %d cells", got, n, width)
 		}
-		if !utf8.ValidString(got) || !strings.HasSuffix(got, plainText) && strings.Contains(got, "\x1b[32m") && !strings.Contains(got, plainText) {
+		if !utf8.ValidString(got) || !strings.HasSuffix(got, PlainText) && strings.Contains(got, "\x1b[32m") && !strings.Contains(got, PlainText) {
 			t.Fatalf("%q keeps its colour", got)
 		}
 	})

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"context"
@@ -18,23 +18,23 @@ const (
 
 // paged runs a command whose answer may be longer than the terminal is high. wanted is false where a person is not to
 // be kept from what follows.
-func (w *world) paged(ctx context.Context, wanted bool, answer func() error) error {
+func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
 	command := w.pagerCommand(context.WithoutCancel(ctx)) // a signal is the pager's own business
-	if !wanted || w.width == 0 || w.json || command == nil {
+	if !wanted || w.Width == 0 || w.JSON || command == nil {
 		return answer()
 	}
-	out := w.stdout
+	out := w.Stdout
 	pg := &pager{cmd: command}
-	pg.cmd.Stdout, pg.cmd.Stderr = out, w.stderr
-	w.stdout = pg
-	defer func() { w.stdout = out }()
+	pg.cmd.Stdout, pg.cmd.Stderr = out, w.Stderr
+	w.Stdout = pg
+	defer func() { w.Stdout = out }()
 	return errors.Join(answer(), pg.end())
 }
 
 // pagerCommand is $PAGER, else less where there is one; nil for none.
-func (w *world) pagerCommand(ctx context.Context) *exec.Cmd {
+func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 	var cmd *exec.Cmd
-	switch named, set := w.lookup("PAGER"); {
+	switch named, set := w.Lookup("PAGER"); {
 	case named != "" && named != "cat":
 		cmd = exec.CommandContext(ctx, "sh", "-c", named)
 	case set:
@@ -46,10 +46,10 @@ func (w *world) pagerCommand(ctx context.Context) *exec.Cmd {
 		}
 		cmd = exec.CommandContext(ctx, less, "-FRX")
 	}
-	cmd.Dir, cmd.Env = w.dir, w.environ
+	cmd.Dir, cmd.Env = w.Dir, w.Environ
 	// A person's own settings win. Without these less would show the colours as text, and umlauts as bytes.
 	for name, value := range map[string]string{"LESS": "FRX", "LESSCHARSET": "utf-8"} {
-		if _, set := w.lookup(name); !set {
+		if _, set := w.Lookup(name); !set {
 			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], name+"="+value)
 		}
 	}
@@ -78,8 +78,8 @@ func (p *pager) Write(b []byte) (int, error) {
 }
 
 // unread reports a pager that somebody has left: what follows would be read and taken apart for nobody.
-func (w *world) unread() bool {
-	p, ok := w.stdout.(*pager)
+func (w *Env) Unread() bool {
+	p, ok := w.Stdout.(*pager)
 	return ok && p.gone != nil
 }
 

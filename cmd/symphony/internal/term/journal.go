@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"bytes"
@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"strings"
+	"os"
 	"sync"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -17,61 +17,10 @@ import (
 // asks for a log by --log-level or --log-format gets on stderr records instead: one line each, with level and keys, of what
 // the pass did and of what was wrong. Where stderr is systemd's journal, each line of either begins with its priority.
 
-const (
-	textLog = "text"
-	jsonLog = "json"
-)
-
-func logFormats() []string { return []string{textLog, jsonLog} }
-
-// logLevelNames are the values of --log-level, the most talkative first.
-func logLevelNames() []string { return []string{"debug", "info", "warn", "error"} }
-
-// logChoice is what was asked for; both empty where nobody asked.
-type logChoice struct{ level, format string }
-
-func (c logChoice) wanted() bool { return c != logChoice{} }
-
-func (c logChoice) check() error {
-	if c.level != "" && !slices.Contains(logLevelNames(), c.level) {
-		return usageError("tick: --log-level is one of %s, not %q", strings.Join(logLevelNames(), ", "), c.level)
-	}
-	if c.format != "" && !slices.Contains(logFormats(), c.format) {
-		return usageError("tick: --log-format is one of %s, not %q", strings.Join(logFormats(), ", "), c.format)
-	}
-	return nil
-}
-
-// logger makes the log of a pass, which nobody asked for or somebody did.
-func (o tickOptions) logger(w *world) *slog.Logger {
-	level := slog.LevelWarn
-	switch {
-	case o.log.level != "":
-		level = levelNamed(o.log.level)
-	case o.log.wanted() || o.loop && !o.json && !o.quiet:
-		level = slog.LevelInfo
-	case o.quiet:
-		level = slog.LevelError + 1 // what is wrong is reported once, not logged by every pass
-	}
-	return newLogAs(w.stderr, level, o.log.format, w.journal)
-}
-
-func levelNamed(name string) slog.Level {
-	switch name {
-	case "debug":
-		return slog.LevelDebug
-	case "info":
-		return slog.LevelInfo
-	case "warn":
-		return slog.LevelWarn
-	}
-	return slog.LevelError
-}
-
 // newLogAs makes a log of lines with keys (specification 13.1), or of JSON objects. The journal knows the time itself.
-func newLogAs(out io.Writer, level slog.Level, format string, journal bool) *slog.Logger {
+func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if journal && format != jsonLog {
+	if journal && format != JsonLog {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -87,7 +36,7 @@ func newLogAs(out io.Writer, level slog.Level, format string, journal bool) *slo
 }
 
 func handlerOf(out io.Writer, format string, options *slog.HandlerOptions) slog.Handler {
-	if format == jsonLog {
+	if format == JsonLog {
 		return slog.NewJSONHandler(out, options)
 	}
 	return slog.NewTextHandler(out, options)
@@ -140,38 +89,57 @@ func priority(l slog.Level) string {
 }
 
 // printError tells a person of something wrong, or the log where one was asked for.
-func (w *world) printError(e *reconcile.Error) {
-	if w.log != nil {
+func (w *Env) PrintError(e *reconcile.Error) {
+	if w.Log != nil {
 		attrs := []slog.Attr{slog.String("code", e.Code), slog.String("error", e.Message)}
 		if e.Hint != "" {
 			attrs = append(attrs, slog.String("hint", e.Hint))
 		}
-		w.log.LogAttrs(context.Background(), slog.LevelError, "error", attrs...)
+		w.Log.LogAttrs(context.Background(), slog.LevelError, "error", attrs...)
 		return
 	}
 	before := w.mark(slog.LevelError)
-	fmt.Fprintf(w.stderr, "%ssymphony: %s: %s\n", before, e.Code, visible(e.Message))
+	fmt.Fprintf(w.Stderr, "%ssymphony: %s: %s\n", before, e.Code, Visible(e.Message))
 	if e.Hint != "" {
-		fmt.Fprintf(w.stderr, "%s  %s\n", before, visible(e.Hint))
+		fmt.Fprintf(w.Stderr, "%s  %s\n", before, Visible(e.Hint))
 	}
 }
 
 // note tells a person on stderr what is no error, or the log where one was asked for.
-func (w *world) note(level slog.Level, text string) {
-	if w.log != nil {
-		w.log.LogAttrs(context.Background(), level, text)
+func (w *Env) Note(level slog.Level, text string) {
+	if w.Log != nil {
+		w.Log.LogAttrs(context.Background(), level, text)
 		return
 	}
 	if level >= slog.LevelWarn {
 		text = "warning: " + text
 	}
-	fmt.Fprintf(w.stderr, "%ssymphony: %s\n", w.mark(level), visible(text))
+	fmt.Fprintf(w.Stderr, "%ssymphony: %s\n", w.mark(level), Visible(text))
 }
 
 // mark begins a line for a person where the journal reads it.
-func (w *world) mark(level slog.Level) string {
-	if !w.journal {
+func (w *Env) mark(level slog.Level) string {
+	if !w.Journal {
 		return ""
 	}
 	return priority(level)
 }
+
+// isJournal reports whether a file is the stream to the journal that systemd says it has given this service: by device and
+// inode, for the variable is inherited by programs whose output goes elsewhere.
+func IsJournal(stream string, file *os.File) bool {
+	if stream == "" {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stream == fmt.Sprintf("%d:%d", is.Dev, is.Ino)
+}
+
+const (
+	TextLog = "text"
+	JsonLog = "json"
+)
