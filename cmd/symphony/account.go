@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -18,19 +20,19 @@ import (
 )
 
 // account is the codex account that the project's agents work with: it is known by the codex home that they are given.
-func openAccount(p *project, codexHome string) *state.Account {
-	fromEnv, _ := p.lookup("CODEX_HOME")
-	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.w.Home, ".codex"))
+func openAccount(p *project.Project, codexHome string) *state.Account {
+	fromEnv, _ := p.Lookup("CODEX_HOME")
+	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
 	if !filepath.IsAbs(home) {
-		home = filepath.Join(filepath.Dir(p.path), home) // the same for every process of the project
+		home = filepath.Join(filepath.Dir(p.Path), home) // the same for every process of the project
 	}
-	base, _ := p.lookup("XDG_STATE_HOME")
-	return state.NewAccount(base, p.w.Home, home)
+	base, _ := p.Lookup("XDG_STATE_HOME")
+	return state.NewAccount(base, p.Env.Home, home)
 }
 
 // maxAgents bounds the live runs of the account over all projects; 0: nothing does.
-func maxAgents(p *project) (int, error) {
-	text, set := p.lookup(reconcile.MaxAgentsVar)
+func maxAgents(p *project.Project) (int, error) {
+	text, set := p.Lookup(reconcile.MaxAgentsVar)
 	if !set || text == "" {
 		return 0, nil
 	}
@@ -39,8 +41,8 @@ func maxAgents(p *project) (int, error) {
 		return n, nil
 	}
 	where := "the environment"
-	if _, inEnv := p.w.Lookup(reconcile.MaxAgentsVar); !inEnv {
-		where = p.envPath()
+	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
+		where = p.EnvPath()
 	}
 	return 0, &reconcile.Error{
 		Code: "invalid_config", Message: fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
@@ -50,8 +52,8 @@ func maxAgents(p *project) (int, error) {
 
 // passConfig is the configuration of a pass, to which that variable belongs. With a wrong one the workflow is given
 // beside the error: it is good for all but starting something.
-func readPassConfig(p *project) (*workflow.Config, error) {
-	cfg, err := p.config()
+func readPassConfig(p *project.Project) (*workflow.Config, error) {
+	cfg, err := p.Config()
 	if err == nil {
 		_, err = maxAgents(p)
 	}
@@ -76,16 +78,16 @@ var (
 	_ runner.Account     = (*state.Account)(nil)
 )
 
-func openPassAccount(p *project, codexHome string, warn func(string)) *passAccount {
+func openPassAccount(p *project.Project, codexHome string, warn func(string)) *passAccount {
 	most, _ := maxAgents(p) // with a wrong one the pass starts nothing, and has said why
-	return &passAccount{Account: openAccount(p, codexHome), stateDir: p.stateDir, max: most, warn: warn}
+	return &passAccount{Account: openAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
 }
 
 // Look implements reconcile.Accounts.
 func (a *passAccount) Look(_ context.Context, now time.Time) reconcile.Account {
 	s, err := a.Read(now)
 	if err != nil {
-		a.warned.Do(func() { a.warn(asError(err).Message) })
+		a.warned.Do(func() { a.warn(exit.From(err).Message) })
 	}
 	return reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over, Probing: s.Probe != "" && holdsAlive(s.Probe)}
 }

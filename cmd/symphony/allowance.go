@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -18,7 +19,7 @@ const longestLow = 2 * time.Hour
 
 // lowUntil is when the tracker's allowance has filled up again, if less than a tenth of it was left at the last
 // answer (design: tracker budget); otherwise a time that is over.
-func lowUntil(ctx context.Context, p *project, db *state.DB) (time.Time, error) {
+func lowUntil(ctx context.Context, p *project.Project, db *state.DB) (time.Time, error) {
 	text, _, err := db.Meta(ctx, lowKey)
 	if err != nil || text == "" {
 		return time.Time{}, err
@@ -27,14 +28,14 @@ func lowUntil(ctx context.Context, p *project, db *state.DB) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%s: %w", lowKey, err)
 	}
-	if until.After(p.w.Now().Add(longestLow)) {
+	if until.After(p.Env.Now().Add(longestLow)) {
 		return time.Time{}, nil
 	}
 	return until, nil
 }
 
 // saveLow remembers what the tracker has said in this pass, where it was asked, and says so to a person.
-func saveLow(ctx context.Context, p *project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
+func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
 	v, ok := tracker.(*verified)
 	if !ok {
 		return nil
@@ -52,7 +53,7 @@ func saveLow(ctx context.Context, p *project, db *state.DB, tracker reconcile.Tr
 		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " only what runs is looked at")
 	}
 	text := ""
-	if until.After(p.w.Now()) {
+	if until.After(p.Env.Now()) {
 		text = until.UTC().Format(time.RFC3339)
 	}
 	return db.SetMeta(ctx, lowKey, text)

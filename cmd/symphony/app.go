@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -104,7 +108,7 @@ var later = []string{"serve"}
 
 func unknownCommand(app *cli.App, name string) error {
 	if slices.Contains(later, name) {
-		return usageError("%s is not built yet", name)
+		return exit.Usage("%s is not built yet", name)
 	}
 	var names []string
 	for _, c := range app.Commands {
@@ -112,7 +116,7 @@ func unknownCommand(app *cli.App, name string) error {
 			names = append(names, c.Name)
 		}
 	}
-	return usageError("unknown command %q%s", name, didYouMean(name, names, "%q"))
+	return exit.Usage("unknown command %q%s", name, didYouMean(name, names, "%q"))
 }
 
 // didYouMean names what was probably meant, if anything is near.
@@ -143,10 +147,10 @@ func flagError(c *cli.Context, err error) error {
 	value, quoteErr := strconv.QuotedPrefix(rest)
 	_, name, named := strings.Cut(strings.TrimPrefix(rest, value), "-")
 	if !ok || quoteErr != nil || !named {
-		return usageError("%s: %s", c.Command.Name, text)
+		return exit.Usage("%s: %s", c.Command.Name, text)
 	}
 	name, _, _ = strings.Cut(name, ":")
-	return usageError("%s: --%s wants %s, not %s", c.Command.Name, name, wanted(c.Command, name), value)
+	return exit.Usage("%s: --%s wants %s, not %s", c.Command.Name, name, wanted(c.Command, name), value)
 }
 
 // wanted says what values a flag takes.
@@ -171,7 +175,7 @@ func unknownFlag(c *cli.Command, name string) error {
 	if len(name) == 1 {
 		dashes = "-"
 	}
-	return usageError("%s: unknown flag %s%s%s", c.Name, dashes, name, didYouMean(name, known, "--%s"))
+	return exit.Usage("%s: unknown flag %s%s%s", c.Name, dashes, name, didYouMean(name, known, "--%s"))
 }
 
 // editDistance is Levenshtein's, over bytes.
@@ -210,7 +214,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	at := commandAt(args)
 	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
-		return nil, usageError("no command is named")
+		return nil, exit.Usage("no command is named")
 	}
 	if at < 0 || args[at] == "help" || args[at] == "h" {
 		return args, nil
@@ -237,7 +241,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			flags = append(flags, arg)
 			if takesValue(command, arg) {
 				if i+1 == len(rest) {
-					return nil, usageError("%s: %s wants a value", command.Name, arg)
+					return nil, exit.Usage("%s: %s wants a value", command.Name, arg)
 				}
 				i++
 				flags = append(flags, rest[i])
@@ -300,9 +304,9 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	args := c.Args().Slice()
 	switch {
 	case len(args) < len(names):
-		return nil, "", usageError("%s: %s is missing", c.Command.Name, names[len(args)])
+		return nil, "", exit.Usage("%s: %s is missing", c.Command.Name, names[len(args)])
 	case len(args) > len(names)+1:
-		return nil, "", usageError("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
+		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	case len(args) == len(names)+1:
 		return args[:len(names)], args[len(names)], nil
 	}
@@ -316,3 +320,16 @@ func exampleText(lines ...string) string {
 
 // usageText is a command's line in its help.
 func usageText(name, args string) string { return fmt.Sprintf("symphony %s [flags] %s", name, args) }
+
+// openProject finds the workflow (specification 5.1) and the state directory that belongs to it, and reads
+// the environment file. A workflow that can't be read is no error yet: much works without it.
+func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
+	if c.IsSet("workflow") && positional != "" {
+		return nil, exit.Usage("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
+	}
+	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
+	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
+		return nil, exit.Usage("%s is a directory; name the workflow file in it", path)
+	}
+	return project.New(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
+}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -20,7 +22,7 @@ const attentionsAtOnce = 16
 
 // teller runs hooks.on_attention for what a person has not been told of.
 type teller struct {
-	p    *project
+	p    *project.Project
 	db   *state.DB
 	hook runner.AttentionHook
 	by   string // who tells: a run's id, or ofPass
@@ -32,37 +34,37 @@ type teller struct {
 // ofPass is who takes an attention in a pass. There is only one at a time, so that one of another pass is a dead one's.
 const ofPass = "pass"
 
-func attentionHook(p *project, cfg *workflow.Config) runner.AttentionHook {
+func attentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
 	named := "" // where symphony would not find the state directory from the home directory
-	base, _ := p.lookup("XDG_STATE_HOME")
-	if given, _ := p.lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.w.Home, p.path) != p.stateDir {
-		named = p.stateDir
+	base, _ := p.Lookup("XDG_STATE_HOME")
+	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
+		named = p.StateDir
 	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.environ(), Home: p.w.Home, Workflow: p.path, StateDir: named,
-		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.w.Now,
+		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: named,
+		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.Env.Now,
 	}
 }
 
 // tellPeople is the end of a pass: whatever a person has not been told of is told now. It takes no longer than the
 // hook's bound and what it takes to end those that hang; what goes wrong is a warning.
-func tellPeople(ctx context.Context, p *project, db *state.DB, r *passResult) {
+func tellPeople(ctx context.Context, p *project.Project, db *state.DB, r *passResult) {
 	if r.cfg == nil || ctx.Err() != nil { // whoever broke the pass off waits for no hook: the next one tells
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	hook := attentionHook(p, r.cfg).OfPass(p.stateDir)
+	hook := attentionHook(p, r.cfg).OfPass(p.StateDir)
 	if err := endLeftHooks(ctx, db, hook); err != nil {
 		r.fail(err)
 	}
 	if strings.TrimSpace(r.cfg.Hooks.OnAttention) == "" {
-		if err := db.DropAttentions(ctx, p.w.Now()); err != nil {
+		if err := db.DropAttentions(ctx, p.Env.Now()); err != nil {
 			r.fail(err)
 		}
 		return
 	}
 	t := teller{p: p, db: db, hook: hook, by: ofPass}
-	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.w.Now())
+	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.Env.Now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
 		err = errors.Join(err, t.hook.Clear(ctx))
@@ -114,7 +116,7 @@ func failedHooks(told []runner.Told) error {
 		switch {
 		case one.Err == nil:
 		case first == nil:
-			first = asError(one.Err)
+			first = exit.From(one.Err)
 		default:
 			more++
 		}
@@ -132,7 +134,7 @@ func failedHooks(told []runner.Told) error {
 
 // tell runs the hook for all that is open, side by side, and returns how each ended.
 func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
-	open, err := t.db.OpenAttentions(ctx, t.p.w.Now(), runner.AttentionPatience, t.issueID, t.standing...)
+	open, err := t.db.OpenAttentions(ctx, t.p.Env.Now(), runner.AttentionPatience, t.issueID, t.standing...)
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
@@ -168,10 +170,10 @@ func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
 
 // tellOne takes one and runs the hook for it; nil where it is somebody else's to tell.
 func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
-	if a.TakenBy != "" && a.TakenBy != ofPass && alive(t.p.stateDir, a.TakenBy) {
+	if a.TakenBy != "" && a.TakenBy != ofPass && alive(t.p.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
 	}
-	took, err := t.db.TakeAttention(ctx, t.p.w.Now(), runner.AttentionPatience, a.Attention, t.by)
+	took, err := t.db.TakeAttention(ctx, t.p.Env.Now(), runner.AttentionPatience, a.Attention, t.by)
 	if err != nil || !took {
 		return nil, err
 	}
@@ -181,9 +183,9 @@ func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*r
 	}
 	failure := ""
 	if told.Err != nil {
-		failure = asError(told.Err).Message
+		failure = exit.From(told.Err).Message
 	}
-	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.w.Now(), a.Key, failure)
+	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.Env.Now(), a.Key, failure)
 }
 
 // attending lets a worker tell of its requests. attend returns at once; stop waits for a hook that is still at work,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -40,27 +42,27 @@ type checkJSON struct {
 }
 
 // check says what is wrong with the workflow.
-func checkFile(p *project) error {
+func checkFile(p *project.Project) error {
 	out, _ := checkResult(p)
 	printCheck(p, out)
 	if !out.OK {
-		return codeOnly(exitWorkflow)
+		return exit.Only(exit.Workflow)
 	}
 	return nil
 }
 
 // checked parses the workflow as a pass would, but without the key, and looks into the branches of the
 // template that no issue may take for months. The configuration is nil where it can't be read.
-func checkResult(p *project) (checkJSON, *workflow.Config) {
-	out := checkJSON{Workflow: p.path, Errors: []errorJSON{}, Warnings: []string{}}
-	err := p.sourceErr
+func checkResult(p *project.Project) (checkJSON, *workflow.Config) {
+	out := checkJSON{Workflow: p.Path, Errors: []errorJSON{}, Warnings: []string{}}
+	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
-		env := p.environment(nil)
+		env := p.Environment(nil)
 		env.KeyOptional = true
-		cfg, err = workflow.Parse(p.source, env)
+		cfg, err = workflow.Parse(p.Source, env)
 	}
-	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.envErr)) {
+	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
 		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, cmp.Or(e.Hint, "correct it there")})
 	}
 	if cfg != nil {
@@ -77,8 +79,8 @@ func checkResult(p *project) (checkJSON, *workflow.Config) {
 	return out, cfg
 }
 
-func printCheck(p *project, out checkJSON) {
-	w := p.w
+func printCheck(p *project.Project, out checkJSON) {
+	w := p.Env
 	for _, e := range out.Errors {
 		w.PrintError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
 	}
@@ -89,6 +91,6 @@ func printCheck(p *project, out checkJSON) {
 	case w.JSON:
 		w.PrintJSON(out)
 	case out.OK:
-		fmt.Fprintf(w.Stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.envPath())
+		fmt.Fprintf(w.Stdout, "%s is valid; its environment file is %s\n", out.Workflow, p.EnvPath())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -17,7 +18,7 @@ import (
 // fitness finds out for a pass whether the installed codex understands what workers say to it, and takes the values
 // that the workflow passes through to it.
 type fitness struct {
-	p      *project
+	p      *project.Project
 	db     *state.DB // nil where a dry run finds none
 	cfg    *workflow.Config
 	dryRun bool
@@ -65,7 +66,7 @@ func (f fitness) report(ctx context.Context) (report compat.Report, changed bool
 	if err != nil {
 		return report, false, err
 	}
-	current := ok && kept.current(f.cfg, f.p.w.Now())
+	current := ok && kept.current(f.cfg, f.p.Env.Now())
 	if current && !f.dryRun {
 		changed, err = f.changedForRuns(ctx)
 	}
@@ -76,14 +77,14 @@ func (f fitness) report(ctx context.Context) (report compat.Report, changed bool
 		f.r.warn("codex is not asked by a dry run: whether it understands what this version of symphony says to it is seen by the pass itself")
 		return report, false, nil
 	}
-	report, err = runnerConfig(f.cfg).CheckCodex(ctx, f.p.environ(), filepath.Join(f.p.stateDir, "codex-check"))
+	report, err = runnerConfig(f.cfg).CheckCodex(ctx, f.p.Environ(), filepath.Join(f.p.StateDir, "codex-check"))
 	if err != nil || report.Absent { // the run will say so
 		return report, true, err
 	}
 	for _, w := range report.Warning() {
 		f.r.warn(w)
 	}
-	text, err := json.Marshal(keptReport{report, f.p.w.Now()})
+	text, err := json.Marshal(keptReport{report, f.p.Env.Now()})
 	if err != nil {
 		return report, true, err
 	}

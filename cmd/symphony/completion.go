@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 
 	_ "embed"
@@ -44,13 +45,13 @@ Example:
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.NArg() == 0:
-				return usageError("completion: bash, zsh or fish is missing")
+				return exit.Usage("completion: bash, zsh or fish is missing")
 			case c.NArg() > 1:
-				return usageError("completion: unexpected argument %q", c.Args().Get(1))
+				return exit.Usage("completion: unexpected argument %q", c.Args().Get(1))
 			}
 			script, known := completionScripts()[c.Args().First()]
 			if !known {
-				return usageError("completion: there is one for bash, zsh and fish, not for %q", c.Args().First())
+				return exit.Usage("completion: there is one for bash, zsh and fish, not for %q", c.Args().First())
 			}
 			_, err := fmt.Fprint(w.Stdout, script)
 			return err
@@ -72,7 +73,7 @@ func completeCommand(w *term.Env) *cli.Command {
 			case len(words) > 1 && words[0] == "--":
 				words = words[1:]
 			default:
-				return usageError("complete: want --line LINE or -- WORD...")
+				return exit.Usage("complete: want --line LINE or -- WORD...")
 			}
 			answer, err := complete(c.Context, w, newApp(w), words)
 			answer.print(w)

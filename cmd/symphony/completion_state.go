@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -40,12 +41,12 @@ func (l *typedLine) named(ctx context.Context, w *term.Env, placeholder string) 
 
 // fromState reads candidates from the project's state, of which there may be none. What is there came from a tracker:
 // a word that a shell would not take for just a word is left out.
-func (l *typedLine) fromState(ctx context.Context, w *term.Env, read func(context.Context, *project, *state.DB) ([]candidate, error)) ([]candidate, error) {
-	p := newProject(w,
+func (l *typedLine) fromState(ctx context.Context, w *term.Env, read func(context.Context, *project.Project, *state.DB) ([]candidate, error)) ([]candidate, error) {
+	p := project.New(w,
 		homely(w, cmp.Or(l.flags["workflow"], w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")),
 		homely(w, cmp.Or(l.flags["state-dir"], w.Getenv("SYMPHONY_STATE_DIR"))),
 	)
-	db, err := state.OpenReadOnly(ctx, p.stateDir)
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if errors.Is(err, state.ErrNoState) {
 		return nil, nil
 	}
@@ -75,7 +76,7 @@ func projectCandidates(ctx context.Context, w *term.Env) ([]candidate, error) {
 
 // issueCandidates are all issues that the state knows, and of those that are claimed or were skipped what is up with
 // them.
-func issueCandidates(ctx context.Context, _ *project, db *state.DB) ([]candidate, error) {
+func issueCandidates(ctx context.Context, _ *project.Project, db *state.DB) ([]candidate, error) {
 	names, err := db.Identifiers(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func claimInAWord(c reconcile.Claim) string {
 }
 
 // requestCandidates are the requests that somebody is to decide.
-func requestCandidates(ctx context.Context, p *project, db *state.DB) ([]candidate, error) {
+func requestCandidates(ctx context.Context, p *project.Project, db *state.DB) ([]candidate, error) {
 	open, err := openRequests(ctx, p, db)
 	var list []candidate
 	for _, r := range open {
@@ -127,7 +128,7 @@ func requestCandidates(ctx context.Context, p *project, db *state.DB) ([]candida
 const runsOffered = 20
 
 // runCandidates are the runs of the issue that is named before.
-func (l *typedLine) runCandidates(ctx context.Context, _ *project, db *state.DB) ([]candidate, error) {
+func (l *typedLine) runCandidates(ctx context.Context, _ *project.Project, db *state.DB) ([]candidate, error) {
 	if len(l.plain) == 0 {
 		return nil, nil
 	}

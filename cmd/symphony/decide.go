@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -58,7 +60,7 @@ func answerCommand(w *term.Env) *cli.Command {
 				d.texts = args[1:]
 			}
 			if len(d.texts) > 0 && len(d.choices) > 0 {
-				return usageError("answer: TEXT or --choice, not both; a text may be the label of an option")
+				return exit.Usage("answer: TEXT or --choice, not both; a text may be the label of an option")
 			}
 			return decide(c, w, d, answerByHand)
 		},
@@ -86,18 +88,18 @@ func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
 	args := c.Args().Slice()
 	switch {
 	case len(args) == 0:
-		return usageError("%s: REQUEST is missing", c.Command.Name)
+		return exit.Usage("%s: REQUEST is missing", c.Command.Name)
 	case len(args) > 1 && d.how != reconcile.DecideAnswer:
-		return usageError("%s: unexpected argument %q; a workflow is named by -w here", c.Command.Name, args[1])
+		return exit.Usage("%s: unexpected argument %q; a workflow is named by -w here", c.Command.Name, args[1])
 	}
 	p, err := openProject(w, c, "")
 	if err != nil {
 		return err
 	}
-	if err := p.nested(); err != nil {
+	if err := p.Nested(); err != nil {
 		return err // an agent must not answer itself
 	}
-	db, err := state.Open(c.Context, p.stateDir)
+	db, err := state.Open(c.Context, p.StateDir)
 	if err != nil {
 		return noState(p, err)
 	}
@@ -108,16 +110,16 @@ func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
 	return recordDecision(c.Context, p, db, args[0], d, ask)
 }
 
-func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d decision, ask byHand) error {
+func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision, ask byHand) error {
 	r, named, err := findRequest(ctx, p, db, ref, d)
 	if err != nil {
 		return err
 	}
 	if !named || d.how == reconcile.DecideAnswer && len(d.texts)+len(d.choices) == 0 {
-		if !p.w.OnTerminal() {
+		if !p.Env.OnTerminal() {
 			return notPending(ctx, p, db, r, named, d)
 		}
-		if decided, err := ask(ctx, p.w, r, &d); err != nil || !decided {
+		if decided, err := ask(ctx, p.Env, r, &d); err != nil || !decided {
 			return err
 		}
 	}
@@ -131,7 +133,7 @@ func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d
 	if err != nil {
 		return err
 	}
-	if r, err = db.DecideRequest(ctx, p.w.Now(), at, r, !alive(p.stateDir, r.RunID)); err != nil {
+	if r, err = db.DecideRequest(ctx, p.Env.Now(), at, r, !alive(p.StateDir, r.RunID)); err != nil {
 		return notOpen(err)
 	}
 	if r.Fate == "" {
@@ -140,12 +142,12 @@ func recordDecision(ctx context.Context, p *project, db *state.DB, ref string, d
 	if err != nil {
 		return err
 	}
-	printDecided(p.w, r)
+	printDecided(p.Env, r)
 	return nil
 }
 
 // findRequest finds the request that is named, or the first of an issue that this decision fits.
-func findRequest(ctx context.Context, p *project, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
+func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
 	identifier, number := reconcile.RequestRef(ref)
 	if number > 0 {
 		r, err = db.FindRequest(ctx, identifier, number)
@@ -188,9 +190,9 @@ func unfit(r reconcile.Request, d decision) error {
 		verb = "answer"
 	}
 	if r.Kind == reconcile.QuestionRequest {
-		return usageError("%s: %s is a question: %s", verb, r.ID(), howToAnswer(r))
+		return exit.Usage("%s: %s is a question: %s", verb, r.ID(), howToAnswer(r))
 	}
-	return usageError("%s: %s asks for consent: %s", verb, r.ID(), howToAnswer(r))
+	return exit.Usage("%s: %s asks for consent: %s", verb, r.ID(), howToAnswer(r))
 }
 
 func noRequest(ref string) error {
@@ -206,12 +208,12 @@ func notOpen(err error) error {
 }
 
 // notAsked refuses where there is nobody to ask, and says what to type instead; what is asked it shows.
-func notPending(ctx context.Context, p *project, db *state.DB, r reconcile.Request, named bool, d decision) error {
-	if !p.w.JSON {
-		showRequest(p.w, r)
+func notPending(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, named bool, d decision) error {
+	if !p.Env.JSON {
+		showRequest(p.Env, r)
 	}
 	if named {
-		return usageError("answer: %s asks %s, and no answer is given: %s", r.ID(), plural(len(r.Detail.Questions), "question"), howToAnswer(r))
+		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), plural(len(r.Detail.Questions), "question"), howToAnswer(r))
 	}
 	open, err := openRequests(ctx, p, db)
 	if err != nil {
@@ -237,9 +239,9 @@ const (
 
 // takenUp waits until the worker has taken the decision up. What is too late for a run that ends at this very moment
 // has ended with it.
-func takenUp(ctx context.Context, p *project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
-	for end := p.w.Now().Add(pickUp); ; {
-		dead := !alive(p.stateDir, r.RunID) // before the look: what it took up at last counts
+func takenUp(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+	for end := p.Env.Now().Add(pickUp); ; {
+		dead := !alive(p.StateDir, r.RunID) // before the look: what it took up at last counts
 		is, err := db.RequestByID(ctx, r.IssueID, r.Number)
 		if err == nil && dead && is.EndedAt.IsZero() {
 			is.Fate = reconcile.RequestRunEnded
@@ -255,7 +257,7 @@ func takenUp(ctx context.Context, p *project, db *state.DB, r reconcile.Request)
 			return r, &reconcile.Error{
 				Code: "request_ended", Message: r.ID() + " ended in this moment, " + string(is.Fate), Hint: "symphony ps shows what is open",
 			}
-		case p.w.Now().After(end) || !sleep(ctx, pickUpLook):
+		case p.Env.Now().After(end) || !sleep(ctx, pickUpLook):
 			return r, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -14,7 +15,7 @@ import (
 func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.RequestAnswer, error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
-		return reconcile.RequestAnswer{}, usageError("answer: %s asks %s, and %s given: %s",
+		return reconcile.RequestAnswer{}, exit.Usage("answer: %s asks %s, and %s given: %s",
 			r.ID(), plural(len(questions), "question"), howMany(given), howToAnswer(r))
 	}
 	answers := map[string][]string{}
@@ -54,9 +55,9 @@ func howMany(n int) string {
 func chosen(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
 	switch {
 	case len(q.Options) == 0:
-		return "", usageError("answer: %s offers nothing to choose from: %s", r.ID(), howToAnswer(r))
+		return "", exit.Usage("answer: %s offers nothing to choose from: %s", r.ID(), howToAnswer(r))
 	case n < 1 || n > len(q.Options):
-		return "", usageError("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
+		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
 	}
 	return q.Options[n-1].Label, nil
 }
@@ -91,7 +92,7 @@ func writtenOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (
 	case strings.TrimSpace(text) == "":
 		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
-		return "", usageError("answer: %s takes one of its options:%s", r.ID(), numbered(q))
+		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), numbered(q))
 	}
 	var err error
 	what := ""
@@ -107,11 +108,11 @@ func writtenOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (
 		}
 	}
 	if err != nil {
-		return "", usageError("answer: %q of %s takes %s", q.Text, r.ID(), what)
+		return "", exit.Usage("answer: %q of %s takes %s", q.Text, r.ID(), what)
 	}
 	return text, nil
 }
 
 func emptyAnswer(r reconcile.Request) error {
-	return usageError("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
+	return exit.Usage("answer: an empty text answers nothing; symphony deny %s says that there is no answer", r.ID())
 }

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+
 	xterm "golang.org/x/term"
 )
 
@@ -85,7 +87,7 @@ func askUntilRight(ctx context.Context, w *term.Env, r reconcile.Request, q reco
 		if err == nil {
 			return text, nil
 		}
-		fmt.Fprintln(w.Stderr, term.Visible(asError(err).Message))
+		fmt.Fprintln(w.Stderr, term.Visible(exit.From(err).Message))
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -34,11 +36,11 @@ func demoCommand(w *term.Env) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return usageError("demo: unexpected argument %q", c.Args().First())
+				return exit.Usage("demo: unexpected argument %q", c.Args().First())
 			}
 			agent := c.String("agent")
 			if agent != "scripted" && agent != "codex" {
-				return usageError("demo: --agent is scripted or codex, not %q", agent)
+				return exit.Usage("demo: --agent is scripted or codex, not %q", agent)
 			}
 			return demo(c.Context, w, agent, c.Bool("rm"))
 		},
@@ -51,7 +53,7 @@ func demoAgentCommand(w *term.Env) *cli.Command {
 		Name: "demo-agent", Hidden: true, SkipFlagParsing: true, Usage: "the scripted agent of symphony demo",
 		Action: func(c *cli.Context) error {
 			if code := codextest.Main(c.Args().Slice(), w.Stdin, w.Stdout, w.Stderr); code != 0 {
-				return codeOnly(code)
+				return exit.Only(code)
 			}
 			return nil
 		},
@@ -256,7 +258,7 @@ func (d *playground) play(ctx context.Context) error {
 }
 
 func (d *playground) pass(ctx context.Context) (passResult, error) {
-	p := newProject(d.w, d.workflow(), d.stateDir())
+	p := project.New(d.w, d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
 	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, stays: true, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
@@ -291,7 +293,7 @@ func (d *playground) show(ctx context.Context, r passResult) error {
 }
 
 func (d *playground) showEnds(ctx context.Context) error {
-	p := newProject(d.w, d.workflow(), d.stateDir())
+	p := project.New(d.w, d.workflow(), d.stateDir())
 	v, err := readView(ctx, p, true)
 	if err != nil {
 		return err
@@ -331,7 +333,7 @@ func (d *playground) over(r passResult) bool {
 			return false
 		}
 	}
-	p := newProject(d.w, d.workflow(), d.stateDir())
+	p := project.New(d.w, d.workflow(), d.stateDir())
 	return len(liveRuns(context.Background(), p)) == 0
 }
 
@@ -339,8 +341,8 @@ func (d *playground) over(r passResult) bool {
 func (d *playground) clear(ctx context.Context) error {
 	silent := *d.w
 	silent.Stdout, silent.Stderr = io.Discard, io.Discard
-	p := newProject(&silent, d.workflow(), d.stateDir())
-	if !p.hasState() {
+	p := project.New(&silent, d.workflow(), d.stateDir())
+	if !p.HasState() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
@@ -355,7 +357,7 @@ func (d *playground) clear(ctx context.Context) error {
 
 // close shows how it ended and what can be looked at now.
 func (d *playground) close(ctx context.Context, removed bool) error {
-	p := newProject(d.w, d.workflow(), d.stateDir())
+	p := project.New(d.w, d.workflow(), d.stateDir())
 	v, err := readView(ctx, p, true)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -49,14 +50,14 @@ type doctor struct {
 	patience         time.Duration // latePatience
 }
 
-func newDoctor(ctx context.Context, p *project, stateFlag string) *doctor {
-	d := &doctor{w: p.w, patience: latePatience}
+func newDoctor(ctx context.Context, p *project.Project, stateFlag string) *doctor {
+	d := &doctor{w: p.Env, patience: latePatience}
 	d.called = newPlace(d, asCalled, p)
 	// The schedule names workflow and state directory as flags, so those hold there too. A variable does not, unless what is
 	// installed carries it.
 	stateDir, vars := carriedBySchedule(ctx, p)
-	w := underSchedule(p.w, vars)
-	d.schedule = newPlace(d, asSchedule, newProject(w, p.path, cmp.Or(stateFlag, stateDir)))
+	w := underSchedule(p.Env, vars)
+	d.schedule = newPlace(d, asSchedule, project.New(w, p.Path, cmp.Or(stateFlag, stateDir)))
 	return d
 }
 

@@ -68,10 +68,10 @@ func programOf(command string) string {
 
 // codexHome is the codex home of agents here: that of the account.
 func (at *place) codexHome() string {
-	if home, set := at.p.lookup("CODEX_HOME"); set && at.cfg.Codex.Home == "" && home != "" {
+	if home, set := at.p.Lookup("CODEX_HOME"); set && at.cfg.Codex.Home == "" && home != "" {
 		return home
 	}
-	return cmp.Or(at.cfg.Codex.Home, filepath.Join(at.p.w.Home, ".codex"))
+	return cmp.Or(at.cfg.Codex.Home, filepath.Join(at.p.Env.Home, ".codex"))
 }
 
 // checkSchema holds what symphony says to codex, and the values that the workflow passes on to it, to what this codex
@@ -89,7 +89,7 @@ func checkSchema(ctx context.Context, at *place) (list []finding) {
 			list = append(list, failed(err)...)
 		}
 	}()
-	report, err := runnerConfig(at.cfg).CheckCodex(ctx, at.p.environ(), filepath.Join(dir, "schema"))
+	report, err := runnerConfig(at.cfg).CheckCodex(ctx, at.p.Environ(), filepath.Join(dir, "schema"))
 	if err == nil {
 		err = runner.CodexFits(report)
 	}

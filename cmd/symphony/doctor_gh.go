@@ -29,5 +29,5 @@ func (at *place) ghLogin(ctx context.Context) []finding {
 		return nil
 	}
 	return []finding{wary("gh is not logged in to GitHub, and the workflow names it",
-		"log in with gh auth login, as this account, or put GH_TOKEN=… into "+at.p.envPath())}
+		"log in with gh auth login, as this account, or put GH_TOKEN=… into "+at.p.EnvPath())}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -16,8 +17,8 @@ import (
 )
 
 // shelterOnly are runners that are only asked whether workers live on.
-func shelterOnly(p *project) *runner.Local {
-	return &runner.Local{StateDir: p.stateDir, Scopes: &proc.Shelter{Env: p.w.Environ}}
+func shelterOnly(p *project.Project) *runner.Local {
+	return &runner.Local{StateDir: p.StateDir, Scopes: &proc.Shelter{Env: p.Env.Environ}}
 }
 
 // checkLeftovers looks for what nobody needs any more.
@@ -37,7 +38,7 @@ func checkLeftovers(ctx context.Context, at *place) []finding {
 	}
 	unclaimed := 0
 	for _, r := range records {
-		if r.StateDir == at.p.stateDir && !claimed[r.IssueID] {
+		if r.StateDir == at.p.StateDir && !claimed[r.IssueID] {
 			unclaimed++
 		}
 	}
@@ -65,9 +66,9 @@ func orNone(list []finding, text string) []finding {
 }
 
 // recordedHere is what the database holds, nothing where there is none.
-func recordedHere(ctx context.Context, p *project) (claimed map[string]bool, runs []reconcile.Run, err error) {
+func recordedHere(ctx context.Context, p *project.Project) (claimed map[string]bool, runs []reconcile.Run, err error) {
 	claimed = map[string]bool{}
-	db, err := state.OpenReadOnly(ctx, p.stateDir)
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if errors.Is(err, state.ErrNoState) {
 		return claimed, nil, nil
 	}
@@ -95,8 +96,8 @@ func recordedHere(ctx context.Context, p *project) (claimed map[string]bool, run
 }
 
 // deadRuns names the processes that runs have left whose workers are dead.
-func deadRuns(ctx context.Context, p *project, runs []reconcile.Run) []finding {
-	local := &runner.Local{StateDir: p.stateDir}
+func deadRuns(ctx context.Context, p *project.Project, runs []reconcile.Run) []finding {
+	local := &runner.Local{StateDir: p.StateDir}
 	var list []finding
 	seen := map[string]bool{}
 	for _, r := range runs {
@@ -145,11 +146,11 @@ func sizeOfTrash(ctx context.Context, root string) (entries int, stuck []string,
 // checkAccount says what an agent can read because this account can.
 func checkAccount(_ context.Context, at *place) []finding {
 	var files []string
-	if exists(at.p.envPath()) {
-		files = append(files, at.p.envPath())
+	if exists(at.p.EnvPath()) {
+		files = append(files, at.p.EnvPath())
 	}
-	if keys, err := filepath.Glob(filepath.Join(at.p.w.Home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
-		files = append(files, filepath.Join(at.p.w.Home, ".ssh"))
+	if keys, err := filepath.Glob(filepath.Join(at.p.Env.Home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
+		files = append(files, filepath.Join(at.p.Env.Home, ".ssh"))
 	}
 	if at.cfg != nil {
 		if login := filepath.Join(at.codexHome(), "auth.json"); exists(login) {

@@ -16,7 +16,7 @@ import (
 func (at *place) loginHint() string {
 	home := at.codexHome()
 	command := "codex login"
-	if home != filepath.Join(at.p.w.Home, ".codex") {
+	if home != filepath.Join(at.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%s codex login", shellQuote(home), shellQuote(home))
 	}
 	return command + ", as this account"
@@ -61,7 +61,7 @@ func (at *place) providerKey(ctx context.Context, i *runner.Inspection) []findin
 	}
 	if set == "" {
 		return []finding{bad(fmt.Sprintf("agent_auth: the model provider %s wants %s, which is not set", config.Provider, name),
-			"put it into "+at.p.envPath())}
+			"put it into "+at.p.EnvPath())}
 	}
 	return []finding{well("the model provider %s has its key in %s", config.Provider, name)}
 }

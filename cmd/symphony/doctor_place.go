@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -29,7 +30,7 @@ const (
 type place struct {
 	as string
 	d  *doctor
-	p  *project
+	p  *project.Project
 	// cfg is the workflow as it is read here, be there a key or not; nil where it can't be, and cfgErr says why.
 	cfg    *workflow.Config
 	cfgErr error
@@ -42,12 +43,12 @@ type place struct {
 	found   *runner.Inspection
 }
 
-func newPlace(d *doctor, as string, p *project) *place {
-	at := &place{as: as, d: d, p: p, cfgErr: p.sourceErr}
+func newPlace(d *doctor, as string, p *project.Project) *place {
+	at := &place{as: as, d: d, p: p, cfgErr: p.SourceErr}
 	if at.cfgErr == nil {
-		env := p.environment(nil)
+		env := p.Environment(nil)
 		env.KeyOptional = true
-		if at.cfg, at.cfgErr = workflow.Parse(p.source, env); at.cfgErr != nil {
+		if at.cfg, at.cfgErr = workflow.Parse(p.Source, env); at.cfgErr != nil {
 			at.cfg = nil
 		}
 	}
@@ -69,7 +70,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	defer at.asked.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, launchPatience)
 	defer cancel()
-	i, err := runnerConfig(at.cfg).Inspect(ctx, at.p.environ(), at.folder(), version())
+	i, err := runnerConfig(at.cfg).Inspect(ctx, at.p.Environ(), at.folder(), version())
 	if err == nil {
 		at.found = i
 	}
@@ -103,7 +104,7 @@ const answerMark = "symphony-doctor:"
 func (at *place) shell(ctx context.Context, script string) (string, error) {
 	script = proc.ShellUnset(at.cfg.SecretVars(), "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
-	cmd.Env, cmd.Dir = runnerConfig(at.cfg).Environ(at.p.environ()), "/"
+	cmd.Env, cmd.Dir = runnerConfig(at.cfg).Environ(at.p.Environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -118,7 +119,7 @@ func (at *place) shell(ctx context.Context, script string) (string, error) {
 			return text, nil
 		}
 	}
-	return "", errors.Join(fmt.Errorf("bash -lc says nothing: look at the login profile of %s", at.p.w.Home), err)
+	return "", errors.Join(fmt.Errorf("bash -lc says nothing: look at the login profile of %s", at.p.Env.Home), err)
 }
 
 // program finds a program as hooks and agent would; empty if they would not.
@@ -129,7 +130,7 @@ func (at *place) program(ctx context.Context, name string) (string, error) {
 // profile is the file that bash -l reads here.
 func (at *place) profile() string {
 	for _, name := range []string{".bash_profile", ".bash_login"} {
-		if exists(filepath.Join(at.p.w.Home, name)) {
+		if exists(filepath.Join(at.p.Env.Home, name)) {
 			return "~/" + name
 		}
 	}
@@ -145,7 +146,7 @@ func (d *doctor) clean(text string) string {
 			names = append(names, at.cfg.SecretVars()...)
 		}
 		for _, name := range names {
-			value, _ := at.p.lookup(name)
+			value, _ := at.p.Lookup(name)
 			text = hideKey(text, value)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -77,7 +78,7 @@ func doctorError(err error) *reconcile.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &reconcile.Error{Code: string(codex.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
 	}
-	return asError(workspaceError(err))
+	return exit.From(workspaceError(err))
 }
 
 // diagnosis is all that one check has found.
@@ -166,18 +167,18 @@ func (r *report) add(a diagnosis) {
 
 // code is the exit code: that of the workflow where a pass as called here would refuse it.
 func (r *report) code() error {
-	code := exitOK
+	code := exit.OK
 	for _, f := range r.findings {
 		if f.Status != statusFail {
 			continue
 		}
-		code = max(code, exitFailed)
+		code = max(code, exit.Failed)
 		if f.As == asCalled && (f.code == "invalid_config" || slices.Contains(configChecks, f.Check)) {
-			code = exitWorkflow
+			code = exit.Workflow
 		}
 	}
-	if code == exitOK {
+	if code == exit.OK {
 		return nil
 	}
-	return codeOnly(code)
+	return exit.Only(code)
 }

@@ -39,7 +39,7 @@ func checkRoot(_ context.Context, at *place) []finding {
 func (at *place) rootDangers(root string) []finding {
 	var list []finding
 	const elsewhere = "set workspace.root to a folder on a local disk, such as ~/symphony"
-	if temporary := temporaryAbove(root, at.p.w.Getenv("TMPDIR")); temporary != "" {
+	if temporary := temporaryAbove(root, at.p.Env.Getenv("TMPDIR")); temporary != "" {
 		list = append(list, wary(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then", elsewhere))
 	}
 	switch name, lasts := fileSystem(root); {

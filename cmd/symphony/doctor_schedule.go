@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -28,7 +29,7 @@ func checkSchedule(ctx context.Context, at *place) []finding {
 // carriedBySchedule says what an installed schedule has of that which else only this shell knows: the state directory, by
 // --state-dir, and the variables that say where files are. What can't be read carries nothing; the check of the schedule
 // says so.
-func carriedBySchedule(ctx context.Context, p *project) (stateDir string, vars []string) {
+func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string, vars []string) {
 	there, err := findInstalled(ctx, p)
 	if err != nil {
 		return "", nil
@@ -46,11 +47,11 @@ func carriedBySchedule(ctx context.Context, p *project) (stateDir string, vars [
 	}
 	// As cron's line has it, and as a unit has it.
 	cron := func(text string) string { return strings.ReplaceAll(shellQuote(text), "%", `\%`) }
-	if written(" --state-dir "+cron(p.stateDir)+" ", " --state-dir "+strings.ReplaceAll(unitWord(p.stateDir), "$", "$$")+" ") {
-		stateDir = p.stateDir
+	if written(" --state-dir "+cron(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(unitWord(p.StateDir), "$", "$$")+" ") {
+		stateDir = p.StateDir
 	}
 	for _, name := range pathVars {
-		v := p.w.Getenv(name)
+		v := p.Env.Getenv(name)
 		if v != "" && written(" "+name+"="+cron(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
 			vars = append(vars, name+"="+v)
 		}
@@ -60,12 +61,12 @@ func carriedBySchedule(ctx context.Context, p *project) (stateDir string, vars [
 
 // alive looks at the passes that there have been.
 func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding) {
-	which := " -w " + shellQuote(at.p.path)
+	which := " -w " + shellQuote(at.p.Path)
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(there.Timers) > 0 || there.Cron != nil {
 		hint = "it is installed: symphony schedule status" + which + " says what it does"
 	}
-	db, err := state.OpenReadOnly(ctx, at.p.stateDir)
+	db, err := state.OpenReadOnly(ctx, at.p.StateDir)
 	if err != nil {
 		if errors.Is(err, state.ErrNoState) {
 			return []finding{wary("no pass has run yet", hint)}
@@ -73,7 +74,7 @@ func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding)
 		return nil // the check of the state directory says so
 	}
 	defer db.Close()
-	now := at.p.w.Now()
+	now := at.p.Env.Now()
 	alive, err := scheduleAlive(ctx, db, now)
 	if err != nil {
 		return failed(err)

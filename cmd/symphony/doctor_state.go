@@ -12,7 +12,7 @@ import (
 
 // checkState looks whether the database is there, ours and sound. It makes none.
 func checkState(ctx context.Context, at *place) (list []finding) {
-	dir := at.p.stateDir
+	dir := at.p.StateDir
 	there, err := state.Look(dir)
 	if err != nil {
 		return failed(err)
@@ -67,7 +67,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 		errs = append(errs, e.Code+": "+e.Message)
 	}
 	if known && len(errs) > 0 {
-		list = append(list, wary(fmt.Sprintf("the last pass, %s ago by %s, said: %s", age(at.p.w.Now(), last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+		list = append(list, wary(fmt.Sprintf("the last pass, %s ago by %s, said: %s", age(at.p.Env.Now(), last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"symphony tick runs one now, with what to do"))
 	}
 	rec, err := db.Recorded(ctx)
@@ -79,10 +79,10 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 	}
 	b := blockedBy(rec)
 	if b == nil && at.cfg != nil {
-		b = accountBlock(openAccount(at.p, at.cfg.Codex.Home), at.p.w.Now())
+		b = accountBlock(openAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
 	}
 	if b != nil {
-		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", age(at.p.w.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))
+		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", age(at.p.Env.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))
 	}
 	return list
 }
@@ -93,7 +93,7 @@ func checkWorkers(ctx context.Context, at *place) []finding {
 	if err := runners.Shelter(ctx); err != nil {
 		return failed(err)
 	}
-	return []finding{standingOf(proc.Look(at.p.w.Environ))}
+	return []finding{standingOf(proc.Look(at.p.Env.Environ))}
 }
 
 // standingOf says what becomes of workers at a logout.

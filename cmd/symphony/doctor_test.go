@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -110,7 +112,7 @@ func TestDoctorLines(t *testing.T) {
 // A check that hangs holds up no other, and says so.
 func TestDoctorBound(t *testing.T) {
 	d := &doctor{w: &term.Env{}, patience: time.Millisecond}
-	at := &place{as: asCalled, d: d, p: &project{w: d.w}}
+	at := &place{as: asCalled, d: d, p: &project.Project{Env: d.w}}
 	d.called, d.schedule = at, at
 	release := make(chan struct{})
 	defer close(release)
@@ -133,7 +135,7 @@ func TestDoctorBound(t *testing.T) {
 func TestDoctorHidesTheKey(t *testing.T) {
 	const key = "lin_api_verysecret"
 	d := &doctor{w: &term.Env{Environ: []string{"LINEAR_API_KEY=" + key}}, patience: time.Minute}
-	at := &place{as: asCalled, d: d, p: &project{w: d.w}}
+	at := &place{as: asCalled, d: d, p: &project.Project{Env: d.w}}
 	d.called, d.schedule = at, at
 	tells := check{name: "x", bound: time.Minute, run: func(context.Context, *place) []finding {
 		return []finding{bad("said "+key, "do not say "+key)}
@@ -170,7 +172,7 @@ func TestDoctorStartsOneAfterTheOther(t *testing.T) {
 		first = true
 		return nil, nil
 	}}
-	at := &place{as: asSchedule, d: d, cfg: &workflow.Config{Codex: workflow.Codex{Home: t.TempDir() + "/none"}}, p: &project{w: d.w}}
+	at := &place{as: asSchedule, d: d, cfg: &workflow.Config{Codex: workflow.Codex{Home: t.TempDir() + "/none"}}, p: &project.Project{Env: d.w}}
 	_, err := at.startAgent(t.Context())
 	var e *reconcile.Error
 	if !errors.As(err, &e) || e.Code != "agent_auth" || !first {
@@ -193,17 +195,17 @@ func TestDoctorExitCode(t *testing.T) {
 		found []finding
 		want  int
 	}{
-		{nil, exitOK},
-		{[]finding{one("git", asCalled, statusWarn)}, exitOK},
-		{[]finding{one("git", asCalled, statusFail)}, exitFailed},
-		{[]finding{one("key", asSchedule, statusFail)}, exitFailed},
-		{[]finding{one("key", asCalled, statusFail), one("git", asCalled, statusFail)}, exitWorkflow},
-		{[]finding{value, one("git", asCalled, statusFail)}, exitWorkflow},
+		{nil, exit.OK},
+		{[]finding{one("git", asCalled, statusWarn)}, exit.OK},
+		{[]finding{one("git", asCalled, statusFail)}, exit.Failed},
+		{[]finding{one("key", asSchedule, statusFail)}, exit.Failed},
+		{[]finding{one("key", asCalled, statusFail), one("git", asCalled, statusFail)}, exit.Workflow},
+		{[]finding{value, one("git", asCalled, statusFail)}, exit.Workflow},
 	} {
 		r := report{c.found}
-		got := exitOK
+		got := exit.OK
 		if err := r.code(); err != nil {
-			var code codeOnly
+			var code exit.Only
 			errors.As(err, &code)
 			got = int(code)
 		}

@@ -27,10 +27,10 @@ func (at *place) askTracker(ctx context.Context) *trackerAnswer {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	t := at.cfg.Tracker
-	watch := &dateWatch{next: at.transport(), now: at.p.w.Now}
+	watch := &dateWatch{next: at.transport(), now: at.p.Env.Now}
 	client, err := linear.New(linear.Options{
 		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), ProjectSlug: t.ProjectSlug,
-		HTTP: &http.Client{Transport: watch, Timeout: trackerBound}, Now: at.p.w.Now,
+		HTTP: &http.Client{Transport: watch, Timeout: trackerBound}, Now: at.p.Env.Now,
 	})
 	if err != nil {
 		return &trackerAnswer{err: err}

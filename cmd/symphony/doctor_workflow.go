@@ -12,7 +12,7 @@ import (
 
 // checkWorkflow says what symphony check says, of the file as it is read here.
 func checkWorkflow(_ context.Context, at *place) []finding {
-	if err := at.p.nested(); err != nil {
+	if err := at.p.Nested(); err != nil {
 		return failed(err)
 	}
 	if at.cfgErr != nil {
@@ -35,7 +35,7 @@ func checkWorkflow(_ context.Context, at *place) []finding {
 		list = append(list, failed(err)...)
 	}
 	if list == nil {
-		list = append(list, well("%s", at.p.path))
+		list = append(list, well("%s", at.p.Path))
 	}
 	return list
 }
@@ -43,14 +43,14 @@ func checkWorkflow(_ context.Context, at *place) []finding {
 // checkEnvFile looks at the file that makes cron, systemd and a person see the same. Of what it sets only the names
 // are told.
 func checkEnvFile(_ context.Context, at *place) []finding {
-	path := at.p.envPath()
-	if at.p.envErr != nil {
-		return failed(at.p.envErr)
+	path := at.p.EnvPath()
+	if at.p.EnvErr != nil {
+		return failed(at.p.EnvErr)
 	}
 	if !exists(path) {
 		return []finding{well("none, it would be %s", path)}
 	}
-	names := slices.Sorted(maps.Keys(at.p.envFile))
+	names := slices.Sorted(maps.Keys(at.p.EnvFile))
 	if len(names) == 0 {
 		return []finding{well("%s sets nothing", path)}
 	}
@@ -59,20 +59,20 @@ func checkEnvFile(_ context.Context, at *place) []finding {
 
 // checkKey says where the tracker's key comes from.
 func checkKey(_ context.Context, at *place) []finding {
-	envFile := at.p.envPath()
+	envFile := at.p.EnvPath()
 	switch {
 	case at.cfg.KeyIsLiteral:
-		return []finding{wary("stands in "+at.p.path+" itself, where whoever reads the repository has it", fmt.Sprintf(
+		return []finding{wary("stands in "+at.p.Path+" itself, where whoever reads the repository has it", fmt.Sprintf(
 			"write api_key: $%s there, and %s=… into %s (mode 0600)", workflow.APIKeyVar, workflow.APIKeyVar, envFile))}
 	case at.cfg.Tracker.APIKey == "":
 		name := at.keyName()
-		if v, set := at.p.w.Lookup(name); set && v == "" && at.p.envFile[name] != "" {
+		if v, set := at.p.Env.Lookup(name); set && v == "" && at.p.EnvFile[name] != "" {
 			return []finding{bad("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)}
 		}
 		return []finding{bad("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, envFile))}
 	}
 	for _, name := range at.cfg.SecretVars() {
-		if v, set := at.p.w.Lookup(name); set && v == at.cfg.Tracker.APIKey.Reveal() {
+		if v, set := at.p.Env.Lookup(name); set && v == at.cfg.Tracker.APIKey.Reveal() {
 			return []finding{well("from the variable %s", name)}
 		}
 	}

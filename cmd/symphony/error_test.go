@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -21,11 +22,11 @@ import (
 func TestFullDiskHasItsCode(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := fmt.Errorf("event log: %w", &os.PathError{Op: "open", Path: "events.jsonl", Err: cause})
-		if got := asError(err); got.Code != "disk_full" || exitCode(got.Code) != exitFailed {
+		if got := exit.From(err); got.Code != "disk_full" || exit.Code(got.Code) != exit.Failed {
 			t.Errorf("%v is %s", err, got.Code)
 		}
 	}
-	if got := asError(syscall.EIO); got.Code != "internal" {
+	if got := exit.From(syscall.EIO); got.Code != "internal" {
 		t.Errorf("EIO is %s", got.Code)
 	}
 }

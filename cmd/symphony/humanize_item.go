@@ -14,7 +14,7 @@ type shownItem struct {
 	Type             string   `json:"type"`
 	Text             string   `json:"text"`
 	Status           string   `json:"status"`
-	ExitCode         *int     `json:"exitCode"`
+	ExitCode         *int     `json:"Code"`
 	DurationMS       *float64 `json:"durationMs"`
 	AggregatedOutput string   `json:"aggregatedOutput"`
 	Changes          []struct {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/urfave/cli/v2"
@@ -64,7 +66,7 @@ const defaultLabel = "symphony"
 // starter is one init: what was given, what was asked, and what will be written.
 type starter struct {
 	w       *term.Env
-	p       *project // of the workflow that is not there yet
+	p       *project.Project // of the workflow that is not there yet
 	options initOptions
 	asking  bool // there is a person to ask
 	key     string
@@ -85,7 +87,7 @@ type initOptions struct {
 func newStarter(w *term.Env, c *cli.Context, positional string) (*starter, error) {
 	if output := c.String("output"); output != "" {
 		if positional != "" || c.IsSet("workflow") {
-			return nil, usageError("init: the workflow is named twice, by --output and otherwise")
+			return nil, exit.Usage("init: the workflow is named twice, by --output and otherwise")
 		}
 		positional = output
 	}
@@ -104,11 +106,11 @@ func newStarter(w *term.Env, c *cli.Context, positional string) (*starter, error
 			Labels: []string{strings.TrimSpace(cmp.Or(c.String("label"), defaultLabel))},
 		},
 	}
-	if p.path != w.Absolute("WORKFLOW.md") {
-		s.options.place = " -w " + shellQuote(p.path)
+	if p.Path != w.Absolute("WORKFLOW.md") {
+		s.options.place = " -w " + shellQuote(p.Path)
 	}
 	if dir := c.String("state-dir"); dir != "" {
-		s.options.place += " --state-dir " + shellQuote(p.stateDir)
+		s.options.place += " --state-dir " + shellQuote(p.StateDir)
 	}
 	return s, s.refuse()
 }
@@ -118,7 +120,7 @@ func (s *starter) refuse() error {
 	if err := knownExample(s.answers.Example); err != nil {
 		return err
 	}
-	if err := s.p.nested(); err != nil {
+	if err := s.p.Nested(); err != nil {
 		return err
 	}
 	if err := s.free(); err != nil {
@@ -138,7 +140,7 @@ func (s *starter) refuse() error {
 		missing = append(missing, "--key-file")
 	}
 	if len(missing) > 0 {
-		return usageError("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
+		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -165,11 +167,11 @@ func (s *starter) run(ctx context.Context) error {
 func (s *starter) report() {
 	w, next := s.w, s.next()
 	if w.JSON {
-		w.PrintJSON(initJSON{s.p.path, s.p.envPath(), s.project.SlugID, s.answers.Root, s.project.HasLabel, next})
+		w.PrintJSON(initJSON{s.p.Path, s.p.EnvPath(), s.project.SlugID, s.answers.Root, s.project.HasLabel, next})
 		return
 	}
-	fmt.Fprintf(w.Stdout, "%s, for the project %s\n", term.Visible(s.p.path), term.Visible(s.project.Name))
-	fmt.Fprintf(w.Stdout, "%s, with the key\n\n", term.Visible(s.p.envPath()))
+	fmt.Fprintf(w.Stdout, "%s, for the project %s\n", term.Visible(s.p.Path), term.Visible(s.project.Name))
+	fmt.Fprintf(w.Stdout, "%s, with the key\n\n", term.Visible(s.p.EnvPath()))
 	label := term.Visible(s.answers.Labels[0])
 	if s.project.HasLabel {
 		fmt.Fprintf(w.Stdout, "Set the label %q on an issue in Linear, then:\n\n", label)
@@ -208,4 +210,4 @@ func (s *starter) ask(ctx context.Context, what, proposal string) (string, error
 }
 
 // say tells the person at the terminal what was wrong with an answer.
-func (s *starter) say(err error) { fmt.Fprintln(s.w.Stderr, term.Visible(asError(err).Message)) }
+func (s *starter) say(err error) { fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message)) }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -33,7 +34,7 @@ func knownExample(name string) error {
 	if slices.Contains(exampleNames, name) {
 		return nil
 	}
-	return usageError("init: there is no example %q%s; there are %s", name, didYouMean(name, exampleNames, "%q"), strings.Join(exampleNames, ", "))
+	return exit.Usage("init: there is no example %q%s; there are %s", name, didYouMean(name, exampleNames, "%q"), strings.Join(exampleNames, ", "))
 }
 
 // answers are what an example is filled in with.
@@ -61,11 +62,11 @@ func (s *starter) render() ([]byte, error) {
 }
 
 func (s *starter) verify(text []byte) error {
-	source, err := workflow.NewSource(path.Base(s.p.path), s.p.path, text)
+	source, err := workflow.NewSource(path.Base(s.p.Path), s.p.Path, text)
 	if err != nil {
 		return err
 	}
-	env := s.p.environment(nil)
+	env := s.p.Environment(nil)
 	env.KeyOptional = true
 	cfg, err := workflow.Parse(source, env)
 	if err != nil {
@@ -127,7 +128,7 @@ func yamlList(items []string) (string, error) {
 // shellWord quotes for a hook's script, which a line break would end.
 func shellWord(text string) (string, error) {
 	if strings.ContainsFunc(text, term.Control) {
-		return "", usageError("init: control characters in %s", proc.ShellWord(text))
+		return "", exit.Usage("init: control characters in %s", proc.ShellWord(text))
 	}
 	return shellQuote(text), nil
 }

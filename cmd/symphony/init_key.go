@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,7 +24,7 @@ const keyTries = 3
 
 // knownKey is the key that is here already. The environment file's counts first: a schedule sees nothing else.
 func (s *starter) knownKey() string {
-	return strings.TrimSpace(cmp.Or(s.p.envFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
+	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
 }
 
 // findKey finds a key that Linear accepts.
@@ -60,9 +61,9 @@ func (s *starter) givenKey() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if have := s.p.envFile[workflow.APIKeyVar]; have != "" && have != key {
+	if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
 		return "", &reconcile.Error{
-			Code: "already_exists", Message: s.p.envPath() + " holds another key than --key-file",
+			Code: "already_exists", Message: s.p.EnvPath() + " holds another key than --key-file",
 			Hint: "change it there, or leave --key-file out to use the one that it holds",
 		}
 	}
@@ -74,20 +75,20 @@ func (s *starter) readKey(path string) (string, error) {
 	if path != "-" {
 		file, err := os.Open(s.w.Absolute(path))
 		if err != nil {
-			return "", usageError("init: --key-file: %s", err)
+			return "", exit.Usage("init: --key-file: %s", err)
 		}
 		defer file.Close()
 		from = file
 	} else if s.asking {
-		return "", usageError("init: --key-file - reads a pipe; on a terminal leave it out, and you are asked")
+		return "", exit.Usage("init: --key-file - reads a pipe; on a terminal leave it out, and you are asked")
 	}
 	data, err := io.ReadAll(io.LimitReader(from, longestKey+1))
 	if err != nil {
-		return "", usageError("init: --key-file %s: %s", path, err)
+		return "", exit.Usage("init: --key-file %s: %s", path, err)
 	}
 	key := strings.TrimSpace(string(data))
 	if key == "" || len(data) > longestKey {
-		return "", usageError("init: --key-file %s holds no key", path)
+		return "", exit.Usage("init: --key-file %s holds no key", path)
 	}
 	return key, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -25,7 +26,7 @@ func (s *starter) findRepository(ctx context.Context) error {
 	}
 	proposal := ""
 	if s.asking && s.options.repository == "" {
-		proposal = withoutPassword(s.git(ctx, filepath.Dir(s.p.path), ask...))
+		proposal = withoutPassword(s.git(ctx, filepath.Dir(s.p.Path), ask...))
 	}
 	return s.settle(ctx, what, "--repository", s.options.repository, proposal, func(text string) error {
 		return s.setRepository(ctx, text)
@@ -48,7 +49,7 @@ func (s *starter) git(ctx context.Context, dir string, args ...string) string {
 func (s *starter) setRepository(ctx context.Context, text string) error {
 	text = s.expand(strings.TrimSpace(text))
 	if withoutPassword(text) != text {
-		return usageError("init: the address of the repository holds a password, and would put it into the workflow: " +
+		return exit.Usage("init: the address of the repository holds a password, and would put it into the workflow: " +
 			"leave it out, and let git's credential helper or an ssh key give it")
 	}
 	info, err := os.Stat(s.w.Absolute(text))
@@ -57,13 +58,13 @@ func (s *starter) setRepository(ctx context.Context, text string) error {
 		text = s.w.Absolute(text) // hooks run elsewhere
 	}
 	if s.answers.Example == worktreeExample && (!isDir || s.git(ctx, text, "rev-parse", "--git-dir") == "") {
-		return usageError("init: --example worktree wants the directory of a git repository, and %q is none", text)
+		return exit.Usage("init: --example worktree wants the directory of a git repository, and %q is none", text)
 	}
 	if s.answers.Example == pullRequestExample && isDir {
-		return usageError("init: gh opens pull requests on GitHub: it wants the address there, and %q is a directory", text)
+		return exit.Usage("init: gh opens pull requests on GitHub: it wants the address there, and %q is a directory", text)
 	}
 	if !isDir && (!strings.Contains(text, ":") || strings.HasPrefix(text, "-")) {
-		return usageError("init: %q is neither the address of a repository nor a directory", text)
+		return exit.Usage("init: %q is neither the address of a repository nor a directory", text)
 	}
 	s.answers.Repository = text
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -32,7 +33,7 @@ func (s *starter) findProject(ctx context.Context) error {
 		return err
 	}
 	if len(found.States) == 0 {
-		return usageError("init: the project %s belongs to no team, so that its issues have no states", found.Name)
+		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", found.Name)
 	}
 	s.project = found
 	s.answers.Project = addressOf(found.ProjectRef)
@@ -144,7 +145,7 @@ func (s *starter) settle(ctx context.Context, what, flag, given, proposal string
 	case given != "":
 		return set(given)
 	case !s.asking && proposal == "":
-		return usageError("init: the project's team has nothing to propose: it needs %s", flag)
+		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
 	case !s.asking:
 		return set(proposal)
 	}
@@ -175,7 +176,7 @@ func (s *starter) setActive(text string) error {
 			return err
 		}
 		if slices.Contains(s.answers.Terminal, state.Name) {
-			return usageError("init: the state %q ends an issue, it can't be active", state.Name)
+			return exit.Usage("init: the state %q ends an issue, it can't be active", state.Name)
 		}
 		switch partOf(state) {
 		case waitingPart:
@@ -188,7 +189,7 @@ func (s *starter) setActive(text string) error {
 		}
 	}
 	if len(names) == 0 {
-		return usageError("init: no active state is named")
+		return exit.Usage("init: no active state is named")
 	}
 	s.answers.Active = names
 	return nil
@@ -197,7 +198,7 @@ func (s *starter) setActive(text string) error {
 func (s *starter) setReview(name string) error {
 	state, err := s.state(name)
 	if err == nil && slices.Contains(s.answers.Active, state.Name) {
-		err = usageError("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
+		err = exit.Usage("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
 	}
 	s.answers.Review = state.Name
 	return err
@@ -207,7 +208,7 @@ func (s *starter) setReview(name string) error {
 func (s *starter) state(name string) (linear.State, error) {
 	state, ok := s.project.State(name)
 	if !ok {
-		return state, usageError("init: the project has no state %s", s.project.Unknown(name))
+		return state, exit.Usage("init: the project has no state %s", s.project.Unknown(name))
 	}
 	return state, nil
 }

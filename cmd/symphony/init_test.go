@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-	"pgregory.net/rapid"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
+	"gopkg.in/yaml.v3"
+	"pgregory.net/rapid"
 )
 
 func team(states ...string) []linear.State {
@@ -69,7 +69,7 @@ func TestYAMLScalar(t *testing.T) {
 }
 
 func testStarter(change func(*answers)) *starter {
-	s := &starter{w: testWorld(), p: &project{w: testWorld(), path: "/x/WORKFLOW.md", stateDir: "/s"}}
+	s := &starter{w: testWorld(), p: &project.Project{Env: testWorld(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
 	s.answers = answers{
 		Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
 		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",

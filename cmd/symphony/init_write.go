@@ -6,26 +6,27 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // free refuses where something stands already where init would write.
 func (s *starter) free() error {
-	info, err := os.Stat(filepath.Dir(s.p.path))
+	info, err := os.Stat(filepath.Dir(s.p.Path))
 	if err != nil || !info.IsDir() {
 		return &reconcile.Error{
-			Code: "init_failed", Message: filepath.Dir(s.p.path) + " is no directory", Hint: "make it, or name another place for the workflow",
+			Code: "init_failed", Message: filepath.Dir(s.p.Path) + " is no directory", Hint: "make it, or name another place for the workflow",
 		}
 	}
-	if _, err := os.Lstat(s.p.path); !errors.Is(err, fs.ErrNotExist) {
-		return existing(s.p.path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
+	if _, err := os.Lstat(s.p.Path); !errors.Is(err, fs.ErrNotExist) {
+		return existing(s.p.Path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
 	}
-	if s.p.envErr != nil {
-		return s.p.envErr
+	if s.p.EnvErr != nil {
+		return s.p.EnvErr
 	}
-	if s.hasEnvFile() && s.p.envFile[workflow.APIKeyVar] == "" {
-		return existing(s.p.envPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
+	if s.hasEnvFile() && s.p.EnvFile[workflow.APIKeyVar] == "" {
+		return existing(s.p.EnvPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
 	}
 	return nil
 }
@@ -35,24 +36,24 @@ func existing(path, hint string) error {
 }
 
 func (s *starter) hasEnvFile() bool {
-	_, err := os.Lstat(s.p.envPath())
+	_, err := os.Lstat(s.p.EnvPath())
 	return err == nil
 }
 
 // write makes both files or none. An environment file that holds the key already is left as it is.
 func (s *starter) write(text []byte) error {
 	made := ""
-	if path := s.p.envPath(); !s.hasEnvFile() {
+	if path := s.p.EnvPath(); !s.hasEnvFile() {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return notWritten(err)
 		}
-		line := "# Read by every pass of " + s.p.path + ", whoever starts it.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
+		line := "# Read by every pass of " + s.p.Path + ", whoever starts it.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
 		if err := createFile(path, []byte(line), 0o600); err != nil {
 			return err
 		}
 		made = path
 	}
-	err := createFile(s.p.path, text, 0o644)
+	err := createFile(s.p.Path, text, 0o644)
 	if err != nil && made != "" {
 		err = errors.Join(err, os.Remove(made))
 	}
@@ -77,7 +78,7 @@ func createFile(path string, data []byte, mode fs.FileMode) error {
 }
 
 func notWritten(err error) error {
-	if known := asError(err); known.Code != "internal" {
+	if known := exit.From(err); known.Code != "internal" {
 		return err // a full disk has a code of its own
 	}
 	return &reconcile.Error{

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
@@ -68,7 +70,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 			continue
 		}
 		if o.file != "" || o.raw {
-			return o, usageError("logs: one of --raw, --stderr, --worker, --hooks")
+			return o, exit.Usage("logs: one of --raw, --stderr, --worker, --hooks")
 		}
 		o.file = file
 	}
@@ -79,21 +81,21 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 	}
 	switch {
 	case c.IsSet("run") && o.run == "":
-		return o, usageError("logs: --run wants the beginning of a run's id")
+		return o, exit.Usage("logs: --run wants the beginning of a run's id")
 	case o.run != "" && o.all:
-		return o, usageError("logs: --run or --all, not both")
+		return o, exit.Usage("logs: --run or --all, not both")
 	case o.file != "" && !o.since.IsZero():
-		return o, usageError("logs: --since is for the events: the lines of --stderr, --worker and --hooks are not told apart by time")
+		return o, exit.Usage("logs: --since is for the events: the lines of --stderr, --worker and --hooks are not told apart by time")
 	case c.IsSet("last") && lastKinds()[o.last] == nil:
-		return o, usageError("logs: --last wants one of %s, not %q", strings.Join(lastNames(), ", "), o.last)
+		return o, exit.Usage("logs: --last wants one of %s, not %q", strings.Join(lastNames(), ", "), o.last)
 	case o.last != "" && (o.follow || o.all || o.file != "" || !o.since.IsZero()):
-		return o, usageError("logs: --last stands alone, or with --run or --raw")
+		return o, exit.Usage("logs: --last stands alone, or with --run or --raw")
 	}
 	return o, nil
 }
 
 // logs prints what is there of the runs that are asked for, and follows.
-func showLogs(ctx context.Context, p *project, ref string, o logOptions) error {
+func showLogs(ctx context.Context, p *project.Project, ref string, o logOptions) error {
 	reading := context.WithoutCancel(ctx) // a signal ends the following, not the reading
 	db, err := openForReading(reading, p)
 	if err != nil {
@@ -113,7 +115,7 @@ func showLogs(ctx context.Context, p *project, ref string, o logOptions) error {
 	}
 	last := ""
 	for _, run := range runs {
-		if p.w.Unread() {
+		if p.Env.Unread() {
 			return nil
 		}
 		if o.all || len(runs) > 1 {
@@ -131,7 +133,7 @@ func showLogs(ctx context.Context, p *project, ref string, o logOptions) error {
 }
 
 // printRun is the log of one run, to its end where that is known.
-func printRun(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
+func printRun(ctx context.Context, p *project.Project, db *state.DB, runID string, o logOptions) error {
 	if err := printLogFrom(ctx, p, db, runID, o); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -109,7 +110,7 @@ func TestTurnOfALogThatIsRead(t *testing.T) {
 // What is printed as it is stored is the same JSON, and moves no cursor.
 func TestRawEventsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &project{w: &term.Env{Stdout: &out}}
+	p := &project.Project{Env: &term.Env{Stdout: &out}}
 	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
 	showRaw(p, []byte(stored))
 	showRaw(p, []byte(`{"message":"plain é"}`))

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -43,10 +44,10 @@ func lastKinds() map[string]*lastKind {
 func lastNames() []string { return slices.Sorted(maps.Keys(lastKinds())) }
 
 // printLast shows the last event of a kind, whole, from the newest run that has one.
-func printLast(p *project, runs []reconcile.Run, o logOptions) error {
+func printLast(p *project.Project, runs []reconcile.Run, o logOptions) error {
 	kind := lastKinds()[o.last]
 	for _, run := range slices.Backward(runs) {
-		path := filepath.Join(runner.RunDir(p.stateDir, run.ID), eventsName)
+		path := filepath.Join(runner.RunDir(p.StateDir, run.ID), eventsName)
 		for _, file := range []string{path, runner.PreviousEvents(path)} {
 			line, err := lastLine(file, kind.matches)
 			if err != nil {

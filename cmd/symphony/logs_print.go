@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -19,7 +20,7 @@ import (
 )
 
 // printLog prints a run's log, and with follow goes on until the run has ended.
-func printLog(ctx context.Context, p *project, runID string, o logOptions) error {
+func printLog(ctx context.Context, p *project.Project, runID string, o logOptions) error {
 	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
 	if err != nil {
 		return err
@@ -28,8 +29,8 @@ func printLog(ctx context.Context, p *project, runID string, o logOptions) error
 	return printLogFrom(ctx, p, db, runID, o)
 }
 
-func printLogFrom(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
-	dir := runner.RunDir(p.stateDir, runID)
+func printLogFrom(ctx context.Context, p *project.Project, db *state.DB, runID string, o logOptions) error {
+	dir := runner.RunDir(p.StateDir, runID)
 	path := filepath.Join(dir, eventsName)
 	show := func(a0 []byte) { showEvent(p, a0) }
 	if o.raw {
@@ -67,7 +68,7 @@ func only(since time.Time, show func([]byte)) func([]byte) {
 }
 
 // printHeadline stands over the log of one of several runs. Events as they are stored have none: each names its thread.
-func printHeadline(p *project, run reconcile.Run, o logOptions) {
+func printHeadline(p *project.Project, run reconcile.Run, o logOptions) {
 	if o.raw {
 		return
 	}
@@ -75,11 +76,11 @@ func printHeadline(p *project, run reconcile.Run, o logOptions) {
 	if run.Attempt > 0 {
 		text += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
-	fmt.Fprintln(p.w.Stdout, p.w.Bold(term.Visible(text)))
+	fmt.Fprintln(p.Env.Stdout, p.Env.Bold(term.Visible(text)))
 }
 
 // printEnd closes the events of a run that has ended with its outcome: one that never came to an agent has no events.
-func printEnd(ctx context.Context, p *project, db *state.DB, runID string, o logOptions) error {
+func printEnd(ctx context.Context, p *project.Project, db *state.DB, runID string, o logOptions) error {
 	if o.raw || o.file != "" {
 		return nil
 	}
@@ -89,15 +90,15 @@ func printEnd(ctx context.Context, p *project, db *state.DB, runID string, o log
 	case err != nil:
 		return err
 	case run.Outcome != "":
-		fmt.Fprintln(p.w.Stdout, endLine(run))
+		fmt.Fprintln(p.Env.Stdout, endLine(run))
 	case workerDead(p, run):
-		fmt.Fprintf(p.w.Stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", term.Visible(run.Identifier))
+		fmt.Fprintf(p.Env.Stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", term.Visible(run.Identifier))
 	}
 	return nil
 }
 
 // followFile prints what is there, and while the run goes on what comes.
-func followFile(ctx context.Context, p *project, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
+func followFile(ctx context.Context, p *project.Project, db *state.DB, runID string, f *follower, follow bool, show func([]byte)) error {
 	for {
 		run, err := db.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
@@ -118,7 +119,7 @@ func followFile(ctx context.Context, p *project, db *state.DB, runID string, f *
 }
 
 // followIssue waits for the runs that come after one, and follows each. A signal ends it.
-func followIssue(ctx context.Context, p *project, db *state.DB, issue loggedIssue, after string, o logOptions) error {
+func followIssue(ctx context.Context, p *project.Project, db *state.DB, issue loggedIssue, after string, o logOptions) error {
 	told := false
 	for ctx.Err() == nil {
 		run, ok, err := db.NextRun(context.WithoutCancel(ctx), issue.id, after)
@@ -134,7 +135,7 @@ func followIssue(ctx context.Context, p *project, db *state.DB, issue loggedIssu
 			continue
 		}
 		if !told {
-			fmt.Fprintf(p.w.Stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", term.Visible(issue.identifier))
+			fmt.Fprintf(p.Env.Stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", term.Visible(issue.identifier))
 			told = true
 		}
 		sleep(ctx, waitStep)
@@ -157,10 +158,12 @@ func showLines(r io.Reader, show func([]byte)) (rest []byte, err error) {
 	}
 }
 
-func showText(p *project, line []byte) { fmt.Fprintln(p.w.Stdout, term.Visible(string(line))) }
+func showText(p *project.Project, line []byte) {
+	fmt.Fprintln(p.Env.Stdout, term.Visible(string(line)))
+}
 
 // showRaw prints an event as it is stored, but that JSON's own escapes stand for what a terminal would obey.
-func showRaw(p *project, line []byte) {
+func showRaw(p *project.Project, line []byte) {
 	var b strings.Builder
 	for _, r := range string(line) {
 		if term.Control(r) {
@@ -169,13 +172,13 @@ func showRaw(p *project, line []byte) {
 			b.WriteRune(r)
 		}
 	}
-	fmt.Fprintln(p.w.Stdout, b.String())
+	fmt.Fprintln(p.Env.Stdout, b.String())
 }
 
 // showEvent prints one event for a person.
-func showEvent(p *project, line []byte) { showEventIn(p, line, inShort) }
+func showEvent(p *project.Project, line []byte) { showEventIn(p, line, inShort) }
 
-func showEventIn(p *project, line []byte, n extent) {
+func showEventIn(p *project.Project, line []byte, n extent) {
 	var e runner.EventLine
 	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
 		showText(p, line) // whatever wrote it: it is no event
@@ -185,10 +188,10 @@ func showEventIn(p *project, line []byte, n extent) {
 	if !ok {
 		return
 	}
-	margin := p.w.Dim(eventTime(p.w, e.At))
-	paint := linePainter(p.w, e)
+	margin := p.Env.Dim(eventTime(p.Env, e.At))
+	paint := linePainter(p.Env, e)
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(p.w.Stdout, "%s  %s\n", margin, paint(term.Visible(strings.TrimSuffix(line, "\r"))))
+		fmt.Fprintf(p.Env.Stdout, "%s  %s\n", margin, paint(term.Visible(strings.TrimSuffix(line, "\r"))))
 		margin = "        "
 	}
 }

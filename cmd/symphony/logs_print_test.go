@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 )
 
 // A line that is no event is shown as it stands, whatever wrote it: with a time of its own nobody has given it one.
@@ -20,7 +22,7 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 		w := testWorld()
 		var out strings.Builder
 		w.Stdout = &out
-		showEvent((&project{w: w}), []byte(line))
+		showEvent((&project.Project{Env: w}), []byte(line))
 		if out.String() != want {
 			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -14,7 +15,7 @@ import (
 type loggedIssue struct{ id, identifier string }
 
 // logIssue finds the issue here; one that has had no run yet can be waited for, and there the tracker knows it.
-func logIssue(ctx context.Context, p *project, db *state.DB, ref string, o logOptions) (loggedIssue, error) {
+func logIssue(ctx context.Context, p *project.Project, db *state.DB, ref string, o logOptions) (loggedIssue, error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	switch {
 	case err != nil || ok:

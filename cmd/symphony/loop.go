@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -54,21 +56,21 @@ func looping(stateDir string) bool {
 // loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
 // somebody is still looking; later mistakes are said, and the loop goes on.
-func loop(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
+func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) error {
 	if _, err := readPassConfig(p); err != nil {
 		return err
 	}
-	if err := p.nested(); err != nil {
+	if err := p.Nested(); err != nil {
 		return err
 	}
-	if err := state.EnsureDir(p.stateDir); err != nil {
+	if err := state.EnsureDir(p.StateDir); err != nil {
 		return err
 	}
-	lock := loopLock(p.stateDir)
+	lock := loopLock(p.StateDir)
 	if held, err := tryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
-		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.stateDir, Hint: "one loop per project is enough"}
+		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.StateDir, Hint: "one loop per project is enough"}
 	}
 	defer func() { _ = lock.Unlock() }() // it ends with the process
 	if o.lockTimeout == 0 {
@@ -79,15 +81,15 @@ func loop(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
 	reapForeign(ctx, l.log)
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
-		if first && code == exitWorkflow {
+		if first && code == exit.Workflow {
 			leaveLoop(p, w)
-			return codeOnly(code)
+			return exit.Only(code)
 		}
 		if ctx.Err() != nil || !l.wait(ctx, p, r) {
 			leaveLoop(p, w)
 			return nil
 		}
-		p = newProject(w, p.path, p.stateDir)
+		p = project.New(w, p.Path, p.StateDir)
 		l.upgrade(ctx, p)
 	}
 }
@@ -103,13 +105,13 @@ type looper struct {
 }
 
 // pass runs one; whatever goes wrong is said, and the code returned.
-func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
+func (l *looper) pass(ctx context.Context, p *project.Project) (passResult, int) {
 	r, err := runPass(ctx, p, l.options.passOptions, l.log)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
 		if errors.Is(err, context.Canceled) {
-			return r, exitOK
+			return r, exit.OK
 		}
 	}
 	if err != nil {
@@ -120,7 +122,7 @@ func (l *looper) pass(ctx context.Context, p *project) (passResult, int) {
 	if r.cfg != nil {
 		l.interval = r.cfg.Polling.Interval
 	}
-	var code codeOnly
+	var code exit.Only
 	errors.As(r.code(), &code)
 	return r, int(code)
 }
@@ -134,7 +136,7 @@ const (
 
 // wait is for the next pass: the polling interval, cut short by a due retry, by the end of a worker, or by a
 // signal, for which it returns false.
-func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
+func (l *looper) wait(ctx context.Context, p *project.Project, r passResult) bool {
 	if r.holder != nil {
 		clear(l.seen) // what this pass was woken for has not been looked at
 	}
@@ -150,7 +152,7 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 		}
 		// Before the first sleep: a worker may have ended while the pass was still at work.
 		for _, id := range running {
-			if !l.seen[id] && !alive(p.stateDir, id) {
+			if !l.seen[id] && !alive(p.StateDir, id) {
 				l.seen[id] = true
 				return true
 			}
@@ -163,7 +165,7 @@ func (l *looper) wait(ctx context.Context, p *project, r passResult) bool {
 }
 
 // unsettled names the runs whose end a pass has still to see. Where that can't be read, the next pass says why.
-func unsettled(ctx context.Context, p *project) []string {
+func unsettled(ctx context.Context, p *project.Project) []string {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return nil
@@ -181,14 +183,14 @@ func unsettled(ctx context.Context, p *project) []string {
 }
 
 // liveRuns names the runs that have a worker.
-func liveRuns(ctx context.Context, p *project) []string {
-	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !alive(p.stateDir, id) })
+func liveRuns(ctx context.Context, p *project.Project) []string {
+	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !alive(p.StateDir, id) })
 }
 
 // leaveLoop says what goes on without the loop.
-func leaveLoop(p *project, w *term.Env) {
+func leaveLoop(p *project.Project, w *term.Env) {
 	if n := len(liveRuns(context.Background(), p)); n > 0 {
 		w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
-			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.path), shellQuote(p.stateDir)))
+			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.Path), shellQuote(p.StateDir)))
 	}
 }

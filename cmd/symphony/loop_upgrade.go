@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -61,12 +62,12 @@ const trialBound = 10 * time.Second
 // upgrade goes on as the program that has taken this one's place, if one has; else it returns. A program that can't
 // even say its version is refused once, and so is every moment at which the new one would not begin: the first pass of a
 // loop ends it where the workflow is invalid.
-func (l *looper) upgrade(ctx context.Context, p *project) {
+func (l *looper) upgrade(ctx context.Context, p *project.Project) {
 	next := l.program.replacement()
 	if next == nil || ctx.Err() != nil {
 		return
 	}
-	if _, err := p.config(); err != nil {
+	if _, err := p.Config(); err != nil {
 		return
 	}
 	err := tryProgram(ctx, l.program.path)

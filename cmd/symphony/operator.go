@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -83,8 +84,8 @@ func projectVerb(c *cli.Context, w *term.Env, verb reconcile.Verb) error {
 
 // atDesk opens the database once for all that a command of an operator's does, its pass included: opening it is a good
 // part of what such a command takes, and closing it in between would merge the WAL each time. The process ends after it.
-func atDesk(ctx context.Context, p *project, verb reconcile.Verb, do func(*state.DB) error) (err error) {
-	if err := p.nested(); err != nil {
+func atDesk(ctx context.Context, p *project.Project, verb reconcile.Verb, do func(*state.DB) error) (err error) {
+	if err := p.Nested(); err != nil {
 		return err // before the command is kept: an agent must not steer
 	}
 	db, err := openOwn(ctx, p)
@@ -99,8 +100,8 @@ func atDesk(ctx context.Context, p *project, verb reconcile.Verb, do func(*state
 }
 
 // openOwn opens the database for writing where it is this workflow's.
-func openOwn(ctx context.Context, p *project) (*state.DB, error) {
-	db, err := state.Open(ctx, p.stateDir)
+func openOwn(ctx context.Context, p *project.Project) (*state.DB, error) {
+	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		return nil, noState(p, err)
 	}
@@ -111,17 +112,17 @@ func openOwn(ctx context.Context, p *project) (*state.DB, error) {
 }
 
 // command writes down what the operator wants, runs a pass confined to it, and says what came of it.
-func applyForIssue(ctx context.Context, p *project, cmd reconcile.Command, only string) error {
+func applyForIssue(ctx context.Context, p *project.Project, cmd reconcile.Command, only string) error {
 	return atDesk(ctx, p, cmd.Verb, func(db *state.DB) error { return sendCommand(ctx, p, db, cmd, only) })
 }
 
-func sendCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, only string) error {
+func sendCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) error {
 	r, done, err := applyCommand(ctx, p, db, cmd, only)
 	if err != nil || r == nil {
 		return err
 	}
-	if p.w.JSON {
-		p.w.PrintJSON(r.json(false))
+	if p.Env.JSON {
+		p.Env.PrintJSON(r.json(false))
 	} else if err := sayPass(ctx, p, db, cmd, *r, done); err != nil {
 		return err
 	}
@@ -131,8 +132,8 @@ func sendCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Co
 // steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
 // command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
 // to write it to, and all workers have been ended without.
-func applyCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
-	cmd.CreatedAt = p.w.Now()
+func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
+	cmd.CreatedAt = p.Env.Now()
 	id, err := db.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
 		return nil, false, endWorkers(ctx, p, err)
@@ -140,7 +141,7 @@ func applyCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.C
 	if err != nil {
 		return nil, false, err
 	}
-	log := newLog(p.w, slog.LevelWarn)
+	log := newLog(p.Env, slog.LevelWarn)
 	r, err := runPass(ctx, p, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
 	switch {
 	case err != nil:
@@ -155,29 +156,29 @@ func applyCommand(ctx context.Context, p *project, db *state.DB, cmd reconcile.C
 }
 
 // sayPass prints the pass of a command and what the command has led to.
-func sayPass(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	reportText(p, p.w, r)
+func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
+	reportText(p, p.Env, r)
 	if !done {
 		return nil
 	}
 	text, err := outcomeOf(ctx, db, cmd, r)
 	if text != "" {
-		fmt.Fprintln(p.w.Stdout, term.Visible(text))
+		fmt.Fprintln(p.Env.Stdout, term.Visible(text))
 	}
 	return err
 }
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
-func noteUndone(ctx context.Context, p *project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	alive, err := scheduleAlive(ctx, db, p.w.Now())
+func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
+	alive, err := scheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
 	}
 	if !done {
-		fmt.Fprintf(p.w.Stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
+		fmt.Fprintf(p.Env.Stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
 	}
-	if !alive && !looping(p.stateDir) {
-		fmt.Fprintln(p.w.Stderr, "symphony: no schedule is active: run symphony tick")
+	if !alive && !looping(p.StateDir) {
+		fmt.Fprintln(p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if done {
 		return nil // what else is wrong has been said, and what was asked for is done
@@ -217,7 +218,7 @@ func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passR
 }
 
 // findIssue finds an issue by its identifier: in the database, else at the tracker.
-func findIssue(ctx context.Context, p *project, ref string) (id, identifier string, err error) {
+func findIssue(ctx context.Context, p *project.Project, ref string) (id, identifier string, err error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return "", "", err
@@ -226,7 +227,7 @@ func findIssue(ctx context.Context, p *project, ref string) (id, identifier stri
 	return findIssueIn(ctx, p, db, ref)
 }
 
-func findIssueIn(ctx context.Context, p *project, db *state.DB, ref string) (id, identifier string, err error) {
+func findIssueIn(ctx context.Context, p *project.Project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	if err != nil || ok {
 		return id, identifier, err
@@ -239,12 +240,12 @@ func findIssueIn(ctx context.Context, p *project, db *state.DB, ref string) (id,
 }
 
 // fetchIssue asks the tracker for an issue by its identifier.
-func fetchIssue(ctx context.Context, p *project, ref string) (*reconcile.Issue, error) {
-	cfg, err := p.config()
+func fetchIssue(ctx context.Context, p *project.Project, ref string) (*reconcile.Issue, error) {
+	cfg, err := p.Config()
 	if err != nil {
 		return nil, err
 	}
-	client, err := newTracker(cfg, p.w.Now, newLog(p.w, slog.LevelWarn))
+	client, err := newTracker(cfg, p.Env.Now, newLog(p.Env, slog.LevelWarn))
 	if err != nil {
 		return nil, err
 	}

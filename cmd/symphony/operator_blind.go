@@ -11,26 +11,27 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"golang.org/x/sys/unix"
 )
 
 // unusable reports an error of a database that a person has to bring back. Before that no worker may live, and only
 // the machine can say which do.
 func unusable(err error) bool {
-	return slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, asError(err).Code)
+	return slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, exit.From(err).Code)
 }
 
 // blindPatience is how long workers are given to end: those that run a hook may need more, and a second stop.
 const blindPatience = 20 * time.Second
 
 // endWorkers asks every worker of the state directory to end, without the database. cause is what is wrong with that.
-func endWorkers(ctx context.Context, p *project, cause error) error {
-	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.Now()}, commandPatience)
+func endWorkers(ctx context.Context, p *project.Project, cause error) error {
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.Env.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return notAsked(cause, err)
@@ -38,11 +39,11 @@ func endWorkers(ctx context.Context, p *project, cause error) error {
 		return lockedError(holder)
 	}
 	defer func() { _ = release() }() // it ends with the process
-	workers, err := proc.Workers(p.stateDir)
+	workers, err := proc.Workers(p.StateDir)
 	if err != nil {
 		return notAsked(cause, err)
 	}
-	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.stateDir, id) })
+	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.StateDir, id) })
 	if err := strangers(p, workers); err != nil {
 		return err
 	}
@@ -51,14 +52,14 @@ func endWorkers(ctx context.Context, p *project, cause error) error {
 }
 
 // askToEnd waits for the workers that it asks, and for no others.
-func askToEnd(ctx context.Context, p *project, workers map[string]proc.FoundWorker) {
+func askToEnd(ctx context.Context, p *project.Project, workers map[string]proc.FoundWorker) {
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			fmt.Fprintf(p.w.Stderr, "symphony: warning: run %s: %v\n", id, err)
+			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
-	for end := p.w.Now().Add(blindPatience); p.w.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
+	for end := p.Env.Now().Add(blindPatience); p.Env.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
 		if !sleep(ctx, waitStep) {
 			return
 		}
@@ -66,10 +67,10 @@ func askToEnd(ctx context.Context, p *project, workers map[string]proc.FoundWork
 }
 
 // ended says which of the workers have ended, and returns the cause with what to do now.
-func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) error {
-	said := p.w.Stdout
-	if p.w.JSON { // of JSON there is one object, the error
-		said = p.w.Stderr
+func reportEnded(p *project.Project, cause error, workers map[string]proc.FoundWorker) error {
+	said := p.Env.Stdout
+	if p.Env.JSON { // of JSON there is one object, the error
+		said = p.Env.Stderr
 	}
 	living := livingRuns(p)
 	var ending []string
@@ -79,13 +80,13 @@ func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) e
 			continue
 		}
 		// In a backup the run is still under way. Its death there is no fault of its issue's.
-		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.stateDir, id), "alive"), asError(cause).Code); err != nil {
-			fmt.Fprintf(p.w.Stderr, "symphony: warning: run %s: %v\n", id, err)
+		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), exit.From(cause).Code); err != nil {
+			fmt.Fprintf(p.Env.Stderr, "symphony: warning: run %s: %v\n", id, err)
 		}
 		fmt.Fprintf(said, "ended the worker of run %s (pid %d)\n", id, workers[id].PID)
 	}
 	unseen := slices.DeleteFunc(living, func(id string) bool { _, ok := workers[id]; return ok })
-	known := *asError(cause)
+	known := *exit.From(cause)
 	switch {
 	case len(unseen) > 0:
 		known.Hint = "no process of run " + strings.Join(unseen, ", ") +
@@ -94,18 +95,18 @@ func reportEnded(p *project, cause error, workers map[string]proc.FoundWorker) e
 		known.Hint = "still ending: run " + strings.Join(ending, ", ") + "; wait, or repeat the command, before you put a backup in place"
 	default:
 		known.Hint = "no worker lives any more: put a backup of state.db in its place, without state.db-wal and state.db-shm, or move " +
-			p.stateDir + " aside to begin anew"
+			p.StateDir + " aside to begin anew"
 	}
 	return &known
 }
 
 // strangers refuses workers of another workflow. Else the database would say whose the directory is.
-func strangers(p *project, workers map[string]proc.FoundWorker) error {
+func strangers(p *project.Project, workers map[string]proc.FoundWorker) error {
 	for _, w := range workers {
-		if theirs, err := os.Stat(w.Workflow); w.Workflow != p.path && err == nil {
-			if ours, err := os.Stat(p.path); err != nil || !os.SameFile(ours, theirs) {
+		if theirs, err := os.Stat(w.Workflow); w.Workflow != p.Path && err == nil {
+			if ours, err := os.Stat(p.Path); err != nil || !os.SameFile(ours, theirs) {
 				return &reconcile.Error{
-					Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.stateDir, w.Workflow, p.path),
+					Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
 					Hint: "give that workflow: -w " + shellQuote(w.Workflow),
 				}
 			}
@@ -116,7 +117,7 @@ func strangers(p *project, workers map[string]proc.FoundWorker) error {
 
 // notAsked is the cause, with why no worker was asked to end: its own hint says to try what has just been tried.
 func notAsked(cause, err error) error {
-	known := *asError(cause)
+	known := *exit.From(cause)
 	known.Message += "; and no worker was asked to end: " + err.Error()
 	known.Hint = "mend what is said last and repeat the command, or end the processes named symphony worker by hand"
 	known.Err = errors.Join(cause, err)
@@ -124,13 +125,13 @@ func notAsked(cause, err error) error {
 }
 
 // living names the runs whose alive files are held.
-func livingRuns(p *project) (ids []string) {
-	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+func livingRuns(p *project.Project) (ids []string) {
+	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if err != nil {
 		return nil // then none has ever been
 	}
 	for _, e := range entries {
-		if runner.Alive(p.stateDir, e.Name()) {
+		if runner.Alive(p.StateDir, e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -15,23 +16,23 @@ const ownerKey = "workflow_path"
 
 // owner reads whose the state directory is, and refuses one of another workflow: a pass would let go of all
 // that the other has claimed. A workflow that was moved takes its state along.
-func ownerPath(ctx context.Context, p *project, db *state.DB) (path string, err error) {
+func ownerPath(ctx context.Context, p *project.Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, ownerKey)
 	switch {
-	case err != nil || !known || path == p.path:
+	case err != nil || !known || path == p.Path:
 		return path, err
-	case p.sourceErr != nil:
-		return path, p.sourceErr // not there, and it never was this directory's
+	case p.SourceErr != nil:
+		return path, p.SourceErr // not there, and it never was this directory's
 	}
 	theirs, err := os.Stat(path)
 	if err != nil {
 		return path, nil //nolint:nilerr // it is gone: the workflow was moved
 	}
-	if ours, err := os.Stat(p.path); err == nil && os.SameFile(ours, theirs) {
+	if ours, err := os.Stat(p.Path); err == nil && os.SameFile(ours, theirs) {
 		return path, nil
 	}
 	return path, &reconcile.Error{
-		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.stateDir, path, p.path),
+		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
 		Hint: "give each workflow a state directory of its own: leave --state-dir and SYMPHONY_STATE_DIR out, or name another",
 	}
 }
@@ -42,36 +43,36 @@ const placeKey = "state_dir"
 // original refuses a copy beside the directory it was made of. What the copy says of workers and processes is true of
 // the original's: a pass would take them for dead, because their locks are held elsewhere, and end what belongs to them.
 // A copy on another machine, or where the original is gone, is the one that counts.
-func originalPath(ctx context.Context, p *project, db *state.DB) (path string, err error) {
+func originalPath(ctx context.Context, p *project.Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
-	if err != nil || !known || path == p.stateDir {
+	if err != nil || !known || path == p.StateDir {
 		return path, err
 	}
 	theirs, err := os.Stat(filepath.Join(path, "state.db"))
 	if err != nil {
 		return path, nil //nolint:nilerr // it is gone: the directory was moved, or has come from elsewhere
 	}
-	if ours, err := os.Stat(filepath.Join(p.stateDir, "state.db")); err == nil && os.SameFile(ours, theirs) {
+	if ours, err := os.Stat(filepath.Join(p.StateDir, "state.db")); err == nil && os.SameFile(ours, theirs) {
 		return path, nil
 	}
 	return path, &reconcile.Error{
-		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.stateDir, path),
+		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
 		Hint: "use " + path + ", or move it away while nothing runs",
 	}
 }
 
 // own makes the state directory this workflow's.
-func takeOwnership(ctx context.Context, p *project, db *state.DB) error {
+func takeOwnership(ctx context.Context, p *project.Project, db *state.DB) error {
 	place, err := originalPath(ctx, p, db)
-	if err == nil && place != p.stateDir {
-		err = db.SetMeta(ctx, placeKey, p.stateDir)
+	if err == nil && place != p.StateDir {
+		err = db.SetMeta(ctx, placeKey, p.StateDir)
 	}
 	if err != nil {
 		return err
 	}
 	path, err := ownerPath(ctx, p, db)
-	if err != nil || path == p.path || p.sourceErr != nil {
+	if err != nil || path == p.Path || p.SourceErr != nil {
 		return err
 	}
-	return db.SetMeta(ctx, ownerKey, p.path)
+	return db.SetMeta(ctx, ownerKey, p.Path)
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -56,7 +57,7 @@ type passResult struct {
 func (r *passResult) fail(err error) {
 	faults := workflow.Faults(err)
 	if len(faults) == 0 {
-		faults = []*reconcile.Error{asError(err)}
+		faults = []*reconcile.Error{exit.From(err)}
 	}
 	r.Errors = append(r.Errors, faults...)
 }
@@ -81,22 +82,22 @@ func (r *passResult) warn(text string) { r.warnings = append(r.warnings, text) }
 
 // pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
 // it from being a pass at all; what went wrong in it stands in the result.
-func runPass(ctx context.Context, p *project, o passOptions, log *slog.Logger) (r passResult, err error) {
-	if err := p.nested(); err != nil {
+func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.Logger) (r passResult, err error) {
+	if err := p.Nested(); err != nil {
 		return r, err
 	}
 	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
 	cfg, cfgErr := readPassConfig(p)
-	if cfgErr != nil && !p.hasState() {
+	if cfgErr != nil && !p.HasState() {
 		return r, cfgErr
 	}
 	if o.dryRun {
 		return dryPass(ctx, p, o, cfg, cfgErr, log)
 	}
 	release, holder, err := takeLock(ctx, p, o)
-	began := p.w.Now()
+	began := p.Env.Now()
 	if err != nil {
 		return r, err
 	}
@@ -107,7 +108,7 @@ func runPass(ctx context.Context, p *project, o passOptions, log *slog.Logger) (
 	defer func() { err = errors.Join(err, release()) }()
 	if o.lockTimeout > 0 {
 		// The wait may have been long, and a pass works with the workflow as it is now.
-		p = newProject(p.w, p.path, p.stateDir)
+		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = readPassConfig(p)
 	}
 	// Whoever has the lock opens the database whatever comes, within its own bounds; and without a context that may end no
@@ -154,11 +155,11 @@ func runPass(ctx context.Context, p *project, o passOptions, log *slog.Logger) (
 }
 
 // enter opens the database, and makes one where there is none.
-func enterDB(ctx context.Context, p *project, o passOptions, now time.Time) (*state.DB, error) {
+func enterDB(ctx context.Context, p *project.Project, o passOptions, now time.Time) (*state.DB, error) {
 	if o.db != nil {
 		return o.db, o.db.EnterPass(ctx)
 	}
-	return state.Create(ctx, p.stateDir, now)
+	return state.Create(ctx, p.StateDir, now)
 }
 
 // leave gives up the database. After a pass that did nothing the process may leave it to a later one to merge the WAL.
@@ -178,12 +179,12 @@ const waiterStep = 30 * time.Millisecond
 
 // lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
 // that one will see the run's end, too. An operator's time counts in full, whoever else waits.
-func takeLock(ctx context.Context, p *project, o passOptions) (func() error, *state.Holder, error) {
-	end := p.w.Now().Add(o.lockTimeout)
+func takeLock(ctx context.Context, p *project.Project, o passOptions) (func() error, *state.Holder, error) {
+	end := p.Env.Now().Add(o.lockTimeout)
 	for {
-		now := p.w.Now()
-		release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
-		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.w.Now().Before(end) {
+		now := p.Env.Now()
+		release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
+		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.Env.Now().Before(end) {
 			return release, holder, err
 		}
 		if !sleep(ctx, waiterStep) {
@@ -192,14 +193,8 @@ func takeLock(ctx context.Context, p *project, o passOptions) (func() error, *st
 	}
 }
 
-// hasState reports whether a pass has ever run here.
-func (p *project) hasState() bool {
-	_, err := os.Stat(filepath.Join(p.stateDir, "state.db"))
-	return err == nil
-}
-
 // reconcile runs the pass proper on an open database.
-func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
+func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
 	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
 	patient := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
@@ -226,7 +221,7 @@ func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions,
 		options.DispatchOff = true
 	}
 	if o.trigger == triggerWorker || o.trigger == triggerCommand {
-		alive, err := scheduleAlive(ctx, db, p.w.Now())
+		alive, err := scheduleAlive(ctx, db, p.Env.Now())
 		if err != nil {
 			r.fail(err)
 		}
@@ -247,7 +242,7 @@ func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions,
 	if err != nil {
 		r.fail(err)
 	}
-	options.TrackerLow = low.After(p.w.Now())
+	options.TrackerLow = low.After(p.Env.Now())
 	// Before anything is started: a pass that dies in its middle leaves it behind for the next.
 	if cfgErr == nil && !o.dryRun {
 		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
@@ -265,7 +260,7 @@ func reconcilePass(ctx context.Context, p *project, db *state.DB, o passOptions,
 	}
 }
 
-func passDeps(p *project, db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
+func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
 	runners, err := newRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
@@ -278,19 +273,19 @@ func passDeps(p *project, db *state.DB, cfg *workflow.Config, o passOptions, ask
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.w.Now,
-		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.w.Now),
+		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
+		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.Env.Now),
 		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
 	}
 	if o.only != "" {
 		d.Store = confined{db, o.only}
 	}
 	if askTracker {
-		client, err := newTracker(cfg, p.w.Now, log)
+		client, err := newTracker(cfg, p.Env.Now, log)
 		if err != nil {
 			return reconcile.Deps{}, err
 		}
-		d.Tracker = &verified{Client: client, db: db, cfg: cfg, path: p.path, warn: r.warn}
+		d.Tracker = &verified{Client: client, db: db, cfg: cfg, path: p.Path, warn: r.warn}
 	}
 	return d, nil
 }
@@ -299,7 +294,7 @@ const lastGoodKey = "last_good_workflow"
 
 // lastGood gives the last configuration that was valid, for reconciliation only. A literal key was not
 // kept: with it only the local half of a pass is left.
-func lastGoodConfig(ctx context.Context, p *project, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
+func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
 	text, known, err := db.Meta(ctx, lastGoodKey)
 	if err != nil || !known {
 		if err != nil {
@@ -307,12 +302,12 @@ func lastGoodConfig(ctx context.Context, p *project, db *state.DB, r *passResult
 		}
 		return nil, false
 	}
-	src, err := workflow.NewSource(p.path, p.path, []byte(text))
+	src, err := workflow.NewSource(p.Path, p.Path, []byte(text))
 	if err != nil {
 		r.fail(err)
 		return nil, false
 	}
-	env := p.environment(nil)
+	env := p.Environment(nil)
 	env.KeyOptional = true
 	if cfg, err = workflow.Parse(src, env); err != nil {
 		r.fail(err)
@@ -324,7 +319,7 @@ func lastGoodConfig(ctx context.Context, p *project, db *state.DB, r *passResult
 	return cfg, cfg.Tracker.APIKey != ""
 }
 
-func workflowWarnings(p *project, cfg *workflow.Config) []string {
+func workflowWarnings(p *project.Project, cfg *workflow.Config) []string {
 	var list []string
 	for _, w := range cfg.Warnings {
 		list = append(list, w.String())

@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // dryPass plans on what is there and changes nothing: no lock, no directory, no row.
-func dryPass(ctx context.Context, p *project, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
+func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
 	r.dryRun = true
 	if cfgErr != nil {
 		return r, cfgErr
@@ -25,8 +26,8 @@ func dryPass(ctx context.Context, p *project, o passOptions, cfg *workflow.Confi
 		return r, err
 	}
 	deps.Store = emptyStore{}
-	if p.hasState() {
-		db, err := state.OpenReadOnly(ctx, p.stateDir)
+	if p.HasState() {
+		db, err := state.OpenReadOnly(ctx, p.StateDir)
 		if err != nil {
 			return r, err
 		}
@@ -43,11 +44,11 @@ func dryPass(ctx context.Context, p *project, o passOptions, cfg *workflow.Confi
 		deps.Store = db
 		deps.Agent = fitness{p: p, db: db, cfg: cfg, dryRun: true, r: &r}.look
 	}
-	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.w.Now()}
+	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.Env.Now()}
 	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	r.pass.Duration = p.w.Now().Sub(r.pass.StartedAt)
+	r.pass.Duration = p.Env.Now().Sub(r.pass.StartedAt)
 	return r, nil
 }
 

@@ -7,31 +7,32 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
 // fits checks the workspace root before anything is dispatched into it.
-func rootFits(p *project, cfg *workflow.Config, dryRun bool) error {
+func rootFits(p *project.Project, cfg *workflow.Config, dryRun bool) error {
 	root := resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = resolve(dir)
-		if within(root, dir) || within(dir, root) || within(p.stateDir, dir) || within(dir, p.stateDir) {
+		if within(root, dir) || within(dir, root) || within(p.StateDir, dir) || within(dir, p.StateDir) {
 			return &reconcile.Error{
-				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.path, dir),
+				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
 				Hint: "name a directory apart from workspace.root and the state directory",
 			}
 		}
 	}
 	if dryRun {
-		return workspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.stateDir))
+		return workspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir))
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
 		return workspaceError(err)
 	}
-	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.stateDir))
+	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.StateDir))
 }
 
 // handsOff are the runners of a pass whose workspace root it may not use: what lies there may be somebody else's,

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
@@ -20,14 +21,14 @@ const (
 )
 
 // tidy deletes old runs and their directories.
-func tidyUp(ctx context.Context, p *project, db *state.DB, r *passResult) {
-	ids, err := db.Prune(ctx, p.w.Now(), pruneLimit)
+func tidyUp(ctx context.Context, p *project.Project, db *state.DB, r *passResult) {
+	ids, err := db.Prune(ctx, p.Env.Now(), pruneLimit)
 	if err != nil {
 		r.fail(err)
 	}
 	for _, id := range ids {
 		crash.At("tidy.pruned")
-		if err := os.RemoveAll(runner.RunDir(p.stateDir, id)); err != nil {
+		if err := os.RemoveAll(runner.RunDir(p.StateDir, id)); err != nil {
 			r.fail(fmt.Errorf("old run: %w", err))
 		}
 	}
@@ -41,8 +42,8 @@ func tidyUp(ctx context.Context, p *project, db *state.DB, r *passResult) {
 }
 
 // removeOrphans deletes run directories without a row: a pass that died between the two left them.
-func removeOrphans(ctx context.Context, p *project, db *state.DB) error {
-	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error {
+	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -51,17 +52,17 @@ func removeOrphans(ctx context.Context, p *project, db *state.DB) error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.w.Now().Sub(info.ModTime()) < orphanAge {
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < orphanAge {
 			continue // gone meanwhile, or perhaps just being made
 		}
-		if runner.Alive(p.stateDir, e.Name()) {
+		if runner.Alive(p.StateDir, e.Name()) {
 			continue // a person has taken an issue over
 		}
 		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
 		crash.At("tidy.orphan")
-		if err := os.RemoveAll(runner.RunDir(p.stateDir, e.Name())); err != nil {
+		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -42,20 +43,20 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	if len(args) == 0 {
 		for _, name := range []string{"workspaces", "force", "yes"} {
 			if c.Bool(name) {
-				return usageError("projects: --%s belongs to projects remove PATH", name)
+				return exit.Usage("projects: --%s belongs to projects remove PATH", name)
 			}
 		}
 		return listProjects(c.Context, w, c.Bool("disk"))
 	}
 	switch {
 	case args[0] != "remove":
-		return usageError("projects: unexpected argument %q", args[0])
+		return exit.Usage("projects: unexpected argument %q", args[0])
 	case len(args) == 1:
-		return usageError("projects: remove: PATH is missing")
+		return exit.Usage("projects: remove: PATH is missing")
 	case len(args) > 2:
-		return usageError("projects: unexpected argument %q", args[2])
+		return exit.Usage("projects: unexpected argument %q", args[2])
 	case c.Bool("disk"):
-		return usageError("projects: --disk does not go with remove")
+		return exit.Usage("projects: --disk does not go with remove")
 	}
 	return removeProject(c.Context, w, args[1], removal{
 		workspaces: c.Bool("workspaces"), force: c.Bool("force"), yes: c.Bool("yes"),

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -89,7 +91,7 @@ func stateHome(w *term.Env) string {
 func readProjectState(ctx context.Context, w *term.Env, dir string) projectState {
 	row := projectState{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
-		e := asError(err)
+		e := exit.From(err)
 		row.Error = &errorJSON{e.Code, e.Message, e.Hint}
 	}
 	return row
@@ -150,11 +152,11 @@ func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 }
 
 // enlist writes a state directory down that is not at the usual place, so that projects finds it.
-func enlist(p *project) error {
-	base, _ := p.lookup("XDG_STATE_HOME")
-	home := filepath.Dir(state.DefaultDir(base, p.w.Home, p.path))
-	if filepath.Dir(p.stateDir) == home {
+func enlist(p *project.Project) error {
+	base, _ := p.Lookup("XDG_STATE_HOME")
+	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
+	if filepath.Dir(p.StateDir) == home {
 		return nil
 	}
-	return state.Enlist(home, p.stateDir)
+	return state.Enlist(home, p.StateDir)
 }

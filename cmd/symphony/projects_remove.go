@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -94,7 +96,7 @@ func projectAt(ctx context.Context, w *term.Env, path string) (projectState, err
 		for _, r := range meant {
 			dirs = append(dirs, r.StateDir)
 		}
-		return projectState{}, usageError("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+		return projectState{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
 	if len(meant) == 1 {
 		return meant[0], nil
@@ -125,7 +127,7 @@ func projectListed(w *term.Env, dir string) (bool, error) {
 
 // unused refuses a project of which something runs, or is about to.
 func unused(ctx context.Context, w *term.Env, row projectState) error {
-	p := &project{w: w, path: row.WorkflowPath, stateDir: row.StateDir}
+	p := &project.Project{Env: w, Path: row.WorkflowPath, StateDir: row.StateDir}
 	which := "--state-dir " + shellQuote(row.StateDir)
 	if row.WorkflowPath != "" {
 		which = "-w " + shellQuote(row.WorkflowPath) + " " + which
@@ -146,14 +148,14 @@ func unused(ctx context.Context, w *term.Env, row projectState) error {
 
 // unscheduled refuses a project that a schedule of ours would begin anew, or a line that somebody has written into their
 // crontab. Recent passes alone refuse nothing: they are those of the schedule that was removed a moment ago.
-func unscheduled(ctx context.Context, w *term.Env, p *project, which string) error {
+func unscheduled(ctx context.Context, w *term.Env, p *project.Project, which string) error {
 	there, err := findInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
 	if len(there.units) > 0 || there.line != "" {
 		return &reconcile.Error{
-			Code: "project_busy", Message: "a schedule runs passes on " + p.stateDir,
+			Code: "project_busy", Message: "a schedule runs passes on " + p.StateDir,
 			Hint: "take it out first: symphony schedule remove " + which,
 		}
 	}
@@ -165,10 +167,10 @@ func unscheduled(ctx context.Context, w *term.Env, p *project, which string) err
 		return nil // an account may not have one
 	}
 	for line := range strings.Lines(text) {
-		ours := p.path != "" && strings.Contains(line, p.path) || strings.Contains(line, p.stateDir)
+		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
 		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			return &reconcile.Error{
-				Code: "project_busy", Message: "a line of your crontab runs passes on " + p.stateDir + ": " + strings.TrimSpace(line),
+				Code: "project_busy", Message: "a line of your crontab runs passes on " + p.StateDir + ": " + strings.TrimSpace(line),
 				Hint: "take it out first: crontab -e",
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -21,13 +22,13 @@ func promptCommand(w *term.Env) *cli.Command {
 				return err
 			}
 			if c.Int("attempt") < 0 {
-				return usageError("prompt: --attempt is not negative")
+				return exit.Usage("prompt: --attempt is not negative")
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
-			cfg, err := p.config()
+			cfg, err := p.Config()
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -45,7 +47,7 @@ Example:
 				return err
 			}
 			if c.Duration("older-than") < 0 {
-				return usageError("prune: --older-than is not negative")
+				return exit.Usage("prune: --older-than is not negative")
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
@@ -64,11 +66,11 @@ type pruning struct {
 	olderThan          time.Duration
 }
 
-func pruneProject(ctx context.Context, p *project, o pruning) error {
-	if err := p.nested(); err != nil {
+func pruneProject(ctx context.Context, p *project.Project, o pruning) error {
+	if err := p.Nested(); err != nil {
 		return err
 	}
-	cfg, err := p.config()
+	cfg, err := p.Config()
 	if err != nil {
 		return err
 	}
@@ -85,12 +87,12 @@ func pruneProject(ctx context.Context, p *project, o pruning) error {
 		return sayPruned(p, found, o.dryRun)
 	}
 	if !o.yes {
-		found.print(p.w, "goes")
-		if sure, err := confirmRemoval(ctx, p.w, "Remove? [y]es, [N]o: "); err != nil || !sure {
+		found.print(p.Env, "goes")
+		if sure, err := confirmRemoval(ctx, p.Env, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, p.stateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.w.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.Env.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return err
@@ -111,8 +113,8 @@ func pruneProject(ctx context.Context, p *project, o pruning) error {
 
 // askWords lets a person say of each workspace with work that is nowhere else that it may go: by its identifier, for a
 // plain yes is said too quickly.
-func askWords(ctx context.Context, p *project, found *prunable) error {
-	if !p.w.OnTerminal() {
+func askWords(ctx context.Context, p *project.Project, found *prunable) error {
+	if !p.Env.OnTerminal() {
 		return nil
 	}
 	kept := found.kept
@@ -122,8 +124,8 @@ func askWords(ctx context.Context, p *project, found *prunable) error {
 			found.kept = append(found.kept, s)
 			continue
 		}
-		fmt.Fprintln(p.w.Stdout, term.Visible(s.rec.Path+" has "+s.unsaved))
-		word, err := askLine(ctx, p.w, "Type "+term.Visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
+		fmt.Fprintln(p.Env.Stdout, term.Visible(s.rec.Path+" has "+s.unsaved))
+		word, err := askLine(ctx, p.Env, "Type "+term.Visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
 		if err != nil {
 			return err
 		}
@@ -136,26 +138,26 @@ func askWords(ctx context.Context, p *project, found *prunable) error {
 	return nil
 }
 
-func sayPruned(p *project, found *prunable, dryRun bool) error {
-	if p.w.JSON {
-		p.w.PrintJSON(found.json(dryRun))
+func sayPruned(p *project.Project, found *prunable, dryRun bool) error {
+	if p.Env.JSON {
+		p.Env.PrintJSON(found.json(dryRun))
 		return nil
 	}
 	verb, end := "gone", "removed "
 	if dryRun {
 		verb, end = "goes", "would remove "
 	}
-	found.print(p.w, verb)
+	found.print(p.Env, verb)
 	if found.nothing() {
-		fmt.Fprintln(p.w.Stdout, "nothing to remove")
+		fmt.Fprintln(p.Env.Stdout, "nothing to remove")
 		return nil
 	}
-	fmt.Fprintln(p.w.Stdout, end+found.sum())
+	fmt.Fprintln(p.Env.Stdout, end+found.sum())
 	return nil
 }
 
 // roots are the workspace roots of the project, the workflow's first.
-func allRoots(ctx context.Context, p *project, db *state.DB, cfg *workflow.Config) ([]string, error) {
+func allRoots(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) ([]string, error) {
 	known, err := rootsOf(ctx, db)
 	list := []string{policy(cfg).WorkspaceRoot}
 	for _, r := range known {

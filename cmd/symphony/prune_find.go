@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -51,7 +52,7 @@ func (f *prunable) nothing() bool {
 }
 
 // findPrunable looks around and asks the tracker. Nothing is changed.
-func findPrunable(ctx context.Context, p *project, cfg *workflow.Config, o pruning) (*prunable, error) {
+func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, o pruning) (*prunable, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return nil, err
@@ -72,11 +73,11 @@ func findPrunable(ctx context.Context, p *project, cfg *workflow.Config, o pruni
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := spacesOf(ctx, p.w, projectState{StateDir: p.stateDir, Roots: roots})
+	spaces, err := spacesOf(ctx, p.Env, projectState{StateDir: p.StateDir, Roots: roots})
 	if err != nil {
 		return nil, err
 	}
-	past, err := db.PastIssues(ctx, p.w.Now().Add(-o.olderThan), mostPast)
+	past, err := db.PastIssues(ctx, p.Env.Now().Add(-o.olderThan), mostPast)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func findPrunable(ctx context.Context, p *project, cfg *workflow.Config, o pruni
 
 // askGone keeps of what was found the part whose issues are gone.
 func askGone(
-	ctx context.Context, p *project, cfg *workflow.Config, found *prunable, spaces []space, past []state.PastIssue, busy map[string]bool, force bool,
+	ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable, spaces []space, past []state.PastIssue, busy map[string]bool, force bool,
 ) error {
 	var ids []string
 	for _, s := range spaces {
@@ -131,12 +132,12 @@ func askGone(
 
 // gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
 // somebody else's Linear no issue at all would be there.
-func findGone(ctx context.Context, p *project, cfg *workflow.Config, ids []string) (map[string]string, error) {
-	client, err := newTracker(cfg, p.w.Now, newLog(p.w, slog.LevelWarn))
+func findGone(ctx context.Context, p *project.Project, cfg *workflow.Config, ids []string) (map[string]string, error) {
+	client, err := newTracker(cfg, p.Env.Now, newLog(p.Env, slog.LevelWarn))
 	if err != nil {
 		return nil, err
 	}
-	issues, err := (&verified{Client: client, cfg: cfg, path: p.path, warn: func(string) {}}).ByIDs(ctx, ids)
+	issues, err := (&verified{Client: client, cfg: cfg, path: p.Path, warn: func(string) {}}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func findGone(ctx context.Context, p *project, cfg *workflow.Config, ids []strin
 
 // dropRevived asks again, now that no pass can come between: an issue may have been taken up while a person was asked, or
 // while another command had the lock.
-func dropRevived(ctx context.Context, p *project, cfg *workflow.Config, found *prunable) error {
+func dropRevived(ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable) error {
 	var ids []string
 	for _, s := range found.spaces {
 		ids = append(ids, s.rec.IssueID)
@@ -185,7 +186,7 @@ func ownTrash(cfg *workflow.Config) workspace.Trash {
 	return workspace.Trash{Clock: clock, Project: cfg.Policy().Project}
 }
 
-func (f *prunable) findTrash(ctx context.Context, p *project, cfg *workflow.Config, roots []string) error {
+func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) error {
 	for _, path := range roots {
 		root, there, err := workspace.FindRoot(path)
 		if err != nil {
@@ -195,7 +196,7 @@ func (f *prunable) findTrash(ctx context.Context, p *project, cfg *workflow.Conf
 			continue
 		}
 		root.Trash = ownTrash(cfg)
-		entries, err := root.ExpiredTrash(p.w.Now(), 0)
+		entries, err := root.ExpiredTrash(p.Env.Now(), 0)
 		if err != nil {
 			return workspaceError(err)
 		}
@@ -233,17 +234,17 @@ func lostNotes(trash string) bool {
 }
 
 // orphans are the directories of runs that no row is about, and that nobody lives in or is just making.
-func findOrphans(ctx context.Context, p *project, db *state.DB) (list []string, err error) {
+func findOrphans(ctx context.Context, p *project.Project, db *state.DB) (list []string, err error) {
 	entries, err := rowless(ctx, p, db)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.w.Now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.stateDir, e.Name()) {
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.StateDir, e.Name()) {
 			continue
 		}
-		list = append(list, runner.RunDir(p.stateDir, e.Name()))
+		list = append(list, runner.RunDir(p.StateDir, e.Name()))
 	}
 	return list, nil
 }

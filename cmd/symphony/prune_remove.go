@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -20,17 +22,17 @@ import (
 
 // removePrunable removes what was found, as far as it still may go: the project lock is held from here on, so that no run
 // begins. found then holds what has gone.
-func removePrunable(ctx context.Context, p *project, cfg *workflow.Config, found *prunable) error {
-	db, err := state.Open(ctx, p.stateDir)
+func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable) error {
+	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		return noState(p, err)
 	}
 	defer db.Close()
 	for _, t := range found.trash {
-		if _, stuck, err := t.root.PurgeTrash(ctx, p.w.Now(), 0, false); err != nil {
+		if _, stuck, err := t.root.PurgeTrash(ctx, p.Env.Now(), 0, false); err != nil {
 			return workspaceError(err)
 		} else if len(stuck) > 0 {
-			fmt.Fprintln(p.w.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
+			fmt.Fprintln(p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
 		}
 	}
 	crash.At("prune.trash")
@@ -55,7 +57,7 @@ func removePrunable(ctx context.Context, p *project, cfg *workflow.Config, found
 		}
 		found.issues[i].Runs = len(ids)
 		for _, id := range ids {
-			found.orphans = append(found.orphans, runner.RunDir(p.stateDir, id))
+			found.orphans = append(found.orphans, runner.RunDir(p.StateDir, id))
 		}
 	}
 	for _, dir := range found.orphans {
@@ -69,21 +71,21 @@ func removePrunable(ctx context.Context, p *project, cfg *workflow.Config, found
 
 // removeSpace moves a workspace to the trash as a cleanup run does, unless somebody has claimed it or taken its lease
 // meanwhile.
-func removeSpace(ctx context.Context, p *project, db *state.DB, cfg *workflow.Config, s *goneSpace) (gone bool, err error) {
+func removeSpace(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config, s *goneSpace) (gone bool, err error) {
 	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
 		return false, err
 	}
-	if now := unsaved(ctx, s.rec.Path, p.w.Environ); now != s.unsaved && now != "" {
+	if now := unsaved(ctx, s.rec.Path, p.Env.Environ); now != s.unsaved && now != "" {
 		s.unsaved = now
 		return false, nil // of that work nobody was told
 	}
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: p.stateDir, ID: newRunID(p.w.Now()), Root: s.root.Path,
+		Config: runnerConfig(cfg), StateDir: p.StateDir, ID: newRunID(p.Env.Now()), Root: s.root.Path,
 		Issue: reconcile.Issue{ID: s.rec.IssueID, Identifier: s.rec.Identifier},
-		Env:   p.environ(), Version: version(), Now: p.w.Now, Log: newLog(p.w, slog.LevelWarn),
+		Env:   p.Environ(), Version: version(), Now: p.Env.Now, Log: newLog(p.Env, slog.LevelWarn),
 	}
 	err = hand.Remove(ctx)
-	busy := err != nil && asError(err).Code == workspace.CodeBusy
+	busy := err != nil && exit.From(err).Code == workspace.CodeBusy
 	if busy {
 		err = nil
 	}

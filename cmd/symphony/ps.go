@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -28,11 +29,11 @@ func psCommand(w *term.Env) *cli.Command {
 			o := viewOptions{all: c.Bool("all"), ended: c.Int("n"), issues: issues}
 			switch {
 			case slices.Contains(c.Args().Slice(), ""):
-				return usageError("ps: an argument is empty") // a script's variable that was never set
+				return exit.Usage("ps: an argument is empty") // a script's variable that was never set
 			case c.IsSet("n") && !o.all:
-				return usageError("ps: -n is for the ended runs: it goes with --all")
+				return exit.Usage("ps: -n is for the ended runs: it goes with --all")
 			case o.ended < 1:
-				return usageError("ps: -n wants a number from 1 up, not %d", o.ended)
+				return exit.Usage("ps: -n wants a number from 1 up, not %d", o.ended)
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {

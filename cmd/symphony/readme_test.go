@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
@@ -178,7 +179,7 @@ func TestReadmeUnbuiltKeys(t *testing.T) {
 			var out bytes.Buffer
 			w := &term.Env{Stdout: &out, Stderr: &out, Home: t.TempDir(), Dir: t.TempDir()}
 			code := run(t.Context(), w, []string{"symphony", "check", path})
-			if !strings.Contains(out.String(), says) || (code == exitWorkflow) != (says == "unsupported_key") {
+			if !strings.Contains(out.String(), says) || (code == exit.Workflow) != (says == "unsupported_key") {
 				t.Errorf("%s: exit %d, %s", key, code, out.String())
 			}
 		}
@@ -280,7 +281,7 @@ func TestReadmeCodes(t *testing.T) {
 	for _, cells := range rows(ofPasses) {
 		for _, code := range codeSpans(cells[0]) {
 			documented[code] = true
-			if want := strconv.Itoa(exitCode(code)); cells[1] != want {
+			if want := strconv.Itoa(exit.Code(code)); cells[1] != want {
 				t.Errorf("%s ends the program with %s, the README says %s", code, want, cells[1])
 			}
 		}

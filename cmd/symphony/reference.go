@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -32,7 +33,7 @@ func referenceCommand(w *term.Env) *cli.Command {
 			case len(args) == 2 && args[0] == "man":
 				return writeManPages(w, newApp(w), w.Absolute(args[1]), c.String("date"), c.String("release"))
 			}
-			return usageError("reference: want man DIRECTORY or markdown")
+			return exit.Usage("reference: want man DIRECTORY or markdown")
 		},
 	}
 }
@@ -43,7 +44,7 @@ func writeManPages(w *term.Env, app *cli.App, dir, day, release string) error {
 		day = w.Now().UTC().Format(time.DateOnly)
 	}
 	if _, err := time.Parse(time.DateOnly, day); err != nil {
-		return usageError("reference: --date wants a day such as 2006-01-02, not %q", day)
+		return exit.Usage("reference: --date wants a day such as 2006-01-02, not %q", day)
 	}
 	if release == "" {
 		release = version()

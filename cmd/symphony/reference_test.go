@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/urfave/cli/v2"
 )
 
@@ -68,7 +69,7 @@ func disarm(c *cli.Command, reached *string) {
 	c.Action = func(c *cli.Context) error {
 		usage := strings.Fields(strings.SplitN(c.Command.UsageText, "\n", 2)[0])
 		if len(usage) > 2 && c.NArg() > 0 && len(placeholders(c.Command, nil)) == 0 {
-			return usageError("%s takes no argument", c.Command.Name)
+			return exit.Usage("%s takes no argument", c.Command.Name)
 		}
 		*reached = c.Command.Name
 		return nil
@@ -84,7 +85,7 @@ func TestHelpShowsTheExamples(t *testing.T) {
 		var out bytes.Buffer
 		w := testWorld()
 		w.Stdout = &out
-		if code := run(t.Context(), w, []string{"symphony", p.name, "--help"}); code != exitOK {
+		if code := run(t.Context(), w, []string{"symphony", p.name, "--help"}); code != exit.OK {
 			t.Errorf("%s --help ends with %d", p.name, code)
 		}
 		for _, line := range append(p.examples(), p.usage...) {

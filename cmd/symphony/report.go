@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -16,7 +18,7 @@ import (
 
 // report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
 // a change in what is wrong.
-func reportPass(ctx context.Context, p *project, w *term.Env, o tickOptions, r passResult) {
+func reportPass(ctx context.Context, p *project.Project, w *term.Env, o tickOptions, r passResult) {
 	if w.Log != nil {
 		r.logPass(ctx, w.Log)
 	}
@@ -35,7 +37,7 @@ func reportPass(ctx context.Context, p *project, w *term.Env, o tickOptions, r p
 	}
 }
 
-func reportText(p *project, w *term.Env, r passResult) {
+func reportText(p *project.Project, w *term.Env, r passResult) {
 	if r.holder != nil {
 		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
 		return
@@ -86,15 +88,15 @@ const (
 
 // reportQuiet prints errors when their set differs from the last pass's, once an hour while it stays, and
 // once when it is over: cron mails each line that it sees.
-func reportQuiet(ctx context.Context, p *project, errs []*reconcile.Error) {
-	w := p.w
+func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
+	w := p.Env
 	codes := []string{}
 	for _, e := range errs {
 		codes = append(codes, e.Code)
 	}
 	slices.Sort(codes)
 	codes = slices.Compact(codes)
-	db, err := state.Open(ctx, p.stateDir)
+	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		for _, e := range errs {
 			w.PrintError(e)
@@ -122,18 +124,18 @@ func reportQuiet(ctx context.Context, p *project, errs []*reconcile.Error) {
 		err = db.SetMeta(ctx, saidKey, string(text))
 	}
 	if err != nil {
-		w.PrintError(asError(err))
+		w.PrintError(exit.From(err))
 	}
 }
 
 // quietly returns the error that kept a pass from running, unless a schedule has been told of it already.
-func quietly(ctx context.Context, p *project, o tickOptions, err error) error {
-	if !o.quiet || !p.hasState() {
+func quietly(ctx context.Context, p *project.Project, o tickOptions, err error) error {
+	if !o.quiet || !p.HasState() {
 		return err
 	}
-	known := asError(err)
+	known := exit.From(err)
 	reportQuiet(ctx, p, []*reconcile.Error{known})
-	return codeOnly(exitCode(known.Code))
+	return exit.Only(exit.Code(known.Code))
 }
 
 type tickJSON struct {

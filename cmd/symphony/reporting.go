@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -37,11 +39,11 @@ Example: symphony report --since 2026-01-31`,
 				return err
 			}
 			if c.Bool("json") && c.Bool("csv") {
-				return usageError("report: one of --json, --csv")
+				return exit.Usage("report: one of --json, --csv")
 			}
 			for _, flag := range []string{"since", "until"} {
 				if c.IsSet(flag) && c.String(flag) == "" { // a script's variable that was never set
-					return usageError("report: --%s wants a time, and got nothing", flag)
+					return exit.Usage("report: --%s wants a time, and got nothing", flag)
 				}
 			}
 			when, err := newWindow(c.String("since"), c.String("until"), w.Now())
@@ -69,13 +71,13 @@ Example: symphony report --since 2026-01-31`,
 }
 
 // facts reads what a report tells.
-func gatherReport(ctx context.Context, p *project, when window) (facts, error) {
+func gatherReport(ctx context.Context, p *project.Project, when window) (facts, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return facts{}, err
 	}
 	defer db.Close()
-	now := p.w.Now()
+	now := p.Env.Now()
 	happened, err := db.Report(ctx, now, when.since, when.until)
 	if err != nil {
 		return facts{}, err
@@ -95,19 +97,19 @@ func gatherReport(ctx context.Context, p *project, when window) (facts, error) {
 }
 
 // purse has the prices that the workflow gives, and what stops its account. Where it can't be read the report goes on without them.
-func readPrices(p *project) (purse, *blockedRow) {
-	env := p.environment(nil)
+func readPrices(p *project.Project) (purse, *blockedRow) {
+	env := p.Environment(nil)
 	env.KeyOptional = true
-	err := p.sourceErr
+	err := p.SourceErr
 	if err == nil {
-		cfg, parseErr := workflow.Parse(p.source, env)
+		cfg, parseErr := workflow.Parse(p.Source, env)
 		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.w.Now())
+			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.Env.Now())
 		}
 		err = parseErr
 	}
 	for _, e := range workflow.Faults(err) {
-		fmt.Fprintln(p.w.Stderr, "symphony: warning: without estimates of money:", term.Visible(e.Message))
+		fmt.Fprintln(p.Env.Stderr, "symphony: warning: without estimates of money:", term.Visible(e.Message))
 	}
 	return purse{}, nil
 }

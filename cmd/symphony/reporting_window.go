@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 )
 
 // usualWindow is a night.
@@ -33,7 +35,7 @@ func newWindow(since, until string, now time.Time) (window, error) {
 		}
 	}
 	if !o.since.Before(o.until) {
-		return o, usageError("report: there is no time between %s and %s: --since must be before --until and in the past", rfc3339(o.since), rfc3339(o.until))
+		return o, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", rfc3339(o.since), rfc3339(o.until))
 	}
 	return o, nil
 }
@@ -58,7 +60,7 @@ func momentOf(command, flag, text string, now time.Time, days int) (time.Time, e
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, usageError("%s: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+		return t, exit.Usage("%s: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
 	}
 	return t, nil
 }

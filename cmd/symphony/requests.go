@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -68,7 +69,7 @@ func instant() (reconcile.Instant, error) {
 }
 
 // requests adds what is asked, and of the runs that they wait for it. What a dead worker asked has ended with it.
-func (v *view) requests(ctx context.Context, p *project, db *state.DB, only chosenIssues) error {
+func (v *view) requests(ctx context.Context, p *project.Project, db *state.DB, only chosenIssues) error {
 	open, err := openRequests(ctx, p, db)
 	if err != nil || len(open) == 0 {
 		return err
@@ -92,11 +93,11 @@ func (v *view) requests(ctx context.Context, p *project, db *state.DB, only chos
 }
 
 // openRequests are those that somebody still waits for.
-func openRequests(ctx context.Context, p *project, db *state.DB) ([]reconcile.Request, error) {
+func openRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.OpenRequests(ctx)
 	open := all[:0]
 	for _, r := range all {
-		if alive(p.stateDir, r.RunID) {
+		if alive(p.StateDir, r.RunID) {
 			open = append(open, r)
 		}
 	}

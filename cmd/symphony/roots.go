@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
@@ -19,7 +20,7 @@ const (
 
 // rememberRoots lets the runners know the roots that the workflow named before, so that what was made there is cleaned
 // up when its issue is done. The present one is remembered for later.
-func rememberRoots(ctx context.Context, p *project, db *state.DB, runners reconcile.Runners, dryRun bool) error {
+func rememberRoots(ctx context.Context, p *project.Project, db *state.DB, runners reconcile.Runners, dryRun bool) error {
 	local, ok := runners.(*runner.Local)
 	if !ok {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -35,12 +37,12 @@ func runCommand(w *term.Env) *cli.Command {
 
 // runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command
 // does not end the run.
-func runIssue(ctx context.Context, p *project, ref string) error {
+func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	issue, err := fetchIssue(ctx, p, ref)
 	if err != nil {
 		return err
 	}
-	log := newLog(p.w, slog.LevelWarn)
+	log := newLog(p.Env, slog.LevelWarn)
 	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func runIssue(ctx context.Context, p *project, ref string) error {
 	if r.holder != nil {
 		return lockedError(r.holder)
 	}
-	reportText(p, p.w, r)
+	reportText(p, p.Env, r)
 	if err := r.code(); err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func runIssue(ctx context.Context, p *project, ref string) error {
 }
 
 // startedRun names the run that the pass started or found, or says why there is none.
-func startedRun(ctx context.Context, p *project, issue *reconcile.Issue, r passResult) (string, error) {
+func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue, r passResult) (string, error) {
 	for _, a := range r.Applied {
 		if a.Kind == reconcile.ActDispatch && a.Err == nil {
 			return a.RunID, nil
@@ -83,7 +85,7 @@ func startedRun(ctx context.Context, p *project, issue *reconcile.Issue, r passR
 	case err != nil:
 		return "", err
 	case claimed && c.Status == reconcile.Running:
-		fmt.Fprintf(p.w.Stderr, "symphony: %s runs already\n", issue.Identifier)
+		fmt.Fprintf(p.Env.Stderr, "symphony: %s runs already\n", issue.Identifier)
 		return c.RunID, nil
 	case claimed && c.Status == reconcile.Held:
 		return "", &reconcile.Error{Code: "not_started", Message: issue.Identifier + " is held (" + c.HoldReason + "): " + c.HoldMessage, Hint: "symphony retry " + issue.Identifier}
@@ -111,8 +113,8 @@ func refusedBy(list []reconcile.Skip, issueID string) error {
 }
 
 // outcome is the command's exit code: 0 only where the run succeeded.
-func runOutcome(ctx context.Context, p *project, runID string) error {
-	db, err := state.OpenReadOnly(context.WithoutCancel(ctx), p.stateDir)
+func runOutcome(ctx context.Context, p *project.Project, runID string) error {
+	db, err := state.OpenReadOnly(context.WithoutCancel(ctx), p.StateDir)
 	if err != nil {
 		return err
 	}
@@ -121,12 +123,12 @@ func runOutcome(ctx context.Context, p *project, runID string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.w.Stdout, endLine(run))
+	fmt.Fprintln(p.Env.Stdout, endLine(run))
 	if hint := wayOut(run.ErrorCode); hint != "" {
-		fmt.Fprintln(p.w.Stderr, "  "+hint)
+		fmt.Fprintln(p.Env.Stderr, "  "+hint)
 	}
 	if run.Outcome != reconcile.Succeeded {
-		return codeOnly(exitFailed)
+		return exit.Only(exit.Failed)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -82,21 +84,21 @@ func (o scheduleOptions) check(verb string, json bool) error {
 	writes := verb == scheduleShow || verb == scheduleInstall
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
-		return usageError("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), didYouMean(verb, scheduleVerbs, "%s"))
+		return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), didYouMean(verb, scheduleVerbs, "%s"))
 	case o.system && o.cron:
-		return usageError("schedule: --system or --cron, not both")
+		return exit.Usage("schedule: --system or --cron, not both")
 	case o.runAs != "" && (!o.system || !writes):
-		return usageError("schedule: --run-as goes with --system, and with show and install only")
+		return exit.Usage("schedule: --run-as goes with --system, and with show and install only")
 	case verb == scheduleStatus && (o.system || o.cron):
-		return usageError("schedule: status looks at every kind of schedule; leave --system and --cron out")
+		return exit.Usage("schedule: status looks at every kind of schedule; leave --system and --cron out")
 	case json && verb != scheduleStatus:
-		return usageError("schedule: --json goes with status only")
+		return exit.Usage("schedule: --json goes with status only")
 	}
 	return nil
 }
 
 // showSchedule prints what install would write. What stands in the way of an install is said, but hides nothing.
-func showSchedule(ctx context.Context, p *project, o scheduleOptions) error {
+func showSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
 	s, err := planSchedule(p, o)
 	if err != nil {
 		return err
@@ -106,19 +108,19 @@ func showSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(p.w.Stdout, line)
+		fmt.Fprintln(p.Env.Stdout, line)
 	} else {
 		for i, f := range s.units() {
 			if i > 0 {
-				fmt.Fprintln(p.w.Stdout)
+				fmt.Fprintln(p.Env.Stdout)
 			}
-			fmt.Fprintf(p.w.Stdout, "## %s\n%s", f.path, f.text)
+			fmt.Fprintf(p.Env.Stdout, "## %s\n%s", f.path, f.text)
 		}
 	}
 	s.warnInterval(o)
 	if err := s.refused(ctx, o, 0); err != nil {
-		known := asError(err)
-		fmt.Fprintf(p.w.Stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, term.Visible(known.Message), term.Visible(known.Hint))
+		known := exit.From(err)
+		fmt.Fprintf(p.Env.Stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, term.Visible(known.Message), term.Visible(known.Hint))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -122,7 +123,7 @@ func withLine(crontab, line, mark string) (text, was string) {
 }
 
 func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
-	w := s.caller.w
+	w := s.caller.Env
 	line, err := s.cronLine()
 	if err != nil {
 		return false, err
@@ -150,8 +151,8 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 }
 
 // removeLine takes our line away; false where there is none.
-func removeLine(ctx context.Context, p *project) (bool, error) {
-	crontab, err := crontab(ctx, p.w)
+func removeLine(ctx context.Context, p *project.Project) (bool, error) {
+	crontab, err := crontab(ctx, p.Env)
 	if err != nil {
 		return false, err
 	}
@@ -159,10 +160,10 @@ func removeLine(ctx context.Context, p *project) (bool, error) {
 	if was == "" {
 		return false, nil
 	}
-	if err := setCrontab(ctx, p.w, text); err != nil {
+	if err := setCrontab(ctx, p.Env, text); err != nil {
 		return false, err
 	}
-	fmt.Fprintln(p.w.Stdout, "removed from your crontab:", term.Visible(was))
+	fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(was))
 	return true, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 )
 
 // installed is what of ours is found on the machine, whoever installed it.
@@ -25,9 +27,9 @@ type installedUnit struct {
 }
 
 // installed looks for the files and the line. systemd is not asked.
-func findInstalled(ctx context.Context, p *project) (st installed, err error) {
+func findInstalled(ctx context.Context, p *project.Project) (st installed, err error) {
 	for _, system := range []bool{false, true} {
-		for _, dir := range unitDirs(p.w, system, p.w.Home) {
+		for _, dir := range unitDirs(p.Env, system, p.Env.Home) {
 			u, found, err := readUnits(dir, scheduleName(p))
 			if err != nil {
 				return st, err
@@ -37,10 +39,10 @@ func findInstalled(ctx context.Context, p *project) (st installed, err error) {
 			}
 		}
 	}
-	if !hasCrontab(p.w) {
+	if !hasCrontab(p.Env) {
 		return st, nil
 	}
-	crontab, lineErr := crontab(ctx, p.w)
+	crontab, lineErr := crontab(ctx, p.Env)
 	st.lineErr = lineErr
 	_, st.line = withLine(crontab, "", cronMark(scheduleName(p)))
 	return st, nil

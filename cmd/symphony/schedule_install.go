@@ -10,13 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // installSchedule may be repeated, and goes on where one that was cut short has stopped: each step looks at what is
 // there, and nothing depends on an earlier step having been made by the same process.
-func installSchedule(ctx context.Context, p *project, o scheduleOptions) error {
+func installSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
 	s, err := planSchedule(p, o)
 	if err != nil {
 		return err
@@ -35,14 +36,14 @@ func installSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		return err
 	}
 	if !changed {
-		fmt.Fprintln(p.w.Stdout, "nothing to do: it is installed already")
+		fmt.Fprintln(p.Env.Stdout, "nothing to do: it is installed already")
 	}
 	return s.besides(ctx, o)
 }
 
 // installUnits writes what differs, and has systemd take it up.
 func (s *scheduled) installUnits(ctx context.Context) (changed bool, err error) {
-	w, ctl := s.caller.w, serviceManager{s.caller.w, s.system}
+	w, ctl := s.caller.Env, serviceManager{s.caller.Env, s.system}
 	if err := s.findDir(ctx, ctl); err != nil {
 		return false, err
 	}
@@ -96,7 +97,7 @@ func (s *scheduled) findDir(ctx context.Context, ctl serviceManager) error {
 	if err != nil {
 		return err
 	}
-	dirs := unitDirs(s.caller.w, s.system, s.who.home)
+	dirs := unitDirs(s.caller.Env, s.system, s.who.home)
 	for _, dir := range dirs {
 		if strings.Contains(" "+strings.TrimSpace(read)+" ", " "+dir+" ") {
 			s.dir = dir
@@ -175,7 +176,7 @@ func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
 		return err
 	}
 	say := func(what, remove string) {
-		fmt.Fprintf(s.caller.w.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.path), remove)
+		fmt.Fprintf(s.caller.Env.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.Path), remove)
 	}
 	if st.line != "" && !o.cron {
 		say("a line of your crontab", " --cron takes it away")

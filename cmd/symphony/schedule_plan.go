@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -18,8 +20,8 @@ import (
 
 // scheduled is what a schedule runs, and as whom.
 type scheduled struct {
-	caller   *project
-	p        *project // as the schedule sees it
+	caller   *project.Project
+	p        *project.Project // as the schedule sees it
 	who      person
 	system   bool
 	program  string
@@ -40,21 +42,21 @@ type person struct {
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
 // planSchedule works out what is to be scheduled, from a workflow that check accepts in the schedule's environment.
-func planSchedule(p *project, o scheduleOptions) (*scheduled, error) {
-	who, err := operatorOf(p.w, o)
+func planSchedule(p *project.Project, o scheduleOptions) (*scheduled, error) {
+	who, err := operatorOf(p.Env, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: carried(p.w, who)}
+	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: carried(p.Env, who)}
 	s.p = inSchedule(p, who, s.carried)
-	s.dir = unitDirs(p.w, o.system, who.home)[0]
-	if s.p.stateDir != state.DefaultDir(s.p.w.Getenv("XDG_STATE_HOME"), s.p.w.Home, p.path) {
-		s.stateDir = s.p.stateDir
+	s.dir = unitDirs(p.Env, o.system, who.home)[0]
+	if s.p.StateDir != state.DefaultDir(s.p.Env.Getenv("XDG_STATE_HOME"), s.p.Env.Home, p.Path) {
+		s.stateDir = s.p.StateDir
 	}
 	out, cfg := checkResult(s.p)
 	if !out.OK {
 		printCheck(s.p, out)
-		return nil, codeOnly(exitWorkflow)
+		return nil, exit.Only(exit.Workflow)
 	}
 	s.interval = cfg.Polling.Interval
 	return s, s.writable()
@@ -75,7 +77,7 @@ func operatorOf(w *term.Env, o scheduleOptions) (person, error) {
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return person{}, usageError("schedule: there is no account %q", name)
+		return person{}, exit.Usage("schedule: there is no account %q", name)
 	}
 	uid, err := strconv.Atoi(u.Uid)
 	if err != nil {
@@ -98,24 +100,24 @@ func carried(w *term.Env, who person) (list []string) {
 }
 
 // inSchedule is the project as a scheduled pass sees it.
-func inSchedule(p *project, who person, carried []string) *project {
-	w := *p.w
+func inSchedule(p *project.Project, who person, carried []string) *project.Project {
+	w := *p.Env
 	w.Home = who.home
 	w.Environ = append([]string{"HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "PATH=/usr/bin:/bin"}, carried...)
-	dir := p.stateDir
-	if dir == state.DefaultDir(p.w.Getenv("XDG_STATE_HOME"), p.w.Home, p.path) {
+	dir := p.StateDir
+	if dir == state.DefaultDir(p.Env.Getenv("XDG_STATE_HOME"), p.Env.Home, p.Path) {
 		dir = "" // the usual place, which is another where the account is another
 	}
-	in := newProject(&w, p.path, dir)
-	in.envFile, in.envErr = workflow.ReadEnvFile(in.envPath(), who.uid)
+	in := project.New(&w, p.Path, dir)
+	in.EnvFile, in.EnvErr = workflow.ReadEnvFile(in.EnvPath(), who.uid)
 	return in
 }
 
 // name is that of the units, and marks the line of a crontab: one per workflow, for a person to recognize.
 func (s *scheduled) name() string { return scheduleName(s.p) }
 
-func scheduleName(p *project) string {
-	return "symphony-" + filepath.Base(state.DefaultDir("", p.w.Home, p.path))
+func scheduleName(p *project.Project) string {
+	return "symphony-" + filepath.Base(state.DefaultDir("", p.Env.Home, p.Path))
 }
 
 // command is what is run.
@@ -124,7 +126,7 @@ func (s *scheduled) command(trigger string) []string {
 	if s.stateDir != "" {
 		argv = append(argv, "--state-dir", s.stateDir)
 	}
-	return append(argv, "-w", s.p.path)
+	return append(argv, "-w", s.p.Path)
 }
 
 // writable refuses what can stand neither in a unit nor in a crontab.
@@ -150,6 +152,6 @@ func (s *scheduled) warnInterval(o scheduleOptions) {
 		text = fmt.Sprintf("the timer runs a pass every second; polling.interval_ms (%s) is less than it can do", s.interval)
 	}
 	if text != "" {
-		fmt.Fprintln(s.caller.w.Stderr, "symphony: warning:", text)
+		fmt.Fprintln(s.caller.Env.Stderr, "symphony: warning:", text)
 	}
 }

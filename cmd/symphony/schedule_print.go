@@ -5,39 +5,40 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // printScheduleStatus is for a person on a terminal, in a pipe one fact a line.
-func printScheduleStatus(ctx context.Context, p *project) error {
+func printScheduleStatus(ctx context.Context, p *project.Project) error {
 	out, err := readScheduleStatus(ctx, p)
 	if err != nil {
 		return err
 	}
-	if p.w.JSON {
-		p.w.PrintJSON(out)
+	if p.Env.JSON {
+		p.Env.PrintJSON(out)
 		return nil
 	}
-	now := p.w.Now()
-	printFact(p.w, "schedule", aliveWord(p.w, out, now))
+	now := p.Env.Now()
+	printFact(p.Env, "schedule", aliveWord(p.Env, out, now))
 	if len(out.Timers) == 0 && out.Cron == nil {
-		printFact(p.w, "installed", "nothing by symphony schedule install")
+		printFact(p.Env, "installed", "nothing by symphony schedule install")
 	}
 	for _, t := range out.Timers {
-		timerFacts(p.w, t, now)
+		timerFacts(p.Env, t, now)
 	}
 	if c := out.Cron; c != nil {
-		printFact(p.w, "cron", term.Visible(c.Line))
+		printFact(p.Env, "cron", term.Visible(c.Line))
 		if c.Daemon != nil {
-			printFact(p.w, "daemon", map[bool]string{true: "runs", false: "does not run"}[*c.Daemon])
+			printFact(p.Env, "daemon", map[bool]string{true: "runs", false: "does not run"}[*c.Daemon])
 		}
 	}
 	if out.Loop {
-		printFact(p.w, "loop", "symphony tick --loop is running")
+		printFact(p.Env, "loop", "symphony tick --loop is running")
 	}
-	lastPassFact(p.w, out.LastPass, now)
+	lastPassFact(p.Env, out.LastPass, now)
 	for _, text := range out.Problems {
-		printFact(p.w, "problem", p.w.Yellow(term.Visible(text)))
+		printFact(p.Env, "problem", p.Env.Yellow(term.Visible(text)))
 	}
 	return nil
 }

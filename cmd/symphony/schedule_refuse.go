@@ -17,11 +17,11 @@ import (
 
 // refused says why install would write nothing, the first reason of them.
 func (s *scheduled) refused(ctx context.Context, o scheduleOptions, patience time.Duration) error {
-	if err := errors.Join(s.caller.nested(), s.temporary()); err != nil {
+	if err := errors.Join(s.caller.Nested(), s.temporary()); err != nil {
 		return err
 	}
 	if o.cron {
-		return cronMissing(s.caller.w)
+		return cronMissing(s.caller.Env)
 	}
 	return s.systemdMissing(ctx, patience)
 }
@@ -32,7 +32,7 @@ var builtByGo = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
 // temporary refuses a program that will be gone.
 func (s *scheduled) temporary() error {
 	path, why := resolve(s.program), ""
-	for _, dir := range []string{cmp.Or(s.caller.w.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
+	for _, dir := range []string{cmp.Or(s.caller.Env.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
 		if within(path, resolve(dir)) {
 			why = "lies below " + dir
 		}
@@ -54,7 +54,7 @@ func (s *scheduled) temporary() error {
 
 // systemdMissing says why systemd can't run the passes.
 func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) error {
-	standing := proc.Look(s.caller.w.Environ)
+	standing := proc.Look(s.caller.Env.Environ)
 	switch {
 	case !standing.Booted:
 		return &reconcile.Error{Code: "no_scheduler", Message: "no systemd runs this machine", Hint: "symphony schedule install --cron, or keep symphony tick --loop running"}
@@ -69,7 +69,7 @@ func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) 
 		}
 	case !s.managerComes(ctx, patience):
 		return &reconcile.Error{
-			Code: "no_scheduler", Message: fmt.Sprintf("no systemd of %s's is to be reached at %s", s.who.name, runtimeDir(s.caller.w)),
+			Code: "no_scheduler", Message: fmt.Sprintf("no systemd of %s's is to be reached at %s", s.who.name, runtimeDir(s.caller.Env)),
 			Hint: fmt.Sprintf("sudo systemctl start user@%d.service; or --system, or --cron", s.who.uid),
 		}
 	}
@@ -80,7 +80,7 @@ func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) 
 const managerPatience = 10 * time.Second
 
 func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bool {
-	w := s.caller.w
+	w := s.caller.Env
 	for end := w.Now().Add(patience); ; {
 		if proc.Look(w.Environ).Manager {
 			return true
@@ -108,7 +108,7 @@ func (s *scheduled) needsRoot(arguments string) error {
 	if s.stateDir != "" {
 		line += " --state-dir " + shellQuote(s.stateDir)
 	}
-	return needsRoot(line + " -w " + shellQuote(s.p.path))
+	return needsRoot(line + " -w " + shellQuote(s.p.Path))
 }
 
 func needsRoot(line string) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -19,15 +20,15 @@ import (
 )
 
 // removeSchedule takes away what install wrote. It needs no workflow that can be read, nor any that is still there.
-func removeSchedule(ctx context.Context, p *project, o scheduleOptions) error {
-	if err := p.nested(); err != nil {
+func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
+	if err := p.Nested(); err != nil {
 		return err
 	}
 	st, err := findInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
-	removed, stateDirs := 0, []string{p.stateDir}
+	removed, stateDirs := 0, []string{p.StateDir}
 	var left error
 	by := "" // who can end what runs, where that is somebody else
 	for _, u := range st.units {
@@ -35,7 +36,7 @@ func removeSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 			continue
 		}
 		if u.system && os.Geteuid() != 0 {
-			left = needsRoot("sudo " + shellQuote(programPath()) + " schedule remove --system -w " + shellQuote(p.path))
+			left = needsRoot("sudo " + shellQuote(programPath()) + " schedule remove --system -w " + shellQuote(p.Path))
 			continue
 		}
 		if err := removeUnits(ctx, p, u); err != nil {
@@ -58,41 +59,41 @@ func removeSchedule(ctx context.Context, p *project, o scheduleOptions) error {
 		}
 	}
 	if removed == 0 && left == nil {
-		fmt.Fprintf(p.w.Stdout, "nothing is installed for %s\n", term.Visible(p.path))
+		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
 	}
 	return errors.Join(sayWhatRuns(ctx, p, stateDirs, by), left)
 }
 
 // removeUnits switches a timer off and takes its files away, with the stamp of Persistent. A pass that is at work ends by
 // itself.
-func removeUnits(ctx context.Context, p *project, u installedUnit) error {
+func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error {
 	for _, path := range []string{u.service, u.timer} {
 		if _, err := ownUnit(path); err != nil {
 			return err
 		}
 	}
-	ctl, timer, service := serviceManager{p.w, u.system}, filepath.Base(u.timer), filepath.Base(u.service)
-	standing := proc.Look(p.w.Environ)
+	ctl, timer, service := serviceManager{p.Env, u.system}, filepath.Base(u.timer), filepath.Base(u.service)
+	standing := proc.Look(p.Env.Environ)
 	reachable := standing.Booted && (u.system || standing.Manager)
 	if reachable { // and forgets units that nothing needs any more, once their files are gone
 		if err := switchOff(ctx, ctl, timer, service); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(p.w.Stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
+		fmt.Fprintf(p.Env.Stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
 	}
 	wanted := filepath.Join(filepath.Dir(u.timer), "timers.target.wants", timer)
-	for _, path := range []string{wanted, timerStamp(p.w, u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
+	for _, path := range []string{wanted, timerStamp(p.Env, u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
 		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return unwritten(path, err)
 		}
-		fmt.Fprintln(p.w.Stdout, "removed", term.Visible(path))
+		fmt.Fprintln(p.Env.Stdout, "removed", term.Visible(path))
 	}
 	for _, path := range []string{u.timer + ".d", u.service + ".d"} {
 		if exists(path) {
-			fmt.Fprintf(p.w.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
+			fmt.Fprintf(p.Env.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
 		}
 	}
 	return nil
@@ -129,41 +130,41 @@ func switchOff(ctx context.Context, ctl serviceManager, timer, service string) e
 }
 
 // stateDirOf is the usual state directory of this workflow for another account; empty where there is no such account.
-func stateDirOf(p *project, name string) string {
+func stateDirOf(p *project.Project, name string) string {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return ""
 	}
-	return state.DefaultDir("", u.HomeDir, p.path)
+	return state.DefaultDir("", u.HomeDir, p.Path)
 }
 
 // sayWhatRuns names the workers: no schedule ends them. Their own passes go on for a while, too.
-func sayWhatRuns(ctx context.Context, p *project, stateDirs []string, by string) error {
+func sayWhatRuns(ctx context.Context, p *project.Project, stateDirs []string, by string) error {
 	names, err := whatRuns(ctx, p, stateDirs)
 	if err != nil {
 		return err
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(p.w.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), shellQuote(p.path), by)
+		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), shellQuote(p.Path), by)
 	}
 	db, err := openForReading(ctx, p)
-	if errors.Is(err, state.ErrNoState) || p.sourceErr != nil {
+	if errors.Is(err, state.ErrNoState) || p.SourceErr != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.w.Now())
+	alive, err := scheduleAlive(ctx, db, p.Env.Now())
 	if err == nil && alive && len(names) > 0 {
-		fmt.Fprintln(p.w.Stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
+		fmt.Fprintln(p.Env.Stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
 	}
 	return err
 }
 
 // whatRuns finds workers by what they hold and by their command lines: root must not open another account's database,
 // whose files would then be root's.
-func whatRuns(ctx context.Context, p *project, stateDirs []string) (names []string, err error) {
+func whatRuns(ctx context.Context, p *project.Project, stateDirs []string) (names []string, err error) {
 	issues := map[string]string{}
 	if v, err := readView(ctx, p, false); err == nil { // else they are known by their runs alone
 		for _, r := range v.Running {

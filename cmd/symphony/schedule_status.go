@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -55,10 +57,10 @@ type cronJSON struct {
 }
 
 // installedStatus looks at what is installed, and whether that is as it should be. What the passes have left is not read.
-func installedStatus(ctx context.Context, p *project) (scheduleJSON, error) {
+func installedStatus(ctx context.Context, p *project.Project) (scheduleJSON, error) {
 	out := scheduleJSON{
-		Timers: []timerJSON{}, Problems: []string{}, Loop: looping(p.stateDir),
-		Project: scheduledFor{p.path, p.stateDir},
+		Timers: []timerJSON{}, Problems: []string{}, Loop: looping(p.StateDir),
+		Project: scheduledFor{p.Path, p.StateDir},
 	}
 	st, err := findInstalled(ctx, p)
 	if err != nil {
@@ -75,7 +77,7 @@ func installedStatus(ctx context.Context, p *project) (scheduleJSON, error) {
 			out.problem("no cron runs on this machine: systemctl enable --now cron")
 		}
 		if program := cronProgram(st.line); program != "" && !exists(program) {
-			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, shellQuote(p.path))
+			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, shellQuote(p.Path))
 		}
 	}
 	if st.lineErr != nil && len(out.Timers) == 0 { // else it is of no interest here
@@ -84,7 +86,7 @@ func installedStatus(ctx context.Context, p *project) (scheduleJSON, error) {
 	return out, nil
 }
 
-func readScheduleStatus(ctx context.Context, p *project) (scheduleJSON, error) {
+func readScheduleStatus(ctx context.Context, p *project.Project) (scheduleJSON, error) {
 	out, err := installedStatus(ctx, p)
 	if err != nil {
 		return out, err
@@ -93,9 +95,9 @@ func readScheduleStatus(ctx context.Context, p *project) (scheduleJSON, error) {
 		return out, err
 	}
 	switch none := len(out.Timers) == 0 && out.Cron == nil; {
-	case out.Alive || out.begins(p.w.Now()) != nil:
+	case out.Alive || out.begins(p.Env.Now()) != nil:
 	case none:
-		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.path))
+		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.Path))
 	case out.LastRun == nil:
 		out.problem("no pass of a schedule has run yet")
 	default:
@@ -119,7 +121,7 @@ func (out *scheduleJSON) problem(format string, args ...any) {
 }
 
 // passStatus reads what the passes themselves have left.
-func passStatus(ctx context.Context, p *project, out *scheduleJSON) error {
+func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) error {
 	db, err := openForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {
 		return nil
@@ -128,7 +130,7 @@ func passStatus(ctx context.Context, p *project, out *scheduleJSON) error {
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.w.Now())
+	alive, err := scheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
 	}
@@ -152,23 +154,23 @@ func passStatus(ctx context.Context, p *project, out *scheduleJSON) error {
 }
 
 // timerStatus asks systemd about a timer, and compares it with what install would write now.
-func timerStatus(ctx context.Context, p *project, u installedUnit, out *scheduleJSON) error {
+func timerStatus(ctx context.Context, p *project.Project, u installedUnit, out *scheduleJSON) error {
 	timer, service := filepath.Base(u.timer), filepath.Base(u.service)
 	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.service, u.timer}}
 	if u.system {
 		row.Manager = "system"
 	} else {
-		who, err := operatorOf(p.w, scheduleOptions{})
+		who, err := operatorOf(p.Env, scheduleOptions{})
 		if err != nil {
 			return err
 		}
 		row.RunAs, row.Lingers = who.name, lingers(who.name)
 	}
-	found, err := serviceManager{p.w, u.system}.properties(ctx,
+	found, err := serviceManager{p.Env, u.system}.properties(ctx,
 		[]string{"ActiveState", "UnitFileState", "NextElapseUSecRealtime", "NextElapseUSecMonotonic", "LastTriggerUSec", "Result", "KillMode"}, timer, service)
 	if err != nil {
 		out.Timers = append(out.Timers, row)
-		text := "its systemd does not answer: " + asError(err).Message
+		text := "its systemd does not answer: " + exit.From(err).Message
 		if !row.Lingers { // then it ends with the last login
 			text = fmt.Sprintf("no systemd of %s's runs, and so no timer: loginctl enable-linger %[1]s", row.RunAs)
 		}
@@ -178,7 +180,7 @@ func timerStatus(ctx context.Context, p *project, u installedUnit, out *schedule
 	t, s := found[timer], found[service]
 	row.Enabled, row.Active = t["UnitFileState"] == "enabled", t["ActiveState"] == "active"
 	row.Result, row.KillMode = s["Result"], s["KillMode"]
-	if next := nextElapse(t, p.w.Now()); row.Active && !next.IsZero() {
+	if next := nextElapse(t, p.Env.Now()); row.Active && !next.IsZero() {
 		row.Next = &next
 	}
 	if last := systemdTime(t["LastTriggerUSec"]); !last.IsZero() {
@@ -201,10 +203,10 @@ func nextElapse(timer map[string]string, now time.Time) time.Time {
 	return now.Add(span - proc.Monotonic()).UTC().Truncate(time.Second)
 }
 
-func timerProblems(p *project, u installedUnit, row timerJSON, out *scheduleJSON) {
-	again := "symphony schedule install -w " + shellQuote(p.path)
+func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *scheduleJSON) {
+	again := "symphony schedule install -w " + shellQuote(p.Path)
 	if u.system {
-		again = "sudo " + shellQuote(programPath()) + " schedule install --system --run-as " + shellQuote(u.runAs) + " -w " + shellQuote(p.path)
+		again = "sudo " + shellQuote(programPath()) + " schedule install --system --run-as " + shellQuote(u.runAs) + " -w " + shellQuote(p.Path)
 	}
 	if !row.Enabled || !row.Active {
 		out.problem("%s is not switched on: %s", row.Unit, again)

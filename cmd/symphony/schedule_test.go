@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -52,7 +53,7 @@ func TestScheduleAlive(t *testing.T) {
 func TestCronProgram(t *testing.T) {
 	for _, program := range []string{"/usr/bin/symphony", `/home/it's 50%/${HOME} "x"/symphony`, "/home/jörg tick/symphony"} {
 		s := &scheduled{
-			p: &project{w: &term.Env{Home: "/h"}, path: "/x y/WORKFLOW.md"}, program: program,
+			p: &project.Project{Env: &term.Env{Home: "/h"}, Path: "/x y/WORKFLOW.md"}, program: program,
 			carried: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
 		}
 		line, err := s.cronLine()

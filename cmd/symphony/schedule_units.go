@@ -42,7 +42,7 @@ func (s *scheduled) units() []unitFile {
 }
 
 func (s *scheduled) header() string {
-	return fmt.Sprintf("%s for %q;\n# the next one overwrites what is changed here: a drop-in stays (systemctl edit).\n", unitMark, s.p.path)
+	return fmt.Sprintf("%s for %q;\n# the next one overwrites what is changed here: a drop-in stays (systemctl edit).\n", unitMark, s.p.Path)
 }
 
 func (s *scheduled) service() string {

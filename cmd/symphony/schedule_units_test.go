@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"pgregory.net/rapid"
 )
@@ -114,7 +116,7 @@ func TestSystemdTimes(t *testing.T) {
 // Programs that will be gone are refused, wherever go run and go test have made them.
 func TestTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project{w: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
+	p := &project.Project{Env: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
 	for program, gone := range map[string]bool{
 		"/home/ann/bin/symphony":                               false,
 		"/usr/local/bin/symphony":                              false,
@@ -130,7 +132,7 @@ func TestTemporaryProgram(t *testing.T) {
 		"": true,
 	} {
 		err := (&scheduled{caller: p, program: program}).temporary()
-		if gone != (err != nil) || gone && asError(err).Code != "temporary_program" {
+		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
 			t.Errorf("%s: %v", program, err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/workspace"
@@ -33,9 +35,9 @@ func showCommand(w *term.Env) *cli.Command {
 			case err != nil:
 				return err
 			case c.Bool("diff") && w.JSON:
-				return usageError("show: --diff is no JSON: name one of them")
+				return exit.Usage("show: --diff is no JSON: name one of them")
 			case c.Bool("no-pager") && !c.Bool("diff"):
-				return usageError("show: --no-pager belongs to --diff: nothing else is paged")
+				return exit.Usage("show: --no-pager belongs to --diff: nothing else is paged")
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
@@ -49,21 +51,21 @@ func showCommand(w *term.Env) *cli.Command {
 	}
 }
 
-func showIssue(ctx context.Context, p *project, ref string, offline bool) error {
+func showIssue(ctx context.Context, p *project.Project, ref string, offline bool) error {
 	v, err := lookAtIssue(ctx, p, ref, offline)
 	if err != nil {
 		return err
 	}
-	if p.w.JSON {
-		p.w.PrintJSON(v)
+	if p.Env.JSON {
+		p.Env.PrintJSON(v)
 		return nil
 	}
-	printIssue(p.w, v)
+	printIssue(p.Env, v)
 	return nil
 }
 
 // showDiff prints what is changed in the issue's workspace.
-func showDiff(ctx context.Context, p *project, ref string) error {
+func showDiff(ctx context.Context, p *project.Project, ref string) error {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func showDiff(ctx context.Context, p *project, ref string) error {
 	if run.WorkspacePath == "" {
 		return &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}
-	lines := &diffPrinter{w: p.w}
+	lines := &diffPrinter{w: p.Env}
 	ok, err = workspace.Diff(ctx, run.WorkspacePath, lines)
 	if err := errors.Join(err, lines.end()); err != nil {
 		return workspaceError(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -43,18 +45,18 @@ const shownRuns = 10
 const trackerPatience = 10 * time.Second
 
 // lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
-func lookAtIssue(ctx context.Context, p *project, ref string, offline bool) (issueView, error) {
-	f := issueFacts{now: p.w.Now().UTC(), identifier: ref}
+func lookAtIssue(ctx context.Context, p *project.Project, ref string, offline bool) (issueView, error) {
+	f := issueFacts{now: p.Env.Now().UTC(), identifier: ref}
 	db, err := openForReading(ctx, p)
 	switch {
-	case errors.Is(err, state.ErrNoState) && !offline && p.sourceErr == nil:
+	case errors.Is(err, state.ErrNoState) && !offline && p.SourceErr == nil:
 		db = nil
 	case err != nil:
 		return issueView{}, err
 	default:
 		defer db.Close()
 	}
-	if db != nil && p.sourceErr != nil {
+	if db != nil && p.SourceErr != nil {
 		if p, err = ownedProject(ctx, p, db); err != nil {
 			return issueView{}, err
 		}
@@ -77,29 +79,29 @@ func lookAtIssue(ctx context.Context, p *project, ref string, offline bool) (iss
 }
 
 // owned is the project whose state that is, where the state directory alone was named: it has its workflow elsewhere.
-func ownedProject(ctx context.Context, p *project, db *state.DB) (*project, error) {
+func ownedProject(ctx context.Context, p *project.Project, db *state.DB) (*project.Project, error) {
 	path, known, err := db.Meta(ctx, ownerKey)
 	if err != nil || !known {
 		return p, err
 	}
-	return newProject(p.w, path, p.stateDir), nil
+	return project.New(p.Env, path, p.StateDir), nil
 }
 
 // readingConfig is the configuration without a key, which only asking the tracker needs.
-func readingConfig(p *project) (*workflow.Config, error) {
+func readingConfig(p *project.Project) (*workflow.Config, error) {
 	switch {
-	case p.sourceErr != nil:
-		return nil, p.sourceErr
-	case p.envErr != nil:
-		return nil, p.envErr
+	case p.SourceErr != nil:
+		return nil, p.SourceErr
+	case p.EnvErr != nil:
+		return nil, p.EnvErr
 	}
-	env := p.environment(nil)
+	env := p.Environment(nil)
 	env.KeyOptional = true
-	return workflow.Parse(p.source, env)
+	return workflow.Parse(p.Source, env)
 }
 
 // read takes from the database what it has of the issue.
-func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref string) error {
+func (f *issueFacts) read(ctx context.Context, p *project.Project, db *state.DB, ref string) error {
 	id, identifier, known, err := db.FindIssue(ctx, ref)
 	if err != nil {
 		return err
@@ -119,7 +121,7 @@ func (f *issueFacts) read(ctx context.Context, p *project, db *state.DB, ref str
 	if f.low, err = lowUntil(ctx, p, db); err != nil {
 		return err
 	}
-	f.schedule = f.schedule || looping(p.stateDir)
+	f.schedule = f.schedule || looping(p.StateDir)
 	if !known {
 		return nil
 	}
@@ -176,7 +178,7 @@ func latest(a, b time.Time) time.Time {
 
 // ask asks the tracker about an issue that is not claimed. Of one that is known here its silence hides only how it
 // stands now.
-func (f *issueFacts) ask(ctx context.Context, p *project, db *state.DB, ref string, offline bool) error {
+func (f *issueFacts) ask(ctx context.Context, p *project.Project, db *state.DB, ref string, offline bool) error {
 	if offline {
 		if f.id == "" {
 			return unknownIssue(ctx, db, ref, "without --offline the tracker is asked")
@@ -195,7 +197,7 @@ func (f *issueFacts) ask(ctx context.Context, p *project, db *state.DB, ref stri
 		f.id, f.identifier, f.issue, f.source = issue.ID, issue.Identifier, issue, "tracker"
 	case f.id != "":
 		f.asked = err
-	case db != nil && asError(err).Code == "issue_not_found":
+	case db != nil && exit.From(err).Code == "issue_not_found":
 		return unknownIssue(ctx, db, ref, "the tracker has no such issue, or hides it from this key")
 	default:
 		return err

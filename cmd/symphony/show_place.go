@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -50,7 +51,7 @@ func (v *issueView) addWorkspace(ctx context.Context, f *issueFacts) error {
 		}
 		git, ok, err := workspace.Inspect(ctx, r.WorkspacePath)
 		if err != nil {
-			e := asError(workspaceError(err))
+			e := exit.From(workspaceError(err))
 			row.Error = &errorJSON{e.Code, e.Message, e.Hint}
 		}
 		if ok {

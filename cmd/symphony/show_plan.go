@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -22,7 +23,7 @@ type forecast struct {
 
 // planFor asks the planner of a pass about an issue that waits or is not claimed: at the time at which it is due, with
 // the tracker's record as it is known here. Nothing of it is carried out.
-func planFor(ctx context.Context, p *project, f *issueFacts) (forecast, error) {
+func planFor(ctx context.Context, p *project.Project, f *issueFacts) (forecast, error) {
 	if f.cfg == nil || f.issue == nil || f.claim != nil && f.claim.Status != reconcile.Waiting {
 		return forecast{}, nil
 	}
@@ -61,7 +62,7 @@ func outside(pol reconcile.Policy, issue reconcile.Issue, slug string) forecast 
 }
 
 // snapshotFor is the snapshot of a pass that is confined to the issue and comes when it is due.
-func snapshotFor(ctx context.Context, p *project, f *issueFacts, pol reconcile.Policy) (reconcile.Snapshot, error) {
+func snapshotFor(ctx context.Context, p *project.Project, f *issueFacts, pol reconcile.Policy) (reconcile.Snapshot, error) {
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Snapshot{}, fmt.Errorf("boot id: %w", err)
@@ -86,7 +87,7 @@ func snapshotFor(ctx context.Context, p *project, f *issueFacts, pol reconcile.P
 		return s, err
 	}
 	for _, r := range f.rec.Runs {
-		alive := alive(p.stateDir, r.ID)
+		alive := alive(p.StateDir, r.ID)
 		s.Liveness[r.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !workerDead(p, r)}
 	}
 	return s, nil

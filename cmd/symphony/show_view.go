@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -86,18 +88,18 @@ type issueRun struct {
 }
 
 // issueView puts the facts into their shape.
-func viewIssue(ctx context.Context, p *project, f *issueFacts) (issueView, error) {
+func viewIssue(ctx context.Context, p *project.Project, f *issueFacts) (issueView, error) {
 	v := issueView{
 		GeneratedAt: f.now, Issue: f.row(), Claim: f.claimRow(), Runs: []issueRun{}, RunsKept: f.kept,
 		Requests: []pendingRow{}, Commands: []string{}, Schedule: f.schedule,
 		Tokens:  totalsRow{tokensRow(f.totals.Tokens), f.totals.Runtime.Seconds()},
-		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
+		Project: projectRow{WorkflowPath: p.Path, StateDir: p.StateDir},
 	}
 	if f.cfg != nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.ProjectSlug
 	}
 	if f.asked != nil {
-		e := asError(f.asked)
+		e := exit.From(f.asked)
 		v.TrackerError = &errorJSON{e.Code, e.Message, e.Hint}
 	}
 	for _, c := range f.rec.Commands {
@@ -166,7 +168,7 @@ func (v *issueView) addRequests(f *issueFacts) error {
 }
 
 // addRuns adds the timeline, and to the totals what is not settled yet.
-func (v *issueView) addRuns(p *project, f *issueFacts) {
+func (v *issueView) addRuns(p *project.Project, f *issueFacts) {
 	for _, r := range f.runs {
 		v.Runs = append(v.Runs, issueRun{
 			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: orNull(string(r.Outcome)),
@@ -177,7 +179,7 @@ func (v *issueView) addRuns(p *project, f *issueFacts) {
 			continue
 		}
 		if v.LogDir == nil {
-			v.LogDir = orNull(runner.RunDir(p.stateDir, r.ID))
+			v.LogDir = orNull(runner.RunDir(p.StateDir, r.ID))
 		}
 		if v.ThreadID == nil {
 			v.ThreadID = orNull(r.ThreadID)

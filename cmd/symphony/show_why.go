@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -129,7 +130,7 @@ func (f *issueFacts) whyUnclaimed(plan forecast) reasonRow {
 
 // whyBroken says that the workflow keeps every issue.
 func (f *issueFacts) whyBroken() reasonRow {
-	return reasonRow{asError(f.cfgErr).Code, "nothing is started before the workflow is right: " + asError(f.cfgErr).Message}
+	return reasonRow{exit.From(f.cfgErr).Code, "nothing is started before the workflow is right: " + exit.From(f.cfgErr).Message}
 }
 
 // inWords puts a skip's reason into words for who asks about this issue alone.
@@ -168,7 +169,7 @@ func (f *issueFacts) next(why reasonRow, plan forecast) nextRow {
 	case c != nil && c.Status == reconcile.Running:
 		return nextRow{Message: "when the run has ended, a pass continues, retries, holds or releases the issue"}
 	case f.cfgErr != nil:
-		return nextRow{Message: "correct the workflow: " + asError(f.cfgErr).Message}
+		return nextRow{Message: "correct the workflow: " + exit.From(f.cfgErr).Message}
 	case f.rec.TrackerBlock != nil && f.source != "tracker":
 		return nextRow{Message: "nothing is started before the tracker answers: " + f.rec.TrackerBlock.Code, At: timeOrNull(f.rec.TrackerBlock.NextTry)}
 	case plan.starts:

@@ -5,6 +5,8 @@ import (
 	"context"
 	"os"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -42,7 +44,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		if name := c.Args().First(); name != "" {
 			// With --all the only argument is a workflow; somebody who names an issue means something else.
 			if _, err := os.Stat(w.Absolute(name)); err != nil {
-				return usageError("stop: ISSUE or --all, not both: there is no workflow %q", name)
+				return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
 			}
 		}
 		_, positional, err := arguments(c)
@@ -72,7 +74,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 
 // stopping is one stop of an issue's run, or of all.
 type stopping struct {
-	p      *project
+	p      *project.Project
 	cmd    reconcile.Command
 	only   string // the issue, empty for all
 	noWait bool
@@ -94,7 +96,7 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	if err != nil || r == nil {
 		return err // without the database its workers have been ended as well as can be
 	}
-	if !s.p.w.JSON {
+	if !s.p.Env.JSON {
 		if err := sayPass(ctx, s.p, db, s.cmd, *r, done); err != nil {
 			return err
 		}
@@ -103,8 +105,8 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 	if done && !s.noWait {
 		waited = s.await(context.WithoutCancel(ctx), ctx.Done(), *r, before, began)
 	}
-	if s.p.w.JSON {
-		s.p.w.PrintJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
+	if s.p.Env.JSON {
+		s.p.Env.PrintJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
 	}
 	return cmp.Or(waited, noteUndone(ctx, s.p, db, s.cmd, *r, done))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/workspace"
@@ -15,8 +16,8 @@ import (
 )
 
 // rowless are the directories of runs that no row is about: a takeover's for one.
-func rowless(ctx context.Context, p *project, db *state.DB) (list []fs.DirEntry, err error) {
-	entries, err := os.ReadDir(filepath.Join(p.stateDir, "runs"))
+func rowless(ctx context.Context, p *project.Project, db *state.DB) (list []fs.DirEntry, err error) {
+	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -46,7 +47,7 @@ func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, 
 	if err != nil {
 		return nil, err
 	}
-	local := &runner.Local{StateDir: s.p.stateDir}
+	local := &runner.Local{StateDir: s.p.StateDir}
 	for _, d := range dirs {
 		rec := holders[d.Name()]
 		if s.only != "" && s.only != rec.IssueID {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -122,7 +123,7 @@ func (s *stopping) awaitPasses(over <-chan struct{}) (list []reconcile.Process, 
 		return nil, nil
 	}
 	for end := proc.Monotonic() + stopSlack; ; {
-		list, err = proc.OwnPasses(s.p.stateDir)
+		list, err = proc.OwnPasses(s.p.StateDir)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, nil // they end by themselves, within seconds
 		}
@@ -139,7 +140,7 @@ func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run,
 		if err != nil {
 			return nil, err
 		}
-		if !run.Settled || alive(s.p.stateDir, run.ID) {
+		if !run.Settled || alive(s.p.StateDir, run.ID) {
 			open = append(open, run)
 			continue
 		}
@@ -152,12 +153,12 @@ func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run,
 
 // dead: nobody will record its outcome, or somebody has, and no pass has settled it.
 func (s *stopping) dead(run reconcile.Run) bool {
-	return !alive(s.p.stateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+	return !alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 }
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
 func (s *stopping) nudge(ctx context.Context) error {
-	_, err := runPass(ctx, s.p, passOptions{trigger: triggerCommand, only: s.only, lockTimeout: nudgeEvery}, newLog(s.p.w, slog.LevelWarn))
+	_, err := runPass(ctx, s.p, passOptions{trigger: triggerCommand, only: s.only, lockTimeout: nudgeEvery}, newLog(s.p.Env, slog.LevelWarn))
 	return err
 }
 
@@ -167,7 +168,7 @@ func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
 	if s.only != "" {
 		return
 	}
-	local := &runner.Local{StateDir: s.p.stateDir}
+	local := &runner.Local{StateDir: s.p.StateDir}
 	at, cancel := context.WithTimeout(ctx, stopLook) // their end is waited for with the others'
 	defer cancel()
 	for _, r := range runs {
@@ -175,7 +176,7 @@ func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
 			continue
 		}
 		if err := local.Stop(at, r); err != nil {
-			s.p.w.PrintError(asError(err))
+			s.p.Env.PrintError(exit.From(err))
 		}
 	}
 }
@@ -187,14 +188,14 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 		return err
 	}
 	s.stopped = append(s.stopped, row)
-	if s.p.w.JSON {
+	if s.p.Env.JSON {
 		return nil
 	}
 	took := stopTook(time.Duration(row.AfterMS) * time.Millisecond)
 	what := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
 	switch {
 	case run.Kind == reconcile.CleanupRun:
-		fmt.Fprintln(s.p.w.Stdout, term.Visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
+		fmt.Fprintln(s.p.Env.Stdout, term.Visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
 		return nil
 	case run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun:
 		what += "its run " + string(run.Outcome) + ", "
@@ -208,7 +209,7 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 	} else {
 		what += ", no workspace"
 	}
-	fmt.Fprintln(s.p.w.Stdout, term.Visible(what))
+	fmt.Fprintln(s.p.Env.Stdout, term.Visible(what))
 	return nil
 }
 
@@ -231,7 +232,7 @@ func (s *stopping) row(ctx context.Context, db *state.DB, run reconcile.Run, beg
 	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}
-	for _, left := range (&runner.Local{StateDir: s.p.stateDir}).Probe(ctx, run).Left {
+	for _, left := range (&runner.Local{StateDir: s.p.StateDir}).Probe(ctx, run).Left {
 		row.Left = append(row.Left, leftRow{left.PID, left.Name})
 	}
 	return row, nil
@@ -259,7 +260,7 @@ func (s *stopping) unended(ctx context.Context, db *state.DB, open []reconcile.R
 		if err != nil {
 			return err
 		}
-		if alive(s.p.stateDir, run.ID) {
+		if alive(s.p.StateDir, run.ID) {
 			row.Left = append([]leftRow{{run.Worker.PID, "symphony worker"}}, row.Left...)
 		}
 		s.stopped = append(s.stopped, row)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -41,7 +43,7 @@ Example:
 			switch c.String("then") {
 			case "", "retry", "hold":
 			default:
-				return usageError("takeover: --then is retry or hold, not %q", c.String("then"))
+				return exit.Usage("takeover: --then is retry or hold, not %q", c.String("then"))
 			}
 			if !w.OnTerminal() {
 				return &reconcile.Error{
@@ -60,7 +62,7 @@ Example:
 
 // takeover is one issue in a person's hands.
 type takeover struct {
-	p    *project
+	p    *project.Project
 	yes  bool
 	then string // retry, hold, or empty: ask
 
@@ -70,10 +72,10 @@ type takeover struct {
 }
 
 func (t *takeover) run(ctx context.Context, ref string) error {
-	if err := t.p.nested(); err != nil {
+	if err := t.p.Nested(); err != nil {
 		return err
 	}
-	cfg, err := t.p.config()
+	cfg, err := t.p.Config()
 	if err != nil {
 		return err
 	}
@@ -104,8 +106,8 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 		return false, err
 	}
 	if claimed && c.Status == reconcile.Running && !t.yes {
-		fmt.Fprintln(t.p.w.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
-		if sure, err := confirmRemoval(ctx, t.p.w, "Stop it? [y]es, [N]o: "); err != nil || !sure {
+		fmt.Fprintln(t.p.Env.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
+		if sure, err := confirmRemoval(ctx, t.p.Env, "Stop it? [y]es, [N]o: "); err != nil || !sure {
 			return false, err
 		}
 	}
@@ -145,13 +147,13 @@ func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
 
 // session takes the workspace and gives it to the person for as long as codex's terminal is open.
 func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int, err error) {
-	w := t.p.w
+	w := t.p.Env
 	log := newLog(w, slog.LevelWarn)
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: t.p.stateDir, ID: newRunID(w.Now()), Issue: t.issue, Root: t.root,
-		Env: t.p.environ(), Version: version(), Now: w.Now, Log: log,
+		Config: runnerConfig(cfg), StateDir: t.p.StateDir, ID: newRunID(w.Now()), Issue: t.issue, Root: t.root,
+		Env: t.p.Environ(), Version: version(), Now: w.Now, Log: log,
 	}
 	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
 	if err := hand.Take(ctx); err != nil {
@@ -179,7 +181,7 @@ func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int,
 
 // thread is the one to go on with: the issue's newest, if it worked in this very workspace.
 func (t *takeover) thread(ctx context.Context, workspaceID string, made bool) (reconcile.Thread, error) {
-	db, err := state.OpenReadOnly(ctx, t.p.stateDir)
+	db, err := state.OpenReadOnly(ctx, t.p.StateDir)
 	if err != nil {
 		return reconcile.Thread{}, err
 	}
@@ -193,7 +195,7 @@ func (t *takeover) thread(ctx context.Context, workspaceID string, made bool) (r
 
 // after says how it ended, and lets the issue go where the person wants that.
 func (t *takeover) after(ctx context.Context, code int) error {
-	w := t.p.w
+	w := t.p.Env
 	if ctx.Err() != nil {
 		return t.cutOff()
 	}

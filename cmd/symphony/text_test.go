@@ -87,9 +87,9 @@ func TestHumanize(t *testing.T) {
 			"tracker_mutation: commentCreate\ncreated comment 1",
 		},
 		{ended("first", `"type":"agentMessage","text":"first\nsecond\n"`), "agent: first\nsecond"},
-		{ended("command exited 0: x", `"type":"commandExecution","exitCode":0,"durationMs":2345,"aggregatedOutput":"fine"`), "command exited 0: x (2.3s)"},
-		{ended("command exited 1: x", `"type":"commandExecution","exitCode":1,"durationMs":2,"aggregatedOutput":"a\nb\n"`), "command exited 1: x (2ms)\na\nb"},
-		{ended("command declined: x", `"type":"commandExecution","exitCode":null,"status":"declined"`), "command declined: x"},
+		{ended("command exited 0: x", `"type":"commandExecution","Code":0,"durationMs":2345,"aggregatedOutput":"fine"`), "command exited 0: x (2.3s)"},
+		{ended("command exited 1: x", `"type":"commandExecution","Code":1,"durationMs":2,"aggregatedOutput":"a\nb\n"`), "command exited 1: x (2ms)\na\nb"},
+		{ended("command declined: x", `"type":"commandExecution","Code":null,"status":"declined"`), "command declined: x"},
 		{
 			ended("2 file changes completed: a, b", `"type":"fileChange","changes":[{"path":"/w/a","kind":{"type":"update"},"diff":"@@ -1 +1,2 @@\n-x\n+y\n+z\n"},{"path":"/w/b","kind":"add","diff":"x\n"}]`),
 			"2 file changes completed: a, b\nupdate /w/a +2 -1\n@@ -1 +1,2 @@\n-x\n+y\n+z\nadd /w/b\n+x",

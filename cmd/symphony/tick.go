@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -84,18 +86,18 @@ func (o *tickOptions) check(triggerSet bool) error {
 	switch o.trigger {
 	case triggerCron, triggerTimer, triggerManual, triggerWorker, triggerCommand:
 	default:
-		return usageError("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.trigger)
+		return exit.Usage("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.trigger)
 	}
 	if err := o.log.check(); err != nil {
 		return err
 	}
 	switch {
 	case o.loop && (o.dryRun || o.wait):
-		return usageError("tick: --loop goes with neither --dry-run nor --wait")
+		return exit.Usage("tick: --loop goes with neither --dry-run nor --wait")
 	case o.loop && triggerSet:
-		return usageError("tick: --loop has its own trigger")
+		return exit.Usage("tick: --loop has its own trigger")
 	case o.lockTimeout < 0:
-		return usageError("tick: --lock-timeout is not negative")
+		return exit.Usage("tick: --lock-timeout is not negative")
 	}
 	if o.loop {
 		o.trigger = triggerLoop
@@ -107,7 +109,7 @@ func (o *tickOptions) check(triggerSet bool) error {
 // second after the end of the run before.
 const soon = 3 * time.Second
 
-func tick(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
+func tick(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) error {
 	log := o.logger(w)
 	r, err := runPass(ctx, p, o.passOptions, log)
 	if err != nil && o.trigger != triggerWorker {
@@ -118,7 +120,7 @@ func tick(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
 	}
 	switch {
 	case r.holder != nil && o.lockTimeout > 0 && o.quiet:
-		return codeOnly(exitLock) // a held lock is no news
+		return exit.Only(exit.Lock) // a held lock is no news
 	case r.holder != nil && o.lockTimeout > 0:
 		return lockedError(r.holder)
 	}
@@ -132,14 +134,14 @@ func tick(ctx context.Context, w *term.Env, p *project, o tickOptions) error {
 			return err
 		}
 		if failed {
-			return codeOnly(exitFailed)
+			return exit.Only(exit.Failed)
 		}
 	}
 	return r.code()
 }
 
 // followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
-func followUp(ctx context.Context, p *project, w *term.Env, o tickOptions, r passResult, log *slog.Logger) error {
+func followUp(ctx context.Context, p *project.Project, w *term.Env, o tickOptions, r passResult, log *slog.Logger) error {
 	wait := r.NextWake.Sub(w.Now())
 	if r.NextWake.IsZero() || wait > soon {
 		return r.code()
@@ -147,7 +149,7 @@ func followUp(ctx context.Context, p *project, w *term.Env, o tickOptions, r pas
 	if !sleep(ctx, max(wait, 0)) {
 		return nil
 	}
-	p = newProject(w, p.path, p.stateDir)
+	p = project.New(w, p.Path, p.StateDir)
 	r, err := runPass(ctx, p, o.passOptions, log)
 	if err != nil {
 		return err
@@ -168,17 +170,17 @@ func holderText(h *state.Holder) string {
 
 // code is the exit code of a pass: a run that failed is no error of the pass. The errors have been said.
 func (r passResult) code() error {
-	code := exitOK
+	code := exit.OK
 	for _, e := range r.Errors {
-		c := exitCode(e.Code)
-		if code == exitOK || c == exitWorkflow {
+		c := exit.Code(e.Code)
+		if code == exit.OK || c == exit.Workflow {
 			code = c
 		}
 	}
-	if code == exitOK {
+	if code == exit.OK {
 		return nil
 	}
-	return codeOnly(code)
+	return exit.Only(code)
 }
 
 // sleep returns false where ctx ended first.
@@ -196,8 +198,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 const waitStep = 200 * time.Millisecond
 
 // waitForRuns returns when every run that this pass started has its outcome, and says it.
-func waitForRuns(ctx context.Context, p *project, r passResult, o tickOptions) (failed bool, err error) {
-	db, err := state.Open(ctx, p.stateDir)
+func waitForRuns(ctx context.Context, p *project.Project, r passResult, o tickOptions) (failed bool, err error) {
+	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		return false, err
 	}
@@ -211,7 +213,7 @@ func waitForRuns(ctx context.Context, p *project, r passResult, o tickOptions) (
 			return false, err
 		}
 		if !o.json && !o.quiet { // of JSON there is one object, and it has been printed
-			fmt.Fprintln(p.w.Stdout, endLine(run))
+			fmt.Fprintln(p.Env.Stdout, endLine(run))
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}
@@ -222,15 +224,15 @@ func waitForRuns(ctx context.Context, p *project, r passResult, o tickOptions) (
 const startBound = 10 * time.Second
 
 // dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
-func workerDead(p *project, run reconcile.Run) bool {
-	if run.Outcome != "" || alive(p.stateDir, run.ID) {
+func workerDead(p *project.Project, run reconcile.Run) bool {
+	if run.Outcome != "" || alive(p.StateDir, run.ID) {
 		return false
 	}
-	return run.Phase != reconcile.Starting || p.w.Now().Sub(run.StartedAt) > startBound
+	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
 }
 
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
-func waitForRun(ctx context.Context, p *project, db *state.DB, id string) (reconcile.Run, error) {
+func waitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // a signal ends the waiting, and what goes on is then still to be said
 	for {
 		run, err := db.Run(reading, id)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -20,10 +21,10 @@ func (c logChoice) wanted() bool { return c != logChoice{} }
 
 func (c logChoice) check() error {
 	if c.level != "" && !slices.Contains(logLevelNames(), c.level) {
-		return usageError("tick: --log-level is one of %s, not %q", strings.Join(logLevelNames(), ", "), c.level)
+		return exit.Usage("tick: --log-level is one of %s, not %q", strings.Join(logLevelNames(), ", "), c.level)
 	}
 	if c.format != "" && !slices.Contains(logFormats(), c.format) {
-		return usageError("tick: --log-format is one of %s, not %q", strings.Join(logFormats(), ", "), c.format)
+		return exit.Usage("tick: --log-format is one of %s, not %q", strings.Join(logFormats(), ", "), c.format)
 	}
 	return nil
 }

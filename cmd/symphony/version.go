@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -18,7 +19,7 @@ func versionCommand(w *term.Env) *cli.Command {
 		Action: func(c *cli.Context) error {
 			w.JSON = c.Bool("json")
 			if c.NArg() > 0 {
-				return usageError("version: unexpected argument %q", c.Args().First())
+				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
 			if w.JSON {
 				w.PrintJSON(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -145,9 +146,9 @@ type endedRow struct {
 }
 
 // openForReading opens the database for commands that only look.
-func openForReading(ctx context.Context, p *project) (*state.DB, error) {
-	db, err := state.OpenReadOnly(ctx, p.stateDir)
-	if err != nil || p.sourceErr != nil { // without a workflow the state directory alone says what is meant
+func openForReading(ctx context.Context, p *project.Project) (*state.DB, error) {
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
+	if err != nil || p.SourceErr != nil { // without a workflow the state directory alone says what is meant
 		return db, noState(p, err)
 	}
 	if _, err := ownerPath(ctx, p, db); err != nil {
@@ -157,21 +158,21 @@ func openForReading(ctx context.Context, p *project) (*state.DB, error) {
 }
 
 // noState says what is missing where no pass has run: in the wrong directory that is the workflow.
-func noState(p *project, err error) error {
+func noState(p *project.Project, err error) error {
 	switch {
 	case !errors.Is(err, state.ErrNoState):
 		return err
-	case p.sourceErr != nil:
-		return p.sourceErr
+	case p.SourceErr != nil:
+		return p.SourceErr
 	}
 	return &reconcile.Error{
-		Code: "no_state", Message: "no pass has run yet for " + p.path + " with the state directory " + p.stateDir,
+		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,
 		Hint: "symphony tick runs one", Err: err,
 	}
 }
 
 // look reads the view; all is true for what has ended and what was skipped, too.
-func readView(ctx context.Context, p *project, all bool) (view, error) {
+func readView(ctx context.Context, p *project.Project, all bool) (view, error) {
 	return readViewFor(ctx, p, viewOptions{all: all, ended: pastRuns})
 }
 
@@ -183,7 +184,7 @@ type viewOptions struct {
 	issues []string
 }
 
-func readViewFor(ctx context.Context, p *project, o viewOptions) (view, error) {
+func readViewFor(ctx context.Context, p *project.Project, o viewOptions) (view, error) {
 	db, err := openForReading(ctx, p)
 	if err != nil {
 		return view{}, err
@@ -193,14 +194,14 @@ func readViewFor(ctx context.Context, p *project, o viewOptions) (view, error) {
 }
 
 // lookAt reads the view from an open database.
-func viewOf(ctx context.Context, p *project, db *state.DB, o viewOptions) (view, error) {
+func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions) (view, error) {
 	v := view{
-		GeneratedAt: p.w.Now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
-		Project: projectRow{WorkflowPath: p.path, StateDir: p.stateDir},
+		GeneratedAt: p.Env.Now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
+		Project: projectRow{WorkflowPath: p.Path, StateDir: p.StateDir},
 	}
 	if path, known, err := db.Meta(ctx, ownerKey); err != nil {
 		return v, err
-	} else if known && p.sourceErr != nil {
+	} else if known && p.SourceErr != nil {
 		v.Project.WorkflowPath = path
 	}
 	only, err := choose(ctx, db, o.issues)
@@ -237,7 +238,7 @@ func viewOf(ctx context.Context, p *project, db *state.DB, o viewOptions) (view,
 	return v, v.past(ctx, db, only, o.ended)
 }
 
-func (v *view) claims(p *project, rec reconcile.Recorded, only chosenIssues) {
+func (v *view) claims(p *project.Project, rec reconcile.Recorded, only chosenIssues) {
 	runs := map[string]reconcile.Run{}
 	for _, r := range rec.Runs {
 		runs[r.ID] = r
@@ -269,13 +270,13 @@ func newHeldRow(c reconcile.Claim) heldRow {
 	return heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()}
 }
 
-func newRunningRow(p *project, c reconcile.Claim, r reconcile.Run) runningRow {
+func newRunningRow(p *project.Project, c reconcile.Claim, r reconcile.Run) runningRow {
 	row := runningRow{
 		IssueID: c.IssueID, Identifier: c.Identifier, State: c.Issue.State, TurnCount: r.Turns,
 		LastEvent: orNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt.UTC(), LastEventAt: timeOrNull(r.LastEventAt),
 		Tokens: tokensRow(r.Tokens), RunID: c.RunID, Attempt: attemptOf(r.Attempt), Phase: string(r.Phase),
 		StopReason: orNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: orNull(r.ThreadID),
-		WorkspacePath: orNull(r.WorkspacePath), Host: orNull(r.Host), Alive: r.ID != "" && alive(p.stateDir, r.ID),
+		WorkspacePath: orNull(r.WorkspacePath), Host: orNull(r.Host), Alive: r.ID != "" && alive(p.StateDir, r.ID),
 		WaitsFor: []string{},
 	}
 	if r.ThreadID != "" && r.TurnID != "" {
@@ -327,16 +328,16 @@ func blockedBy(rec reconcile.Recorded) *blockedRow {
 }
 
 // tracker names the project and what stops its account, as far as the workflow can be read.
-func (v *view) tracker(p *project, rec reconcile.Recorded) {
-	env := p.environment(nil)
+func (v *view) tracker(p *project.Project, rec reconcile.Recorded) {
+	env := p.Environment(nil)
 	env.KeyOptional = true
-	if p.sourceErr != nil {
+	if p.SourceErr != nil {
 		return
 	}
-	if cfg, err := workflow.Parse(p.source, env); err == nil {
+	if cfg, err := workflow.Parse(p.Source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
 		// What the account stops comes behind what stops everything else.
-		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.w.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.Env.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
 			v.Blocked = b
 		}
 	}

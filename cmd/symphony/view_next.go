@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -14,12 +15,12 @@ type nextPassRow struct {
 }
 
 // next adds whether there is a schedule, and when it comes again, as far as its passes show a rhythm.
-func (v *view) next(ctx context.Context, p *project, db *state.DB) error {
+func (v *view) next(ctx context.Context, p *project.Project, db *state.DB) error {
 	scheduled, err := scheduleAlive(ctx, db, v.GeneratedAt)
 	if err != nil {
 		return err
 	}
-	if v.Schedule = scheduled || looping(p.stateDir); !v.Schedule {
+	if v.Schedule = scheduled || looping(p.StateDir); !v.Schedule {
 		return nil
 	}
 	passes, err := db.ScheduleGaps(ctx)

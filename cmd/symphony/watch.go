@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -15,8 +17,8 @@ import (
 const watchStep = time.Second
 
 // watch repeats ps until a signal, or on a terminal until a key says so.
-func watch(ctx context.Context, p *project, o viewOptions) error {
-	if out, ok := p.w.Stdout.(*os.File); ok && p.w.Width > 0 && !p.w.JSON && p.w.Getenv("TERM") != "dumb" {
+func watch(ctx context.Context, p *project.Project, o viewOptions) error {
+	if out, ok := p.Env.Stdout.(*os.File); ok && p.Env.Width > 0 && !p.Env.JSON && p.Env.Getenv("TERM") != "dumb" {
 		return watchScreen(ctx, p, o, out)
 	}
 	for {
@@ -24,7 +26,7 @@ func watch(ctx context.Context, p *project, o viewOptions) error {
 		if err != nil {
 			return err
 		}
-		showView(p.w, v)
+		showView(p.Env, v)
 		if !sleep(ctx, watchStep) {
 			return nil
 		}
@@ -32,14 +34,14 @@ func watch(ctx context.Context, p *project, o viewOptions) error {
 }
 
 // watchScreen paints the view on a screen of its own. What makes the very first look fail is said on the old one.
-func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (err error) {
+func watchScreen(ctx context.Context, p *project.Project, o viewOptions, out *os.File) (err error) {
 	l := newLooker(p, o)
 	defer func() { err = errors.Join(err, l.close()) }()
 	v, err := l.refresh(ctx)
 	if err != nil {
 		return err
 	}
-	s := newScreen(p.w.Stdin, out)
+	s := newScreen(p.Env.Stdin, out)
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func watchScreen(ctx context.Context, p *project, o viewOptions, out *os.File) (
 	var fault error
 	for {
 		columns, rows := s.size()
-		if err := s.paint(watchFrame(p.w, v, fault, columns, rows), columns, rows); err != nil {
+		if err := s.paint(watchFrame(p.Env, v, fault, columns, rows), columns, rows); err != nil {
 			return err
 		}
 		select {
@@ -81,7 +83,7 @@ func watchFrame(w *term.Env, v view, fault error, columns, rows int) []string {
 	resized.Width = columns
 	top := []string{watchTitle(&resized, v)}
 	if fault != nil {
-		e := asError(fault)
+		e := exit.From(fault)
 		top = append(top, resized.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s; what follows is the last that could be read", e.Code, e.Message))))
 	}
 	top = append(top, obstacleLines(&resized, v)...)

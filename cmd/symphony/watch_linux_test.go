@@ -11,16 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"golang.org/x/sys/unix"
 )
 
 // projectOf is the large project as a command of this process sees it.
-func (l *large) projectOf(now func() time.Time) *project {
+func (l *large) projectOf(now func() time.Time) *project.Project {
 	w := testWorld()
 	w.Dir, w.Home, w.Now = l.dir, l.dir, now
-	return newProject(w, filepath.Join(l.dir, "WORKFLOW.md"), l.state())
+	return project.New(w, filepath.Join(l.dir, "WORKFLOW.md"), l.state())
 }
 
 // A look reads only what has changed: by what others write, by a worker's death, by time for all the rest.
@@ -110,7 +111,7 @@ func (l *large) watch(ctx context.Context, now func() time.Time) *watchedTermina
 	l.must(err)
 	l.t.Cleanup(func() { slave.Close(); master.Close() })
 	p := l.projectOf(now)
-	p.w.Stdin, p.w.Width = slave, 80
+	p.Env.Stdin, p.Env.Width = slave, 80
 	wt := &watchedTerminal{l, slave, framesOf(master), make(chan any, 1)}
 	go func() {
 		defer func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -20,7 +21,7 @@ const (
 // looker keeps a view up to date at little cost: it reads again only where the database or the life of a worker says
 // that something has changed.
 type looker struct {
-	p       *project
+	p       *project.Project
 	options viewOptions
 
 	db      *state.DB // nil before the first look, and after one that failed
@@ -31,7 +32,7 @@ type looker struct {
 	rest time.Time // until then nobody looks
 }
 
-func newLooker(p *project, o viewOptions) *looker { return &looker{p: p, options: o} }
+func newLooker(p *project.Project, o viewOptions) *looker { return &looker{p: p, options: o} }
 
 func (l *looker) close() error {
 	if l.db == nil {
@@ -44,13 +45,13 @@ func (l *looker) close() error {
 
 // refresh gives the view as of now. Where that can't be had the last one comes beside the error.
 func (l *looker) refresh(ctx context.Context) (view, error) {
-	start := l.p.w.Now()
+	start := l.p.Env.Now()
 	if left := l.rest.Sub(start); left > 0 && left <= freshStep { // more is left after the clock was set back
 		l.view.GeneratedAt = start.UTC()
 		return l.view, nil
 	}
 	err := l.update(ctx, start)
-	end := l.p.w.Now()
+	end := l.p.Env.Now()
 	l.view.GeneratedAt = end.UTC()
 	if err != nil {
 		return l.view, errors.Join(err, l.close()) // the next look begins anew
@@ -75,7 +76,7 @@ func (l *looker) begin(ctx context.Context, now time.Time) error {
 	if err := l.close(); err != nil {
 		return err
 	}
-	l.p = newProject(l.p.w, l.p.path, l.p.stateDir)
+	l.p = project.New(l.p.Env, l.p.Path, l.p.StateDir)
 	db, err := openForReading(ctx, l.p)
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func (l *looker) changed(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	for _, r := range l.view.Running {
-		if alive(l.p.stateDir, r.RunID) != r.Alive {
+		if alive(l.p.StateDir, r.RunID) != r.Alive {
 			return true, nil // a worker that was killed has written nothing
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -157,15 +158,15 @@ func selfExe() (string, error) {
 }
 
 // newRunners gives a pass the workers of this machine.
-func newRunners(p *project, cfg *workflow.Config) (*runner.Local, error) {
+func newRunners(p *project.Project, cfg *workflow.Config) (*runner.Local, error) {
 	exe, err := selfExe()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	l := &runner.Local{
-		StateDir: p.stateDir, Exe: exe, Env: p.workerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.path,
+		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.Path,
 		Project: cfg.Policy().Project, Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
-		Scopes: &proc.Shelter{Env: p.w.Environ},
+		Scopes: &proc.Shelter{Env: p.Env.Environ},
 	}
 	if cfg.KeyIsLiteral {
 		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())

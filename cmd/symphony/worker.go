@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -79,7 +81,7 @@ func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) err
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	// Whether the environment file can be read is no matter here: the pass has handed its variables on.
-	if err := h.carryOut(ctx, newProject(w, path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
+	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
@@ -131,7 +133,7 @@ func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*held, erro
 // refuse leaves word for the pass that settles the run where it was the machine's fault that it was not begun: the
 // database that would say so is what could not be written.
 func refuse(alive *proc.Alive, err error) error {
-	if code := asError(err).Code; reconcile.MachineFault(code) {
+	if code := exit.From(err).Code; reconcile.MachineFault(code) {
 		return alive.Refuse(code)
 	}
 	return nil
@@ -168,13 +170,13 @@ func supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as it was dispatched and works the run off.
-func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide func([]string), log *slog.Logger) error {
-	dir := runner.RunDir(p.stateDir, h.run.ID)
+func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, hide func([]string), log *slog.Logger) error {
+	dir := runner.RunDir(p.StateDir, h.run.ID)
 	data, err := os.ReadFile(filepath.Join(dir, "workflow.md"))
 	if err != nil {
 		return fmt.Errorf("workflow of the run: %w", err)
 	}
-	src, err := workflow.NewSource(p.path, p.path, data)
+	src, err := workflow.NewSource(p.Path, p.Path, data)
 	if err != nil {
 		return err
 	}
@@ -182,13 +184,13 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 	if len(secret) > 0 {
 		extra[workflow.LiteralKeyVar] = string(secret)
 	}
-	cfg, err := workflow.Parse(src, p.environment(extra))
+	cfg, err := workflow.Parse(src, p.Environment(extra))
 	if err != nil {
 		return err
 	}
 	config := runnerConfig(cfg)
-	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.environ())))
-	client, err := newTracker(cfg, p.w.Now, log)
+	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.Environ())))
+	client, err := newTracker(cfg, p.Env.Now, log)
 	if err != nil {
 		return err
 	}
@@ -204,11 +206,11 @@ func (h *held) carryOut(ctx context.Context, p *project, secret []byte, hide fun
 			},
 			ChangesIssue: tool.ChangesIssue,
 		},
-		Alive: h.alive, Dir: dir, StateDir: p.stateDir, Env: p.environ(), Version: version(), Now: p.w.Now, Log: log, Hide: hide,
+		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: version(), Now: p.Env.Now, Log: log, Hide: hide,
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{
-		p: p, db: h.db, hook: attentionHook(p, cfg).OfRun(p.stateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
+		p: p, db: h.db, hook: attentionHook(p, cfg).OfRun(p.StateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
 	}.attending(ctx, log)
 	defer stopTelling()
 	run, err := worker.Run(context.WithoutCancel(ctx), h.run, ctx.Done())
@@ -226,7 +228,7 @@ func (h *held) failed(ctx context.Context, w *term.Env, err error, log *slog.Log
 		log.Error("outcome given up", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
 		return // it could only not be stored, for as long as a worker tries
 	}
-	known := asError(err)
+	known := exit.From(err)
 	h.run.Outcome, h.run.ErrorCode, h.run.ErrorText, h.run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
 	log.Error("run ended", slog.String("outcome", string(h.run.Outcome)), slog.String("error", err.Error()))
 	worker := &runner.Worker{Journal: h.db, Alive: h.alive, Now: w.Now, Log: log}
@@ -272,7 +274,7 @@ func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir,
 		log.Info("no pass of its own, the program is gone", slog.String("path", exe))
 		return
 	}
-	env := ownPassEnviron(w)
+	env := project.OwnPassEnviron(w)
 	scope := proc.PassScope(env, runID)
 	pass, err := proc.Detach(proc.Spawn{
 		Exe:  exe,
