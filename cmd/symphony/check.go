@@ -35,10 +35,10 @@ func checkCommand(w *term.Env) *cli.Command {
 }
 
 type checkJSON struct {
-	Workflow string      `json:"workflow"`
-	OK       bool        `json:"ok"`
-	Errors   []errorJSON `json:"errors"`
-	Warnings []string    `json:"warnings"`
+	Workflow string           `json:"workflow"`
+	OK       bool             `json:"ok"`
+	Errors   []term.ErrorJSON `json:"errors"`
+	Warnings []string         `json:"warnings"`
 }
 
 // check says what is wrong with the workflow.
@@ -54,7 +54,7 @@ func checkFile(p *project.Project) error {
 // checked parses the workflow as a pass would, but without the key, and looks into the branches of the
 // template that no issue may take for months. The configuration is nil where it can't be read.
 func checkResult(p *project.Project) (checkJSON, *workflow.Config) {
-	out := checkJSON{Workflow: p.Path, Errors: []errorJSON{}, Warnings: []string{}}
+	out := checkJSON{Workflow: p.Path, Errors: []term.ErrorJSON{}, Warnings: []string{}}
 	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
@@ -63,7 +63,7 @@ func checkResult(p *project.Project) (checkJSON, *workflow.Config) {
 		cfg, err = workflow.Parse(p.Source, env)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
-		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, cmp.Or(e.Hint, "correct it there")})
+		out.Errors = append(out.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message, Hint: cmp.Or(e.Hint, "correct it there")})
 	}
 	if cfg != nil {
 		for _, warning := range cfg.Warnings {
@@ -71,7 +71,7 @@ func checkResult(p *project.Project) (checkJSON, *workflow.Config) {
 		}
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
-				out.Errors = append(out.Errors, errorJSON{workflow.CodeTemplateRender, problem.String(), "a run that renders it would fail"})
+				out.Errors = append(out.Errors, term.ErrorJSON{Code: workflow.CodeTemplateRender, Message: problem.String(), Hint: "a run that renders it would fail"})
 			}
 		}
 	}

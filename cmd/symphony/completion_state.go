@@ -60,7 +60,7 @@ func (l *typedLine) fromState(ctx context.Context, w *term.Env, read func(contex
 
 func justWords(list []candidate) []candidate {
 	return slices.DeleteFunc(list, func(c candidate) bool {
-		return c.word == "" || c.word[0] == '-' || shellQuote(c.word) != c.word
+		return c.word == "" || c.word[0] == '-' || term.ShellQuote(c.word) != c.word
 	})
 }
 

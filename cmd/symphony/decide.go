@@ -267,7 +267,7 @@ func takenUp(ctx context.Context, p *project.Project, db *state.DB, r reconcile.
 func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.JSON {
-		w.PrintJSON(map[string]any{"request": decidedRow{r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), orNull(string(r.Fate)), taken}})
+		w.PrintJSON(map[string]any{"request": decidedRow{r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), term.OrNull(string(r.Fate)), taken}})
 		return
 	}
 	what := map[reconcile.RequestDecision]string{

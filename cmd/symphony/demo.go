@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -19,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
-	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/urfave/cli/v2"
 )
 
@@ -197,24 +195,14 @@ func (d *playground) writeWorkflow() error {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return fmt.Errorf("demo agent: %w", err)
 		}
-		command = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", shellQuote(exe), shellQuote(home))
+		command = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", term.ShellQuote(exe), term.ShellQuote(home))
 		account = "\n  home: ./agent-home"
 	}
-	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), shellQuote(filepath.Join(d.dir, "repository")), account, command)
+	text := fmt.Sprintf(demoWorkflow, d.linear.Endpoint(), term.ShellQuote(filepath.Join(d.dir, "repository")), account, command)
 	if err := os.WriteFile(d.workflow(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("demo workflow: %w", err)
 	}
 	return nil
-}
-
-// shellQuote makes one word of a path, and leaves it as it is where a shell would.
-func shellQuote(s string) string {
-	for _, r := range s {
-		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return proc.ShellWord(s)
-		}
-	}
-	return s
 }
 
 func (d *playground) workflow() string { return filepath.Join(d.dir, "WORKFLOW.md") }
@@ -253,7 +241,7 @@ func (d *playground) play(ctx context.Context) error {
 	}
 	return &reconcile.Error{
 		Code: "demo_failed", Message: fmt.Sprintf("not every issue was handed over within %s", bound),
-		Hint: fmt.Sprintf("see why: %s ps --all -w %s --state-dir %s", program(), shellQuote(d.workflow()), shellQuote(d.stateDir())),
+		Hint: fmt.Sprintf("see why: %s ps --all -w %s --state-dir %s", program(), term.ShellQuote(d.workflow()), term.ShellQuote(d.stateDir())),
 	}
 }
 
@@ -370,12 +358,12 @@ func (d *playground) close(ctx context.Context, removed bool) error {
 	if removed {
 		return nil
 	}
-	at := fmt.Sprintf("-w %s --state-dir %s", shellQuote(d.workflow()), shellQuote(d.stateDir()))
+	at := fmt.Sprintf("-w %s --state-dir %s", term.ShellQuote(d.workflow()), term.ShellQuote(d.stateDir()))
 	fmt.Fprintf(d.w.Stdout, "\nLook around:\n\n")
 	for _, line := range []string{
 		fmt.Sprintf("%s ps --all %s", program(), at),
 		fmt.Sprintf("%s logs DEMO-3 %s", program(), at),
-		fmt.Sprintf("git -C %s log -p main..", shellQuote(filepath.Join(d.dir, "workspaces", "DEMO-3"))),
+		fmt.Sprintf("git -C %s log -p main..", term.ShellQuote(filepath.Join(d.dir, "workspaces", "DEMO-3"))),
 	} {
 		fmt.Fprintln(d.w.Stdout, "  "+line)
 	}
@@ -388,5 +376,5 @@ func program() string {
 	if err != nil || strings.Contains(exe, string(filepath.Separator)+"go-build") {
 		return "go run ./cmd/symphony"
 	}
-	return shellQuote(exe)
+	return term.ShellQuote(exe)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -43,7 +44,7 @@ func checkLeftovers(ctx context.Context, at *place) []finding {
 		}
 	}
 	for _, folder := range runner.LeftInspections(root.Path) {
-		list = append(list, wary(folder+" is left of a doctor that was killed", "rm -rf "+shellQuote(folder)))
+		list = append(list, wary(folder+" is left of a doctor that was killed", "rm -rf "+term.ShellQuote(folder)))
 	}
 	trash, stuck, size, err := sizeOfTrash(ctx, root.Path)
 	if err != nil {
@@ -52,7 +53,7 @@ func checkLeftovers(ctx context.Context, at *place) []finding {
 	for _, path := range stuck {
 		list = append(list, wary(path+" could not be deleted", "delete it by hand, maybe as root"))
 	}
-	return orNone(list, fmt.Sprintf("%s without a claim, %d in the trash (%s)", plural(unclaimed, "workspace"), trash, bytesText(size)))
+	return orNone(list, fmt.Sprintf("%s without a claim, %d in the trash (%s)", plural(unclaimed, "workspace"), trash, term.BytesText(size)))
 }
 
 func orNone(list []finding, text string) []finding {

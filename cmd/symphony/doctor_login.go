@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
@@ -17,7 +18,7 @@ func (at *place) loginHint() string {
 	home := at.codexHome()
 	command := "codex login"
 	if home != filepath.Join(at.p.Env.Home, ".codex") {
-		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%s codex login", shellQuote(home), shellQuote(home))
+		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%s codex login", term.ShellQuote(home), term.ShellQuote(home))
 	}
 	return command + ", as this account"
 }
@@ -55,7 +56,7 @@ func (at *place) providerKey(ctx context.Context, i *runner.Inspection) []findin
 	if name == "" {
 		return []finding{well("not needed by the model provider %s", cmp.Or(config.Provider, "that is set"))}
 	}
-	set, err := at.shell(ctx, "printenv -- "+shellQuote(name)+" >/dev/null && echo set")
+	set, err := at.shell(ctx, "printenv -- "+term.ShellQuote(name)+" >/dev/null && echo set")
 	if err != nil {
 		return failed(err)
 	}

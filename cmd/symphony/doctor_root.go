@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/workspace"
+	"golang.org/x/sys/unix"
 )
 
 // checkRoot looks at the folder that workspaces are made in.
@@ -22,7 +22,7 @@ func checkRoot(_ context.Context, at *place) []finding {
 	}
 	var list []finding
 	if least := at.cfg.Workspace.MinFreeBytes; free < least {
-		list = append(list, bad(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, bytesText(free), bytesText(least)),
+		list = append(list, bad(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, term.BytesText(free), term.BytesText(least)),
 			"free space there; until then nothing is started"))
 	}
 	list = append(list, at.rootDangers(root)...)
@@ -30,9 +30,9 @@ func checkRoot(_ context.Context, at *place) []finding {
 		return list
 	}
 	if !exists(root) {
-		return []finding{well("%s, which the first pass makes; %s free", root, bytesText(free))}
+		return []finding{well("%s, which the first pass makes; %s free", root, term.BytesText(free))}
 	}
-	return []finding{well("%s, %s free", root, bytesText(free))}
+	return []finding{well("%s, %s free", root, term.BytesText(free))}
 }
 
 // rootDangers are what may take the work away.
@@ -72,17 +72,4 @@ func fileSystem(path string) (name string, lasts bool) {
 		return "", true
 	}
 	return riskyFileSystem(&st)
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

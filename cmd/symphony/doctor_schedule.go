@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -46,7 +47,7 @@ func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string
 		})
 	}
 	// As cron's line has it, and as a unit has it.
-	cron := func(text string) string { return strings.ReplaceAll(shellQuote(text), "%", `\%`) }
+	cron := func(text string) string { return strings.ReplaceAll(term.ShellQuote(text), "%", `\%`) }
 	if written(" --state-dir "+cron(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(unitWord(p.StateDir), "$", "$$")+" ") {
 		stateDir = p.StateDir
 	}
@@ -61,7 +62,7 @@ func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string
 
 // alive looks at the passes that there have been.
 func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding) {
-	which := " -w " + shellQuote(at.p.Path)
+	which := " -w " + term.ShellQuote(at.p.Path)
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(there.Timers) > 0 || there.Cron != nil {
 		hint = "it is installed: symphony schedule status" + which + " says what it does"
@@ -89,9 +90,9 @@ func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding)
 	case len(passes) == 0:
 		list = append(list, wary("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint))
 	case alive:
-		list = append(list, well("alive, last pass %s ago (%s)", age(now, passes[0].StartedAt), passes[0].Trigger))
+		list = append(list, well("alive, last pass %s ago (%s)", term.Age(now, passes[0].StartedAt), passes[0].Trigger))
 	default:
-		list = append(list, wary(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", passes[0].Trigger, age(now, passes[0].StartedAt)), hint))
+		list = append(list, wary(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", passes[0].Trigger, term.Age(now, passes[0].StartedAt)), hint))
 	}
 	return append(list, lastPass(ctx, at, db)...)
 }

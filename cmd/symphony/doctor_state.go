@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -67,7 +68,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 		errs = append(errs, e.Code+": "+e.Message)
 	}
 	if known && len(errs) > 0 {
-		list = append(list, wary(fmt.Sprintf("the last pass, %s ago by %s, said: %s", age(at.p.Env.Now(), last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+		list = append(list, wary(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(at.p.Env.Now(), last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"symphony tick runs one now, with what to do"))
 	}
 	rec, err := db.Recorded(ctx)
@@ -82,7 +83,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 		b = accountBlock(openAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
 	}
 	if b != nil {
-		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", age(at.p.Env.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))
+		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", term.Age(at.p.Env.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 )
 
@@ -131,6 +132,6 @@ func checkClock(_ context.Context, at *place) []finding {
 	if off < clockSlack {
 		return []finding{well("as the tracker's")}
 	}
-	return []finding{wary(fmt.Sprintf("it is %s %s the tracker's", strings.TrimSpace(duration(off)), side),
+	return []finding{wary(fmt.Sprintf("it is %s %s the tracker's", strings.TrimSpace(term.Duration(off)), side),
 		"set it (timedatectl set-ntp true): by it is judged which comments are new")}
 }

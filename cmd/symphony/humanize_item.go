@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
 )
 
@@ -49,7 +50,7 @@ func (i shownItem) lasted() string {
 	}
 	d := time.Duration(*i.DurationMS * float64(time.Millisecond))
 	if d < time.Second {
-		return " (" + duration(d) + ")"
+		return " (" + term.Duration(d) + ")"
 	}
 	return fmt.Sprintf(" (%s)", d.Round(100*time.Millisecond))
 }

@@ -107,10 +107,10 @@ func newStarter(w *term.Env, c *cli.Context, positional string) (*starter, error
 		},
 	}
 	if p.Path != w.Absolute("WORKFLOW.md") {
-		s.options.place = " -w " + shellQuote(p.Path)
+		s.options.place = " -w " + term.ShellQuote(p.Path)
 	}
 	if dir := c.String("state-dir"); dir != "" {
-		s.options.place += " --state-dir " + shellQuote(p.StateDir)
+		s.options.place += " --state-dir " + term.ShellQuote(p.StateDir)
 	}
 	return s, s.refuse()
 }

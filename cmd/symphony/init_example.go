@@ -130,5 +130,5 @@ func shellWord(text string) (string, error) {
 	if strings.ContainsFunc(text, term.Control) {
 		return "", exit.Usage("init: control characters in %s", proc.ShellWord(text))
 	}
-	return shellQuote(text), nil
+	return term.ShellQuote(text), nil
 }

@@ -72,7 +72,7 @@ func printHeadline(p *project.Project, run reconcile.Run, o logOptions) {
 	if o.raw {
 		return
 	}
-	text := fmt.Sprintf("=== run %s, started %s", run.ID, rfc3339(run.StartedAt))
+	text := fmt.Sprintf("=== run %s, started %s", run.ID, term.Rfc3339(run.StartedAt))
 	if run.Attempt > 0 {
 		text += fmt.Sprintf(", attempt %d", run.Attempt)
 	}
@@ -199,7 +199,7 @@ func showEventIn(p *project.Project, line []byte, n extent) {
 // eventTime is the time of day here on a terminal, exact in a pipe.
 func eventTime(w *term.Env, at time.Time) string {
 	if w.Width == 0 {
-		return rfc3339(at)
+		return term.Rfc3339(at)
 	}
 	return at.Local().Format(time.TimeOnly)
 }

@@ -191,6 +191,6 @@ func liveRuns(ctx context.Context, p *project.Project) []string {
 func leaveLoop(p *project.Project, w *term.Env) {
 	if n := len(liveRuns(context.Background(), p)); n > 0 {
 		w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
-			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], shellQuote(p.Path), shellQuote(p.StateDir)))
+			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
 	}
 }

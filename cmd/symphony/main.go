@@ -22,15 +22,13 @@ func mainCode() int {
 	if at := commandAt(os.Args); at >= 0 {
 		command = os.Args[at]
 	}
-	lean(command)
 	w, err := term.NewEnv()
 	if err != nil {
 		lost := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
 		return exitWith(lost, err)
 	}
-	ctx, listen, stop := signals(command)
+	ctx, stop := signals(command)
 	defer stop()
-	w.Listen = listen
 	return run(ctx, w, os.Args)
 }
 
@@ -90,13 +88,7 @@ func exitWith(w *term.Env, err error) int {
 	known := exit.From(err)
 	w.PrintError(known)
 	if w.JSON {
-		w.PrintJSON(map[string]any{"error": errorJSON{known.Code, known.Message, known.Hint}})
+		w.PrintJSON(map[string]any{"error": term.ErrorOf(known)})
 	}
 	return exit.Code(known.Code)
-}
-
-type errorJSON struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
 }

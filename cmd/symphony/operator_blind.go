@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -107,7 +108,7 @@ func strangers(p *project.Project, workers map[string]proc.FoundWorker) error {
 			if ours, err := os.Stat(p.Path); err != nil || !os.SameFile(ours, theirs) {
 				return &reconcile.Error{
 					Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-					Hint: "give that workflow: -w " + shellQuote(w.Workflow),
+					Hint: "give that workflow: -w " + term.ShellQuote(w.Workflow),
 				}
 			}
 		}

@@ -250,9 +250,6 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 		}
 	}
 	report := reconcile.Tick(patient, deps, options)
-	if asked, ok := deps.Tracker.(*verified); ok {
-		asked.over()
-	}
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
 	if err := saveLow(ctx, p, db, deps.Tracker, low, r); err != nil {

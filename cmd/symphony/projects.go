@@ -84,7 +84,7 @@ func listProjects(ctx context.Context, w *term.Env, disk bool) error {
 	for _, r := range rows {
 		last := "-"
 		if r.LastPass != nil {
-			last = agoText(w, now, *r.LastPass)
+			last = term.AgoText(w, now, *r.LastPass)
 		}
 		t.Add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
 	}

@@ -112,7 +112,7 @@ func printDisk(_ context.Context, w *term.Env, rows []diskRow) error {
 	}
 	t := term.Table{Head: []string{"KIND", "SIZE", "PATH"}}
 	for _, r := range rows {
-		size := bytesText(r.Bytes)
+		size := term.BytesText(r.Bytes)
 		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
@@ -120,7 +120,7 @@ func printDisk(_ context.Context, w *term.Env, rows []diskRow) error {
 	}
 	w.PrintTable("DISK", t)
 	if w.Width > 0 {
-		fmt.Fprintf(w.Stdout, "%s in all; threads of codex lie in its own home\n", bytesText(sum))
+		fmt.Fprintf(w.Stdout, "%s in all; threads of codex lie in its own home\n", term.BytesText(sum))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type projectState struct {
 	// Roots are the workspace roots that it has worked in, the present one first.
 	Roots []string `json:"workspace_roots"`
 	// Error says why the rest is not known.
-	Error *errorJSON `json:"error"`
+	Error *term.ErrorJSON `json:"error"`
 }
 
 // knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
@@ -92,7 +92,7 @@ func readProjectState(ctx context.Context, w *term.Env, dir string) projectState
 	row := projectState{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		e := exit.From(err)
-		row.Error = &errorJSON{e.Code, e.Message, e.Hint}
+		row.Error = new(term.ErrorOf(e))
 	}
 	return row
 }

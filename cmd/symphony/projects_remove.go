@@ -128,9 +128,9 @@ func projectListed(w *term.Env, dir string) (bool, error) {
 // unused refuses a project of which something runs, or is about to.
 func unused(ctx context.Context, w *term.Env, row projectState) error {
 	p := &project.Project{Env: w, Path: row.WorkflowPath, StateDir: row.StateDir}
-	which := "--state-dir " + shellQuote(row.StateDir)
+	which := "--state-dir " + term.ShellQuote(row.StateDir)
 	if row.WorkflowPath != "" {
-		which = "-w " + shellQuote(row.WorkflowPath) + " " + which
+		which = "-w " + term.ShellQuote(row.WorkflowPath) + " " + which
 	}
 	if living := livingRuns(p); len(living) > 0 {
 		return &reconcile.Error{

@@ -98,7 +98,7 @@ func (f *prunable) print(w *term.Env, verb string) {
 	}
 	say := func(verb, text string) { fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%-5s %s", verb, text))) }
 	for _, t := range f.trash {
-		say(verb, fmt.Sprintf("%s: %d removed before (%s)", t.path, t.entries, bytesText(t.size)))
+		say(verb, fmt.Sprintf("%s: %d removed before (%s)", t.path, t.entries, term.BytesText(t.size)))
 	}
 	for _, s := range f.spaces {
 		say(verb, s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
@@ -126,7 +126,7 @@ func (f *prunable) sum() string {
 	for _, i := range f.issues {
 		runs += i.Runs
 	}
-	return fmt.Sprintf("%s, %s, %s", plural(len(f.spaces), "workspace"), plural(runs, "run"), bytesText(size))
+	return fmt.Sprintf("%s, %s, %s", plural(len(f.spaces), "workspace"), plural(runs, "run"), term.BytesText(size))
 }
 
 // prunedJSON is what has gone, or would.
@@ -168,7 +168,7 @@ func (f *prunable) json(dryRun bool) prunedJSON {
 		RunDirs: append([]string{}, f.orphans...),
 	}
 	row := func(s goneSpace) prunedSpace {
-		return prunedSpace{s.rec.IssueID, s.rec.Identifier, s.rec.Path, s.size, s.why, s.held, orNull(s.unsaved)}
+		return prunedSpace{s.rec.IssueID, s.rec.Identifier, s.rec.Path, s.size, s.why, s.held, term.OrNull(s.unsaved)}
 	}
 	for _, s := range f.spaces {
 		out.Workspaces = append(out.Workspaces, row(s))

@@ -27,7 +27,7 @@ type space struct {
 
 // remark is what a person should know before it goes.
 func (s space) remark() string {
-	text := " (" + bytesText(s.size)
+	text := " (" + term.BytesText(s.size)
 	if s.held {
 		text += ", in use"
 	}

@@ -15,9 +15,9 @@ import (
 func obstacleLines(w *term.Env, v view) (lines []string) {
 	now := v.GeneratedAt
 	if b := v.Blocked; b != nil {
-		text := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, age(now, b.Since))
+		text := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
 		if b.NextTry.After(now) {
-			text += ", next try in " + duration(b.NextTry.Sub(now))
+			text += ", next try in " + term.Duration(b.NextTry.Sub(now))
 		}
 		lines = append(lines, w.Red(term.Visible(text+")")))
 		if hint := wayOut(b.Reason); hint != "" {
@@ -25,7 +25,7 @@ func obstacleLines(w *term.Env, v view) (lines []string) {
 		}
 	}
 	if v.low() {
-		lines = append(lines, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+duration(v.LowUntil.Sub(now))))
+		lines = append(lines, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: nothing new is started for another "+term.Duration(v.LowUntil.Sub(now))))
 	}
 	if v.Paused {
 		lines = append(lines, w.Yellow("PAUSED   nothing new is started; symphony resume ends it"))
@@ -59,7 +59,7 @@ func runningTable(w *term.Env, v view) term.Table {
 	t := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
 	for _, r := range v.Running {
 		phase, colour := phaseOf(r)
-		t.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), sinceText(w, v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
+		t.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), term.SinceText(w, v.GeneratedAt, r.StartedAt), fmt.Sprint(r.Tokens.Total),
 			lastEvent(w, v.GeneratedAt, r))
 	}
 	return t
@@ -88,7 +88,7 @@ func lastEvent(w *term.Env, now time.Time, r runningRow) string {
 		parts = append(parts, *r.LastEvent)
 	}
 	if r.LastEventAt != nil {
-		parts = append(parts, agoText(w, now, *r.LastEventAt))
+		parts = append(parts, term.AgoText(w, now, *r.LastEventAt))
 	}
 	text := strings.Join(parts, " ")
 	if r.LastMessage != "" {
@@ -117,19 +117,19 @@ func dueText(w *term.Env, now time.Time, r retryingRow) string {
 	d := r.DueAt.Sub(now)
 	switch {
 	case w.Width == 0:
-		return rfc3339(r.DueAt)
+		return term.Rfc3339(r.DueAt)
 	case d <= 0:
 		return "due"
 	case r.Kind == string(reconcile.Continuation):
-		return "continues in " + duration(d)
+		return "continues in " + term.Duration(d)
 	}
-	return "in " + duration(d)
+	return "in " + term.Duration(d)
 }
 
 func heldTable(w *term.Env, v view) term.Table {
 	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
 	for _, r := range v.Held {
-		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.HeldAt), r.Message)
+		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.HeldAt), r.Message)
 	}
 	return t
 }
@@ -137,7 +137,7 @@ func heldTable(w *term.Env, v view) term.Table {
 func skippedTable(w *term.Env, v view) term.Table {
 	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
 	for _, r := range v.Skipped {
-		t.AddIn(term.ColourWaits, r.Identifier, r.Reason, agoText(w, v.GeneratedAt, r.Since), r.Message)
+		t.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.Since), r.Message)
 	}
 	return t
 }
@@ -153,7 +153,7 @@ func endedTable(w *term.Env, v view) term.Table {
 		if r.Kind == string(reconcile.CleanupRun) {
 			outcome = "cleanup " + outcome
 		}
-		t.AddIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, agoText(w, v.GeneratedAt, r.EndedAt), lastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.AddIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, term.AgoText(w, v.GeneratedAt, r.EndedAt), term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	return t
 }

@@ -20,7 +20,7 @@ func closingLines(w *term.Env, v view) (lines []string) {
 	case !v.Schedule:
 		lines = append(lines, noSchedule)
 	case v.NextPass != nil:
-		lines = append(lines, fmt.Sprintf("next pass\t%s\t%s", rfc3339(v.NextPass.At), v.NextPass.Trigger))
+		lines = append(lines, fmt.Sprintf("next pass\t%s\t%s", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger))
 	}
 	return lines
 }
@@ -41,7 +41,7 @@ func whatComesNext(w *term.Env, v view) string {
 	if next := v.NextPass; next != nil {
 		text = fmt.Sprintf("next pass is due (%s)", next.Trigger)
 		if in := next.At.Sub(v.GeneratedAt); in > 0 {
-			text = fmt.Sprintf("next pass in %s (%s)", duration(in), next.Trigger)
+			text = fmt.Sprintf("next pass in %s (%s)", term.Duration(in), next.Trigger)
 		}
 	}
 	return text + v.waitsForPass()
@@ -56,7 +56,7 @@ func (v *view) waitsForPass() string {
 	case v.Paused:
 		return ", which starts nothing: paused"
 	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
-		return ", blocked for another " + duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
+		return ", blocked for another " + term.Duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
 	case v.low():
 		return ", which starts nothing: the tracker's allowance is low"
 	case len(v.Retrying) == 0:
@@ -75,7 +75,7 @@ func (v *view) waitsForPass() string {
 	}
 	switch {
 	case len(due) == 0:
-		return fmt.Sprintf("; first due is %s in %s", term.Visible(first.Identifier), duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
+		return fmt.Sprintf("; first due is %s in %s", term.Visible(first.Identifier), term.Duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
 	case len(due) > dueNamed:
 		return fmt.Sprintf("; due by then: %s and %d more", strings.Join(due[:dueNamed], ", "), len(due)-dueNamed)
 	}
@@ -115,7 +115,7 @@ func idleText(w *term.Env, v view) string {
 	}
 	line := "nothing running: " + reason
 	if p := v.LastPass; p != nil {
-		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, agoText(w, v.GeneratedAt, p.StartedAt))
+		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, term.AgoText(w, v.GeneratedAt, p.StartedAt))
 	}
 	return term.Visible(line)
 }

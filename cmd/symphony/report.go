@@ -70,7 +70,7 @@ func nextDue(r passResult, now time.Time) string {
 		return ""
 	}
 	if d := r.NextDue.Sub(now); d > 0 {
-		return ", next due in " + duration(d)
+		return ", next due in " + term.Duration(d)
 	}
 	return ", one is due"
 }
@@ -139,12 +139,12 @@ func quietly(ctx context.Context, p *project.Project, o tickOptions, err error) 
 }
 
 type tickJSON struct {
-	Pass    *passJSON    `json:"pass"`
-	Holder  *holderJSON  `json:"holder,omitempty"`
-	Actions []actionJSON `json:"actions"`
-	Skipped any          `json:"skipped"`
-	Counts  countsJSON   `json:"counts"`
-	Errors  []errorJSON  `json:"errors"`
+	Pass    *passJSON        `json:"pass"`
+	Holder  *holderJSON      `json:"holder,omitempty"`
+	Actions []actionJSON     `json:"actions"`
+	Skipped any              `json:"skipped"`
+	Counts  countsJSON       `json:"counts"`
+	Errors  []term.ErrorJSON `json:"errors"`
 }
 
 type passJSON struct {
@@ -184,12 +184,12 @@ type countsJSON struct {
 
 // json is the documented shape of tick --json.
 func (r passResult) json(dryRun bool) tickJSON {
-	out := tickJSON{Actions: []actionJSON{}, Errors: []errorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
+	out := tickJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
 	if r.holder != nil {
 		out.Skipped = "locked"
 		out.Holder = &holderJSON{}
 		if h := r.holder; h.PID != 0 {
-			out.Holder = &holderJSON{&h.PID, &h.Trigger, new(rfc3339(h.Since))}
+			out.Holder = &holderJSON{&h.PID, &h.Trigger, new(term.Rfc3339(h.Since))}
 		}
 		return out
 	}
@@ -197,10 +197,10 @@ func (r passResult) json(dryRun bool) tickJSON {
 	if !dryRun {
 		id = &r.pass.ID
 	}
-	out.Pass = &passJSON{id, r.pass.Trigger, rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
+	out.Pass = &passJSON{id, r.pass.Trigger, term.Rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
 	for _, a := range r.Applied {
 		if a.Err == nil {
-			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, orNull(a.RunID), a.Reason})
+			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, term.OrNull(a.RunID), a.Reason})
 		}
 	}
 	skips := []skipJSON{}
@@ -209,16 +209,7 @@ func (r passResult) json(dryRun bool) tickJSON {
 	}
 	out.Skipped = skips
 	for _, e := range r.Errors {
-		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, e.Hint})
+		out.Errors = append(out.Errors, term.ErrorOf(e))
 	}
 	return out
-}
-
-func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -45,7 +45,7 @@ func (f *facts) releaseLine(status string, r releasedRow) []string {
 	if r.To != nil {
 		to = *r.To
 	}
-	line := []string{cell(r.Identifier), status, cell(r.From), cell(to), rfc3339(r.At), strconv.Itoa(r.Runs), "", seconds(r.Seconds)}
+	line := []string{cell(r.Identifier), status, cell(r.From), cell(to), term.Rfc3339(r.At), strconv.Itoa(r.Runs), "", seconds(r.Seconds)}
 	return append(append(line, usedCells(r.Tokens, r.Cost)...), cell(strings.Join(links, " ")), cell(r.Title))
 }
 
@@ -64,7 +64,7 @@ func (f *facts) otherLines(done map[string]bool) [][]string {
 			u, failed = issueRow{}, "" // they stand in the line of what was handed over
 		}
 		done[id] = true
-		line := []string{cell(identifier), status, "", "", rfc3339(at), strconv.Itoa(u.Runs), failed, seconds(u.Seconds)}
+		line := []string{cell(identifier), status, "", "", term.Rfc3339(at), strconv.Itoa(u.Runs), failed, seconds(u.Seconds)}
 		lines = append(lines, append(append(line, usedCells(u.Tokens, u.Cost)...), "", cell(message)))
 	}
 	for _, r := range f.Running {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -145,8 +146,8 @@ func (f *facts) addRelease(r state.Release, p purse) {
 	// What one would look at first stands first.
 	slices.SortStableFunc(r.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
 	row := releasedRow{
-		IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: orNull(r.URL), Branch: orNull(r.Branch), Reason: r.Reason,
-		From: r.From, To: orNull(r.To), ClaimedAt: r.ClaimedAt, At: r.At, Runs: r.Runs, Seconds: r.Runtime.Seconds(),
+		IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: term.OrNull(r.URL), Branch: term.OrNull(r.Branch), Reason: r.Reason,
+		From: r.From, To: term.OrNull(r.To), ClaimedAt: r.ClaimedAt, At: r.At, Runs: r.Runs, Seconds: r.Runtime.Seconds(),
 		Tokens: tokensOf(r.Models), Cost: p.of(r.Models), Links: r.Links, Created: r.Created,
 	}
 	if r.Reason == reconcile.StopTerminal || r.Reason == reconcile.StopInactive {
@@ -178,7 +179,7 @@ func (f *facts) addFailures(failures []state.Failure) {
 	stands := f.standing()
 	for _, x := range failures {
 		f.Failed = append(f.Failed, failedRow{
-			x.IssueID, x.Identifier, x.Runs, x.RunID, string(x.Outcome), errorText(x.Code, x.Text), x.At, orNull(stands[x.IssueID]),
+			x.IssueID, x.Identifier, x.Runs, x.RunID, string(x.Outcome), errorText(x.Code, x.Text), x.At, term.OrNull(stands[x.IssueID]),
 		})
 	}
 }

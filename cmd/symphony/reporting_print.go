@@ -26,9 +26,9 @@ func printFacts(w *term.Env, f facts) error {
 
 func printPage(w *term.Env, f facts) {
 	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", rfc3339(f.Since), rfc3339(f.Until))
+		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", term.Rfc3339(f.Since), term.Rfc3339(f.Until))
 	} else {
-		fmt.Fprintf(w.Stdout, "%s to %s (%s)\n", clockText(w, f.Since), clockText(w, f.Until), duration(f.Until.Sub(f.Since)))
+		fmt.Fprintf(w.Stdout, "%s to %s (%s)\n", clockText(w, f.Since), clockText(w, f.Until), term.Duration(f.Until.Sub(f.Since)))
 	}
 	printReleased(w, "HANDED OVER", f.HandedOver, f.GeneratedAt)
 	printReleased(w, "LET GO", f.LetGo, f.GeneratedAt)
@@ -55,7 +55,7 @@ func printReleased(w *term.Env, title string, rows []releasedRow, now time.Time)
 		if r.Reason != "terminal" && r.Reason != "inactive" && r.To != nil {
 			to += " (" + r.Reason + ")"
 		}
-		t.Add(r.Identifier, r.From, to, agoText(w, now, r.At), strconv.Itoa(r.Runs), tookText(w, r.Seconds), countText(w, r.Tokens.Total), r.Cost.cell(), releasedText(w, r))
+		t.Add(r.Identifier, r.From, to, term.AgoText(w, now, r.At), strconv.Itoa(r.Runs), tookText(w, r.Seconds), countText(w, r.Tokens.Total), r.Cost.cell(), releasedText(w, r))
 	}
 	printFigures(w, title, t, 4, 5, 6, 7)
 }
@@ -78,7 +78,7 @@ func releasedText(w *term.Env, r releasedRow) string {
 func printFailed(w *term.Env, f facts) {
 	t := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}}
 	for _, r := range f.Failed {
-		t.Add(r.Identifier, strconv.Itoa(r.Runs), agoText(w, f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
+		t.Add(r.Identifier, strconv.Itoa(r.Runs), term.AgoText(w, f.GeneratedAt, r.At), strings.ReplaceAll(orEmpty(r.Now), "_", " "), orEmpty(r.Error))
 	}
 	printFigures(w, "FAILED", t, 1)
 }
@@ -86,7 +86,7 @@ func printFailed(w *term.Env, f facts) {
 func printStuck(w *term.Env, f facts) {
 	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
 	for _, r := range f.Held {
-		held.Add(r.Identifier, r.Reason, agoText(w, f.GeneratedAt, r.HeldAt), r.Message)
+		held.Add(r.Identifier, r.Reason, term.AgoText(w, f.GeneratedAt, r.HeldAt), r.Message)
 	}
 	printFigures(w, "HELD", held)
 	waiting := term.Table{Head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
@@ -103,16 +103,16 @@ func printOutages(w *term.Env, f facts) {
 		if o.Until != nil {
 			end, text = *o.Until, ""
 		}
-		lasted := duration(end.Sub(o.Since))
+		lasted := term.Duration(end.Sub(o.Since))
 		if w.Width == 0 {
 			lasted = ""
 			if o.Until != nil {
-				lasted = rfc3339(*o.Until)
+				lasted = term.Rfc3339(*o.Until)
 			}
 		} else if text != "" {
 			lasted += ", goes on"
 		}
-		t.Add(o.Code, agoText(w, f.GeneratedAt, o.Since), lasted, o.Message)
+		t.Add(o.Code, term.AgoText(w, f.GeneratedAt, o.Since), lasted, o.Message)
 	}
 	printFigures(w, "OUTAGES", t)
 }
@@ -120,7 +120,7 @@ func printOutages(w *term.Env, f facts) {
 func printMissed(w *term.Env, f facts) {
 	t := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}}
 	for _, g := range f.Schedule.Missed {
-		from, to := rfc3339(g.From), rfc3339(g.To)
+		from, to := term.Rfc3339(g.From), term.Rfc3339(g.To)
 		if w.Width > 0 {
 			from, to = clockText(w, g.From), clockText(w, g.To)
 			if g.Open {
@@ -202,7 +202,7 @@ func printRemarks(w *term.Env, f facts) {
 
 func whenText(w *term.Env, t time.Time) string {
 	if w.Width == 0 {
-		return rfc3339(t)
+		return term.Rfc3339(t)
 	}
 	return clockText(w, t)
 }
@@ -284,5 +284,5 @@ func tookText(w *term.Env, s float64) string {
 	if w.Width == 0 {
 		return seconds(s)
 	}
-	return duration(time.Duration(s * float64(time.Second)))
+	return term.Duration(time.Duration(s * float64(time.Second)))
 }

@@ -51,8 +51,8 @@ func TestDayWithoutMidnight(t *testing.T) {
 		t.Skip("the machine has no time zones: ", err)
 	}
 	got, err := newWindow("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
-	if err != nil || rfc3339(got.since) != "2026-04-23T22:00:00Z" || rfc3339(got.until) != "2026-04-24T21:00:00Z" {
-		t.Errorf("it is from %s to %s, %v", rfc3339(got.since), rfc3339(got.until), err)
+	if err != nil || term.Rfc3339(got.since) != "2026-04-23T22:00:00Z" || term.Rfc3339(got.until) != "2026-04-24T21:00:00Z" {
+		t.Errorf("it is from %s to %s, %v", term.Rfc3339(got.since), term.Rfc3339(got.until), err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // usualWindow is a night.
@@ -35,7 +36,7 @@ func newWindow(since, until string, now time.Time) (window, error) {
 		}
 	}
 	if !o.since.Before(o.until) {
-		return o, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", rfc3339(o.since), rfc3339(o.until))
+		return o, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", term.Rfc3339(o.since), term.Rfc3339(o.until))
 	}
 	return o, nil
 }

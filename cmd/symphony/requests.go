@@ -118,7 +118,7 @@ func printRequests(w *term.Env, v view) {
 			outside = "runs outside the sandbox"
 		}
 		if w.Width == 0 {
-			cells := []string{"request", r.ID, rfc3339(r.AskedAt), rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, howToAnswer(r.request)}
+			cells := []string{"request", r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, howToAnswer(r.request)}
 			for i := range cells {
 				cells[i] = term.Visible(cells[i])
 			}
@@ -135,7 +135,7 @@ func printRequest(w *term.Env, now time.Time, r pendingRow) {
 	if r.Outside {
 		head += ", " + w.Red("runs outside the sandbox")
 	}
-	head += fmt.Sprintf(", asked %s ago, %s left", age(now, r.AskedAt), duration(r.ExpiresAt.Sub(now)))
+	head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
 	fmt.Fprintln(w.Stdout, w.Yellow(head))
 	if len(r.request.Detail.Questions) == 0 {
 		fmt.Fprintln(w.Stdout, "         "+term.Visible(r.Summary))

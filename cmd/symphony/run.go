@@ -137,7 +137,7 @@ func runOutcome(ctx context.Context, p *project.Project, runID string) error {
 func endLine(run reconcile.Run) string {
 	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
 	if !run.EndedAt.IsZero() { // one that was lost has no end yet
-		line += " after " + duration(run.EndedAt.Sub(run.StartedAt))
+		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	line += fmt.Sprintf(", %s, %d tokens", plural(run.Turns, "turn"), run.Tokens.Total)
 	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {

@@ -19,10 +19,10 @@ func (s *scheduled) cronLine() (string, error) {
 	var words []string
 	for _, v := range s.carried {
 		name, value, _ := strings.Cut(v, "=")
-		words = append(words, name+"="+shellQuote(value))
+		words = append(words, name+"="+term.ShellQuote(value))
 	}
 	for _, arg := range s.command(triggerCron) {
-		words = append(words, shellQuote(arg))
+		words = append(words, term.ShellQuote(arg))
 	}
 	command := strings.Join(words, " ")
 	for _, arg := range append(s.command(triggerCron), s.carried...) {

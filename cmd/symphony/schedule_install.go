@@ -176,7 +176,7 @@ func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
 		return err
 	}
 	say := func(what, remove string) {
-		fmt.Fprintf(s.caller.Env.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, shellQuote(s.p.Path), remove)
+		fmt.Fprintf(s.caller.Env.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, term.ShellQuote(s.p.Path), remove)
 	}
 	if st.line != "" && !o.cron {
 		say("a line of your crontab", " --cron takes it away")

@@ -50,9 +50,9 @@ func aliveWord(w *term.Env, out scheduleJSON, now time.Time) string {
 	case out.Alive:
 		return w.Green("alive")
 	case first != nil && w.Width > 0:
-		return w.Green("its first pass comes in " + duration(first.Sub(now)))
+		return w.Green("its first pass comes in " + term.Duration(first.Sub(now)))
 	case first != nil:
-		return "its first pass comes at " + rfc3339(*first)
+		return "its first pass comes at " + term.Rfc3339(*first)
 	}
 	return w.Yellow("not alive: nothing new is started until somebody runs symphony tick")
 }
@@ -67,14 +67,14 @@ func timerFacts(w *term.Env, t timerJSON, now time.Time) {
 	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %s, %s", t.Unit, t.Manager, t.RunAs, yes("enabled", t.Enabled), yes("active", t.Active)))
 	switch {
 	case t.Next != nil && w.Width > 0:
-		printFact(w, "next", "in "+duration(t.Next.Sub(now)))
+		printFact(w, "next", "in "+term.Duration(t.Next.Sub(now)))
 	case t.Next != nil:
-		printFact(w, "next", rfc3339(*t.Next))
+		printFact(w, "next", term.Rfc3339(*t.Next))
 	case t.Active:
 		printFact(w, "next", "after the pass that is at work")
 	}
 	if t.Last != nil {
-		printFact(w, "last", agoText(w, now, *t.Last)+", "+t.Result)
+		printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
 	}
 	if t.KillMode != "" {
 		printFact(w, "workers", map[bool]string{true: "live on", false: "would end with their pass, unless they get scopes"}[t.KillMode == "process"]+" (KillMode="+t.KillMode+")")
@@ -93,7 +93,7 @@ func lastPassFact(w *term.Env, last *lastPassRow, now time.Time) {
 	if len(last.Errors) > 0 {
 		result = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
 	}
-	printFact(w, "last pass", fmt.Sprintf("%s, by %s, %s, %s", agoText(w, now, last.StartedAt), last.Trigger, duration(time.Duration(last.DurationMS)*time.Millisecond), result))
+	printFact(w, "last pass", fmt.Sprintf("%s, by %s, %s, %s", term.AgoText(w, now, last.StartedAt), last.Trigger, term.Duration(time.Duration(last.DurationMS)*time.Millisecond), result))
 }
 
 // fact is one line of what there is to know.

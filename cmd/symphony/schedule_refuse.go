@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -59,13 +60,13 @@ func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) 
 	case !standing.Booted:
 		return &reconcile.Error{Code: "no_scheduler", Message: "no systemd runs this machine", Hint: "symphony schedule install --cron, or keep symphony tick --loop running"}
 	case s.system && os.Geteuid() != 0:
-		return s.needsRoot("install --system --run-as " + shellQuote(s.who.name))
+		return s.needsRoot("install --system --run-as " + term.ShellQuote(s.who.name))
 	case s.system:
 		return nil
 	case !lingers(s.who.name):
 		return &reconcile.Error{
 			Code: "no_linger", Message: fmt.Sprintf("%s does not linger: a timer of yours would stop at your last logout, and begin at a login only", s.who.name),
-			Hint: "loginctl enable-linger " + shellQuote(s.who.name) + ", then again; or --system, or --cron",
+			Hint: "loginctl enable-linger " + term.ShellQuote(s.who.name) + ", then again; or --system, or --cron",
 		}
 	case !s.managerComes(ctx, patience):
 		return &reconcile.Error{
@@ -101,14 +102,14 @@ func (s *scheduled) needsRoot(arguments string) error {
 	line := "sudo "
 	for _, v := range s.carried {
 		if !strings.HasPrefix(v, "HOME=") { // that of the account is taken
-			line += shellQuote(v) + " "
+			line += term.ShellQuote(v) + " "
 		}
 	}
-	line += shellQuote(s.program) + " schedule " + arguments
+	line += term.ShellQuote(s.program) + " schedule " + arguments
 	if s.stateDir != "" {
-		line += " --state-dir " + shellQuote(s.stateDir)
+		line += " --state-dir " + term.ShellQuote(s.stateDir)
 	}
-	return needsRoot(line + " -w " + shellQuote(s.p.Path))
+	return needsRoot(line + " -w " + term.ShellQuote(s.p.Path))
 }
 
 func needsRoot(line string) error {

@@ -36,7 +36,7 @@ func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) 
 			continue
 		}
 		if u.system && os.Geteuid() != 0 {
-			left = needsRoot("sudo " + shellQuote(programPath()) + " schedule remove --system -w " + shellQuote(p.Path))
+			left = needsRoot("sudo " + term.ShellQuote(programPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
 			continue
 		}
 		if err := removeUnits(ctx, p, u); err != nil {
@@ -145,7 +145,7 @@ func sayWhatRuns(ctx context.Context, p *project.Project, stateDirs []string, by
 		return err
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), shellQuote(p.Path), by)
+		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), term.ShellQuote(p.Path), by)
 	}
 	db, err := openForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) || p.SourceErr != nil {

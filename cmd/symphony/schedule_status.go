@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -77,7 +78,7 @@ func installedStatus(ctx context.Context, p *project.Project) (scheduleJSON, err
 			out.problem("no cron runs on this machine: systemctl enable --now cron")
 		}
 		if program := cronProgram(st.line); program != "" && !exists(program) {
-			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, shellQuote(p.Path))
+			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, term.ShellQuote(p.Path))
 		}
 	}
 	if st.lineErr != nil && len(out.Timers) == 0 { // else it is of no interest here
@@ -97,7 +98,7 @@ func readScheduleStatus(ctx context.Context, p *project.Project) (scheduleJSON, 
 	switch none := len(out.Timers) == 0 && out.Cron == nil; {
 	case out.Alive || out.begins(p.Env.Now()) != nil:
 	case none:
-		out.problem("nothing runs passes: symphony schedule install -w %s", shellQuote(p.Path))
+		out.problem("nothing runs passes: symphony schedule install -w %s", term.ShellQuote(p.Path))
 	case out.LastRun == nil:
 		out.problem("no pass of a schedule has run yet")
 	default:
@@ -140,9 +141,9 @@ func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) erro
 		return err
 	}
 	if known {
-		row := lastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []errorJSON{}}
+		row := lastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{}}
 		for _, e := range last.Errors {
-			row.Errors = append(row.Errors, errorJSON{Code: e.Code, Message: e.Message})
+			row.Errors = append(row.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
 		}
 		out.LastPass = &row
 	}
@@ -204,9 +205,9 @@ func nextElapse(timer map[string]string, now time.Time) time.Time {
 }
 
 func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *scheduleJSON) {
-	again := "symphony schedule install -w " + shellQuote(p.Path)
+	again := "symphony schedule install -w " + term.ShellQuote(p.Path)
 	if u.system {
-		again = "sudo " + shellQuote(programPath()) + " schedule install --system --run-as " + shellQuote(u.runAs) + " -w " + shellQuote(p.Path)
+		again = "sudo " + term.ShellQuote(programPath()) + " schedule install --system --run-as " + term.ShellQuote(u.runAs) + " -w " + term.ShellQuote(p.Path)
 	}
 	if !row.Enabled || !row.Active {
 		out.problem("%s is not switched on: %s", row.Unit, again)

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
 
@@ -16,7 +17,7 @@ type placeRow struct {
 	// Git is null where there is no repository.
 	Git *gitRow `json:"git"`
 	// Error says why the repository could not be read.
-	Error *errorJSON `json:"error"`
+	Error *term.ErrorJSON `json:"error"`
 }
 
 type gitRow struct {
@@ -44,7 +45,7 @@ func (v *issueView) addWorkspace(ctx context.Context, f *issueFacts) error {
 		if r.WorkspacePath == "" {
 			continue
 		}
-		row := &placeRow{Path: r.WorkspacePath, Host: orNull(r.Host)}
+		row := &placeRow{Path: r.WorkspacePath, Host: term.OrNull(r.Host)}
 		v.Workspace = row
 		if row.Exists = isDir(r.WorkspacePath); !row.Exists {
 			return nil
@@ -52,7 +53,7 @@ func (v *issueView) addWorkspace(ctx context.Context, f *issueFacts) error {
 		git, ok, err := workspace.Inspect(ctx, r.WorkspacePath)
 		if err != nil {
 			e := exit.From(workspaceError(err))
-			row.Error = &errorJSON{e.Code, e.Message, e.Hint}
+			row.Error = new(term.ErrorOf(e))
 		}
 		if ok {
 			row.Git = newGitRow(git)
@@ -68,7 +69,7 @@ func isDir(path string) bool {
 }
 
 func newGitRow(g workspace.Git) *gitRow {
-	row := &gitRow{Branch: orNull(g.Branch), Commit: orNull(g.Commit), Base: orNull(g.Base), ChangedCount: g.Count, Changed: []changedRow{}}
+	row := &gitRow{Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base), ChangedCount: g.Count, Changed: []changedRow{}}
 	if g.Base != "" {
 		row.Ahead = &g.Ahead
 	}

@@ -85,7 +85,7 @@ func claimText(w *term.Env, v issueView) string {
 	case c == nil:
 		return "none"
 	case c.Status == string(reconcile.Held) && c.HeldAt != nil:
-		return "held since " + agoText(w, v.GeneratedAt, *c.HeldAt)
+		return "held since " + term.AgoText(w, v.GeneratedAt, *c.HeldAt)
 	case c.Status == string(reconcile.Waiting):
 		text := "waiting"
 		if c.Kind != nil {
@@ -105,11 +105,11 @@ func nextText(w *term.Env, v issueView) string {
 	switch at := v.Next.At; {
 	case at == nil:
 	case w.Width == 0:
-		text += " (" + rfc3339(*at) + ")"
+		text += " (" + term.Rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		text += " (now)"
 	default:
-		text += " (in " + duration(at.Sub(v.GeneratedAt)) + ")"
+		text += " (in " + term.Duration(at.Sub(v.GeneratedAt)) + ")"
 	}
 	if v.Next.NeedsPass && !v.Schedule {
 		text += "; no schedule is active: run symphony tick"
@@ -186,7 +186,7 @@ func (g *gitRow) line() string {
 }
 
 func tokensLine(t totalsRow) string {
-	return fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work", t.Total, t.Input, t.Cached, t.Output, duration(time.Duration(t.Seconds*float64(time.Second))))
+	return fmt.Sprintf("%d (%d in, %d of them cached; %d out), %s of work", t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second))))
 }
 
 func printIssueRuns(w *term.Env, v issueView) {
@@ -209,7 +209,7 @@ func printIssueRuns(w *term.Env, v issueView) {
 				kind = fmt.Sprintf("attempt %d", *r.Attempt)
 			}
 		}
-		t.Add(agoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, lastedText(w, end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
+		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, term.LastedText(w, end.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), text)
 	}
 	w.PrintTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {

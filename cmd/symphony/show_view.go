@@ -6,6 +6,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -27,7 +28,7 @@ type issueView struct {
 	Requests []pendingRow `json:"pending_requests"`
 	LogDir   *string      `json:"log_dir"`
 	// TrackerError says why the tracker could not be asked.
-	TrackerError *errorJSON `json:"tracker_error"`
+	TrackerError *term.ErrorJSON `json:"tracker_error"`
 	// Commands of an operator about it that no pass has taken up yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
@@ -100,7 +101,7 @@ func viewIssue(ctx context.Context, p *project.Project, f *issueFacts) (issueVie
 	}
 	if f.asked != nil {
 		e := exit.From(f.asked)
-		v.TrackerError = &errorJSON{e.Code, e.Message, e.Hint}
+		v.TrackerError = new(term.ErrorOf(e))
 	}
 	for _, c := range f.rec.Commands {
 		if c.IssueID == f.id {
@@ -148,9 +149,9 @@ func (f *issueFacts) claimRow() *claimRow {
 	}
 	switch c.Status {
 	case reconcile.Waiting:
-		row.Kind, row.DueAt, row.Error = orNull(string(c.Kind)), timeOrNull(c.DueAt), errorText(c.ErrorCode, c.ErrorMessage)
+		row.Kind, row.DueAt, row.Error = term.OrNull(string(c.Kind)), timeOrNull(c.DueAt), errorText(c.ErrorCode, c.ErrorMessage)
 	case reconcile.Held:
-		row.HoldReason, row.HeldAt, row.Error = orNull(c.HoldReason), timeOrNull(c.HeldAt), errorText(c.ErrorCode, c.ErrorMessage)
+		row.HoldReason, row.HeldAt, row.Error = term.OrNull(c.HoldReason), timeOrNull(c.HeldAt), errorText(c.ErrorCode, c.ErrorMessage)
 	case reconcile.Running:
 	}
 	return row
@@ -171,18 +172,18 @@ func (v *issueView) addRequests(f *issueFacts) error {
 func (v *issueView) addRuns(p *project.Project, f *issueFacts) {
 	for _, r := range f.runs {
 		v.Runs = append(v.Runs, issueRun{
-			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: orNull(string(r.Outcome)),
+			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: term.OrNull(string(r.Outcome)),
 			Error: errorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: timeOrNull(r.EndedAt),
-			Turns: r.Turns, Tokens: tokensRow(r.Tokens), ThreadID: orNull(r.ThreadID),
+			Turns: r.Turns, Tokens: tokensRow(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
 		})
 		if r.Kind != reconcile.AgentRun {
 			continue
 		}
 		if v.LogDir == nil {
-			v.LogDir = orNull(runner.RunDir(p.StateDir, r.ID))
+			v.LogDir = term.OrNull(runner.RunDir(p.StateDir, r.ID))
 		}
 		if v.ThreadID == nil {
-			v.ThreadID = orNull(r.ThreadID)
+			v.ThreadID = term.OrNull(r.ThreadID)
 		}
 		if !r.Settled {
 			f.workerGone = workerDead(p, r)

@@ -215,7 +215,7 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 
 func (s *stopping) row(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) (stoppedRow, error) {
 	row := stoppedRow{
-		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: orNull(string(run.Outcome)),
+		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
 		AfterMS: (proc.Monotonic() - began).Milliseconds(), Claim: "released", Left: []leftRow{},
 	}
 	c, claimed, err := db.ClaimByIssue(ctx, run.IssueID)
@@ -313,5 +313,5 @@ func stopTook(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
-	return duration(d)
+	return term.Duration(d)
 }

@@ -38,7 +38,7 @@ func TestDuration(t *testing.T) {
 		-time.Second: "0ms", 41 * time.Millisecond: "41ms", 41 * time.Second: "41s", 61 * time.Second: "1m01s",
 		2*time.Hour + 5*time.Minute: "2h05m", 47 * time.Hour: "47h00m", 100 * time.Hour: "4d",
 	} {
-		if got := duration(d); got != want {
+		if got := term.Duration(d); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
 	}

@@ -71,11 +71,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	if o.loop {
-		w.Listen()
 		return loop(c.Context, w, p, o)
-	}
-	if o.wait {
-		w.Listen()
 	}
 	o.stays = o.wait
 	o.last = !o.wait && o.trigger != triggerWorker // which may run a second one

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -104,11 +105,11 @@ type heldRow struct {
 }
 
 type lastPassRow struct {
-	ID         int64       `json:"id"`
-	Trigger    string      `json:"trigger"`
-	StartedAt  time.Time   `json:"started_at"`
-	DurationMS int64       `json:"duration_ms"`
-	Errors     []errorJSON `json:"errors"`
+	ID         int64            `json:"id"`
+	Trigger    string           `json:"trigger"`
+	StartedAt  time.Time        `json:"started_at"`
+	DurationMS int64            `json:"duration_ms"`
+	Errors     []term.ErrorJSON `json:"errors"`
 }
 
 type blockedRow struct {
@@ -273,14 +274,14 @@ func newHeldRow(c reconcile.Claim) heldRow {
 func newRunningRow(p *project.Project, c reconcile.Claim, r reconcile.Run) runningRow {
 	row := runningRow{
 		IssueID: c.IssueID, Identifier: c.Identifier, State: c.Issue.State, TurnCount: r.Turns,
-		LastEvent: orNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt.UTC(), LastEventAt: timeOrNull(r.LastEventAt),
+		LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt.UTC(), LastEventAt: timeOrNull(r.LastEventAt),
 		Tokens: tokensRow(r.Tokens), RunID: c.RunID, Attempt: attemptOf(r.Attempt), Phase: string(r.Phase),
-		StopReason: orNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: orNull(r.ThreadID),
-		WorkspacePath: orNull(r.WorkspacePath), Host: orNull(r.Host), Alive: r.ID != "" && alive(p.StateDir, r.ID),
+		StopReason: term.OrNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
+		WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && alive(p.StateDir, r.ID),
 		WaitsFor: []string{},
 	}
 	if r.ThreadID != "" && r.TurnID != "" {
-		row.SessionID = orNull(r.ThreadID + "-" + r.TurnID)
+		row.SessionID = term.OrNull(r.ThreadID + "-" + r.TurnID)
 	}
 	if r.Worker.PID != 0 {
 		row.PID = &r.Worker.PID
@@ -350,9 +351,9 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded
 		return err
 	}
 	if known {
-		v.LastPass = &lastPassRow{last.ID, last.Trigger, last.StartedAt.UTC(), last.Duration.Milliseconds(), []errorJSON{}}
+		v.LastPass = &lastPassRow{last.ID, last.Trigger, last.StartedAt.UTC(), last.Duration.Milliseconds(), []term.ErrorJSON{}}
 		for _, e := range last.Errors {
-			v.LastPass.Errors = append(v.LastPass.Errors, errorJSON{Code: e.Code, Message: e.Message})
+			v.LastPass.Errors = append(v.LastPass.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
 		}
 	}
 	totals, err := db.Totals(ctx)

@@ -112,7 +112,7 @@ func askedTable(w *term.Env, v view) term.Table {
 		if r.Outside {
 			summary = "outside the sandbox: " + summary
 		}
-		t.AddIn(term.ColourWaits, r.ID, r.Kind, agoText(w, v.GeneratedAt, r.AskedAt), duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
+		t.AddIn(term.ColourWaits, r.ID, r.Kind, term.AgoText(w, v.GeneratedAt, r.AskedAt), term.Duration(r.ExpiresAt.Sub(v.GeneratedAt)), summary)
 	}
 	return t
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -44,33 +43,13 @@ type verified struct {
 	warn func(string)
 	once sync.Once
 	err  error
-	// usualGC is what the pass goes back to at its end, 0 where it never left it.
-	usualGC int
 }
 
-// A pass over manyIssues collects garbage more often than other programs do. It holds a few kilobytes of each issue: at
-// 10,000 that spares a quarter of its memory, for a sixth of its time.
-const (
-	manyIssues = 1000
-	manyGC     = 25 // percent
-)
-
 func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	if len(ids) >= manyIssues && v.usualGC == 0 {
-		v.usualGC = debug.SetGCPercent(manyGC)
-	}
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
 	return v.Client.ByIDs(ctx, ids)
-}
-
-// over is the end of a pass: a loop has others after it.
-func (v *verified) over() {
-	if v.usualGC != 0 {
-		debug.SetGCPercent(v.usualGC)
-		v.usualGC = 0
-	}
 }
 
 func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {

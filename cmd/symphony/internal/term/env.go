@@ -37,8 +37,6 @@ type Env struct {
 	// log takes what else would be lines on stderr, nil unless a log was asked for; journal is set where stderr is systemd's.
 	Log     *slog.Logger
 	Journal bool
-	// listen makes SIGINT and SIGTERM end the context, where they do not yet.
-	Listen func()
 }
 
 // wallClock is where a world's now comes from. Tests step it.

@@ -1,0 +1,94 @@
+package term
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// ago is relative on a terminal, exact in a pipe.
+func AgoText(w *Env, now, t time.Time) string {
+	if w.Width == 0 {
+		return Rfc3339(t)
+	}
+	return Age(now, t) + " ago"
+}
+
+func SinceText(w *Env, now, t time.Time) string {
+	if w.Width == 0 {
+		return Rfc3339(t)
+	}
+	return Age(now, t)
+}
+
+// lasted is short on a terminal, in a pipe exact: seconds.
+func LastedText(w *Env, d time.Duration) string {
+	if w.Width == 0 {
+		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
+	}
+	return Duration(d)
+}
+
+func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
+
+// duration is short: 41s, 3m, 2h05m, 4d.
+func Duration(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+type ErrorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// bytesText is a size for people.
+func BytesText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// shellQuote makes one word of a path, and leaves it as it is where a shell would.
+func ShellQuote(s string) string {
+	for _, r := range s {
+		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return proc.ShellWord(s)
+		}
+	}
+	return s
+}
+
+// ErrorOf is an error as JSON answers show it.
+func ErrorOf(e *reconcile.Error) ErrorJSON {
+	return ErrorJSON{Code: e.Code, Message: e.Message, Hint: e.Hint}
+}
