@@ -1,151 +1,30 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
-
-// account is the codex account that the project's agents work with: it is known by the codex home that they are given.
-func openAccount(p *project.Project, codexHome string) *state.Account {
-	fromEnv, _ := p.Lookup("CODEX_HOME")
-	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
-	if !filepath.IsAbs(home) {
-		home = filepath.Join(filepath.Dir(p.Path), home) // the same for every process of the project
-	}
-	base, _ := p.Lookup("XDG_STATE_HOME")
-	return state.NewAccount(base, p.Env.Home, home)
-}
-
-// maxAgents bounds the live runs of the account over all projects; 0: nothing does.
-func maxAgents(p *project.Project) (int, error) {
-	text, set := p.Lookup(reconcile.MaxAgentsVar)
-	if !set || text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err == nil && n > 0 {
-		return n, nil
-	}
-	where := "the environment"
-	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
-		where = p.EnvPath()
-	}
-	return 0, &reconcile.Error{
-		Code: "invalid_config", Message: fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		Hint: "it is a whole number from 1 up, or unset; until it is, nothing new is started", Err: err,
-	}
-}
 
 // passConfig is the configuration of a pass, to which that variable belongs. With a wrong one the workflow is given
 // beside the error: it is good for all but starting something.
 func readPassConfig(p *project.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
 	if err == nil {
-		_, err = maxAgents(p)
+		_, err = project.MaxAgents(p)
 	}
 	return cfg, err
 }
 
-// passAccount is the account as a pass uses it.
-type passAccount struct {
-	*state.Account
-	stateDir string
-	max      int // 0: the number of runs is not bounded
-	warn     func(string)
-	warned   sync.Once
-
-	mu    sync.Mutex
-	slots []*os.File // taken, and not handed on
-}
-
 var (
-	_ reconcile.Accounts = (*passAccount)(nil)
-	_ runner.SlotSource  = (*passAccount)(nil)
+	_ reconcile.Accounts = (*project.PassAccount)(nil)
+	_ runner.SlotSource  = (*project.PassAccount)(nil)
 	_ runner.Account     = (*state.Account)(nil)
 )
-
-func openPassAccount(p *project.Project, codexHome string, warn func(string)) *passAccount {
-	most, _ := maxAgents(p) // with a wrong one the pass starts nothing, and has said why
-	return &passAccount{Account: openAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
-}
-
-// Look implements reconcile.Accounts.
-func (a *passAccount) Look(_ context.Context, now time.Time) reconcile.Account {
-	s, err := a.Read(now)
-	if err != nil {
-		a.warned.Do(func() { a.warn(exit.From(err).Message) })
-	}
-	return reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over, Probing: s.Probe != "" && holdsAlive(s.Probe)}
-}
-
-// holdsAlive reports whether a worker surely holds this alive file: where that is not known the block's next try says
-// when somebody else may look.
-func holdsAlive(path string) bool {
-	pulse, err := proc.ProbeAlive(path)
-	return err == nil && pulse.State != proc.AliveUnknown && !pulse.State.Dead()
-}
-
-// TakeSlots implements reconcile.Accounts.
-func (a *passAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*reconcile.Slots, error) {
-	if a.max == 0 {
-		return nil, nil
-	}
-	if dryRun {
-		count, err := a.CountSlots(ctx, a.max, want)
-		return &count, err
-	}
-	a.Release()
-	slots, count, err := a.Account.TakeSlots(ctx, a.max, want)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.slots = slots
-	return &count, err
-}
-
-// Next implements runner.SlotSource.
-func (a *passAccount) Next() (slot *os.File, bounded bool, err error) {
-	if a.max == 0 {
-		return nil, false, nil
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.slots) == 0 {
-		return nil, true, &reconcile.Error{
-			Code: reconcile.CodeSpawnFailed, Message: "no slot of " + reconcile.MaxAgentsVar + " is left", Hint: "the next pass tries again",
-		}
-	}
-	slot, a.slots = a.slots[0], a.slots[1:]
-	return slot, true, nil
-}
-
-// Release implements reconcile.Accounts.
-func (a *passAccount) Release() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, f := range a.slots {
-		f.Close()
-	}
-	a.slots = nil
-}
-
-// Probe implements reconcile.Accounts.
-func (a *passAccount) Probe(ctx context.Context, b reconcile.Block, run reconcile.Run) error {
-	return a.Account.Probe(ctx, run.StartedAt, b, filepath.Join(runner.RunDir(a.stateDir, run.ID), "alive"))
-}
 
 // accountBlock is what of the account stops the project, as ps shows it; nil if nothing does.
 func accountBlock(a *state.Account, now time.Time) *blockedRow {

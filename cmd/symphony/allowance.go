@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -10,33 +9,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// lowKey is until when the tracker's allowance counts as low: the next pass is another process, and must know
-// before it asks.
-const lowKey = "tracker_low_until"
-
-// longestLow bounds what a clock that was wrong can do: the tracker's windows are an hour.
-const longestLow = 2 * time.Hour
-
-// lowUntil is when the tracker's allowance has filled up again, if less than a tenth of it was left at the last
-// answer (design: tracker budget); otherwise a time that is over.
-func lowUntil(ctx context.Context, p *project.Project, db *state.DB) (time.Time, error) {
-	text, _, err := db.Meta(ctx, lowKey)
-	if err != nil || text == "" {
-		return time.Time{}, err
-	}
-	until, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w", lowKey, err)
-	}
-	if until.After(p.Env.Now().Add(longestLow)) {
-		return time.Time{}, nil
-	}
-	return until, nil
-}
-
 // saveLow remembers what the tracker has said in this pass, where it was asked, and says so to a person.
 func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
-	v, ok := tracker.(*verified)
+	v, ok := tracker.(*project.Verified)
 	if !ok {
 		return nil
 	}
@@ -56,5 +31,5 @@ func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reco
 	if until.After(p.Env.Now()) {
 		text = until.UTC().Format(time.RFC3339)
 	}
-	return db.SetMeta(ctx, lowKey, text)
+	return db.SetMeta(ctx, project.LowKey, text)
 }

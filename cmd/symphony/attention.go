@@ -64,7 +64,7 @@ func tellPeople(ctx context.Context, p *project.Project, db *state.DB, r *passRe
 		return
 	}
 	t := teller{p: p, db: db, hook: hook, by: ofPass}
-	t.standing = accountAttentions(openAccount(p, r.cfg.Codex.Home), p.Env.Now())
+	t.standing = accountAttentions(project.OpenAccount(p, r.cfg.Codex.Home), p.Env.Now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
 		err = errors.Join(err, t.hook.Clear(ctx))
@@ -170,7 +170,7 @@ func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
 
 // tellOne takes one and runs the hook for it; nil where it is somebody else's to tell.
 func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
-	if a.TakenBy != "" && a.TakenBy != ofPass && alive(t.p.StateDir, a.TakenBy) {
+	if a.TakenBy != "" && a.TakenBy != ofPass && project.Alive(t.p.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
 	}
 	took, err := t.db.TakeAttention(ctx, t.p.Env.Now(), runner.AttentionPatience, a.Attention, t.by)

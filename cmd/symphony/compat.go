@@ -77,7 +77,7 @@ func (f fitness) report(ctx context.Context) (report compat.Report, changed bool
 		f.r.warn("codex is not asked by a dry run: whether it understands what this version of symphony says to it is seen by the pass itself")
 		return report, false, nil
 	}
-	report, err = runnerConfig(f.cfg).CheckCodex(ctx, f.p.Environ(), filepath.Join(f.p.StateDir, "codex-check"))
+	report, err = project.RunnerConfig(f.cfg).CheckCodex(ctx, f.p.Environ(), filepath.Join(f.p.StateDir, "codex-check"))
 	if err != nil || report.Absent { // the run will say so
 		return report, true, err
 	}
@@ -118,7 +118,7 @@ func (f fitness) kept(ctx context.Context, key string) (v keptReport, ok bool, e
 
 // wrongValues are the values of the workflow that the reported codex does not take, and warnings about what it overlooks.
 func wrongValues(cfg *workflow.Config, report compat.Report) (errs []*reconcile.Error, warnings []string) {
-	for _, w := range report.Wrong(runnerConfig(cfg).CodexValues()) {
+	for _, w := range report.Wrong(project.RunnerConfig(cfg).CodexValues()) {
 		e := cfg.Fault(w.Key, w.Message, "correct it there; symphony doctor tells what the installed codex allows")
 		if w.Ignored {
 			warnings = append(warnings, e.Message)

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 
 	_ "embed"
-	"fmt"
 
 	"github.com/urfave/cli/v2"
 )

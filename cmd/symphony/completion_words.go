@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -189,7 +190,7 @@ func (l *typedLine) flagValues(ctx context.Context, w *term.Env) (completionAnsw
 func fixedValues(command, flag string) []string {
 	switch command + " --" + flag {
 	case "tick --trigger":
-		return []string{triggerCron, triggerTimer, triggerManual, triggerCommand, triggerWorker}
+		return []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerCommand, project.TriggerWorker}
 	case "tick --log-format":
 		return logFormats()
 	case "tick --log-level":

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -412,8 +413,8 @@ func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent at work", c.streaming)
 	// While there is a loop the worker starts no pass of its own.
-	lock := loopLock(c.path("state"))
-	held, err := tryLoopLock(context.Background(), lock)
+	lock := project.LoopLock(c.path("state"))
+	held, err := project.TryLoopLock(context.Background(), lock)
 	c.must(err)
 	if !held {
 		c.t.Fatal("the loop's lock is held")

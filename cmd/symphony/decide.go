@@ -101,10 +101,10 @@ func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
 	}
 	db, err := state.Open(c.Context, p.StateDir)
 	if err != nil {
-		return noState(p, err)
+		return project.NoState(p, err)
 	}
 	defer db.Close()
-	if _, err := ownerPath(c.Context, p, db); err != nil {
+	if _, err := project.OwnerPath(c.Context, p, db); err != nil {
 		return err
 	}
 	return recordDecision(c.Context, p, db, args[0], d, ask)
@@ -133,7 +133,7 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 	if err != nil {
 		return err
 	}
-	if r, err = db.DecideRequest(ctx, p.Env.Now(), at, r, !alive(p.StateDir, r.RunID)); err != nil {
+	if r, err = db.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err != nil {
 		return notOpen(err)
 	}
 	if r.Fate == "" {
@@ -241,7 +241,7 @@ const (
 // has ended with it.
 func takenUp(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
 	for end := p.Env.Now().Add(pickUp); ; {
-		dead := !alive(p.StateDir, r.RunID) // before the look: what it took up at last counts
+		dead := !project.Alive(p.StateDir, r.RunID) // before the look: what it took up at last counts
 		is, err := db.RequestByID(ctx, r.IssueID, r.Number)
 		if err == nil && dead && is.EndedAt.IsZero() {
 			is.Fate = reconcile.RequestRunEnded
@@ -257,7 +257,7 @@ func takenUp(ctx context.Context, p *project.Project, db *state.DB, r reconcile.
 			return r, &reconcile.Error{
 				Code: "request_ended", Message: r.ID() + " ended in this moment, " + string(is.Fate), Hint: "symphony ps shows what is open",
 			}
-		case p.Env.Now().After(end) || !sleep(ctx, pickUpLook):
+		case p.Env.Now().After(end) || !project.Sleep(ctx, pickUpLook):
 			return r, nil
 		}
 	}

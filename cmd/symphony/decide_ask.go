@@ -2,23 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-
-	xterm "golang.org/x/term"
 )
 
 func approveByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
 	showRequest(w, r)
-	answer, err := askLine(ctx, w, "Approve? [y]es, for the [s]ession, [N]o: ", false)
+	answer, err := term.AskLine(ctx, w, "Approve? [y]es, for the [s]ession, [N]o: ", false)
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 	case "s", "session":
@@ -31,7 +26,7 @@ func approveByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *dec
 
 func denyByHand(ctx context.Context, w *term.Env, r reconcile.Request, _ *decision) (bool, error) {
 	showRequest(w, r)
-	answer, err := askLine(ctx, w, "Deny? [y]es, [N]o: ", false)
+	answer, err := term.AskLine(ctx, w, "Deny? [y]es, [N]o: ", false)
 	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
 		return false, nothingDecided(w, r, err)
 	}
@@ -42,7 +37,7 @@ func denyByHand(ctx context.Context, w *term.Env, r reconcile.Request, _ *decisi
 func answerByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
 	showRequest(w, r)
 	if len(d.texts)+len(d.choices) > 0 {
-		answer, err := askLine(ctx, w, "Send your answer? [y]es, [N]o: ", false)
+		answer, err := term.AskLine(ctx, w, "Send your answer? [y]es, [N]o: ", false)
 		if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
 			return false, nothingDecided(w, r, err)
 		}
@@ -72,7 +67,7 @@ func answerByHand(ctx context.Context, w *term.Env, r reconcile.Request, d *deci
 // askUntilRight asks again where the answer is none; an empty line gives up, or leaves an optional question out.
 func askUntilRight(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
 	for {
-		line, err := askLine(ctx, w, prompt, q.Secret)
+		line, err := term.AskLine(ctx, w, prompt, q.Secret)
 		line = strings.TrimSpace(line)
 		if err != nil || line == "" {
 			return "", err
@@ -97,47 +92,6 @@ func nothingDecided(w *term.Env, r reconcile.Request, err error) error {
 	}
 	fmt.Fprintln(w.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
 	return nil
-}
-
-// askLine reads one line; of a secret one nothing is echoed. A signal ends the wait.
-func askLine(ctx context.Context, w *term.Env, prompt string, secret bool) (string, error) {
-	in, ok := w.Stdin.(*os.File)
-	if !ok {
-		return "", errors.New("stdin is no terminal")
-	}
-	fmt.Fprint(w.Stderr, prompt)
-	fd := int(in.Fd())
-	before, err := xterm.GetState(fd)
-	if err != nil {
-		return "", fmt.Errorf("terminal: %w", err)
-	}
-	type read struct {
-		line string
-		err  error
-	}
-	done := make(chan read, 1)
-	go func() {
-		if secret {
-			line, err := xterm.ReadPassword(fd)
-			done <- read{string(line), err}
-			return
-		}
-		line, err := w.Lines().ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			err = nil // an empty answer, or a last line without an end
-		}
-		done <- read{line, err}
-	}()
-	select {
-	case r := <-done:
-		if secret {
-			fmt.Fprintln(w.Stderr)
-		}
-		return strings.TrimSuffix(r.line, "\n"), r.err
-	case <-ctx.Done():
-		fmt.Fprintln(w.Stderr)
-		return "", errors.Join(ctx.Err(), xterm.Restore(fd, before))
-	}
 }
 
 // showRequest shows all that is known of a request.

@@ -218,8 +218,8 @@ func (d *playground) play(ctx context.Context) error {
 	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
 		return fmt.Errorf("demo folder: %w", err)
 	}
-	lock := loopLock(d.stateDir())
-	if _, err := tryLoopLock(ctx, lock); err != nil {
+	lock := project.LoopLock(d.stateDir())
+	if _, err := project.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("demo folder: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // it ends with the process
@@ -235,7 +235,7 @@ func (d *playground) play(ctx context.Context) error {
 			d.say("every issue is handed over, and nothing runs")
 			return nil
 		}
-		if !sleep(ctx, demoStep) {
+		if !project.Sleep(ctx, demoStep) {
 			return ctx.Err()
 		}
 	}
@@ -248,7 +248,7 @@ func (d *playground) play(ctx context.Context) error {
 func (d *playground) pass(ctx context.Context) (passResult, error) {
 	p := project.New(d.w, d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, stays: true, lockTimeout: commandPatience}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, stays: true, lockTimeout: commandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}
@@ -338,7 +338,7 @@ func (d *playground) clear(ctx context.Context) error {
 	if err := applyForIssue(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
 		return err
 	}
-	for len(liveRuns(ctx, p)) > 0 && sleep(ctx, waitStep) {
+	for len(liveRuns(ctx, p)) > 0 && project.Sleep(ctx, waitStep) {
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -89,7 +90,7 @@ func checkSchema(ctx context.Context, at *place) (list []finding) {
 			list = append(list, failed(err)...)
 		}
 	}()
-	report, err := runnerConfig(at.cfg).CheckCodex(ctx, at.p.Environ(), filepath.Join(dir, "schema"))
+	report, err := project.RunnerConfig(at.cfg).CheckCodex(ctx, at.p.Environ(), filepath.Join(dir, "schema"))
 	if err == nil {
 		err = runner.CodexFits(report)
 	}

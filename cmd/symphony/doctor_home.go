@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
@@ -66,7 +67,7 @@ func (at *place) inherited(config codex.HomeConfig, home string) []finding {
 		list = append(list, wary(home+" has codex run "+config.Notify[0]+" after each turn (notify), outside the sandbox", at.ownHome()))
 	}
 	var trusted []string
-	root := resolve(at.cfg.Workspace.Root)
+	root := project.Resolve(at.cfg.Workspace.Root)
 	for folder, p := range config.Projects {
 		if p.Level == "trusted" && (within(root, folder) || within(folder, root)) {
 			trusted = append(trusted, folder)

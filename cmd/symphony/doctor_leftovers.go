@@ -29,7 +29,7 @@ func checkLeftovers(ctx context.Context, at *place) []finding {
 		return nil // the check of the state directory says so
 	}
 	list := deadRuns(ctx, at.p, runs)
-	root, found, err := workspace.FindRoot(resolve(at.cfg.Workspace.Root))
+	root, found, err := workspace.FindRoot(project.Resolve(at.cfg.Workspace.Root))
 	if err != nil || !found {
 		return orNone(list, "") // the check of the root says so
 	}
@@ -89,7 +89,7 @@ func recordedHere(ctx context.Context, p *project.Project) (claimed map[string]b
 		return nil, nil, err
 	}
 	runs = append(rec.Runs, recent...)
-	takeovers, err := rowless(ctx, p, db)
+	takeovers, err := project.Rowless(ctx, p, db)
 	for _, d := range takeovers {
 		runs = append(runs, reconcile.Run{ID: d.Name(), Identifier: "a takeover"})
 	}

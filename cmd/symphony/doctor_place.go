@@ -70,7 +70,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	defer at.asked.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, launchPatience)
 	defer cancel()
-	i, err := runnerConfig(at.cfg).Inspect(ctx, at.p.Environ(), at.folder(), version())
+	i, err := project.RunnerConfig(at.cfg).Inspect(ctx, at.p.Environ(), at.folder(), project.Version())
 	if err == nil {
 		at.found = i
 	}
@@ -79,7 +79,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 
 // folder is where a workspace is made for the trial: in the root, where codex works later, or in a temporary folder.
 func (at *place) folder() string {
-	root := resolve(at.cfg.Workspace.Root)
+	root := project.Resolve(at.cfg.Workspace.Root)
 	if rootFits(at.p, at.cfg, true) == nil && exists(root) {
 		return root
 	}
@@ -104,7 +104,7 @@ const answerMark = "symphony-doctor:"
 func (at *place) shell(ctx context.Context, script string) (string, error) {
 	script = proc.ShellUnset(at.cfg.SecretVars(), "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
-	cmd.Env, cmd.Dir = runnerConfig(at.cfg).Environ(at.p.Environ()), "/"
+	cmd.Env, cmd.Dir = project.RunnerConfig(at.cfg).Environ(at.p.Environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

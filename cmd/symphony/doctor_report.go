@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -78,7 +79,7 @@ func doctorError(err error) *reconcile.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &reconcile.Error{Code: string(codex.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
 	}
-	return exit.From(workspaceError(err))
+	return exit.From(project.WorkspaceError(err))
 }
 
 // diagnosis is all that one check has found.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/workspace"
 	"golang.org/x/sys/unix"
@@ -12,7 +13,7 @@ import (
 
 // checkRoot looks at the folder that workspaces are made in.
 func checkRoot(_ context.Context, at *place) []finding {
-	root := resolve(at.cfg.Workspace.Root)
+	root := project.Resolve(at.cfg.Workspace.Root)
 	if err := rootFits(at.p, at.cfg, true); err != nil {
 		return failed(err)
 	}
@@ -55,7 +56,7 @@ func (at *place) rootDangers(root string) []finding {
 // temporaryAbove is the temporary directory that a path lies in, empty for none.
 func temporaryAbove(path, tmpdir string) string {
 	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
-		if temporary != "" && within(path, resolve(temporary)) {
+		if temporary != "" && within(path, project.Resolve(temporary)) {
 			return temporary
 		}
 	}

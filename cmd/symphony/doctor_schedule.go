@@ -76,7 +76,7 @@ func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding)
 	}
 	defer db.Close()
 	now := at.p.Env.Now()
-	alive, err := scheduleAlive(ctx, db, now)
+	alive, err := project.ScheduleAlive(ctx, db, now)
 	if err != nil {
 		return failed(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -34,8 +35,8 @@ func checkState(ctx context.Context, at *place) (list []finding) {
 			list = append(list, failed(err)...)
 		}
 	}()
-	_, ownerErr := ownerPath(ctx, at.p, db)
-	_, copyErr := originalPath(ctx, at.p, db)
+	_, ownerErr := project.OwnerPath(ctx, at.p, db)
+	_, copyErr := project.OriginalPath(ctx, at.p, db)
 	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
 		if err != nil {
 			list = append(list, failed(err)...)
@@ -80,7 +81,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 	}
 	b := blockedBy(rec)
 	if b == nil && at.cfg != nil {
-		b = accountBlock(openAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
+		b = accountBlock(project.OpenAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
 	}
 	if b != nil {
 		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", term.Age(at.p.Env.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -31,7 +32,7 @@ func checkWorkflow(_ context.Context, at *place) []finding {
 	for _, problem := range at.cfg.Prompt.Check() {
 		list = append(list, bad(workflow.CodeTemplateRender+": "+problem.String(), "a run that renders it would fail"))
 	}
-	if _, err := maxAgents(at.p); err != nil {
+	if _, err := project.MaxAgents(at.p); err != nil {
 		list = append(list, failed(err)...)
 	}
 	if list == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -39,14 +40,14 @@ func TestLoopLockWhileSomebodyLooks(t *testing.T) {
 		t.Fatal(held, err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { _ = looker.Unlock() })
-	lock := loopLock(dir)
-	if held, err := tryLoopLock(t.Context(), lock); err != nil || !held {
+	lock := project.LoopLock(dir)
+	if held, err := project.TryLoopLock(t.Context(), lock); err != nil || !held {
 		t.Fatalf("held %v, %v", held, err)
 	}
-	if held, err := tryLoopLock(t.Context(), loopLock(dir)); err != nil || held {
+	if held, err := project.TryLoopLock(t.Context(), project.LoopLock(dir)); err != nil || held {
 		t.Fatalf("a second loop: held %v, %v", held, err)
 	}
-	if !looping(dir) {
+	if !project.Looping(dir) {
 		t.Error("the loop is not seen")
 	}
 	if err := lock.Unlock(); err != nil {

@@ -205,7 +205,7 @@ func (s *starter) ask(ctx context.Context, what, proposal string) (string, error
 	if proposal != "" {
 		prompt += " [" + term.Visible(proposal) + "]"
 	}
-	line, err := askLine(ctx, s.w, prompt+": ", false)
+	line, err := term.AskLine(ctx, s.w, prompt+": ", false)
 	return cmp.Or(strings.TrimSpace(line), proposal), err
 }
 

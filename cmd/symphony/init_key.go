@@ -37,7 +37,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		return s.tryKey(ctx, key)
 	}
 	for try := 1; ; try++ {
-		typed, err := askLine(ctx, s.w, "Linear API key (Settings, Security & access, Personal API keys; it is not shown): ", true)
+		typed, err := term.AskLine(ctx, s.w, "Linear API key (Settings, Security & access, Personal API keys; it is not shown): ", true)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -103,7 +104,7 @@ func (s *starter) findRoot(context.Context) error {
 		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := temporaryAbove(resolve(s.w.Absolute(s.expand(root))), s.w.Getenv("TMPDIR")); temporary != "" {
+	if temporary := temporaryAbove(project.Resolve(s.w.Absolute(s.expand(root))), s.w.Getenv("TMPDIR")); temporary != "" {
 		fmt.Fprintf(s.w.Stderr, "symphony: warning: the workspaces in %s lie below %s, which the system may clear; --root names another place\n",
 			term.Visible(root), temporary)
 	}

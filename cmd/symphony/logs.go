@@ -97,7 +97,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logOptions, err error) {
 // logs prints what is there of the runs that are asked for, and follows.
 func showLogs(ctx context.Context, p *project.Project, ref string, o logOptions) error {
 	reading := context.WithoutCancel(ctx) // a signal ends the following, not the reading
-	db, err := openForReading(reading, p)
+	db, err := project.OpenForReading(reading, p)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // printLog prints a run's log, and with follow goes on until the run has ended.
 func printLog(ctx context.Context, p *project.Project, runID string, o logOptions) error {
-	db, err := openForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p) // a signal ends the following, not the reading
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func printEnd(ctx context.Context, p *project.Project, db *state.DB, runID strin
 		return err
 	case run.Outcome != "":
 		fmt.Fprintln(p.Env.Stdout, endLine(run))
-	case workerDead(p, run):
+	case project.WorkerDead(p, run):
 		fmt.Fprintf(p.Env.Stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", term.Visible(run.Identifier))
 	}
 	return nil
@@ -104,7 +104,7 @@ func followFile(ctx context.Context, p *project.Project, db *state.DB, runID str
 		if err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || workerDead(p, run)
+		ended := run.Outcome != "" || project.WorkerDead(p, run)
 		if err := f.read(show); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func followFile(ctx context.Context, p *project.Project, db *state.DB, runID str
 			f.showRest(show)
 			return nil
 		}
-		if !sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, waitStep) {
 			return nil
 		}
 	}
@@ -138,7 +138,7 @@ func followIssue(ctx context.Context, p *project.Project, db *state.DB, issue lo
 			fmt.Fprintf(p.Env.Stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", term.Visible(issue.identifier))
 			told = true
 		}
-		sleep(ctx, waitStep)
+		project.Sleep(ctx, waitStep)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func logIssue(ctx context.Context, p *project.Project, db *state.DB, ref string,
 	case err != nil || ok:
 		return loggedIssue{id, identifier}, err
 	case o.follow && o.run == "":
-		issue, err := fetchIssue(ctx, p, ref)
+		issue, err := project.FetchIssue(ctx, p, ref)
 		if err != nil {
 			return loggedIssue{}, err
 		}

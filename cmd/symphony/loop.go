@@ -5,53 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
-
-// loopLock is held by the one --loop of a project for its whole life.
-func loopLock(stateDir string) *flock.Flock {
-	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
-}
-
-// lookPatience is more than those who only look whether there is a loop hold its lock for.
-const lookPatience = 500 * time.Millisecond
-
-func tryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
-	bounded, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
-	if bounded.Err() != nil && ctx.Err() == nil {
-		err = nil
-	}
-	return held, err
-}
-
-// looping reports whether a --loop watches over the project. It creates nothing.
-func looping(stateDir string) bool {
-	path := filepath.Join(stateDir, "loop.lock")
-	if _, err := os.Stat(path); err != nil {
-		return false
-	}
-	lock := flock.New(path)
-	free, err := lock.TryRLock()
-	if err != nil {
-		return false
-	}
-	if free {
-		_ = lock.Unlock() // a lock that was only tried; the process is about to end
-	}
-	return !free
-}
 
 // loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
@@ -66,8 +28,8 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 	if err := state.EnsureDir(p.StateDir); err != nil {
 		return err
 	}
-	lock := loopLock(p.StateDir)
-	if held, err := tryLoopLock(ctx, lock); err != nil {
+	lock := project.LoopLock(p.StateDir)
+	if held, err := project.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.StateDir, Hint: "one loop per project is enough"}
@@ -152,12 +114,12 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r passResult) boo
 		}
 		// Before the first sleep: a worker may have ended while the pass was still at work.
 		for _, id := range running {
-			if !l.seen[id] && !alive(p.StateDir, id) {
+			if !l.seen[id] && !project.Alive(p.StateDir, id) {
 				l.seen[id] = true
 				return true
 			}
 		}
-		if !sleep(ctx, min(wakeStep, end.Sub(l.w.Now()))) {
+		if !project.Sleep(ctx, min(wakeStep, end.Sub(l.w.Now()))) {
 			return false
 		}
 	}
@@ -166,7 +128,7 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r passResult) boo
 
 // unsettled names the runs whose end a pass has still to see. Where that can't be read, the next pass says why.
 func unsettled(ctx context.Context, p *project.Project) []string {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil
 	}
@@ -184,7 +146,7 @@ func unsettled(ctx context.Context, p *project.Project) []string {
 
 // liveRuns names the runs that have a worker.
 func liveRuns(ctx context.Context, p *project.Project) []string {
-	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !alive(p.StateDir, id) })
+	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !project.Alive(p.StateDir, id) })
 }
 
 // leaveLoop says what goes on without the loop.

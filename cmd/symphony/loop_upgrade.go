@@ -29,7 +29,7 @@ type programFile struct {
 }
 
 func thisProgram() programFile {
-	p := programFile{path: programPath()}
+	p := programFile{path: project.ProgramPath()}
 	there, err := os.Stat(p.path)
 	if err == nil {
 		p.file = there

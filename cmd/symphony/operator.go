@@ -50,7 +50,7 @@ func issueCommand(w *term.Env, name, usage string, verb reconcile.Verb) *cli.Com
 				return err
 			}
 			return atDesk(c.Context, p, verb, func(db *state.DB) error {
-				id, identifier, err := findIssueIn(c.Context, p, db, args[0])
+				id, identifier, err := project.FindIssueIn(c.Context, p, db, args[0])
 				if err != nil {
 					return err
 				}
@@ -103,9 +103,9 @@ func atDesk(ctx context.Context, p *project.Project, verb reconcile.Verb, do fun
 func openOwn(ctx context.Context, p *project.Project) (*state.DB, error) {
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return nil, noState(p, err)
+		return nil, project.NoState(p, err)
 	}
-	if _, err := ownerPath(ctx, p, db); err != nil {
+	if _, err := project.OwnerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -141,8 +141,8 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 	if err != nil {
 		return nil, false, err
 	}
-	log := newLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: triggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
+	log := project.NewLog(p.Env, slog.LevelWarn)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
@@ -170,14 +170,14 @@ func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcil
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
 func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	alive, err := scheduleAlive(ctx, db, p.Env.Now())
+	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
 	}
 	if !done {
 		fmt.Fprintf(p.Env.Stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
 	}
-	if !alive && !looping(p.StateDir) {
+	if !alive && !project.Looping(p.StateDir) {
 		fmt.Fprintln(p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
 	if done {
@@ -215,39 +215,4 @@ func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passR
 		return cmd.Identifier + " runs, its counters are cleared", nil
 	}
 	return cmd.Identifier + " is due", nil
-}
-
-// findIssue finds an issue by its identifier: in the database, else at the tracker.
-func findIssue(ctx context.Context, p *project.Project, ref string) (id, identifier string, err error) {
-	db, err := openForReading(ctx, p)
-	if err != nil {
-		return "", "", err
-	}
-	defer db.Close()
-	return findIssueIn(ctx, p, db, ref)
-}
-
-func findIssueIn(ctx context.Context, p *project.Project, db *state.DB, ref string) (id, identifier string, err error) {
-	id, identifier, ok, err := db.FindIssue(ctx, ref)
-	if err != nil || ok {
-		return id, identifier, err
-	}
-	issue, err := fetchIssue(ctx, p, ref)
-	if err != nil {
-		return "", "", err
-	}
-	return issue.ID, issue.Identifier, nil
-}
-
-// fetchIssue asks the tracker for an issue by its identifier.
-func fetchIssue(ctx context.Context, p *project.Project, ref string) (*reconcile.Issue, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := newTracker(cfg, p.Env.Now, newLog(p.Env, slog.LevelWarn))
-	if err != nil {
-		return nil, err
-	}
-	return client.ByIdentifier(ctx, ref)
 }

@@ -32,7 +32,7 @@ const blindPatience = 20 * time.Second
 
 // endWorkers asks every worker of the state directory to end, without the database. cause is what is wrong with that.
 func endWorkers(ctx context.Context, p *project.Project, cause error) error {
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.Env.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return notAsked(cause, err)
@@ -61,7 +61,7 @@ func askToEnd(ctx context.Context, p *project.Project, workers map[string]proc.F
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
 	for end := p.Env.Now().Add(blindPatience); p.Env.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
-		if !sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, waitStep) {
 			return
 		}
 	}

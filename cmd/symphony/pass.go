@@ -19,16 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// The triggers of a pass, as `passes` records them.
-const (
-	triggerCron    = "cron"
-	triggerTimer   = "timer"
-	triggerLoop    = "loop"
-	triggerManual  = "manual"
-	triggerCommand = "command"
-	triggerWorker  = "worker"
-)
-
 // passOptions say what kind of pass it is.
 type passOptions struct {
 	trigger     string
@@ -118,7 +108,7 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 		return r, err
 	}
 	defer func() { err = errors.Join(err, r.leave(o, db)) }()
-	if err := takeOwnership(ctx, p, db); err != nil {
+	if err := project.TakeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
 
@@ -184,10 +174,10 @@ func takeLock(ctx context.Context, p *project.Project, o passOptions) (func() er
 	for {
 		now := p.Env.Now()
 		release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
-		if err != nil || holder == nil || !holder.Queued || o.trigger == triggerWorker || !p.Env.Now().Before(end) {
+		if err != nil || holder == nil || !holder.Queued || o.trigger == project.TriggerWorker || !p.Env.Now().Before(end) {
 			return release, holder, err
 		}
-		if !sleep(ctx, waiterStep) {
+		if !project.Sleep(ctx, waiterStep) {
 			return nil, nil, ctx.Err()
 		}
 	}
@@ -220,8 +210,8 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 		r.fail(rootErr)
 		options.DispatchOff = true
 	}
-	if o.trigger == triggerWorker || o.trigger == triggerCommand {
-		alive, err := scheduleAlive(ctx, db, p.Env.Now())
+	if o.trigger == project.TriggerWorker || o.trigger == project.TriggerCommand {
+		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		if err != nil {
 			r.fail(err)
 		}
@@ -238,7 +228,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 	if rootErr != nil {
 		deps.Runners = handsOff{deps.Runners}
 	}
-	low, err := lowUntil(ctx, p, db)
+	low, err := project.LowUntil(ctx, p, db)
 	if err != nil {
 		r.fail(err)
 	}
@@ -258,31 +248,31 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 }
 
 func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
-	runners, err := newRunners(p, cfg)
+	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
 	}
 	runners.Stays = o.stays
-	account := openPassAccount(p, cfg.Codex.Home, r.warn)
+	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
 	runners.Slots = account
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
-		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: runIDs(db, p.Env.Now),
+		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
+		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: project.RunIDs(db, p.Env.Now),
 		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
 	}
 	if o.only != "" {
 		d.Store = confined{db, o.only}
 	}
 	if askTracker {
-		client, err := newTracker(cfg, p.Env.Now, log)
+		client, err := project.NewTracker(cfg, p.Env.Now, log)
 		if err != nil {
 			return reconcile.Deps{}, err
 		}
-		d.Tracker = &verified{Client: client, db: db, cfg: cfg, path: p.Path, warn: r.warn}
+		d.Tracker = &project.Verified{Client: client, Db: db, Cfg: cfg, Path: p.Path, Warn: r.warn}
 	}
 	return d, nil
 }

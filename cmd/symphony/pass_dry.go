@@ -32,10 +32,10 @@ func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workfl
 			return r, err
 		}
 		defer db.Close()
-		if _, err := originalPath(ctx, p, db); err != nil {
+		if _, err := project.OriginalPath(ctx, p, db); err != nil {
 			return r, err
 		}
-		if _, err := ownerPath(ctx, p, db); err != nil {
+		if _, err := project.OwnerPath(ctx, p, db); err != nil {
 			return r, err
 		}
 		if err := rememberRoots(ctx, p, db, deps.Runners, true); err != nil {

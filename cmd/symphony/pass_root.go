@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -15,9 +14,9 @@ import (
 
 // fits checks the workspace root before anything is dispatched into it.
 func rootFits(p *project.Project, cfg *workflow.Config, dryRun bool) error {
-	root := resolve(cfg.Workspace.Root)
+	root := project.Resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
-		dir = resolve(dir)
+		dir = project.Resolve(dir)
 		if within(root, dir) || within(dir, root) || within(p.StateDir, dir) || within(dir, p.StateDir) {
 			return &reconcile.Error{
 				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
@@ -26,13 +25,13 @@ func rootFits(p *project.Project, cfg *workflow.Config, dryRun bool) error {
 		}
 	}
 	if dryRun {
-		return workspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir))
+		return project.WorkspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir))
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
-		return workspaceError(err)
+		return project.WorkspaceError(err)
 	}
-	return workspaceError(opened.ClaimProject(cfg.Policy().Project, p.StateDir))
+	return project.WorkspaceError(opened.ClaimProject(cfg.Policy().Project, p.StateDir))
 }
 
 // handsOff are the runners of a pass whose workspace root it may not use: what lies there may be somebody else's,
@@ -49,12 +48,4 @@ func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, 
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-func workspaceError(err error) error {
-	var e *workspace.Error
-	if errors.As(err, &e) {
-		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
-	}
-	return err
 }

@@ -103,7 +103,7 @@ func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if r.WorkflowPath, _, err = db.Meta(ctx, ownerKey); err != nil {
+	if r.WorkflowPath, _, err = db.Meta(ctx, project.OwnerKey); err != nil {
 		return err
 	}
 	r.WorkflowExists = r.WorkflowPath != "" && exists(r.WorkflowPath)
@@ -133,20 +133,20 @@ func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 		at := last.StartedAt.UTC()
 		r.LastPass = &at
 	}
-	r.Schedule, err = scheduleAlive(ctx, db, w.Now())
-	r.Schedule = r.Schedule || looping(r.StateDir)
+	r.Schedule, err = project.ScheduleAlive(ctx, db, w.Now())
+	r.Schedule = r.Schedule || project.Looping(r.StateDir)
 	return err
 }
 
 // rootsOf are the workspace roots that a project has worked in, the present one first.
 func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	roots := []string{}
-	text, known, err := db.Meta(ctx, rootsKey)
+	text, known, err := db.Meta(ctx, project.RootsKey)
 	if err == nil && known {
 		err = json.Unmarshal([]byte(text), &roots)
 	}
 	if err != nil {
-		return []string{}, fmt.Errorf("%s: %w", rootsKey, err)
+		return []string{}, fmt.Errorf("%s: %w", project.RootsKey, err)
 	}
 	return roots, nil
 }

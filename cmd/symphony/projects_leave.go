@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -30,7 +31,7 @@ func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve
 	} else if dissolve {
 		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
 	}
-	if dissolve && filepath.Dir(path) == resolve(filepath.Join(w.Home, rootsFolder)) {
+	if dissolve && filepath.Dir(path) == project.Resolve(filepath.Join(w.Home, rootsFolder)) {
 		_ = os.Remove(filepath.Dir(path)) // the same: made by the first pass for the root that init proposes
 	}
 	return err
@@ -101,7 +102,7 @@ func confirmRemoval(ctx context.Context, w *term.Env, prompt string) (bool, erro
 			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",
 		}
 	}
-	answer, err := askLine(ctx, w, prompt, false)
+	answer, err := term.AskLine(ctx, w, prompt, false)
 	if err != nil {
 		return false, err
 	}

@@ -41,7 +41,7 @@ func removeProject(ctx context.Context, w *term.Env, path string, o removal) err
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: w.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return err
@@ -81,10 +81,10 @@ func projectAt(ctx context.Context, w *term.Env, path string) (projectState, err
 	if err != nil {
 		return projectState{}, err
 	}
-	path = resolve(w.Absolute(path))
+	path = project.Resolve(w.Absolute(path))
 	var meant []projectState
 	for _, r := range rows {
-		if path == resolve(r.StateDir) {
+		if path == project.Resolve(r.StateDir) {
 			return r, nil
 		}
 		if path == r.WorkflowPath || r.WorkflowPath != "" && path == filepath.Dir(r.WorkflowPath) {
@@ -122,7 +122,7 @@ func projectListed(w *term.Env, dir string) (bool, error) {
 	}
 	home := stateHome(w)
 	elsewhere, err := state.Elsewhere(home)
-	return filepath.Dir(dir) == resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return resolve(e) == dir }), err
+	return filepath.Dir(dir) == project.Resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return project.Resolve(e) == dir }), err
 }
 
 // unused refuses a project of which something runs, or is about to.
@@ -138,7 +138,7 @@ func unused(ctx context.Context, w *term.Env, row projectState) error {
 			Hint: "end them first: symphony stop --all " + which,
 		}
 	}
-	if looping(row.StateDir) {
+	if project.Looping(row.StateDir) {
 		return &reconcile.Error{
 			Code: "project_busy", Message: "symphony tick --loop runs on " + row.StateDir, Hint: "end it first (SIGINT)",
 		}
@@ -231,13 +231,13 @@ func takeAway(ctx context.Context, w *term.Env, row projectState, spaces []space
 	if o.workspaces {
 		for _, s := range spaces {
 			if err := s.delete(ctx, w.Now()); err != nil {
-				return workspaceError(err)
+				return project.WorkspaceError(err)
 			}
 		}
 	}
 	for _, path := range row.Roots {
 		if err := leaveRoot(ctx, w, path, row.StateDir, o.workspaces); err != nil {
-			return workspaceError(err)
+			return project.WorkspaceError(err)
 		}
 	}
 	crash.At("projects.remove.roots")

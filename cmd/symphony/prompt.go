@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -32,7 +33,7 @@ func promptCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			issue, err := fetchIssue(c.Context, p, args[0])
+			issue, err := project.FetchIssue(c.Context, p, args[0])
 			if err != nil {
 				return err
 			}

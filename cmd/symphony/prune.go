@@ -92,7 +92,7 @@ func pruneProject(ctx context.Context, p *project.Project, o pruning) error {
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: triggerCommand, Since: p.Env.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, commandPatience)
 	switch {
 	case err != nil:
 		return err
@@ -125,7 +125,7 @@ func askWords(ctx context.Context, p *project.Project, found *prunable) error {
 			continue
 		}
 		fmt.Fprintln(p.Env.Stdout, term.Visible(s.rec.Path+" has "+s.unsaved))
-		word, err := askLine(ctx, p.Env, "Type "+term.Visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
+		word, err := term.AskLine(ctx, p.Env, "Type "+term.Visible(s.rec.Identifier)+" to remove it all the same, or nothing to keep it: ", false)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func sayPruned(p *project.Project, found *prunable, dryRun bool) error {
 // roots are the workspace roots of the project, the workflow's first.
 func allRoots(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) ([]string, error) {
 	known, err := rootsOf(ctx, db)
-	list := []string{policy(cfg).WorkspaceRoot}
+	list := []string{project.Policy(cfg).WorkspaceRoot}
 	for _, r := range known {
 		if r != list[0] {
 			list = append(list, r)

@@ -53,7 +53,7 @@ func (f *prunable) nothing() bool {
 
 // findPrunable looks around and asks the tracker. Nothing is changed.
 func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, o pruning) (*prunable, error) {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +133,11 @@ func askGone(
 // gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
 // somebody else's Linear no issue at all would be there.
 func findGone(ctx context.Context, p *project.Project, cfg *workflow.Config, ids []string) (map[string]string, error) {
-	client, err := newTracker(cfg, p.Env.Now, newLog(p.Env, slog.LevelWarn))
+	client, err := project.NewTracker(cfg, p.Env.Now, project.NewLog(p.Env, slog.LevelWarn))
 	if err != nil {
 		return nil, err
 	}
-	issues, err := (&verified{Client: client, cfg: cfg, path: p.Path, warn: func(string) {}}).ByIDs(ctx, ids)
+	issues, err := (&project.Verified{Client: client, Cfg: cfg, Path: p.Path, Warn: func(string) {}}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workf
 	for _, path := range roots {
 		root, there, err := workspace.FindRoot(path)
 		if err != nil {
-			return workspaceError(err)
+			return project.WorkspaceError(err)
 		}
 		if !there {
 			continue
@@ -198,7 +198,7 @@ func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workf
 		root.Trash = ownTrash(cfg)
 		entries, err := root.ExpiredTrash(p.Env.Now(), 0)
 		if err != nil {
-			return workspaceError(err)
+			return project.WorkspaceError(err)
 		}
 		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash"), entries: len(entries)}
 		for _, e := range entries {
@@ -235,7 +235,7 @@ func lostNotes(trash string) bool {
 
 // orphans are the directories of runs that no row is about, and that nobody lives in or is just making.
 func findOrphans(ctx context.Context, p *project.Project, db *state.DB) (list []string, err error) {
-	entries, err := rowless(ctx, p, db)
+	entries, err := project.Rowless(ctx, p, db)
 	if err != nil {
 		return nil, err
 	}

@@ -25,12 +25,12 @@ import (
 func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable) error {
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return noState(p, err)
+		return project.NoState(p, err)
 	}
 	defer db.Close()
 	for _, t := range found.trash {
 		if _, stuck, err := t.root.PurgeTrash(ctx, p.Env.Now(), 0, false); err != nil {
-			return workspaceError(err)
+			return project.WorkspaceError(err)
 		} else if len(stuck) > 0 {
 			fmt.Fprintln(p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
 		}
@@ -80,9 +80,9 @@ func removeSpace(ctx context.Context, p *project.Project, db *state.DB, cfg *wor
 		return false, nil // of that work nobody was told
 	}
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: p.StateDir, ID: newRunID(p.Env.Now()), Root: s.root.Path,
+		Config: project.RunnerConfig(cfg), StateDir: p.StateDir, ID: project.NewRunID(p.Env.Now()), Root: s.root.Path,
 		Issue: reconcile.Issue{ID: s.rec.IssueID, Identifier: s.rec.Identifier},
-		Env:   p.Environ(), Version: version(), Now: p.Env.Now, Log: newLog(p.Env, slog.LevelWarn),
+		Env:   p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: project.NewLog(p.Env, slog.LevelWarn),
 	}
 	err = hand.Remove(ctx)
 	busy := err != nil && exit.From(err).Code == workspace.CodeBusy

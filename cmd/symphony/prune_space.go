@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/workspace"
@@ -43,14 +44,14 @@ func spacesOf(ctx context.Context, w *term.Env, row projectState) ([]space, erro
 	for _, path := range row.Roots {
 		root, found, err := workspace.FindRoot(path)
 		if err != nil {
-			return nil, workspaceError(err)
+			return nil, project.WorkspaceError(err)
 		}
 		if !found {
 			continue
 		}
 		records, err := root.List()
 		if err != nil {
-			return nil, workspaceError(err)
+			return nil, project.WorkspaceError(err)
 		}
 		for _, rec := range records {
 			if rec.StateDir != row.StateDir && !surelyGone(filepath.Join(rec.StateDir, "state.db")) {
@@ -75,7 +76,7 @@ func surelyGone(path string) bool {
 // look finds out how large the workspace is, who has it, and what would be lost with it.
 func (s *space) look(ctx context.Context, environ []string) (err error) {
 	if s.held, err = s.root.Held(s.rec.Key); err != nil {
-		return workspaceError(err)
+		return project.WorkspaceError(err)
 	}
 	if s.size, _, err = sizeOf(ctx, s.rec.Path); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -116,7 +117,7 @@ func branchesElsewhere(ctx context.Context, repo, workspace string, environ []st
 	if !filepath.IsAbs(common) {
 		common = filepath.Join(repo, common)
 	}
-	return !within(resolve(common), resolve(workspace))
+	return !within(project.Resolve(common), project.Resolve(workspace))
 }
 
 // repositoryVariables would have git look at another repository than it is asked about.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
+	"golang.org/x/sys/unix"
 )
 
 // A large project: 500 claims, of which 40 run, and 5,000 runs that are over.
@@ -117,7 +117,7 @@ func (l *large) beat(ctx context.Context) {
 			l.t.Error(err)
 			return
 		}
-		sleep(ctx, 5*time.Second/largeRunning)
+		project.Sleep(ctx, 5*time.Second/largeRunning)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -94,7 +95,7 @@ func idleText(w *term.Env, v view) string {
 	switch p := v.LastPass; {
 	case v.skips > 0:
 		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", plural(v.skips, "issue"))
-	case p != nil && !v.Schedule && (p.Trigger == triggerWorker || p.Trigger == triggerCommand):
+	case p != nil && !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
 		reason = "the last pass looked for no further issues; symphony tick --dry-run does"
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -47,7 +48,7 @@ func writeManPages(w *term.Env, app *cli.App, dir, day, release string) error {
 		return exit.Usage("reference: --date wants a day such as 2006-01-02, not %q", day)
 	}
 	if release == "" {
-		release = version()
+		release = project.Version()
 	}
 	for name, text := range manPages(app, day, release) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

@@ -72,7 +72,7 @@ Example: symphony report --since 2026-01-31`,
 
 // facts reads what a report tells.
 func gatherReport(ctx context.Context, p *project.Project, when window) (facts, error) {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return facts{}, err
 	}
@@ -104,7 +104,7 @@ func readPrices(p *project.Project) (purse, *blockedRow) {
 	if err == nil {
 		cfg, parseErr := workflow.Parse(p.Source, env)
 		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, accountBlock(openAccount(p, cfg.Codex.Home), p.Env.Now())
+			return purse{cfg.Agent.Prices}, accountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now())
 		}
 		err = parseErr
 	}

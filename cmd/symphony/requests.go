@@ -97,7 +97,7 @@ func openRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reco
 	all, err := db.OpenRequests(ctx)
 	open := all[:0]
 	for _, r := range all {
-		if alive(p.StateDir, r.RunID) {
+		if project.Alive(p.StateDir, r.RunID) {
 			open = append(open, r)
 		}
 	}

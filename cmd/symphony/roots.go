@@ -12,11 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-const (
-	rootsKey = "workspace_roots"
-	// rootsKept is how many roots are remembered: each is looked at by every pass.
-	rootsKept = 5
-)
+// rootsKept is how many roots are remembered: each is looked at by every pass.
+const rootsKept = 5
 
 // rememberRoots lets the runners know the roots that the workflow named before, so that what was made there is cleaned
 // up when its issue is done. The present one is remembered for later.
@@ -25,14 +22,14 @@ func rememberRoots(ctx context.Context, p *project.Project, db *state.DB, runner
 	if !ok {
 		return nil
 	}
-	text, known, err := db.Meta(ctx, rootsKey)
+	text, known, err := db.Meta(ctx, project.RootsKey)
 	if err != nil {
 		return err
 	}
 	var roots []string
 	if known {
 		if err := json.Unmarshal([]byte(text), &roots); err != nil {
-			return fmt.Errorf("%s: %w", rootsKey, err)
+			return fmt.Errorf("%s: %w", project.RootsKey, err)
 		}
 	}
 	local.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == local.Root })
@@ -42,7 +39,7 @@ func rememberRoots(ctx context.Context, p *project.Project, db *state.DB, runner
 	roots = append([]string{local.Root}, local.OldRoots...)
 	next, err := json.Marshal(roots[:min(len(roots), rootsKept)])
 	if err != nil {
-		return fmt.Errorf("%s: %w", rootsKey, err)
+		return fmt.Errorf("%s: %w", project.RootsKey, err)
 	}
-	return db.SetMeta(ctx, rootsKey, string(next))
+	return db.SetMeta(ctx, project.RootsKey, string(next))
 }

@@ -38,12 +38,12 @@ func runCommand(w *term.Env) *cli.Command {
 // runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command
 // does not end the run.
 func runIssue(ctx context.Context, p *project.Project, ref string) error {
-	issue, err := fetchIssue(ctx, p, ref)
+	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
 		return err
 	}
-	log := newLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: triggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
+	log := project.NewLog(p.Env, slog.LevelWarn)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue,
 	if err := refusedBy(r.Skips, issue.ID); err != nil {
 		return "", err
 	}
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return "", err
 	}

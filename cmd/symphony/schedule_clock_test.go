@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -35,13 +36,13 @@ func TestScheduleAliveSteppedClock(t *testing.T) {
 			for i := range 6 {
 				earlier := time.Duration(5-i) * time.Minute
 				_, err := db.SavePass(t.Context(), state.Pass{
-					Trigger: triggerCron, StartedAt: now.Add(-c.wall - earlier), BootID: c.boot, Mono: proc.Monotonic() - c.awake - earlier,
+					Trigger: project.TriggerCron, StartedAt: now.Add(-c.wall - earlier), BootID: c.boot, Mono: proc.Monotonic() - c.awake - earlier,
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got, err := scheduleAlive(t.Context(), db, now); err != nil || got != c.want {
+			if got, err := project.ScheduleAlive(t.Context(), db, now); err != nil || got != c.want {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}
 		})

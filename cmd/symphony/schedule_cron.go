@@ -21,11 +21,11 @@ func (s *scheduled) cronLine() (string, error) {
 		name, value, _ := strings.Cut(v, "=")
 		words = append(words, name+"="+term.ShellQuote(value))
 	}
-	for _, arg := range s.command(triggerCron) {
+	for _, arg := range s.command(project.TriggerCron) {
 		words = append(words, term.ShellQuote(arg))
 	}
 	command := strings.Join(words, " ")
-	for _, arg := range append(s.command(triggerCron), s.carried...) {
+	for _, arg := range append(s.command(project.TriggerCron), s.carried...) {
 		if strings.Contains(arg, `\`) {
 			return "", &reconcile.Error{
 				Code: "schedule_failed", Message: fmt.Sprintf("%q holds a backslash, which each cron takes for something else", arg),

@@ -47,7 +47,7 @@ func planSchedule(p *project.Project, o scheduleOptions) (*scheduled, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduled{caller: p, who: who, system: o.system, program: programPath(), carried: carried(p.Env, who)}
+	s := &scheduled{caller: p, who: who, system: o.system, program: project.ProgramPath(), carried: carried(p.Env, who)}
 	s.p = inSchedule(p, who, s.carried)
 	s.dir = unitDirs(p.Env, o.system, who.home)[0]
 	if s.p.StateDir != state.DefaultDir(s.p.Env.Getenv("XDG_STATE_HOME"), s.p.Env.Home, p.Path) {
@@ -131,7 +131,7 @@ func (s *scheduled) command(trigger string) []string {
 
 // writable refuses what can stand neither in a unit nor in a crontab.
 func (s *scheduled) writable() error {
-	for _, text := range append(s.command(triggerCron), s.carried...) {
+	for _, text := range append(s.command(project.TriggerCron), s.carried...) {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, term.Control) {
 			return &reconcile.Error{
 				Code: "schedule_failed", Message: fmt.Sprintf("%q holds characters that can stand in no unit and no crontab", text),

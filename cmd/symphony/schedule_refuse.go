@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -32,9 +33,9 @@ var builtByGo = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
 
 // temporary refuses a program that will be gone.
 func (s *scheduled) temporary() error {
-	path, why := resolve(s.program), ""
+	path, why := project.Resolve(s.program), ""
 	for _, dir := range []string{cmp.Or(s.caller.Env.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
-		if within(path, resolve(dir)) {
+		if within(path, project.Resolve(dir)) {
 			why = "lies below " + dir
 		}
 	}
@@ -86,7 +87,7 @@ func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bo
 		if proc.Look(w.Environ).Manager {
 			return true
 		}
-		if !w.Now().Before(end) || !sleep(ctx, waitStep) {
+		if !w.Now().Before(end) || !project.Sleep(ctx, waitStep) {
 			return false
 		}
 	}

@@ -36,7 +36,7 @@ func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) 
 			continue
 		}
 		if u.system && os.Geteuid() != 0 {
-			left = needsRoot("sudo " + term.ShellQuote(programPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
+			left = needsRoot("sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
 			continue
 		}
 		if err := removeUnits(ctx, p, u); err != nil {
@@ -147,7 +147,7 @@ func sayWhatRuns(ctx context.Context, p *project.Project, stateDirs []string, by
 	if len(names) > 0 {
 		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n", term.Visible(strings.Join(names, ", ")), term.ShellQuote(p.Path), by)
 	}
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) || p.SourceErr != nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func sayWhatRuns(ctx context.Context, p *project.Project, stateDirs []string, by
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.Env.Now())
+	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 	if err == nil && alive && len(names) > 0 {
 		fmt.Fprintln(p.Env.Stdout, "  until the last pass of the schedule is three of its gaps old, three minutes at least, a run that ends still starts the next; symphony pause prevents it")
 	}

@@ -60,7 +60,7 @@ type cronJSON struct {
 // installedStatus looks at what is installed, and whether that is as it should be. What the passes have left is not read.
 func installedStatus(ctx context.Context, p *project.Project) (scheduleJSON, error) {
 	out := scheduleJSON{
-		Timers: []timerJSON{}, Problems: []string{}, Loop: looping(p.StateDir),
+		Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir),
 		Project: scheduledFor{p.Path, p.StateDir},
 	}
 	st, err := findInstalled(ctx, p)
@@ -123,7 +123,7 @@ func (out *scheduleJSON) problem(format string, args ...any) {
 
 // passStatus reads what the passes themselves have left.
 func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) error {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {
 		return nil
 	}
@@ -131,7 +131,7 @@ func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) erro
 		return err
 	}
 	defer db.Close()
-	alive, err := scheduleAlive(ctx, db, p.Env.Now())
+	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func nextElapse(timer map[string]string, now time.Time) time.Time {
 func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *scheduleJSON) {
 	again := "symphony schedule install -w " + term.ShellQuote(p.Path)
 	if u.system {
-		again = "sudo " + term.ShellQuote(programPath()) + " schedule install --system --run-as " + term.ShellQuote(u.runAs) + " -w " + term.ShellQuote(p.Path)
+		again = "sudo " + term.ShellQuote(project.ProgramPath()) + " schedule install --system --run-as " + term.ShellQuote(u.runAs) + " -w " + term.ShellQuote(p.Path)
 	}
 	if !row.Enabled || !row.Active {
 		out.problem("%s is not switched on: %s", row.Unit, again)

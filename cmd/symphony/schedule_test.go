@@ -18,17 +18,17 @@ func TestScheduleAlive(t *testing.T) {
 		ages    []time.Duration // of the passes, the oldest first
 		want    bool
 	}{
-		"none":                   {triggerCron, nil, false},
-		"only by hand":           {triggerManual, []time.Duration{time.Second}, false},
-		"workers' own":           {triggerWorker, []time.Duration{time.Second}, false},
-		"one, just now":          {triggerCron, []time.Duration{time.Second}, true},
-		"one, long ago":          {triggerTimer, []time.Duration{4 * time.Minute}, false},
-		"every minute, fresh":    {triggerCron, []time.Duration{4 * time.Minute, 3 * time.Minute, 2 * time.Minute}, true},
-		"every minute, stopped":  {triggerLoop, []time.Duration{6 * time.Minute, 5 * time.Minute, 4 * time.Minute}, false},
-		"hourly, two hours ago":  {triggerCron, []time.Duration{4 * time.Hour, 3 * time.Hour, 2 * time.Hour}, true},
-		"hourly, four hours ago": {triggerCron, []time.Duration{6 * time.Hour, 5 * time.Hour, 4 * time.Hour}, false},
-		"weekly, two days ago":   {triggerCron, []time.Duration{9 * 24 * time.Hour, 2 * 24 * time.Hour}, false},
-		"one long gap":           {triggerCron, []time.Duration{100 * time.Hour, 10 * time.Minute, 9 * time.Minute, 8 * time.Minute, 7 * time.Minute}, false},
+		"none":                   {project.TriggerCron, nil, false},
+		"only by hand":           {project.TriggerManual, []time.Duration{time.Second}, false},
+		"workers' own":           {project.TriggerWorker, []time.Duration{time.Second}, false},
+		"one, just now":          {project.TriggerCron, []time.Duration{time.Second}, true},
+		"one, long ago":          {project.TriggerTimer, []time.Duration{4 * time.Minute}, false},
+		"every minute, fresh":    {project.TriggerCron, []time.Duration{4 * time.Minute, 3 * time.Minute, 2 * time.Minute}, true},
+		"every minute, stopped":  {project.TriggerLoop, []time.Duration{6 * time.Minute, 5 * time.Minute, 4 * time.Minute}, false},
+		"hourly, two hours ago":  {project.TriggerCron, []time.Duration{4 * time.Hour, 3 * time.Hour, 2 * time.Hour}, true},
+		"hourly, four hours ago": {project.TriggerCron, []time.Duration{6 * time.Hour, 5 * time.Hour, 4 * time.Hour}, false},
+		"weekly, two days ago":   {project.TriggerCron, []time.Duration{9 * 24 * time.Hour, 2 * 24 * time.Hour}, false},
+		"one long gap":           {project.TriggerCron, []time.Duration{100 * time.Hour, 10 * time.Minute, 9 * time.Minute, 8 * time.Minute, 7 * time.Minute}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
@@ -41,7 +41,7 @@ func TestScheduleAlive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := scheduleAlive(t.Context(), db, now)
+			got, err := project.ScheduleAlive(t.Context(), db, now)
 			if err != nil || got != c.want {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
@@ -65,7 +66,7 @@ KillMode=process
 	for _, v := range s.carried {
 		fmt.Fprintf(&b, "Environment=%s\n", unitWord(v))
 	}
-	argv := s.command(triggerTimer)
+	argv := s.command(project.TriggerTimer)
 	words := []string{unitWord(argv[0])} // of the program's path systemd expands no variable
 	for _, arg := range argv[1:] {
 		words = append(words, strings.ReplaceAll(unitWord(arg), "$", "$$"))

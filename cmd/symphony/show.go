@@ -66,7 +66,7 @@ func showIssue(ctx context.Context, p *project.Project, ref string, offline bool
 
 // showDiff prints what is changed in the issue's workspace.
 func showDiff(ctx context.Context, p *project.Project, ref string) error {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func showDiff(ctx context.Context, p *project.Project, ref string) error {
 	lines := &diffPrinter{w: p.Env}
 	ok, err = workspace.Diff(ctx, run.WorkspacePath, lines)
 	if err := errors.Join(err, lines.end()); err != nil {
-		return workspaceError(err)
+		return project.WorkspaceError(err)
 	}
 	if !ok {
 		return &reconcile.Error{

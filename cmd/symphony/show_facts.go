@@ -47,7 +47,7 @@ const trackerPatience = 10 * time.Second
 // lookAtIssue gathers what there is of an issue; where no pass has run yet that is what the tracker says.
 func lookAtIssue(ctx context.Context, p *project.Project, ref string, offline bool) (issueView, error) {
 	f := issueFacts{now: p.Env.Now().UTC(), identifier: ref}
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !offline && p.SourceErr == nil:
 		db = nil
@@ -68,7 +68,7 @@ func lookAtIssue(ctx context.Context, p *project.Project, ref string, offline bo
 		}
 	}
 	if f.block = blockedBy(f.rec); f.block == nil && f.cfg != nil {
-		f.block = accountBlock(openAccount(p, f.cfg.Codex.Home), f.now)
+		f.block = accountBlock(project.OpenAccount(p, f.cfg.Codex.Home), f.now)
 	}
 	if f.claim == nil {
 		if err := f.ask(ctx, p, db, ref, offline); err != nil {
@@ -80,7 +80,7 @@ func lookAtIssue(ctx context.Context, p *project.Project, ref string, offline bo
 
 // owned is the project whose state that is, where the state directory alone was named: it has its workflow elsewhere.
 func ownedProject(ctx context.Context, p *project.Project, db *state.DB) (*project.Project, error) {
-	path, known, err := db.Meta(ctx, ownerKey)
+	path, known, err := db.Meta(ctx, project.OwnerKey)
 	if err != nil || !known {
 		return p, err
 	}
@@ -115,13 +115,13 @@ func (f *issueFacts) read(ctx context.Context, p *project.Project, db *state.DB,
 	if f.passes, err = db.ScheduleGaps(ctx); err != nil {
 		return err
 	}
-	if f.schedule, err = scheduleAlive(ctx, db, f.now); err != nil {
+	if f.schedule, err = project.ScheduleAlive(ctx, db, f.now); err != nil {
 		return err
 	}
-	if f.low, err = lowUntil(ctx, p, db); err != nil {
+	if f.low, err = project.LowUntil(ctx, p, db); err != nil {
 		return err
 	}
-	f.schedule = f.schedule || looping(p.StateDir)
+	f.schedule = f.schedule || project.Looping(p.StateDir)
 	if !known {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (f *issueFacts) ask(ctx context.Context, p *project.Project, db *state.DB, 
 	if f.id != "" {
 		name = f.id
 	}
-	issue, err := fetchIssue(bounded, p, name)
+	issue, err := project.FetchIssue(bounded, p, name)
 	switch {
 	case err == nil:
 		f.id, f.identifier, f.issue, f.source = issue.ID, issue.Identifier, issue, "tracker"

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/workspace"
 )
@@ -52,7 +53,7 @@ func (v *issueView) addWorkspace(ctx context.Context, f *issueFacts) error {
 		}
 		git, ok, err := workspace.Inspect(ctx, r.WorkspacePath)
 		if err != nil {
-			e := exit.From(workspaceError(err))
+			e := exit.From(project.WorkspaceError(err))
 			row.Error = new(term.ErrorOf(e))
 		}
 		if ok {

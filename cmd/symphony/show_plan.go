@@ -27,7 +27,7 @@ func planFor(ctx context.Context, p *project.Project, f *issueFacts) (forecast, 
 	if f.cfg == nil || f.issue == nil || f.claim != nil && f.claim.Status != reconcile.Waiting {
 		return forecast{}, nil
 	}
-	pol := policy(f.cfg)
+	pol := project.Policy(f.cfg)
 	if f.claim == nil {
 		if out := outside(pol, *f.issue, f.cfg.Tracker.ProjectSlug); out.reason != "" {
 			return out, nil
@@ -67,11 +67,11 @@ func snapshotFor(ctx context.Context, p *project.Project, f *issueFacts, pol rec
 	if err != nil {
 		return reconcile.Snapshot{}, fmt.Errorf("boot id: %w", err)
 	}
-	runners, err := newRunners(p, f.cfg)
+	runners, err := project.NewRunners(p, f.cfg)
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
-	account := openPassAccount(p, f.cfg.Codex.Home, func(string) {}) // ps and each pass say what is wrong with it
+	account := project.OpenPassAccount(p, f.cfg.Codex.Home, func(string) {}) // ps and each pass say what is wrong with it
 	s := reconcile.Snapshot{
 		Now: latest(f.due(), f.now), Boot: boot, Mono: proc.Monotonic(), Policy: pol,
 		Claims: f.rec.Claims, Runs: f.rec.Runs, Paused: f.rec.Paused, Tokens: f.rec.Tokens,
@@ -87,8 +87,8 @@ func snapshotFor(ctx context.Context, p *project.Project, f *issueFacts, pol rec
 		return s, err
 	}
 	for _, r := range f.rec.Runs {
-		alive := alive(p.StateDir, r.ID)
-		s.Liveness[r.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !workerDead(p, r)}
+		alive := project.Alive(p.StateDir, r.ID)
+		s.Liveness[r.ID] = reconcile.Liveness{Alive: alive, Pending: !alive && !project.WorkerDead(p, r)}
 	}
 	return s, nil
 }

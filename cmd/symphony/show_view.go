@@ -186,7 +186,7 @@ func (v *issueView) addRuns(p *project.Project, f *issueFacts) {
 			v.ThreadID = term.OrNull(r.ThreadID)
 		}
 		if !r.Settled {
-			f.workerGone = workerDead(p, r)
+			f.workerGone = project.WorkerDead(p, r)
 			v.Tokens.tokensRow = tokensRow(reconcile.Tokens(v.Tokens.tokensRow).Plus(r.Tokens))
 			end := r.EndedAt
 			if end.IsZero() {

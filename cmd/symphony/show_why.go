@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -301,7 +302,7 @@ func (f *issueFacts) atPass(text string) nextRow {
 		return row
 	}
 	at := f.now
-	if gap, known := usualGap(f.passes); known {
+	if gap, known := project.UsualGap(f.passes); known {
 		at = f.passes[0].StartedAt.Add(gap)
 	}
 	row.At = timeOrNull(latest(latest(at, f.due()), f.now))

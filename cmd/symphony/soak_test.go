@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
@@ -216,7 +217,7 @@ func (s *soak) run() {
 	c := newChecker(s)
 	for !c.finished && ctx.Err() == nil && !s.t.Failed() {
 		c.sample()
-		sleep(ctx, soakSample)
+		project.Sleep(ctx, soakSample)
 	}
 	close(over)
 	stop()
@@ -258,7 +259,7 @@ func (s *soak) moveByHand(ctx context.Context) {
 			left[name] = i
 		}
 	}
-	for len(left) > 0 && sleep(ctx, soakSample/2) {
+	for len(left) > 0 && project.Sleep(ctx, soakSample/2) {
 		for name, i := range left {
 			_, duration, _ := strings.Cut(i.script, "sh ")
 			for _, p := range s.processes() {

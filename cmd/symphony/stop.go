@@ -64,7 +64,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	if s.p, err = openProject(w, c, positional); err != nil {
 		return err
 	}
-	id, identifier, err := findIssue(c.Context, s.p, args[0])
+	id, identifier, err := project.FindIssue(c.Context, s.p, args[0])
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -15,31 +12,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// rowless are the directories of runs that no row is about: a takeover's for one.
-func rowless(ctx context.Context, p *project.Project, db *state.DB) (list []fs.DirEntry, err error) {
-	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(entries) == 0 {
-		return nil, nil
-	}
-	known, err := db.RunIDs(ctx) // after the directories: a run's row is there first
-	for _, e := range entries {
-		if err == nil && !known[e.Name()] {
-			list = append(list, e)
-		}
-	}
-	return list, err
-}
-
 // takeovers ends what takeovers have left that were killed, and names what has not ended, and takeovers at which somebody
 // still is: those are theirs to end. No pass knows of either.
 func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, err error) {
-	dirs, err := rowless(ctx, s.p, db)
+	dirs, err := project.Rowless(ctx, s.p, db)
 	if err != nil || len(dirs) == 0 {
 		return nil, err
 	}

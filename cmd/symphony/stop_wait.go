@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -52,7 +53,7 @@ type leftRow struct {
 
 // unsettled are the runs that the command is about and that no pass has settled yet.
 func (s *stopping) unsettled(ctx context.Context) ([]reconcile.Run, error) {
-	db, err := openForReading(ctx, s.p)
+	db, err := project.OpenForReading(ctx, s.p)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +73,14 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r passResult
 	runs := append(before, slices.DeleteFunc(after, func(a reconcile.Run) bool {
 		return slices.ContainsFunc(before, func(b reconcile.Run) bool { return a.ID == b.ID })
 	})...)
-	db, err := openForReading(ctx, s.p)
+	db, err := project.OpenForReading(ctx, s.p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	grace := reconcile.ShortestStop
 	if r.cfg != nil {
-		grace = policy(r.cfg).StopGrace
+		grace = project.Policy(r.cfg).StopGrace
 	}
 	patience := grace + stopSlack
 	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
@@ -140,7 +141,7 @@ func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run,
 		if err != nil {
 			return nil, err
 		}
-		if !run.Settled || alive(s.p.StateDir, run.ID) {
+		if !run.Settled || project.Alive(s.p.StateDir, run.ID) {
 			open = append(open, run)
 			continue
 		}
@@ -153,12 +154,12 @@ func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run,
 
 // dead: nobody will record its outcome, or somebody has, and no pass has settled it.
 func (s *stopping) dead(run reconcile.Run) bool {
-	return !alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+	return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 }
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
 func (s *stopping) nudge(ctx context.Context) error {
-	_, err := runPass(ctx, s.p, passOptions{trigger: triggerCommand, only: s.only, lockTimeout: nudgeEvery}, newLog(s.p.Env, slog.LevelWarn))
+	_, err := runPass(ctx, s.p, passOptions{trigger: project.TriggerCommand, only: s.only, lockTimeout: nudgeEvery}, project.NewLog(s.p.Env, slog.LevelWarn))
 	return err
 }
 
@@ -260,7 +261,7 @@ func (s *stopping) unended(ctx context.Context, db *state.DB, open []reconcile.R
 		if err != nil {
 			return err
 		}
-		if alive(s.p.StateDir, run.ID) {
+		if project.Alive(s.p.StateDir, run.ID) {
 			row.Left = append([]leftRow{{run.Worker.PID, "symphony worker"}}, row.Left...)
 		}
 		s.stopped = append(s.stopped, row)

@@ -79,7 +79,7 @@ func (t *takeover) run(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if t.id, t.identifier, err = findIssue(ctx, t.p, ref); err != nil {
+	if t.id, t.identifier, err = project.FindIssue(ctx, t.p, ref); err != nil {
 		return err
 	}
 	if sure, err := t.stopRun(ctx); err != nil || !sure {
@@ -97,7 +97,7 @@ func (t *takeover) run(ctx context.Context, ref string) error {
 
 // stopRun holds the issue, and ends its run where it has one; sure is false where the person would rather not.
 func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
-	db, err := openForReading(ctx, t.p)
+	db, err := project.OpenForReading(ctx, t.p)
 	if err != nil {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 
 // claim reads the issue as it is held now.
 func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
-	db, err := openForReading(ctx, t.p)
+	db, err := project.OpenForReading(ctx, t.p)
 	if err != nil {
 		return err
 	}
@@ -133,10 +133,10 @@ func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
 	}
 	t.issue, t.root = c.Issue, c.WorkspaceRoot
 	if t.root == "" {
-		t.root = policy(cfg).WorkspaceRoot
+		t.root = project.Policy(cfg).WorkspaceRoot
 	}
 	if t.issue.State == "" { // held before symphony has met it
-		issue, err := fetchIssue(ctx, t.p, t.identifier)
+		issue, err := project.FetchIssue(ctx, t.p, t.identifier)
 		if err != nil {
 			return err
 		}
@@ -148,12 +148,12 @@ func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
 // session takes the workspace and gives it to the person for as long as codex's terminal is open.
 func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int, err error) {
 	w := t.p.Env
-	log := newLog(w, slog.LevelWarn)
+	log := project.NewLog(w, slog.LevelWarn)
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	hand := &runner.Takeover{
-		Config: runnerConfig(cfg), StateDir: t.p.StateDir, ID: newRunID(w.Now()), Issue: t.issue, Root: t.root,
-		Env: t.p.Environ(), Version: version(), Now: w.Now, Log: log,
+		Config: project.RunnerConfig(cfg), StateDir: t.p.StateDir, ID: project.NewRunID(w.Now()), Issue: t.issue, Root: t.root,
+		Env: t.p.Environ(), Version: project.Version(), Now: w.Now, Log: log,
 	}
 	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
 	if err := hand.Take(ctx); err != nil {
@@ -207,7 +207,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 	}
 	answer := t.then
 	if answer == "" {
-		line, err := askLine(ctx, w, "Let "+term.Visible(t.identifier)+" go? [r]etry, [H]old: ", false)
+		line, err := term.AskLine(ctx, w, "Let "+term.Visible(t.identifier)+" go? [r]etry, [H]old: ", false)
 		if ctx.Err() != nil {
 			return t.cutOff()
 		}

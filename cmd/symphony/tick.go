@@ -10,7 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
 )
@@ -43,7 +42,7 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
 			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
 			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
-			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: triggerManual},
+			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: project.TriggerManual},
 		),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
@@ -74,13 +73,13 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return loop(c.Context, w, p, o)
 	}
 	o.stays = o.wait
-	o.last = !o.wait && o.trigger != triggerWorker // which may run a second one
+	o.last = !o.wait && o.trigger != project.TriggerWorker // which may run a second one
 	return tick(c.Context, w, p, o)
 }
 
 func (o *tickOptions) check(triggerSet bool) error {
 	switch o.trigger {
-	case triggerCron, triggerTimer, triggerManual, triggerWorker, triggerCommand:
+	case project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand:
 	default:
 		return exit.Usage("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.trigger)
 	}
@@ -96,7 +95,7 @@ func (o *tickOptions) check(triggerSet bool) error {
 		return exit.Usage("tick: --lock-timeout is not negative")
 	}
 	if o.loop {
-		o.trigger = triggerLoop
+		o.trigger = project.TriggerLoop
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ const soon = 3 * time.Second
 func tick(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) error {
 	log := o.logger(w)
 	r, err := runPass(ctx, p, o.passOptions, log)
-	if err != nil && o.trigger != triggerWorker {
+	if err != nil && o.trigger != project.TriggerWorker {
 		return quietly(ctx, p, o, err)
 	}
 	if err != nil {
@@ -120,7 +119,7 @@ func tick(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 	case r.holder != nil && o.lockTimeout > 0:
 		return lockedError(r.holder)
 	}
-	if o.trigger == triggerWorker {
+	if o.trigger == project.TriggerWorker {
 		return followUp(ctx, p, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
 	}
 	reportPass(ctx, p, w, o, r)
@@ -142,7 +141,7 @@ func followUp(ctx context.Context, p *project.Project, w *term.Env, o tickOption
 	if r.NextWake.IsZero() || wait > soon {
 		return r.code()
 	}
-	if !sleep(ctx, max(wait, 0)) {
+	if !project.Sleep(ctx, max(wait, 0)) {
 		return nil
 	}
 	p = project.New(w, p.Path, p.StateDir)
@@ -179,18 +178,6 @@ func (r passResult) code() error {
 	return exit.Only(code)
 }
 
-// sleep returns false where ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 const waitStep = 200 * time.Millisecond
 
 // waitForRuns returns when every run that this pass started has its outcome, and says it.
@@ -216,17 +203,6 @@ func waitForRuns(ctx context.Context, p *project.Project, r passResult, o tickOp
 	return failed, nil
 }
 
-// startBound is how long a run may be without a worker before it counts as one that was never taken.
-const startBound = 10 * time.Second
-
-// dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
-func workerDead(p *project.Project, run reconcile.Run) bool {
-	if run.Outcome != "" || alive(p.StateDir, run.ID) {
-		return false
-	}
-	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
-}
-
 // waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
 func waitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // a signal ends the waiting, and what goes on is then still to be said
@@ -235,13 +211,13 @@ func waitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 		if err != nil || run.Outcome != "" {
 			return run, err
 		}
-		if workerDead(p, run) {
+		if project.WorkerDead(p, run) {
 			if run, err = db.Run(reading, id); err == nil && run.Outcome == "" {
 				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 			}
 			return run, err
 		}
-		if !sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, waitStep) {
 			return run, &reconcile.Error{
 				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " goes on",
 				Hint: "symphony logs -f " + run.Identifier + " follows it, symphony stop " + run.Identifier + " ends it", Err: ctx.Err(),
@@ -249,6 +225,3 @@ func waitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 		}
 	}
 }
-
-// alive reports whether the run's worker lives.
-func alive(stateDir, id string) bool { return runner.Alive(stateDir, id) }

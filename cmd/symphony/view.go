@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 
@@ -146,32 +145,6 @@ type endedRow struct {
 	Tokens     tokensRow `json:"tokens"`
 }
 
-// openForReading opens the database for commands that only look.
-func openForReading(ctx context.Context, p *project.Project) (*state.DB, error) {
-	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if err != nil || p.SourceErr != nil { // without a workflow the state directory alone says what is meant
-		return db, noState(p, err)
-	}
-	if _, err := ownerPath(ctx, p, db); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
-}
-
-// noState says what is missing where no pass has run: in the wrong directory that is the workflow.
-func noState(p *project.Project, err error) error {
-	switch {
-	case !errors.Is(err, state.ErrNoState):
-		return err
-	case p.SourceErr != nil:
-		return p.SourceErr
-	}
-	return &reconcile.Error{
-		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,
-		Hint: "symphony tick runs one", Err: err,
-	}
-}
-
 // look reads the view; all is true for what has ended and what was skipped, too.
 func readView(ctx context.Context, p *project.Project, all bool) (view, error) {
 	return readViewFor(ctx, p, viewOptions{all: all, ended: pastRuns})
@@ -186,7 +159,7 @@ type viewOptions struct {
 }
 
 func readViewFor(ctx context.Context, p *project.Project, o viewOptions) (view, error) {
-	db, err := openForReading(ctx, p)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return view{}, err
 	}
@@ -200,7 +173,7 @@ func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions
 		GeneratedAt: p.Env.Now().UTC(), Running: []runningRow{}, Retrying: []retryingRow{}, Held: []heldRow{}, Requests: []pendingRow{},
 		Project: projectRow{WorkflowPath: p.Path, StateDir: p.StateDir},
 	}
-	if path, known, err := db.Meta(ctx, ownerKey); err != nil {
+	if path, known, err := db.Meta(ctx, project.OwnerKey); err != nil {
 		return v, err
 	} else if known && p.SourceErr != nil {
 		v.Project.WorkflowPath = path
@@ -220,7 +193,7 @@ func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions
 	}
 	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
 	v.tracker(p, rec)
-	low, err := lowUntil(ctx, p, db)
+	low, err := project.LowUntil(ctx, p, db)
 	if err != nil {
 		return v, err
 	}
@@ -277,7 +250,7 @@ func newRunningRow(p *project.Project, c reconcile.Claim, r reconcile.Run) runni
 		LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt.UTC(), LastEventAt: timeOrNull(r.LastEventAt),
 		Tokens: tokensRow(r.Tokens), RunID: c.RunID, Attempt: attemptOf(r.Attempt), Phase: string(r.Phase),
 		StopReason: term.OrNull(r.StopReason), HeartbeatAt: timeOrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
-		WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && alive(p.StateDir, r.ID),
+		WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(p.StateDir, r.ID),
 		WaitsFor: []string{},
 	}
 	if r.ThreadID != "" && r.TurnID != "" {
@@ -338,7 +311,7 @@ func (v *view) tracker(p *project.Project, rec reconcile.Recorded) {
 	if cfg, err := workflow.Parse(p.Source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
 		// What the account stops comes behind what stops everything else.
-		if b := accountBlock(openAccount(p, cfg.Codex.Home), p.Env.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+		if b := accountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
 			v.Blocked = b
 		}
 	}

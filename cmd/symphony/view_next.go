@@ -16,18 +16,18 @@ type nextPassRow struct {
 
 // next adds whether there is a schedule, and when it comes again, as far as its passes show a rhythm.
 func (v *view) next(ctx context.Context, p *project.Project, db *state.DB) error {
-	scheduled, err := scheduleAlive(ctx, db, v.GeneratedAt)
+	scheduled, err := project.ScheduleAlive(ctx, db, v.GeneratedAt)
 	if err != nil {
 		return err
 	}
-	if v.Schedule = scheduled || looping(p.StateDir); !v.Schedule {
+	if v.Schedule = scheduled || project.Looping(p.StateDir); !v.Schedule {
 		return nil
 	}
 	passes, err := db.ScheduleGaps(ctx)
 	if err != nil {
 		return err
 	}
-	if gap, known := usualGap(passes); known {
+	if gap, known := project.UsualGap(passes); known {
 		v.NextPass = &nextPassRow{At: passes[0].StartedAt.Add(gap).UTC(), Trigger: passes[0].Trigger}
 	}
 	return nil

@@ -27,7 +27,7 @@ func watch(ctx context.Context, p *project.Project, o viewOptions) error {
 			return err
 		}
 		showView(p.Env, v)
-		if !sleep(ctx, watchStep) {
+		if !project.Sleep(ctx, watchStep) {
 			return nil
 		}
 	}

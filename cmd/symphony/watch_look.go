@@ -77,7 +77,7 @@ func (l *looker) begin(ctx context.Context, now time.Time) error {
 		return err
 	}
 	l.p = project.New(l.p.Env, l.p.Path, l.p.StateDir)
-	db, err := openForReading(ctx, l.p)
+	db, err := project.OpenForReading(ctx, l.p)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (l *looker) changed(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	for _, r := range l.view.Running {
-		if alive(l.p.StateDir, r.RunID) != r.Alive {
+		if project.Alive(l.p.StateDir, r.RunID) != r.Alive {
 			return true, nil // a worker that was killed has written nothing
 		}
 	}

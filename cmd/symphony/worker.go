@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -64,8 +63,8 @@ func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) err
 	// full costs half a millisecond every few seconds.
 	debug.SetGCPercent(workerGC)
 	clean := &runner.Redactor{W: w.Stderr}
-	log := newLogTo(clean, slog.LevelInfo).With(slog.String("run_id", id))
-	exe := programPath()
+	log := project.NewLogTo(clean, slog.LevelInfo).With(slog.String("run_id", id))
+	exe := project.ProgramPath()
 	h, err := takeRun(ctx, w, id, stateDir)
 	if err != nil {
 		log.Warn("run not taken", slog.String("error", err.Error()))
@@ -188,14 +187,14 @@ func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	if err != nil {
 		return err
 	}
-	config := runnerConfig(cfg)
+	config := project.RunnerConfig(cfg)
 	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.Environ())))
-	client, err := newTracker(cfg, p.Env.Now, log)
+	client, err := project.NewTracker(cfg, p.Env.Now, log)
 	if err != nil {
 		return err
 	}
 	tool := linear.Tool(client, cfg.Tracker.ToolReadOnly)
-	account := openAccount(p, cfg.Codex.Home)
+	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.db, Requests: h.db, Tracker: client, Executor: runner.Here{},
 		Account: account, AccountDir: account.Dir,
@@ -206,7 +205,7 @@ func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 			},
 			ChangesIssue: tool.ChangesIssue,
 		},
-		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: version(), Now: p.Env.Now, Log: log, Hide: hide,
+		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Hide: hide,
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{
@@ -237,37 +236,10 @@ func (h *held) failed(ctx context.Context, w *term.Env, err error, log *slog.Log
 	}
 }
 
-// programPath is where the running program was started from, to be started again after it may have been replaced
-// there: the link by which it was called, where there is one, for that is what an upgrade turns to another file. Empty
-// where it is gone.
-func programPath() string {
-	exe, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	called, err := exec.LookPath(os.Args[0])
-	if err != nil {
-		return exe
-	}
-	if called, err = filepath.Abs(called); err != nil || !sameFile(called, exe) {
-		return exe
-	}
-	return called
-}
-
-func sameFile(a, b string) bool {
-	there, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	here, err := os.Stat(b)
-	return err == nil && os.SameFile(there, here)
-}
-
 // startOwnPass starts a pass that settles this run. Nobody waits for its end, and nothing of the run is handed
 // on: no mark, no lock, no lease, and not its scope.
 func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir, path string, log *slog.Logger) {
-	if looping(stateDir) {
+	if project.Looping(stateDir) {
 		return // it sees the end of the run by itself
 	}
 	if _, err := os.Stat(exe); err != nil {

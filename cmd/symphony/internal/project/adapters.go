@@ -1,4 +1,4 @@
-package main
+package project
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -22,11 +21,12 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // newTracker makes the adapter of a configuration.
-func newTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*linear.Client, error) {
+func NewTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*linear.Client, error) {
 	return linear.New(linear.Options{
 		Endpoint: cfg.Tracker.Endpoint, APIKey: cfg.Tracker.APIKey.Reveal(), ProjectSlug: cfg.Tracker.ProjectSlug,
 		Now: now, Log: log,
@@ -35,45 +35,43 @@ func newTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*
 
 // verified checks, before the tracker's first answer is used, that project, states, labels and assignee
 // exist: once for each combination, remembered in the database. Without one, in a dry run, it asks each time.
-type verified struct {
+type Verified struct {
 	*linear.Client
-	db   *state.DB // may be nil
-	cfg  *workflow.Config
-	path string // of the workflow, for what is said about it
-	warn func(string)
+	Db   *state.DB // may be nil
+	Cfg  *workflow.Config
+	Path string // of the workflow, for what is said about it
+	Warn func(string)
 	once sync.Once
 	err  error
 }
 
-func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+func (v *Verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
 	return v.Client.ByIDs(ctx, ids)
 }
 
-func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+func (v *Verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
 	return v.Client.Candidates(ctx, states)
 }
 
-func (v *verified) verify(ctx context.Context) error {
+func (v *Verified) verify(ctx context.Context) error {
 	v.once.Do(func() { v.err = v.ask(ctx) })
 	return v.err
 }
 
-const verifiedKey = "verified"
-
-func (v *verified) ask(ctx context.Context) error {
-	t := v.cfg.Tracker
+func (v *Verified) ask(ctx context.Context) error {
+	t := v.Cfg.Tracker
 	spec := linear.VerifySpec{
 		States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee,
 	}
 	combination := fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, spec.Assignee}, spec.Labels, []string{""}, spec.States))
-	if v.db != nil {
-		known, _, err := v.db.Meta(ctx, verifiedKey)
+	if v.Db != nil {
+		known, _, err := v.Db.Meta(ctx, verifiedKey)
 		if err != nil || known == combination {
 			return err
 		}
@@ -82,11 +80,11 @@ func (v *verified) ask(ctx context.Context) error {
 	if err != nil {
 		var known *reconcile.Error
 		if errors.As(err, &known) && known.Code == "tracker_project_not_found" {
-			known.Message = v.path + ": tracker.project_slug: " + known.Message
+			known.Message = v.Path + ": tracker.project_slug: " + known.Message
 		}
 		return err
 	}
-	warn := func(text string) { v.warn(v.path + ": " + text) }
+	warn := func(text string) { v.Warn(v.Path + ": " + text) }
 	for _, u := range found.UnknownStates {
 		if slices.Contains(t.NamedStates, u.Name) {
 			warn("the project has no state " + u.String())
@@ -98,16 +96,18 @@ func (v *verified) ask(ctx context.Context) error {
 	if found.UnknownAssignee != nil {
 		warn("tracker.assignee: the tracker knows nobody called " + found.UnknownAssignee.String())
 	}
-	if v.db == nil {
+	if v.Db == nil {
 		return nil
 	}
-	return v.db.SetMeta(ctx, verifiedKey, combination)
+	return v.Db.SetMeta(ctx, verifiedKey, combination)
 }
 
+const verifiedKey = "verified"
+
 // policy completes the configuration's policy by what only this machine knows: the resolved root.
-func policy(cfg *workflow.Config) reconcile.Policy {
+func Policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy()
-	p.WorkspaceRoot = resolve(cfg.Workspace.Root)
+	p.WorkspaceRoot = Resolve(cfg.Workspace.Root)
 	p.StopGrace = reconcile.ShortestStop
 	if cfg.Hooks.AfterRun != "" {
 		p.StopGrace += cfg.Hooks.Timeout
@@ -116,7 +116,7 @@ func policy(cfg *workflow.Config) reconcile.Policy {
 }
 
 // resolve follows symlinks as far as the path exists.
-func resolve(path string) string {
+func Resolve(path string) string {
 	if r, err := filepath.EvalSymlinks(path); err == nil {
 		return r
 	}
@@ -124,7 +124,7 @@ func resolve(path string) string {
 	if parent == path {
 		return path
 	}
-	return filepath.Join(resolve(parent), filepath.Base(path))
+	return filepath.Join(Resolve(parent), filepath.Base(path))
 }
 
 // selfExe is the running program, whatever has become of its file.
@@ -137,14 +137,14 @@ func selfExe() (string, error) {
 }
 
 // newRunners gives a pass the workers of this machine.
-func newRunners(p *project.Project, cfg *workflow.Config) (*runner.Local, error) {
+func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
 	exe, err := selfExe()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	l := &runner.Local{
 		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.Path,
-		Project: cfg.Policy().Project, Root: resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		Project: cfg.Policy().Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.Shelter{Env: p.Env.Environ},
 	}
 	if cfg.KeyIsLiteral {
@@ -154,9 +154,9 @@ func newRunners(p *project.Project, cfg *workflow.Config) (*runner.Local, error)
 }
 
 // runnerConfig is what a worker carries its run out by.
-func runnerConfig(cfg *workflow.Config) runner.Config {
+func RunnerConfig(cfg *workflow.Config) runner.Config {
 	c := runner.Config{
-		Policy: policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
+		Policy: Policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
 		Hooks: runner.Hooks{
 			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
 			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout,
@@ -192,10 +192,20 @@ func onQuestion(a workflow.Answer) codex.QuestionPolicy {
 }
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).
-func newLog(w *term.Env, level slog.Level) *slog.Logger {
+func NewLog(w *term.Env, level slog.Level) *slog.Logger {
 	return term.NewLogAs(w.Stderr, level, term.TextLog, w.Journal)
 }
 
-func newLogTo(out io.Writer, level slog.Level) *slog.Logger {
+func NewLogTo(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
+}
+
+const RootsKey = "workspace_roots"
+
+func WorkspaceError(err error) error {
+	var e *workspace.Error
+	if errors.As(err, &e) {
+		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
+	}
+	return err
 }

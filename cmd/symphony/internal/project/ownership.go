@@ -1,4 +1,4 @@
-package main
+package project
 
 import (
 	"context"
@@ -6,18 +6,17 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // ownerKey is where a database keeps whose it is: the resolved path of the workflow.
-const ownerKey = "workflow_path"
+const OwnerKey = "workflow_path"
 
 // owner reads whose the state directory is, and refuses one of another workflow: a pass would let go of all
 // that the other has claimed. A workflow that was moved takes its state along.
-func ownerPath(ctx context.Context, p *project.Project, db *state.DB) (path string, err error) {
-	path, known, err := db.Meta(ctx, ownerKey)
+func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, OwnerKey)
 	switch {
 	case err != nil || !known || path == p.Path:
 		return path, err
@@ -37,13 +36,10 @@ func ownerPath(ctx context.Context, p *project.Project, db *state.DB) (path stri
 	}
 }
 
-// placeKey is where a database keeps the path of its directory.
-const placeKey = "state_dir"
-
 // original refuses a copy beside the directory it was made of. What the copy says of workers and processes is true of
 // the original's: a pass would take them for dead, because their locks are held elsewhere, and end what belongs to them.
 // A copy on another machine, or where the original is gone, is the one that counts.
-func originalPath(ctx context.Context, p *project.Project, db *state.DB) (path string, err error) {
+func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
 	if err != nil || !known || path == p.StateDir {
 		return path, err
@@ -62,17 +58,20 @@ func originalPath(ctx context.Context, p *project.Project, db *state.DB) (path s
 }
 
 // own makes the state directory this workflow's.
-func takeOwnership(ctx context.Context, p *project.Project, db *state.DB) error {
-	place, err := originalPath(ctx, p, db)
+func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
+	place, err := OriginalPath(ctx, p, db)
 	if err == nil && place != p.StateDir {
 		err = db.SetMeta(ctx, placeKey, p.StateDir)
 	}
 	if err != nil {
 		return err
 	}
-	path, err := ownerPath(ctx, p, db)
+	path, err := OwnerPath(ctx, p, db)
 	if err != nil || path == p.Path || p.SourceErr != nil {
 		return err
 	}
-	return db.SetMeta(ctx, ownerKey, p.Path)
+	return db.SetMeta(ctx, OwnerKey, p.Path)
 }
+
+// placeKey is where a database keeps the path of its directory.
+const placeKey = "state_dir"

@@ -1,4 +1,4 @@
-package main
+package project
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func TestRunIDsSort(t *testing.T) {
 	defer db.Close()
 	var ids []string
 	for _, off := range []time.Duration{0, time.Minute, -time.Hour, -time.Hour, 365 * 24 * time.Hour, 0, time.Minute} {
-		next := runIDs(db, func() time.Time { return noon.Add(off) }) // a pass
+		next := RunIDs(db, func() time.Time { return noon.Add(off) }) // a pass
 		for range 3 {
 			id := next()
 			ids = append(ids, id)

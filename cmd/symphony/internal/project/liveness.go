@@ -1,0 +1,134 @@
+package project
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// scheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Passes
+// that no schedule started dispatch only then: stopping the timer stops the system.
+func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+	passes, err := db.ScheduleGaps(ctx)
+	if err != nil || len(passes) == 0 {
+		return false, err
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return false, fmt.Errorf("boot id: %w", err)
+	}
+	bound := shortestSchedule
+	if gap, known := UsualGap(passes); known {
+		bound = min(max(3*gap, shortestSchedule), longestSchedule)
+	}
+	age := timeBetween(passes[0], state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	return age >= 0 && age < bound, nil
+}
+
+// usualGap is the one in the middle of those between a schedule's passes, the newest of which comes first.
+func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
+	var gaps []time.Duration
+	for i := 1; i < len(passes); i++ {
+		gaps = append(gaps, timeBetween(passes[i], passes[i-1]))
+	}
+	if len(gaps) == 0 {
+		return 0, false
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2], true
+}
+
+// timeBetween is taken on the monotonic clock where both were in the same boot: a clock that was set keeps no
+// stopped schedule alive, and neither that nor a suspend ends a living one.
+func timeBetween(a, b state.Pass) time.Duration {
+	if a.BootID != "" && a.BootID == b.BootID {
+		return b.Mono - a.Mono
+	}
+	return b.StartedAt.Sub(a.StartedAt)
+}
+
+// looping reports whether a --loop watches over the project. It creates nothing.
+func Looping(stateDir string) bool {
+	path := filepath.Join(stateDir, "loop.lock")
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	lock := flock.New(path)
+	free, err := lock.TryRLock()
+	if err != nil {
+		return false
+	}
+	if free {
+		_ = lock.Unlock() // a lock that was only tried; the process is about to end
+	}
+	return !free
+}
+
+// loopLock is held by the one --loop of a project for its whole life.
+func LoopLock(stateDir string) *flock.Flock {
+	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
+}
+
+func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return held, err
+}
+
+// lookPatience is more than those who only look whether there is a loop hold its lock for.
+const lookPatience = 500 * time.Millisecond
+
+// alive reports whether the run's worker lives.
+func Alive(stateDir, id string) bool { return runner.Alive(stateDir, id) }
+
+// dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
+func WorkerDead(p *Project, run reconcile.Run) bool {
+	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
+		return false
+	}
+	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
+}
+
+// startBound is how long a run may be without a worker before it counts as one that was never taken.
+const startBound = 10 * time.Second
+
+// sleep returns false where ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// The triggers of a pass, as `passes` records them.
+const (
+	TriggerCron    = "cron"
+	TriggerTimer   = "timer"
+	TriggerLoop    = "loop"
+	TriggerManual  = "manual"
+	TriggerCommand = "command"
+	TriggerWorker  = "worker"
+)
+
+// The schedule counts as alive while its last pass is younger than three usual gaps, within these bounds.
+const (
+	shortestSchedule = 3 * time.Minute
+	longestSchedule  = 24 * time.Hour
+)
