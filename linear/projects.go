@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -171,7 +172,7 @@ func (p *Project) Unknown(state string) Unknown {
 	for _, s := range p.States {
 		existing = append(existing, s.Name)
 	}
-	return Unknown{Name: state, Nearest: nearest(state, existing)}
+	return Unknown{Name: state, Nearest: text.Nearest(state, existing)}
 }
 
 // RefusedKey reports whether an error is Linear's refusal of the key, which another key may mend.

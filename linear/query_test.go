@@ -9,6 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
@@ -103,12 +104,9 @@ func TestNearest(t *testing.T) {
 	for in, want := range map[string]string{
 		"Tood": "Todo", "progress": "In Progress", "In Reviw": "In Review", "in": "", "zebra": "", "DONE": "Done",
 	} {
-		if got := strings.Join(nearest(in, existing), ","); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
+		if got := strings.Join(text.Nearest(in, existing), ","); got != want {
+			t.Errorf("text.Nearest(%q) = %q, want %q", in, got, want)
 		}
-	}
-	if d := distance([]rune("kitten"), []rune("sitting")); d != 3 {
-		t.Errorf("distance %d, want 3", d)
 	}
 }
 

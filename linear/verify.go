@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -129,7 +130,7 @@ func (c *Client) Verify(ctx context.Context, spec VerifySpec) (Verified, error) 
 		UnknownLabels: unknown(labels, data.LabelsAsked.list(), data.IssueLabels.list()),
 	}
 	if askUser && len(data.Users.Nodes) == 0 {
-		v.UnknownAssignee = &Unknown{Name: assignee, Nearest: nearest(assignee, []string{data.Viewer.Email})}
+		v.UnknownAssignee = &Unknown{Name: assignee, Nearest: text.Nearest(assignee, []string{data.Viewer.Email})}
 	}
 	if slices.Contains(slugs, v.Project.SlugID) {
 		c.settleSlug(v.Project.SlugID)
@@ -158,7 +159,7 @@ func unknown(asked, existing, suggest []string) []Unknown {
 	for _, name := range asked {
 		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
 		if !slices.ContainsFunc(existing, same) {
-			list = append(list, Unknown{Name: name, Nearest: nearest(name, suggest)})
+			list = append(list, Unknown{Name: name, Nearest: text.Nearest(name, suggest)})
 		}
 	}
 	return list
@@ -177,7 +178,7 @@ func (c *Client) projectMissing(slugs []string, existing []named) error {
 	}
 	// Somebody who named no near miss is served best by the projects that were used last.
 	words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
-	near := append(nearest(slugs[0], all), nearest(words, all)...)
+	near := append(text.Nearest(slugs[0], all), text.Nearest(words, all)...)
 	choice := "do you mean one of these: "
 	if len(near) == 0 {
 		near, choice = all, "projects that the key can see: "

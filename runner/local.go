@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -70,7 +71,7 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
 		return fail("run directory", err)
 	}
-	return fail("run directory", proc.SyncDir(filepath.Dir(dir)))
+	return fail("run directory", durable.SyncDir(filepath.Dir(dir)))
 }
 
 // Start implements reconcile.Runners.

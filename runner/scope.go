@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -37,5 +38,5 @@ func RecordScope(stateDir, runID string) error {
 	if err := writeSynced(filepath.Join(dir, scopeFile), []byte(cgroup+"\n")); err != nil {
 		return fail("scope file", err)
 	}
-	return fail("scope file", proc.SyncDir(dir))
+	return fail("scope file", durable.SyncDir(dir))
 }

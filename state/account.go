@@ -16,6 +16,7 @@ import (
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
@@ -23,7 +24,6 @@ import (
 const (
 	accountsName = "accounts"
 	limitsName   = "limits.json"
-	newLimits    = "limits.json.new"
 	limitsLock   = "limits.lock"
 
 	// accountPatience is how long the account's lock is waited for. Who holds it writes a file of a page.
@@ -200,25 +200,7 @@ func (a *Account) save(rec accountRecord) error {
 	if err != nil {
 		return err
 	}
-	path, next := filepath.Join(a.Dir, limitsName), filepath.Join(a.Dir, newLimits)
-	if err := writeWhole(next, append(text, '\n')); err != nil {
-		return err
-	}
-	crash.At("state.account.written")
-	if err := os.Rename(next, path); err != nil {
-		return err
-	}
-	crash.At("state.account.renamed")
-	return syncDir(a.Dir)
-}
-
-func writeWhole(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	return durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text, '\n'), fileMode)
 }
 
 // lock takes a lock of the account's, whose directory it makes if need be.
@@ -253,7 +235,7 @@ func (a *Account) ensure() error {
 		return a.fault("make it", err)
 	}
 	crash.At("state.account.made")
-	return a.fault("make it", syncDir(filepath.Dir(a.Dir)))
+	return a.fault("make it", durable.SyncDir(filepath.Dir(a.Dir)))
 }
 
 func (a *Account) fault(doing string, err error) error {

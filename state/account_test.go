@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -152,7 +153,7 @@ func TestLimitsFile(t *testing.T) {
 			t.Errorf("%s lacks %s", text, want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(a.Dir, newLimits)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(a.Dir, limitsName+durable.TempSuffix)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("left behind: %v", err)
 	}
 }

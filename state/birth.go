@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -30,7 +31,7 @@ func birth(ctx context.Context, dir string, now time.Time) error {
 		return err
 	}
 	crash.At("state.birth.filled")
-	if err := syncFile(path); err != nil {
+	if err := durable.SyncDir(path); err != nil {
 		return fileFault(dir, doing, err)
 	}
 	crash.At("state.birth.synced")
@@ -44,7 +45,7 @@ func birth(ctx context.Context, dir string, now time.Time) error {
 		return fileFault(dir, doing, err)
 	}
 	crash.At("state.birth.renamed")
-	if err := syncDir(dir); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return fileFault(dir, doing, err)
 	}
 	return nil

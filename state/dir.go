@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
@@ -98,7 +99,7 @@ func makeDir(dir string) error {
 	}
 	crash.At("state.dir.made")
 	// The name of the directory must survive a power failure as well as what will be in it.
-	if err := syncDir(filepath.Dir(dir)); err != nil {
+	if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	info, err := os.Stat(dir)
@@ -188,18 +189,4 @@ func isEmpty(dir string) (bool, error) {
 		return false, fmt.Errorf("look into %s: %w", dir, err)
 	}
 	return false, nil
-}
-
-func syncDir(dir string) error { return syncFile(dir) }
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -30,13 +31,8 @@ func Enlist(home, dir string) error {
 	}
 	err := os.MkdirAll(filepath.Dir(path), dirMode)
 	if err == nil {
-		err = writeWhole(path+".new", []byte(dir+"\n"))
+		err = durable.WriteFile(path, []byte(dir+"\n"), fileMode)
 	}
-	crash.At("state.elsewhere.written")
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	crash.At("state.elsewhere.renamed")
 	if err != nil {
 		return fmt.Errorf("write %s down in %s: %w", dir, filepath.Dir(path), err)
 	}
@@ -77,7 +73,7 @@ func Elsewhere(home string) (dirs []string, err error) {
 		if err != nil {
 			return dirs, fmt.Errorf("list state directories elsewhere: %w", err)
 		}
-		if dir := strings.TrimSuffix(string(text), "\n"); filepath.IsAbs(dir) && !strings.HasSuffix(e.Name(), ".new") {
+		if dir := strings.TrimSuffix(string(text), "\n"); filepath.IsAbs(dir) && !strings.HasSuffix(e.Name(), durable.TempSuffix) {
 			dirs = append(dirs, dir)
 		}
 	}

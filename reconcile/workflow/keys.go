@@ -3,6 +3,8 @@ package workflow
 import (
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Key describes one key of the front matter, for documentation and for suggestions.
@@ -137,32 +139,8 @@ func sections(keys []Key) []string {
 
 // nearest is the candidate that name most likely was meant to be, empty if none is near.
 func nearest(name string, candidates []string) string {
-	best, bestDistance := "", 1+max(2, len(name)/3)
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(name), c); d < bestDistance {
-			best, bestDistance = c, d
-		}
+	if near := text.Nearest(name, candidates); len(near) > 0 {
+		return near[0]
 	}
-	return best
-}
-
-// distance counts the letters to change, add or take away to get from a to b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

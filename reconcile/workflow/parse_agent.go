@@ -2,10 +2,11 @@ package workflow
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // agent reads its section. It comes after the workspace, which the writable roots must leave alone.
@@ -62,7 +63,7 @@ func (r *reader) writableRoots(root string) []string {
 			continue
 		}
 		path := r.path(f, item)
-		if path != "" && (within(root, path) || within(path, root)) {
+		if path != "" && (text.PathInside(path, root) || text.PathInside(root, path)) {
 			r.fail(CodeInvalid, r.line(item), f.key, path+" overlaps workspace.root "+root+", and so the workspaces of other issues",
 				"name a directory apart from the workspaces")
 			continue
@@ -78,23 +79,17 @@ func (r *reader) writableRoots(root string) []string {
 // opensMore refuses a directory by which an agent could open more for itself than is named: by writing WORKFLOW.md, or by
 // putting a link in the place of a directory that lies in another one.
 func (r *reader) opensMore(f field, item *yaml.Node, path string, others []string) bool {
-	if within(r.src.Path, path) {
+	if text.PathInside(path, r.src.Path) {
 		r.fail(CodeInvalid, r.line(item), f.key, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox", "name a directory apart from it")
 		return true
 	}
 	for _, other := range others {
-		if other != "" && (within(path, other) || within(other, path)) {
+		if other != "" && (text.PathInside(other, path) || text.PathInside(path, other)) {
 			r.fail(CodeInvalid, r.line(item), f.key, path+" and "+other+": one lies in the other, and could be replaced by a link", "name the outer one alone")
 			return true
 		}
 	}
 	return false
-}
-
-// within reports whether path is dir or lies below it, by name alone.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 // approvalPolicy passes codex's value through (specification 5.3.6).

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -49,16 +50,7 @@ func CreateAlive(path string) (err error) {
 		return err
 	}
 	crash.At("proc.alive.made")
-	return SyncDir(filepath.Dir(path))
-}
-
-// SyncDir puts the names in a directory on the disk.
-func SyncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // Alive is a worker's hold on its alive file: an exclusive flock that the kernel drops with the process.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -129,7 +130,7 @@ func (w *Workspace) writeTrusted(t *trusted) error {
 	slices.SortFunc(t.Files, func(a, b keptFile) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	data, err := json.Marshal(t)
 	if err == nil {
-		err = writeDurably(w.guardFile(), data)
+		err = durable.WriteFile(w.guardFile(), data, 0o600)
 	}
 	if err != nil {
 		return failed(err, "write what is trusted of git in %s", w.Path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -198,19 +198,5 @@ func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	if err := openForUs(dir); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".symphony-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	crash.At("workspace.guard.written")
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	crash.At("workspace.guard.replaced")
-	return syncDir(dir)
+	return durable.WriteFile(path, data, mode)
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -60,7 +61,7 @@ func claimLocked(path string, want projectClaim) error {
 	}
 	b, err := json.Marshal(want)
 	if err == nil {
-		err = writeDurably(path, append(b, '\n'))
+		err = durable.WriteFile(path, append(b, '\n'), 0o600)
 	}
 	if err != nil {
 		return failed(err, "claim the project %s", want.Project)

@@ -9,10 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -104,7 +104,7 @@ func (r *Root) writeRecord(rec Record) error {
 	if err != nil {
 		return failed(err, "encode the record of %s", rec.Key)
 	}
-	if err := writeDurably(r.record(rec.Key), append(b, '\n')); err != nil {
+	if err := durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600); err != nil {
 		return failed(err, "write the record of %s", rec.Key)
 	}
 	return nil
@@ -116,7 +116,7 @@ func (r *Root) removeRecord(key string) error {
 		return failed(err, "remove the record of %s", key)
 	}
 	crash.At("workspace.record.removed")
-	if err := syncDir(r.meta()); err != nil {
+	if err := durable.SyncDir(r.meta()); err != nil {
 		return failed(err, "remove the record of %s", key)
 	}
 	return nil
@@ -149,28 +149,6 @@ func (r *Root) List() ([]Record, error) {
 		}
 	}
 	return recs, errors.Join(errs...)
-}
-
-// writeDurably replaces a file by one with this content, mode 0600, and syncs both file and directory.
-func writeDurably(path string, content []byte) error {
-	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	crash.At("workspace.write.temp")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	crash.At("workspace.write.renamed")
-	return syncDir(filepath.Dir(path))
 }
 
 // readRegular reads a small regular file. A pipe or device in its place must not make us wait.

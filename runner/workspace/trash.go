@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
@@ -43,7 +44,7 @@ func (r *Root) moveToTrash(path, key string, now time.Time) (string, error) {
 			return "", failed(err, "move %s to the trash", path)
 		}
 		crash.At("workspace.trash.renamed")
-		if err := errors.Join(syncDir(filepath.Dir(path)), syncDir(r.trash())); err != nil {
+		if err := errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash())); err != nil {
 			return "", failed(err, "move %s to the trash", path)
 		}
 		return to, nil

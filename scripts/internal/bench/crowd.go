@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -52,7 +54,7 @@ func (b *bench) crowdOf(count int, busy bool) error {
 	if _, err := s.initialized(began, count); err != nil {
 		return err
 	}
-	b.table.heading("%s, %s", plural(count, "worker"), what)
+	b.table.heading("%s, %s", text.Plural(count, "worker"), what)
 	if err := b.pause(crowdSettle); err != nil {
 		return err
 	}
@@ -68,13 +70,6 @@ func (b *bench) crowdOf(count int, busy bool) error {
 		}
 	}
 	return s.clear()
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // pause lets the workers do what is measured.

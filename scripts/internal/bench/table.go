@@ -6,6 +6,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // figure is one quantity with all values that were measured of it.
@@ -104,7 +106,7 @@ func (t *table) summary() string {
 	case kept+open == 0:
 		return "nothing of it has a budget"
 	case open > 0:
-		return fmt.Sprintf("%s kept, %d not judged", plural(kept, "budget"), open)
+		return fmt.Sprintf("%s kept, %d not judged", text.Plural(kept, "budget"), open)
 	}
 	return fmt.Sprintf("all %d budgets are kept", kept)
 }

@@ -1,0 +1,64 @@
+package text_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		n    int
+		want string
+	}{{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"aé", 2, "a"}, {"é", 1, ""}, {"abc", 0, ""}, {"abc", -1, ""}, {"", 0, ""}} {
+		if got := text.Within(c.s, c.n); got != c.want {
+			t.Errorf("Within(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
+		}
+	}
+}
+
+func TestPlural(t *testing.T) {
+	for n, want := range map[int]string{0: "0 runs", 1: "1 run", 2: "2 runs"} {
+		if got := text.Plural(n, "run"); got != want {
+			t.Errorf("Plural(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestPathInside(t *testing.T) {
+	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/a/b/..c": true} {
+		if got := text.PathInside("/a/b", path); got != want {
+			t.Errorf("PathInside(/a/b, %s) = %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for pair, want := range map[[2]string]int{{"kitten", "sitting"}: 3, {"", "abc"}: 3, {"abc", "abc"}: 0, {"é", "e"}: 1} {
+		if got := text.EditDistance(pair[0], pair[1]); got != want {
+			t.Errorf("EditDistance(%q) = %d, want %d", pair, got, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"Todo", "Done", "In Progress", "In Review", "In Progress"}
+	for name, want := range map[string]string{
+		"toodo": "Todo", "In progres": "In Progress", "Inprogress": "In Progress", "xyz": "", "zzzzzzzz": "", "In Preview": "In Review",
+	} {
+		if got := strings.Join(text.Nearest(name, known), ","); got != want && !strings.HasPrefix(got, want+",") || want == "" && got != "" {
+			t.Errorf("Nearest(%q) = %q, want %q first", name, got, want)
+		}
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	if got := text.DidYouMean("verison", []string{"check", "version"}, "--%s"); got != ", did you mean --version?" {
+		t.Error(got)
+	}
+	if got := text.DidYouMean("nothing", []string{"check"}, "%q"); got != "" {
+		t.Error(got)
+	}
+}
