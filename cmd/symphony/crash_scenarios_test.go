@@ -60,7 +60,7 @@ var crashScenarios = []crashScenario{
 	{
 		// The agent finishes the issue, and its workspace goes, with what could not be deleted without a chmod.
 		name: "removed", issue: finish, ends: "Done", late: true,
-		again: []string{"worker:state.finish.", "worker:workspace.hook.started", "worker:workspace.write.", "pass:state.commit."},
+		again: []string{"worker:state.finish.", "worker:workspace.hook.started", "worker:durable.", "pass:state.commit."},
 		play:  func(c *crashScene) { c.finished() },
 	},
 	{

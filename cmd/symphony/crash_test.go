@@ -234,7 +234,7 @@ func (t crashTask) at() string {
 // everyVisit are points that a process comes by more than once, each time between other effects: up to so many of
 // them are died at.
 var everyVisit = map[string]int{
-	"workspace.hook.started": 3, "workspace.hook.over": 2, "workspace.write.temp": 2, "workspace.write.renamed": 2,
+	"workspace.hook.started": 3, "workspace.hook.over": 2, "durable.written": 3, "durable.renamed": 3,
 	"state.update_run.after": 3, "state.set_meta.after": 2, "state.commit.after": 2, "proc.procs.added": 2,
 }
 
