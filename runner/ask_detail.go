@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // requestLimit is how many bytes are kept of what an agent asks: a patch may be of any size.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // cache is a tool's cache that stands outside of XDG_CACHE_HOME, where the default sandbox lets nobody write. Those of

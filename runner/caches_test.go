@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // TestBuildEnv: caches are moved where the agent could not write them, and only there.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // Who gets what of the worker's environment:

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/symphony-cron/symphony/runner/proc"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // startHook hands the run's tree file on beside the lease, and has the hook's shell tell over a pipe what it has of

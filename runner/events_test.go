@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 func TestEventLines(t *testing.T) {

@@ -3,8 +3,8 @@ package runner
 import (
 	"context"
 
-	"github.com/symphony-cron/symphony/runner/proc"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Executor starts whatever runs in a workspace. It is all that has to change for a workspace that is

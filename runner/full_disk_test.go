@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // A worker that can't store its outcome waits, and does not look like one that stands still meanwhile: a pass would

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // EventGitUndone is what of the agent's git hooks and configuration was taken back; its payload a GitUndoneEvent.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // A wall clock that jumps takes the time of the handoff along, at the next write of the row. One that goes as it should

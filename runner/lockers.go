@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // EventLockEnded is a process of the run's that was ended because it kept a lock of symphony's; its payload a

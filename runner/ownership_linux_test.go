@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // washed is a shell command that starts a process with nothing of the run in its environment, in a session of its own.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // sandboxPolicy is what every turn carries, because codex forgets it over a resume. By default the agent

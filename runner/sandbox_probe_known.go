@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // triedKey is what the journal knows a kind of policy by. What decides whether the machine can sandbox is the kind and

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // spaceOf is a workspace with a clone, one whose git directory is main, one with a linked worktree of main, or one

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // Shelter implements reconcile.Deps: whether a worker started now lives on when this pass has ended.

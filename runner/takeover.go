@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/proc"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Takeover is a workspace in a person's hands, where otherwise an agent works: under the same lease and the same sandbox,

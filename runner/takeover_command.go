@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // helpBound is how long codex may take to print its help.

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // TestCrashPoints dies at every place that package crash has a name for, runs the next passes, and looks whether

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // gitPatience bounds a question to git about a local directory.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // A schedule runs whatever program lies on the disk at the time; a loop would go on with the one it was started with,

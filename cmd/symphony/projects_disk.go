@@ -13,7 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // diskRow is one path that is there because of symphony.

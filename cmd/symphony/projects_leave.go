@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // leaveRoot lets go of what a root says of the project.

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // faultCommands are for the machine's own faults.

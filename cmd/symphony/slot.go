@@ -3,7 +3,7 @@ package main
 import (
 	"os"
 
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // handedSlot is the slot of the account that a pass has handed to this worker; nil where it named none, because nothing

@@ -16,7 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // place is the folder of one check, where the programs that it starts work. By its tree file they are all known.

@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
-	"github.com/symphony-cron/symphony/runner/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // The exit codes, documented in the README.

@@ -11,7 +11,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 

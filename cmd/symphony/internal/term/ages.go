@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // ago is relative on a terminal, exact in a pipe.
