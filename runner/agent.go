@@ -17,15 +17,16 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // agent is the run's app-server process and the session with it.
-type agent struct {
+type agentProcess struct {
 	session *codex.Session
 	child   *proc.Child
-	stderr  *tailFile
+	stderr  *agent.TailFile
 	drained chan struct{} // stderr is read to its end
 	ready   chan struct{} // session is set
 	// launched gives back the launch of the first agent on a codex home; a no-op where it was not taken.
@@ -47,7 +48,7 @@ func (a *attempt) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := openTail(filepath.Join(a.Dir, stderrFile), stderrLimit, a.secrets)
+	out, err := agent.OpenTailFile(filepath.Join(a.Dir, stderrFile), stderrLimit, a.Redactor)
 	if err != nil {
 		launched(false)
 		return err
@@ -59,7 +60,7 @@ func (a *attempt) launch(ctx context.Context) error {
 	})
 	if err != nil {
 		launched(false)
-		if closeErr := out.close(); closeErr != nil {
+		if closeErr := out.Close(); closeErr != nil {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", closeErr.Error()))
 		}
 		return &reconcile.Error{
@@ -68,7 +69,7 @@ func (a *attempt) launch(ctx context.Context) error {
 		}
 	}
 	crash.At("runner.agent.started")
-	a.agent = &agent{child: child, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
+	a.agent = &agentProcess{child: child, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
 	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin, Stdout: child.Stdout}, a.sessionOptions())
 	close(a.agent.ready)
@@ -87,7 +88,7 @@ func (a *attempt) sessionOptions() codex.Options {
 		o.Tools = []codex.Tool{a.Tool.Spec}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
 			answer := a.callTool(ctx, args)
-			return codex.ToolResult{Text: a.key.clean(answer.Text), Success: answer.Success}
+			return codex.ToolResult{Text: a.exact.Text(answer.Text), Success: answer.Success}
 		}
 	}
 	return o
@@ -132,10 +133,10 @@ func (a *attempt) profileHasKey() bool {
 }
 
 // drain reads stderr to its end, so that a talkative agent never blocks on it, be the disk full or not.
-func (g *agent) drain(log *slog.Logger) {
+func (g *agentProcess) drain(log *slog.Logger) {
 	defer close(g.drained)
 	_, err := io.Copy(g.stderr, g.child.Stderr)
-	if err = errors.Join(err, g.stderr.failure()); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err = errors.Join(err, g.stderr.Err()); err != nil && !errors.Is(err, os.ErrClosed) {
 		log.Warn("agent's stderr", slog.String("error", err.Error()))
 	}
 }
@@ -189,7 +190,7 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 }
 
 // beginTurn notes what lives below the agent: what it starts from here on is the turn's.
-func (g *agent) beginTurn(d *doubt) {
+func (g *agentProcess) beginTurn(d *doubt) {
 	below, err := proc.Descendants(g.child.Process().PID)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,7 +205,7 @@ func (g *agent) beginTurn(d *doubt) {
 }
 
 // busy reports whether a process lives that the agent has started during this turn.
-func (g *agent) busy() bool {
+func (g *agentProcess) busy() bool {
 	below, err := proc.Descendants(g.child.Process().PID)
 	if err != nil {
 		return true // not known: nobody is killed for that
@@ -220,7 +221,7 @@ func (g *agent) busy() bool {
 }
 
 // watch looks for commands that seem not to have been sandboxed, to find out whether the machine can sandbox any.
-func (g *agent) watch(e codex.Event) {
+func (g *agentProcess) watch(e codex.Event) {
 	if e.Method != "item/completed" {
 		return
 	}
@@ -247,7 +248,7 @@ func (g *agent) watch(e codex.Event) {
 
 // sandboxFault reports a turn whose every command failed as if the machine can't sandbox: codex calls such a turn
 // completed. It is for a codex that can't be asked: what a command prints is no proof while one of them worked.
-func (g *agent) sandboxFault() error {
+func (g *agentProcess) sandboxFault() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.refused < g.commands {
@@ -257,7 +258,7 @@ func (g *agent) sandboxFault() error {
 }
 
 // exitWithin waits for the agent's own end and says how it was; nil where it goes on, or nobody can tell.
-func (g *agent) exitWithin(ctx context.Context, d time.Duration) *os.ProcessState {
+func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *os.ProcessState {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
 	if err := g.child.Wait(ctx); err != nil {
@@ -314,13 +315,13 @@ func (a *attempt) endAgent(ctx context.Context) {
 	if _, err := g.child.Close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent", slog.String("error", err.Error()))
 	}
-	if err := g.stderr.close(); err != nil {
+	if err := g.stderr.Close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", err.Error()))
 	}
 }
 
 // lastWords lets what the agent said last be read; who else holds its streams is not waited for.
-func (g *agent) lastWords(ctx context.Context) {
+func (g *agentProcess) lastWords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wordsBound)
 	defer cancel()
 	for _, over := range []<-chan struct{}{g.session.Done(), g.drained} {
@@ -331,13 +332,13 @@ func (g *agent) lastWords(ctx context.Context) {
 	}
 }
 
-func (g *agent) goneWithin(ctx context.Context, d time.Duration) bool {
+func (g *agentProcess) goneWithin(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return g.child.Wait(ctx) == nil
 }
 
-func (g *agent) signal(sig unix.Signal, log *slog.Logger) {
+func (g *agentProcess) signal(sig unix.Signal, log *slog.Logger) {
 	if err := g.child.KillGroup(sig); err != nil {
 		log.Info("agent", slog.String("signal", sig.String()), slog.String("error", err.Error()))
 	}

@@ -42,16 +42,16 @@ func (a *attempt) summary(ask codex.Ask) string {
 	oneLine := strings.Join(strings.Fields(ask.Command), " ")
 	switch {
 	case strings.Contains(text, ask.Command):
-	case strings.HasPrefix(oneLine, strings.TrimSuffix(text, ellipsis)):
+	case strings.HasPrefix(oneLine, strings.TrimSuffix(text, "…")):
 		text = ask.Command // the summary is nothing but its beginning
 	default:
 		text += "\n" + ask.Command
 	}
-	return a.secrets.clean(text)
+	return a.Redactor.Text(text)
 }
 
 func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
-	clean, bound := a.secrets.clean, &bounded{left: requestLimit}
+	clean, bound := a.Redactor.Text, &bounded{left: requestLimit}
 	d := reconcile.RequestDetail{
 		Command: clean(ask.Command), Cwd: bound.text(clean(ask.Cwd)), Reason: bound.text(clean(ask.Reason)),
 		GrantRoot: bound.text(clean(ask.GrantRoot)), Server: bound.text(clean(ask.Server)),
@@ -75,7 +75,7 @@ func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
 		return d, fmt.Errorf("%d bytes are more than a person would read", whole)
 	}
 	if len(ask.Permissions) > 0 {
-		d.Permissions = a.secrets.scrub(ask.Permissions)
+		d.Permissions = a.Redactor.Bytes(ask.Permissions)
 	}
 	if len(d.Permissions) > 0 && !json.Valid(d.Permissions) { // a number or a word of theirs was a secret
 		if d.Permissions, err = json.Marshal(string(d.Permissions)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
@@ -116,11 +117,11 @@ func newAsking(t *testing.T, timeout time.Duration) *asking {
 	})
 	log, box := &lockedWriter{}, &inbox{}
 	w := &Worker{
-		Config: Config{AnswerTimeout: timeout}, Requests: box, Now: time.Now, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Config: Config{AnswerTimeout: timeout}, Requests: box, Now: time.Now, Redactor: agent.NewRedactor([]string{testKey}), Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	a := &attempt{
-		Worker: w, ending: ctx.Done(), secrets: newSecrets([]string{testKey}),
-		agent: &agent{session: session, ready: make(chan struct{})},
+		Worker: w, ending: ctx.Done(),
+		agent: &agentProcess{session: session, ready: make(chan struct{})},
 	}
 	close(a.agent.ready)
 	a.run = reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1", Phase: reconcile.StreamingTurn}
@@ -333,7 +334,7 @@ func TestAskedDetail(t *testing.T) {
 	if size > requestLimit || q.Detail.Cut < len(long)-requestLimit || len(q.Detail.Changes) != 2 {
 		t.Errorf("%d bytes of diffs are kept, %d cut, of %d files", size, q.Detail.Cut, len(q.Detail.Changes))
 	}
-	a.secrets = newSecrets([]string{"12345678"})
+	a.Redactor = agent.NewRedactor([]string{"12345678"})
 	q, err = a.newQuestion(codex.Ask{Kind: codex.AskPermissions, Permissions: []byte(`{"port":12345678}`)})
 	must(t, err)
 	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {

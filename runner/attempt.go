@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -147,9 +148,9 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 		return nil
 	}
 	out := io.Discard
-	if file, err := openTail(filepath.Join(a.Dir, hooksFile), hooksLimit, a.secrets); err == nil {
+	if file, err := agent.OpenTailFile(filepath.Join(a.Dir, hooksFile), hooksLimit, a.Redactor); err == nil {
 		defer func() {
-			if err := file.close(); err != nil {
+			if err := file.Close(); err != nil {
 				a.Log.LogAttrs(ctx, slog.LevelWarn, "log of the hooks", slog.String("error", err.Error()))
 			}
 		}()
@@ -237,7 +238,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
 	a.endAgent(ctx)
-	a.tellAccount(ctx, code, a.secrets.clean(message))
+	a.tellAccount(ctx, code, a.Redactor.Text(message))
 	crash.At("runner.finish.agent")
 	err := a.killEverything(ctx)
 	crash.At("runner.finish.reaped")
@@ -263,7 +264,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
 		return errNotOurs
 	}
-	message = a.secrets.clean(message)
+	message = a.Redactor.Text(message)
 	a.rec.change(func(r *reconcile.Run) {
 		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
 	})

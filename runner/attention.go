@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -45,7 +47,7 @@ type AttentionHook struct {
 	Log, Tree string
 	Now       func() time.Time
 
-	hide func() secrets // worked out once, and only where there is something to tell
+	hide func() *agent.Redactor // worked out once, and only where there is something to tell
 }
 
 // OfPass is the hook as passes run it, with files of its own in the state directory.
@@ -61,7 +63,9 @@ func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 
 func (h AttentionHook) with(log, tree string) AttentionHook {
 	h.Log, h.Tree = log, tree
-	h.hide = sync.OnceValue(func() secrets { return secretsOf(h.SecretValues, h.Env) })
+	h.hide = sync.OnceValue(func() *agent.Redactor {
+		return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
+	})
 	return h
 }
 
@@ -115,7 +119,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Told {
 		hint = "its output is in " + h.Log + "; a later pass tries once more"
 	}
 	told.Err = &reconcile.Error{
-		Code: code, Message: "hooks.on_attention: " + h.hide().clean(what), Hint: hint, Err: err,
+		Code: code, Message: "hooks.on_attention: " + h.hide().Text(what), Hint: hint, Err: err,
 	}
 	return told
 }
@@ -168,7 +172,7 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	own := []string{
 		"SYMPHONY_ATTENTION_KIND=" + string(a.Kind),
 		"SYMPHONY_ATTENTION_ID=" + oneLine(a.Ref),
-		"SYMPHONY_ATTENTION_TEXT=" + oneLine(h.hide().clean(a.Text)),
+		"SYMPHONY_ATTENTION_TEXT=" + oneLine(h.hide().Text(a.Text)),
 		"SYMPHONY_ISSUE_IDENTIFIER=" + oneLine(a.Identifier),
 		"SYMPHONY_WORKFLOW=" + h.Workflow,
 	}
@@ -183,7 +187,7 @@ func oneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
 	kept, left := cutAt(s, attentionText)
 	if left > 0 {
-		kept += ellipsis
+		kept += "…"
 	}
 	return kept
 }
@@ -217,7 +221,7 @@ func (h AttentionHook) Keep(all []Told) error {
 	if len(all) == 0 {
 		return nil
 	}
-	file, err := openTail(h.Log, attentionLog, h.hide())
+	file, err := agent.OpenTailFile(h.Log, attentionLog, h.hide())
 	if err != nil {
 		return err
 	}
@@ -233,6 +237,6 @@ func (h AttentionHook) Keep(all []Told) error {
 		}
 		fmt.Fprintf(file, "--- on_attention: %s after %s\n", how, told.Took.Round(time.Millisecond))
 	}
-	err = file.close()
-	return errors.Join(err, file.failure())
+	err = file.Close()
+	return errors.Join(err, file.Err())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -231,17 +232,17 @@ func (a *attempt) onEvent(e codex.Event) {
 	<-a.agent.ready // the agent may speak before launch has taken hold of the session
 	piece := fragment(e.Method)
 	if !piece {
-		if err := a.events.append(e); err != nil {
+		if err := a.events.Append(eventLine(e)); err != nil {
 			a.Log.Warn("event not stored", slog.String("error", err.Error()))
 		}
 	}
 	a.agent.watch(e)
 	a.count()
 	a.keepLinks(linksSaid(e))
-	model, message := a.agent.session.Model(), a.secrets.clean(e.Message)
+	model, message := a.agent.session.Model(), a.Redactor.Text(e.Message)
 	var limits []byte
 	if record := a.agent.session.RateLimits(); record != nil {
-		if limits = a.secrets.scrub(record); !json.Valid(limits) {
+		if limits = a.Redactor.Bytes(record); !json.Valid(limits) {
 			limits = nil // a number in it was taken for a secret
 		}
 	}
@@ -302,7 +303,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return err
 	case <-time.After(deathWait):
 	}
-	text := lastWords(a.agent.stderr.tail(4 << 10))
+	text := agent.LastWords(a.agent.stderr.Tail(4 << 10))
 	switch {
 	case exit != nil && (exit.ExitCode() == 127 || exit.ExitCode() == 126):
 		return &reconcile.Error{

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -75,15 +76,7 @@ func (a *attempt) readEnviron(ctx context.Context) {
 		has = given
 	}
 	a.environ = agentEnviron{has: has, given: given}
-	a.learn(a.environ.learnt(a.Config.PassEnv))
-}
-
-// learn keeps further secrets out of what is written from here on.
-func (a *attempt) learn(values []string) {
-	a.secrets.learn(values)
-	if a.Hide != nil && len(values) > 0 {
-		a.Hide(values)
-	}
+	a.Redactor.Add(secretsAmong(has, a.Config.PassEnv))
 }
 
 // environBelow is the environment of what runs codex.command: of that process and those below it, such as codex below
@@ -119,19 +112,13 @@ func varsOf(env []string) map[string]string {
 // agentEnviron is what the agent (or a hook's shell) has of variables, and what it was given.
 type agentEnviron struct{ has, given []string }
 
-// learnt are the secrets that it has and was not given.
-func (e agentEnviron) learnt(passed []string) []string {
-	known := secretsAmong(e.given, passed)
-	return slices.DeleteFunc(secretsAmong(e.has, passed), func(value string) bool { return slices.Contains(known, value) })
-}
-
 // secretsAmong are the secrets of an environment of which some variables are passed on. Who names a variable so that it
 // gets by the exclusion says that it holds one, also where its name ends otherwise than those of EnvSecrets.
 func secretsAmong(env, passed []string) []string {
-	found := EnvSecrets(env)
+	found := agent.EnvSecrets(env)
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
-		if taken(name) && slices.Contains(passed, name) && len(value) >= shortestSecret && !isPath(value) {
+		if taken(name) && slices.Contains(passed, name) && agent.SecretValue(value) {
 			found = append(found, value)
 		}
 	}

@@ -36,7 +36,7 @@ func (a *attempt) startHook(ctx context.Context, c workspace.Command) (workspace
 	h := &tellingHook{Process: p, from: from, told: make(chan struct{})}
 	go func() {
 		defer close(h.told)
-		a.learn(agentEnviron{has: readTold(from), given: a.Env}.learnt(a.Config.PassEnv))
+		a.Redactor.Add(secretsAmong(readTold(from), a.Config.PassEnv))
 	}()
 	return h, nil
 }

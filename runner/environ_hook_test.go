@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // A hook may print what only the login profile exports: that is kept out of its log, and out of what its failure is
@@ -33,7 +34,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 				t.Errorf("the secret stands there: %v\n%s\n%s", got, text, run.ErrorText)
 			}
 			said := lines(text)
-			if !c.unknown && !slices.ContainsFunc(said, func(l string) bool { return strings.HasPrefix(l, "it has "+redacted) }) {
+			if !c.unknown && !slices.ContainsFunc(said, func(l string) bool { return strings.HasPrefix(l, "it has "+agent.Redacted) }) {
 				t.Errorf("the hook said %q", said)
 			}
 			if slices.Contains(said, "open") || !slices.Contains(said, "begun") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 func TestTakenByName(t *testing.T) {
@@ -36,22 +37,22 @@ func TestAgentEnviron(t *testing.T) {
 	for _, c := range []struct {
 		names     []string
 		passed    map[string]string
-		learnt    []string
+		secrets   []string
 		ofProfile []string
 	}{
-		{nil, map[string]string{}, []string{"changed-since", "of-the-profile", "Bearer the-tracker's"}, []string{"B_TOKEN", "C_SECRET", "D_KEY", "KEYS", "EMPTY_KEY"}},
+		{nil, map[string]string{}, []string{"given-as-it-is", "changed-since", "of-the-profile", "Bearer the-tracker's"}, []string{"B_TOKEN", "C_SECRET", "D_KEY", "KEYS", "EMPTY_KEY"}},
 		{
 			[]string{"A_TOKEN", "B_TOKEN", "KEYS", "PATH", "EMPTY_KEY", "D_KEY", "NOT_SET"},
 			map[string]string{"A_TOKEN": "given-as-it-is", "B_TOKEN": "changed-since", "KEYS": "of-the-profile-too", "PATH": "/bin", "EMPTY_KEY": ""},
-			[]string{"changed-since", "of-the-profile", "Bearer the-tracker's", "of-the-profile-too"},
+			[]string{"given-as-it-is", "changed-since", "of-the-profile", "Bearer the-tracker's", "of-the-profile-too"},
 			[]string{"C_SECRET"},
 		},
 	} {
 		if got := e.passed(c.names, []string{"the-tracker's"}); !reflect.DeepEqual(got, c.passed) {
 			t.Errorf("%q: passed %v, want %v", c.names, got, c.passed)
 		}
-		if got := e.learnt(c.names); !unordered(got, c.learnt) {
-			t.Errorf("%q: learnt %q, want %q", c.names, got, c.learnt)
+		if got := secretsAmong(e.has, c.names); !unordered(got, c.secrets) {
+			t.Errorf("%q: secrets %q, want %q", c.names, got, c.secrets)
 		}
 		if got := e.ofProfile(c.names); !slices.Equal(got, c.ofProfile) {
 			t.Errorf("%q: of the profile %q, want %q", c.names, got, c.ofProfile)
@@ -109,11 +110,11 @@ func TestEnvironOfTheProfile(t *testing.T) {
 			t.Errorf("%s of run %s holds a secret:\n%s", file, run.ID, text)
 		}
 	}
-	if events := read(t, filepath.Join(r.Dir, eventsFile)); !strings.Contains(events, "it has "+redacted+" and "+redacted+", but not that nor that") {
+	if events := read(t, filepath.Join(r.Dir, eventsFile)); !strings.Contains(events, "it has "+agent.Redacted+" and "+agent.Redacted+", but not that nor that") {
 		t.Errorf("the command had something else:\n%s", events)
 	}
 	hooks := lines(read(t, filepath.Join(r.Dir, hooksFile)))
-	for _, want := range []string{"the hook has " + redacted, "OTHER_KEY=" + redacted, "KEYS_GIVEN=" + redacted} {
+	for _, want := range []string{"the hook has " + agent.Redacted, "OTHER_KEY=" + agent.Redacted, "KEYS_GIVEN=" + agent.Redacted} {
 		if !slices.Contains(hooks, want) {
 			t.Errorf("the hooks did not say %q: %q", want, hooks)
 		}

@@ -11,26 +11,13 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// Names of events that are the worker's own.
-const (
-	// EventPrompt is what a turn was begun with; its payload a PromptEvent.
-	EventPrompt = "turn_prompt"
-	// EventMutation is what the agent changed in the tracker; its payload a reconcile.Mutation.
-	EventMutation = "tracker_mutation"
-)
-
-// PromptEvent is the payload of EventPrompt.
-type PromptEvent struct {
-	Turn int    `json:"turn"`
-	Text string `json:"text"`
-}
-
 // notePrompt keeps what a turn is begun with.
 func (a *attempt) notePrompt(text string, turn int) {
-	a.note(EventPrompt, "turn "+strconv.Itoa(turn)+", "+strconv.Itoa(utf8.RuneCountInString(text))+" characters", PromptEvent{turn, text})
+	a.note(agent.EventPrompt, "turn "+strconv.Itoa(turn)+", "+strconv.Itoa(utf8.RuneCountInString(text))+" characters", agent.PromptEvent{Turn: turn, Text: text})
 }
 
 // callAndNote calls the tool, and keeps what it has changed before anything else is done.
@@ -45,7 +32,7 @@ func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAns
 	if !m.Success {
 		message += " failed"
 	}
-	a.note(EventMutation, message, m)
+	a.note(agent.EventMutation, message, m)
 	a.keepLinks(linksMade(*m))
 	if err := a.saveCreated(ctx, m.Created); err != nil {
 		// If it never is, it is taken for a person's: the next run reads its own comment.
@@ -81,9 +68,14 @@ func (a *attempt) note(name, message string, payload any) {
 	run := a.rec.get()
 	raw, err := json.Marshal(payload)
 	if err == nil {
-		err = a.events.append(codex.Event{Name: name, At: a.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
+		err = a.events.Append(agent.EventLine{Event: name, At: a.Now(), ThreadID: run.ThreadID, Message: message, Payload: raw})
 	}
 	if err != nil {
 		a.Log.Warn("event not stored", slog.String("error", err.Error()))
 	}
+}
+
+// eventLine is the line that an event of the agent becomes.
+func eventLine(e codex.Event) agent.EventLine {
+	return agent.EventLine{At: e.At, Event: e.Name, Method: e.Method, ThreadID: e.ThreadID, TurnID: e.TurnID, Message: e.Message, Payload: e.Raw}
 }

@@ -9,16 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
-
-// EventGitUndone is what of the agent's git hooks and configuration was taken back; its payload a GitUndoneEvent.
-const EventGitUndone = "git_configuration_undone"
-
-// GitUndoneEvent is the payload of EventGitUndone.
-type GitUndoneEvent struct {
-	Names []string `json:"names"`
-}
 
 // undoneShown are named in the line for people; undoneKept in the event.
 const (
@@ -52,7 +45,7 @@ func (a *attempt) undoGit(ctx context.Context) error {
 	}
 	if len(undone.Names) > 0 {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "git configuration undone", slog.Any("names", undone.Names[:min(len(undone.Names), undoneShown)]))
-		a.note(EventGitUndone, someNames(undone.Names), GitUndoneEvent{undone.Names[:min(len(undone.Names), undoneKept)]})
+		a.note(agent.EventGitUndone, someNames(undone.Names), agent.GitUndoneEvent{Names: undone.Names[:min(len(undone.Names), undoneKept)]})
 	}
 	return err
 }

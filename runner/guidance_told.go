@@ -49,13 +49,13 @@ const commentsBound = 30 * time.Second
 func (a *attempt) opening(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := a.rec.get().Issue
 	if !t.resumed {
-		return freshStart(prompt, t.note(), a.key.clean(a.newsForFresh(ctx, issue, t).text())), nil
+		return freshStart(prompt, t.note(), a.exact.Text(a.newsForFresh(ctx, issue, t).text())), nil
 	}
 	last, err := a.recall(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
-	return a.key.clean(resumption(issue, a.run.Attempt, last, a.Config.Policy, t.elsewhere, a.news(ctx))), nil
+	return a.exact.Text(resumption(issue, a.run.Attempt, last, a.Config.Policy, t.elsewhere, a.news(ctx))), nil
 }
 
 // newsForFresh is what the prompt does not tell a new thread. The first one of an issue gets the prompt alone. Where it
@@ -77,7 +77,7 @@ func (a *attempt) newsForFresh(ctx context.Context, issue reconcile.Issue, t ope
 
 // continuation is the text of a later turn on the same thread.
 func (a *attempt) continuation(ctx context.Context, turn int) string {
-	return a.key.clean(continuation(a.rec.get().Issue, turn, a.Config.MaxTurns, a.news(ctx)))
+	return a.exact.Text(continuation(a.rec.get().Issue, turn, a.Config.MaxTurns, a.news(ctx)))
 }
 
 // recall finds out how the thread's last run ended and what the thread was told. Where nobody wrote that down it counts

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -160,7 +161,7 @@ func (i *Inspection) withWords(err error) error {
 	}
 	text := make([]byte, min(info.Size(), lastWordsKept))
 	n, _ := i.stderr.ReadAt(text, info.Size()-int64(len(text))) // what can't be read is not told
-	if words := lastWords(string(text[:n])); words != "" {
+	if words := agent.LastWords(string(text[:n])); words != "" {
 		return fmt.Errorf("%w; it said: %s", err, words)
 	}
 	return err

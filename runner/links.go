@@ -24,7 +24,7 @@ const longestLink = 400
 // of it along.
 func (a *attempt) keepLinks(links []reconcile.Link) {
 	for i := range links {
-		links[i].URL = a.secrets.clean(links[i].URL)
+		links[i].URL = a.Redactor.Text(links[i].URL)
 	}
 	var before, after int
 	a.rec.change(func(r *reconcile.Run) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -271,8 +272,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	exe, err := os.Executable()
 	must(t, err)
 	log := &lockedWriter{}
-	hidden := &Redactor{W: log}
-	hidden.Hide([]string{testKey})
+	redactor := agent.NewRedactor([]string{testKey})
 	r := &rig{
 		t: t, journal: newMemory(), tracker: &tracker{answers: answers}, root: filepath.Join(base, "ws"),
 		terminate: make(chan struct{}), log: log,
@@ -290,7 +290,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
-		Log: slog.New(slog.NewTextHandler(hidden, nil)), Hide: hidden.Hide,
+		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,
 	}
 	r.next("run-1")
 	return r

@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -90,11 +91,12 @@ func (t *Takeover) open() error {
 	t.a = &attempt{
 		Worker: &Worker{
 			Config: t.Config, Executor: Here{}, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
+			Redactor: agent.NewRedactor(t.Config.SecretValues),
 		},
-		run: run, secrets: newSecrets(t.Config.SecretValues), key: onlyValues(t.Config.SecretValues),
+		run: run, exact: agent.NewExactRedactor(t.Config.SecretValues),
 		rec: &record{run: run, now: t.Now, log: t.Log},
 	}
-	t.a.learn(secretsAmong(t.Env, t.Config.PassEnv))
+	t.a.Redactor.Add(secretsAmong(t.Env, t.Config.PassEnv))
 	return fail(what, t.a.open())
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -39,8 +41,9 @@ type Worker struct {
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
-	// Hide has secrets kept out of the log that were found on the way; nil where it does not matter.
-	Hide func(values []string)
+	// Redactor keeps secrets out of everything that the run writes. Log writes through it too, so that secrets found
+	// during the run stay out of the log.
+	Redactor *agent.Redactor
 	// Attend has a person told of the requests that were stored; it returns at once. Nil: a pass has to.
 	Attend func(ctx context.Context)
 
@@ -78,7 +81,7 @@ type attempt struct {
 	run    reconcile.Run // as dispatched
 	rec    *record
 	ending <-chan struct{} // closed when the run is to end
-	events *eventLog
+	events *agent.EventLog
 	procs  *proc.ProcFile
 	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
 	// brood is nil where the kernel does not tell who is new: then glances counts.
@@ -86,13 +89,13 @@ type attempt struct {
 	glances int
 	tree    *os.File // what hooks and agent hold of the run
 	space   *workspace.Workspace
-	agent   *agent
+	agent   *agentProcess
 	telling telling
 	made    creations
 	limits  limitsTeller
 	spent   atomic.Bool // the issue has used up its tokens
-	// secrets are kept out of everything that is written, the tracker's key out of what the agent is told as well.
-	secrets, key secrets
+	// exact keeps only the tracker's key out of what the agent is told.
+	exact *agent.Redactor
 	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
 	environ   agentEnviron
 	codexHome string
@@ -109,12 +112,15 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	defer cancel(nil)
 	a := &attempt{
 		Worker: w, run: run, ending: ctx.Done(),
-		secrets: newSecrets(w.Config.SecretValues), key: onlyValues(w.Config.SecretValues),
+		exact: agent.NewExactRedactor(w.Config.SecretValues),
+	}
+	if w.Redactor == nil {
+		w.Redactor = agent.NewRedactor(nil)
 	}
 	if w.fingerprint == nil {
 		w.fingerprint = workspace.Fingerprint
 	}
-	a.learn(secretsAmong(w.Env, w.Config.PassEnv))
+	a.Redactor.Add(slices.Concat(w.Config.SecretValues, secretsAmong(w.Env, w.Config.PassEnv)))
 	a.limits = limitsTeller{account: w.Account, now: w.Now, log: w.Log}
 	a.rec = a.newRecord(cancel)
 	err := a.open()
@@ -195,7 +201,7 @@ func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
 // open opens the files of the run's directory. Where that fails, on a full disk for instance, the run ends as by any
 // other fault.
 func (a *attempt) open() error {
-	events, err := openEventLog(filepath.Join(a.Dir, eventsFile), a.secrets)
+	events, err := agent.OpenEventLog(filepath.Join(a.Dir, eventsFile), a.Redactor)
 	if err != nil {
 		return err
 	}
@@ -215,7 +221,7 @@ func (a *attempt) open() error {
 func (a *attempt) close() {
 	var errs []error
 	if a.events != nil {
-		errs = append(errs, a.events.close())
+		errs = append(errs, a.events.Close())
 	}
 	if a.tree != nil {
 		errs = append(errs, a.tree.Close())

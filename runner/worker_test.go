@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -444,17 +445,17 @@ func TestMutationIsKept(t *testing.T) {
 			}
 			return ToolAnswer{Text: "changed", Success: true, Mutation: &reconcile.Mutation{
 				Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
-				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `, ` + strings.Repeat("x", 2*eventFieldLimit) + `"}`),
+				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `, ` + strings.Repeat("x", 64<<10) + `"}`),
 				Created:   []reconcile.Created{{Kind: "comment", ID: "c-1"}},
 			}}
 		},
 	}
 	r.ends(reconcile.Succeeded, "")
-	var found []EventLine
+	var found []agent.EventLine
 	for line := range strings.Lines(read(t, filepath.Join(r.Dir, eventsFile))) {
-		var e EventLine
+		var e agent.EventLine
 		must(t, json.Unmarshal([]byte(line), &e))
-		if e.Event == EventMutation {
+		if e.Event == agent.EventMutation {
 			found = append(found, e)
 		}
 	}
@@ -464,7 +465,7 @@ func TestMutationIsKept(t *testing.T) {
 	var m reconcile.Mutation
 	must(t, json.Unmarshal(found[0].Payload, &m))
 	variables := string(m.Variables)
-	if found[0].Message != "commentCreate" || !m.Success || len(m.Created) != 1 || len(variables) > eventFieldLimit ||
+	if found[0].Message != "commentCreate" || !m.Success || len(m.Created) != 1 || len(variables) > 32<<10 ||
 		!strings.HasPrefix(variables, `{"body":"the key is [redacted], xxx`) || !strings.Contains(variables, "bytes cut]") {
 		t.Errorf("%+v", found[0])
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
@@ -47,16 +47,16 @@ var (
 
 // humanize puts an event into words for a person, or into none. What belongs below its line follows in lines of its
 // own. The whole of it is in logs --raw.
-func humanize(e runner.EventLine, n extent) (text string, ok bool) {
+func humanize(e agent.EventLine, n extent) (text string, ok bool) {
 	text = cmp.Or(e.Message, e.Method, e.Event)
 	switch e.Event {
 	case codex.EventNotification:
 		return humanizeNotice(e, text, n)
-	case runner.EventGitUndone:
+	case agent.EventGitUndone:
 		return "git configuration undone: " + text, true
-	case runner.EventPrompt:
+	case agent.EventPrompt:
 		return "prompt, " + text + below(promptLines(e, n.prompt)), true
-	case runner.EventMutation:
+	case agent.EventMutation:
 		return e.Event + ": " + text + below(createdLines(e)), true
 	}
 	name := strings.ReplaceAll(e.Event, "_", " ")
@@ -66,7 +66,7 @@ func humanize(e runner.EventLine, n extent) (text string, ok bool) {
 	return e.Event + ": " + text, true
 }
 
-func humanizeNotice(e runner.EventLine, text string, n extent) (string, bool) {
+func humanizeNotice(e agent.EventLine, text string, n extent) (string, bool) {
 	if unsaid(e.Method) && !failedServer(e) {
 		return "", false
 	}
@@ -94,7 +94,7 @@ func humanizeNotice(e runner.EventLine, text string, n extent) (string, bool) {
 }
 
 // failedServer reports an MCP server that could not be started: the agent goes on without its tools.
-func failedServer(e runner.EventLine) bool {
+func failedServer(e agent.EventLine) bool {
 	var m struct {
 		Params struct {
 			Status string `json:"status"`
@@ -125,15 +125,15 @@ func below(lines []string) string {
 	return "\n" + strings.Join(lines, "\n")
 }
 
-func promptLines(e runner.EventLine, most int) []string {
-	var p runner.PromptEvent
+func promptLines(e agent.EventLine, most int) []string {
+	var p agent.PromptEvent
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return nil // logs --raw shows what it is
 	}
 	return firstLines(p.Text, most)
 }
 
-func createdLines(e runner.EventLine) (lines []string) {
+func createdLines(e agent.EventLine) (lines []string) {
 	var m reconcile.Mutation
 	if json.Unmarshal(e.Payload, &m) != nil {
 		return nil

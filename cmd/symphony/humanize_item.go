@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // shownItem is what a person wants to know of an item.
@@ -30,7 +30,7 @@ type shownItem struct {
 }
 
 // itemOf is the item that an event is about, empty where it is about none. What of it is of another shape stays empty.
-func itemOf(e runner.EventLine) shownItem {
+func itemOf(e agent.EventLine) shownItem {
 	var m struct {
 		Params struct {
 			Item json.RawMessage `json:"item"`

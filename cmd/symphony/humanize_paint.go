@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // The colours of what is said about an event, and of the lines of a diff.
@@ -17,7 +17,7 @@ const (
 )
 
 // toneOf says how the kind of an event is shown: what failed in red, what succeeded in green, who speaks in bold.
-func toneOf(e runner.EventLine) string {
+func toneOf(e agent.EventLine) string {
 	item := itemOf(e)
 	switch {
 	case e.Method == "item/started":
@@ -26,7 +26,7 @@ func toneOf(e runner.EventLine) string {
 		return toneGood
 	case item.ExitCode != nil, item.failed(), item.Status == "declined", e.Method == "error":
 		return toneBad
-	case item.Type == "agentMessage", e.Event == runner.EventPrompt:
+	case item.Type == "agentMessage", e.Event == agent.EventPrompt:
 		return toneVoice
 	case strings.HasSuffix(e.Event, "_failed"), strings.HasSuffix(e.Event, "_error"), strings.HasSuffix(e.Event, "_required"):
 		return toneBad
@@ -38,7 +38,7 @@ func toneOf(e runner.EventLine) string {
 
 // painter gives the lines of an event their colours, one after the other: the first has its kind coloured, the others
 // what they add and take away, where the event is a change of files.
-func linePainter(w *term.Env, e runner.EventLine) func(line string) string {
+func linePainter(w *term.Env, e agent.EventLine) func(line string) string {
 	if !w.Colour {
 		return func(line string) string { return line }
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // lastRuns is in how many of the newest runs the last event of a kind is looked for.
@@ -24,20 +25,20 @@ const lastRuns = 20
 // that few are taken apart.
 type lastKind struct {
 	hint string
-	is   func(e runner.EventLine, item shownItem) bool
+	is   func(e agent.EventLine, item shownItem) bool
 }
 
 // lastKinds are the values of logs --last. A command counts from its beginning on: what runs now is what is asked for.
 func lastKinds() map[string]*lastKind {
 	return map[string]*lastKind{
-		"command": {`"commandExecution"`, func(_ runner.EventLine, item shownItem) bool { return item.Type == "commandExecution" }},
-		"change": {`"fileChange"`, func(e runner.EventLine, item shownItem) bool {
+		"command": {`"commandExecution"`, func(_ agent.EventLine, item shownItem) bool { return item.Type == "commandExecution" }},
+		"change": {`"fileChange"`, func(e agent.EventLine, item shownItem) bool {
 			return item.Type == "fileChange" && e.Method == "item/completed"
 		}},
-		"message": {`"agentMessage"`, func(e runner.EventLine, item shownItem) bool {
+		"message": {`"agentMessage"`, func(e agent.EventLine, item shownItem) bool {
 			return item.Type == "agentMessage" && e.Method == "item/completed"
 		}},
-		"prompt": {`"` + runner.EventPrompt + `"`, func(e runner.EventLine, _ shownItem) bool { return e.Event == runner.EventPrompt }},
+		"prompt": {`"` + agent.EventPrompt + `"`, func(e agent.EventLine, _ shownItem) bool { return e.Event == agent.EventPrompt }},
 	}
 }
 
@@ -48,7 +49,7 @@ func printLast(p *project.Project, runs []reconcile.Run, o logOptions) error {
 	kind := lastKinds()[o.last]
 	for _, run := range slices.Backward(runs) {
 		path := filepath.Join(runner.RunDir(p.StateDir, run.ID), eventsName)
-		for _, file := range []string{path, runner.PreviousEvents(path)} {
+		for _, file := range []string{path, agent.PreviousEvents(path)} {
 			line, err := lastLine(file, kind.matches)
 			if err != nil {
 				return err
@@ -72,7 +73,7 @@ func printLast(p *project.Project, runs []reconcile.Run, o logOptions) error {
 }
 
 func (k *lastKind) matches(line []byte) bool {
-	var e runner.EventLine
+	var e agent.EventLine
 	return bytes.Contains(line, []byte(k.hint)) && json.Unmarshal(line, &e) == nil && k.is(e, itemOf(e))
 }
 

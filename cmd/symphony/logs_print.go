@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -45,7 +46,7 @@ func printLogFrom(ctx context.Context, p *project.Project, db *state.DB, runID s
 	f := follower{path: path}
 	defer f.close()
 	if o.file == "" {
-		if err := f.readPrevious(runner.PreviousEvents(path), show); err != nil {
+		if err := f.readPrevious(agent.PreviousEvents(path), show); err != nil {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ func showRaw(p *project.Project, line []byte) {
 func showEvent(p *project.Project, line []byte) { showEventIn(p, line, inShort) }
 
 func showEventIn(p *project.Project, line []byte, n extent) {
-	var e runner.EventLine
+	var e agent.EventLine
 	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
 		showText(p, line) // whatever wrote it: it is no event
 		return

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // What comes from outside is shown as text: nothing of it may steer a terminal.
@@ -65,25 +65,25 @@ func TestErrorText(t *testing.T) {
 }
 
 func TestHumanize(t *testing.T) {
-	item := func(method, kind, message string) runner.EventLine {
-		return runner.EventLine{
+	item := func(method, kind, message string) agent.EventLine {
+		return agent.EventLine{
 			Event: "notification", Method: method, Message: message,
 			Payload: []byte(`{"params":{"item":{"type":"` + kind + `"}}}`),
 		}
 	}
-	ended := func(message, members string) runner.EventLine {
-		return runner.EventLine{
+	ended := func(message, members string) agent.EventLine {
+		return agent.EventLine{
 			Event: "notification", Method: "item/completed", Message: message, Payload: []byte(`{"params":{"item":{` + members + `}}}`),
 		}
 	}
 	for _, c := range []struct {
-		e    runner.EventLine
+		e    agent.EventLine
 		want string
 	}{
-		{runner.EventLine{Event: "turn_prompt", Message: "turn 1, 9 characters", Payload: []byte(`{"turn":1,"text":"a\nb\nc\nd\ne\nf\ng\n"}`)}, "prompt, turn 1, 9 characters\na\nb\nc\nd\ne\nf\n… 1 more line"},
-		{runner.EventLine{Event: "turn_prompt", Message: "turn 1", Payload: []byte(`"cut"`)}, "prompt, turn 1"},
+		{agent.EventLine{Event: "turn_prompt", Message: "turn 1, 9 characters", Payload: []byte(`{"turn":1,"text":"a\nb\nc\nd\ne\nf\ng\n"}`)}, "prompt, turn 1, 9 characters\na\nb\nc\nd\ne\nf\n… 1 more line"},
+		{agent.EventLine{Event: "turn_prompt", Message: "turn 1", Payload: []byte(`"cut"`)}, "prompt, turn 1"},
 		{
-			runner.EventLine{Event: "tracker_mutation", Message: "commentCreate", Payload: []byte(`{"created":[{"kind":"comment","id":"1"}]}`)},
+			agent.EventLine{Event: "tracker_mutation", Message: "commentCreate", Payload: []byte(`{"created":[{"kind":"comment","id":"1"}]}`)},
 			"tracker_mutation: commentCreate\ncreated comment 1",
 		},
 		{ended("first", `"type":"agentMessage","text":"first\nsecond\n"`), "agent: first\nsecond"},
@@ -102,15 +102,15 @@ func TestHumanize(t *testing.T) {
 		{ended("tool x failed", `"type":"dynamicToolCall","success":false,"contentItems":[{"text":"a\nb\nc\nd\ne"}]`), "tool x failed\na\nb\nc\n… 2 more lines"},
 		{ended("MCP tool f/a completed", `"type":"mcpToolCall","durationMs":"soon"`), "MCP tool f/a completed"},
 		{item("item/completed", "userMessage", "prompt"), ""},
-		{runner.EventLine{Event: "approval_granted", Method: "item/commandExecution/requestApproval", Message: "approved by operator: make"}, "approval_granted: approved by operator: make"},
-		{runner.EventLine{Event: "turn_failed", Method: "turn/completed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
-		{runner.EventLine{Event: "turn_completed", Method: "turn/completed", Message: "turn completed"}, "turn_completed"},
+		{agent.EventLine{Event: "approval_granted", Method: "item/commandExecution/requestApproval", Message: "approved by operator: make"}, "approval_granted: approved by operator: make"},
+		{agent.EventLine{Event: "turn_failed", Method: "turn/completed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
+		{agent.EventLine{Event: "turn_completed", Method: "turn/completed", Message: "turn completed"}, "turn_completed"},
 		{item("item/completed", "agentMessage", "done"), "agent: done"},
 		{item("item/started", "agentMessage", "agent message started"), ""},
 		{item("item/started", "commandExecution", "command started: make"), "command started: make"},
-		{runner.EventLine{Event: "notification", Method: "thread/status/changed", Message: "thread is idle"}, ""},
-		{runner.EventLine{Event: "notification", Method: "thread/settings/updated", Message: "settings of the thread changed"}, ""},
-		{runner.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
+		{agent.EventLine{Event: "notification", Method: "thread/status/changed", Message: "thread is idle"}, ""},
+		{agent.EventLine{Event: "notification", Method: "thread/settings/updated", Message: "settings of the thread changed"}, ""},
+		{agent.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
 	} {
 		if got, ok := humanize(c.e, inShort); ok && got != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -62,8 +63,8 @@ func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) err
 	// It lives on less than a megabyte, and of workers there may be many: collecting before the usual four are
 	// full costs half a millisecond every few seconds.
 	debug.SetGCPercent(workerGC)
-	clean := &runner.Redactor{W: w.Stderr}
-	log := project.NewLogTo(clean, slog.LevelInfo).With(slog.String("run_id", id))
+	redactor := agent.NewRedactor(nil)
+	log := project.NewLogTo(agent.Writer{W: w.Stderr, Redactor: redactor}, slog.LevelInfo).With(slog.String("run_id", id))
 	exe := project.ProgramPath()
 	h, err := takeRun(ctx, w, id, stateDir)
 	if err != nil {
@@ -80,7 +81,7 @@ func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) err
 	stopReaping := supervise(ctx, log)
 	defer stopReaping()
 	// Whether the environment file can be read is no matter here: the pass has handed its variables on.
-	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret(), clean.Hide, log); err != nil {
+	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret(), redactor, log); err != nil {
 		h.failed(ctx, w, err, log)
 	}
 	h.close(log)
@@ -169,7 +170,7 @@ func supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as it was dispatched and works the run off.
-func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, hide func([]string), log *slog.Logger) error {
+func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) error {
 	dir := runner.RunDir(p.StateDir, h.run.ID)
 	data, err := os.ReadFile(filepath.Join(dir, "workflow.md"))
 	if err != nil {
@@ -188,7 +189,7 @@ func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		return err
 	}
 	config := project.RunnerConfig(cfg)
-	hide(slices.Concat(config.SecretValues, runner.EnvSecrets(p.Environ())))
+	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	client, err := project.NewTracker(cfg, p.Env.Now, log)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 			},
 			ChangesIssue: tool.ChangesIssue,
 		},
-		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Hide: hide,
+		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
 	}
 	var stopTelling func()
 	worker.Attend, stopTelling = teller{

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 const (
@@ -141,7 +141,7 @@ func firstEvent(path string) (at time.Time, err error) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var line runner.EventLine
+		var line agent.EventLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return at, nil // not all of it is written yet
 		}

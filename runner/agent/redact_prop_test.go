@@ -1,4 +1,4 @@
-package runner
+package agent
 
 import (
 	"bytes"
@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// written is how a program might write a secret into a text.
+// written lists the ways in which a program may write a secret into a text.
 var written = map[string]func(secret, before, after string) string{
 	"plain":    func(s, _, _ string) string { return s },
 	"in JSON":  func(s, _, _ string) string { return quote(s, false) },
@@ -38,14 +36,14 @@ var written = map[string]func(secret, before, after string) string{
 	},
 }
 
-// The letters of secrets and of all else are different ones, so that nothing is found by chance.
+// Secrets and other texts are made of different letters, so that nothing is found by chance.
 var (
 	secretLetters = rapid.SampledFrom([]rune(`ABCDEFGHIJKLMNOPQRSTUVWXYZ!"<&>\/+%$'é` + "\n\t"))
 	otherLetters  = rapid.StringMatching(`[a-z {}\[\]:,\\"…ü\n]{0,40}`)
 )
 
-// No secret survives in what a run writes: not whole, not in part, and in no form, however large the event is, however the
-// output comes in pieces, and whatever is written around it.
+// No secret survives in what a run writes: neither whole nor in part, in no form, however large the event is, in whatever
+// pieces the output arrives, and whatever stands around it.
 func TestNoSecretSurvives(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -58,22 +56,22 @@ func TestNoSecretSurvives(t *testing.T) {
 		if form == "a bearer" {
 			known = []string{"UNKNOWN-TOKEN"} // what is announced as a token need not be known
 		}
-		s := newSecrets(known)
+		r := NewRedactor(known)
 		n++
 		dir, err := os.MkdirTemp(dir, "")
 		ok(t, err)
 
 		// An event, as large as it may be or much larger, with the secret anywhere in it.
-		fill := rapid.SampledFrom([]int{0, 100, eventFieldLimit / 2, eventFieldLimit, 3 * eventFieldLimit}).Draw(t, "fill")
+		fill := rapid.SampledFrom([]int{0, 100, maxPayload / 2, maxPayload, 3 * maxPayload}).Draw(t, "fill")
 		at := rapid.IntRange(0, fill).Draw(t, "at")
 		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
 		raw, err := json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}})
 		ok(t, err)
 		path := filepath.Join(dir, "events.jsonl")
-		l, err := openEventLog(path, s)
+		l, err := OpenEventLog(path, r)
 		ok(t, err)
-		ok(t, l.append(codex.Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
-		ok(t, l.close())
+		ok(t, l.Append(EventLine{Event: "notification", At: time.Now(), Message: text, Payload: raw}))
+		ok(t, l.Close())
 		line := contents(t, path)
 		var e EventLine
 		ok(t, json.Unmarshal([]byte(line), &e))
@@ -81,7 +79,7 @@ func TestNoSecretSurvives(t *testing.T) {
 
 		// A stream, in pieces.
 		path = filepath.Join(dir, "tail")
-		tail, err := openTail(path, 1<<10, s)
+		tail, err := OpenTailFile(path, 1<<10, r)
 		ok(t, err)
 		for rest := text; rest != ""; {
 			cut := rapid.IntRange(1, len(rest)).Draw(t, "piece")
@@ -89,24 +87,22 @@ func TestNoSecretSurvives(t *testing.T) {
 			ok(t, err)
 			rest = rest[cut:]
 		}
-		nothingOf(t, secret, tail.tail(1<<10))
-		ok(t, tail.close())
+		nothingOf(t, secret, tail.Tail(1<<10))
+		ok(t, tail.Close())
 		nothingOf(t, secret, contents(t, path))
 
-		// A record of the log, and a text of the database's.
+		// A record of the log, and a text for the database.
 		var log bytes.Buffer
-		r := &Redactor{W: &log}
-		r.Hide(known)
-		_, err = r.Write([]byte(text))
+		_, err = Writer{&log, r}.Write([]byte(text))
 		ok(t, err)
-		nothingOf(t, secret, log.String(), s.clean(text))
+		nothingOf(t, secret, log.String(), r.Text(text))
 	})
 	if n < 50 {
 		t.Errorf("only %d secrets were tried", n)
 	}
 }
 
-// unquoted are all strings of a JSON value.
+// unquoted joins all strings of a JSON value.
 func unquoted(t *rapid.T, value json.RawMessage) string {
 	var v any
 	ok(t, json.Unmarshal(value, &v))
@@ -132,7 +128,7 @@ func unquoted(t *rapid.T, value json.RawMessage) string {
 
 var codedRuns = regexp.MustCompile(`[A-Za-z0-9+/_-]{6,}`)
 
-// partKept is how many letters of a secret in a row tell something of it.
+// partKept is the number of consecutive letters of a secret that count as a leak.
 const partKept = 8
 
 func nothingOf(t *rapid.T, secret string, texts ...string) {

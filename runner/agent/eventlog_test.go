@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+func TestEventLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	const hard, half = `p<a>s"s&`, `ends-in-a\`
+	l, err := OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half}))
+	must(t, err)
+	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
+	for _, e := range []EventLine{
+		{Event: "notification", At: at, Method: "item/completed", ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Payload: json.RawMessage(`{"a":"` + testKey + `"}`)},
+		{Event: "malformed", At: at, Payload: json.RawMessage("not JSON " + testKey)},
+		{Event: "notification", At: at, Message: "long", Payload: json.RawMessage(`"` + strings.Repeat("x", maxPayload) + `"`)},
+		{Event: "notification", At: at, Message: hard, Payload: marshal("key " + hard)},
+		{Event: "notification", At: at, Message: "as the agent wrote it", Payload: json.RawMessage(`"key p<a>s\"s&"`)},
+		{Event: "notification", At: at, Message: "it " + half, Payload: json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`)},
+	} {
+		must(t, l.Append(e))
+	}
+	must(t, l.Close())
+	text := read(t, path)
+	if strings.Contains(text, testKey) || strings.Contains(text, "a>s") || strings.Contains(text, `s\"s`) || strings.Contains(text, "ends-in") {
+		t.Errorf("a secret stands in\n%s", text)
+	}
+	var lines []EventLine
+	for d := json.NewDecoder(strings.NewReader(text)); ; {
+		var line EventLine
+		if err := d.Decode(&line); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) != 6 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	first := lines[0]
+	if !first.At.Equal(at) || first.At.Location() != time.UTC || first.Event != "notification" || first.Method != "item/completed" ||
+		first.ThreadID != "th" || first.TurnID != "tu" || first.Message != "say [redacted]" || string(first.Payload) != `{"a":"[redacted]"}` {
+		t.Errorf("%+v", first)
+	}
+	if got := string(lines[1].Payload); got != `"not JSON [redacted]"` {
+		t.Errorf("a line that is not JSON: %s", got)
+	}
+	if n := len(lines[2].Payload); lines[2].Message != "long" || n > maxPayload || n < maxPayload/2 {
+		t.Errorf("a long payload: %d bytes", n)
+	}
+	if got := lines[3]; got.Message != Redacted || string(got.Payload) != `"key [redacted]"` {
+		t.Errorf("a secret that JSON writes differently: %+v, payload %s", got, got.Payload)
+	}
+	if got := lines[5]; got.Message != "it "+Redacted || !strings.Contains(string(got.Payload), `[redacted]\"quote`) {
+		t.Errorf("a secret that ends in half an escape: %+v, payload %s", got, got.Payload)
+	}
+}
+
+func TestEventLogRotates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	l, err := OpenEventLog(path, nil)
+	must(t, err)
+	payload := json.RawMessage(`"` + strings.Repeat("x", maxPayload-2) + `"`)
+	for range 3 * maxEventFile / maxPayload {
+		must(t, l.Append(EventLine{Event: "notification", Payload: payload}))
+	}
+	must(t, l.Append(EventLine{Event: "turn_completed"}))
+	must(t, l.Close())
+	now, err := os.Stat(path)
+	must(t, err)
+	before, err := os.Stat(PreviousEvents(path))
+	must(t, err)
+	if now.Size() > maxEventFile || before.Size() > maxEventFile || before.Size() < maxEventFile-2*maxPayload {
+		t.Errorf("%d and %d bytes", before.Size(), now.Size())
+	}
+	if !strings.Contains(read(t, path), "turn_completed") {
+		t.Error("the last event is not in the newest file")
+	}
+
+	// A directory in the way of the rotation loses events only for as long as it is there.
+	l, err = OpenEventLog(path, nil)
+	must(t, err)
+	must(t, os.Remove(PreviousEvents(path)))
+	must(t, os.MkdirAll(filepath.Join(PreviousEvents(path), "x"), 0o700))
+	l.size = maxEventFile
+	if l.Append(EventLine{Event: "lost"}) == nil {
+		t.Fatal("the log was renamed to the name of a directory")
+	}
+	must(t, os.RemoveAll(PreviousEvents(path)))
+	must(t, l.Append(EventLine{Event: "second"}))
+	must(t, l.Close())
+	if !strings.Contains(read(t, PreviousEvents(path)), "turn_completed") || !strings.Contains(read(t, path), "second") {
+		t.Error("the log was not rotated later")
+	}
+}
+
+// An event after a line that a full disk has cut off begins on a line of its own.
+func TestEventAfterATornLine(t *testing.T) {
+	out, in, err := os.Pipe()
+	must(t, err)
+	defer out.Close()
+	l := &EventLog{path: "events.jsonl", file: in}
+	must(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is full soon
+	for i := 0; ; i++ {
+		if err := l.Append(EventLine{Payload: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)}); err != nil {
+			break
+		}
+		if i > 1000 {
+			t.Fatal("the pipe takes everything")
+		}
+	}
+	must(t, in.SetWriteDeadline(time.Time{}))
+	written := make(chan []byte)
+	go func() {
+		data, _ := io.ReadAll(out)
+		written <- data
+	}()
+	must(t, l.Append(EventLine{Message: "after"}))
+	must(t, l.Append(EventLine{Message: "last"}))
+	must(t, l.Close())
+	lines := strings.Split(strings.TrimSuffix(string(<-written), "\n"), "\n")
+	for i, line := range lines {
+		if torn := i == len(lines)-3; json.Valid([]byte(line)) == torn {
+			t.Errorf("line %d of %d: %.60q", i+1, len(lines), line)
+		}
+	}
+}
+
+// A shortened payload still says what happened, and what is missing.
+func TestShorten(t *testing.T) {
+	const limit = 1 << 10
+	long := strings.Repeat("b", 40) + strings.Repeat("x", 5000) + strings.Repeat("e", 40)
+	for name, tc := range map[string]struct {
+		in  string
+		has []string
+	}{
+		"a command's output": {
+			in: `{"method":"item/completed","params":{"item":{"type":"commandExecution","command":"make","aggregatedOutput":"` + long +
+				`","exitCode":2,"durationMs":1234}}}`,
+			has: []string{`"command":"make"`, `"aggregatedOutput":"bbbb`, `bytes cut]…`, `eeee"`, `"durationMs":1234,"exitCode":2`},
+		},
+		"many strings":          {`{"list":["` + strings.Repeat(strings.Repeat("y", 400)+`","`, 20) + `z"],"last":1}`, []string{`"list":["yyy`, `bytes cut]…`, `"last":1`}},
+		"a long list":           {`{"list":[` + strings.Repeat(`{"a":[1,2,{}]},`, 500) + `0], "last" : true}`, []string{`"list":[{"a":[1,2,{}]},`, ` more"]`, `"last":true`}},
+		"a number without end":  {`{"n":` + strings.Repeat("1", 5000) + `,"last":-1.5e3}`, []string{`"n":"…"`, `"last":-1.5e3`}},
+		"nothing but structure": {strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000), []string{`"[[[[`, `bytes cut]…`, `]]]]"`}},
+		"too deep to decode":    {strings.Repeat(`[`, 1<<20), []string{`"[[[[`}},
+		"not JSON":              {`{"a":` + long, []string{`"{\"a\":bbb`, `bytes cut]…`, `eee"`}},
+		"more than one value":   {`{"s":"` + long + `"} {}`, []string{`"{\"s\":\"`, `eee\"} {}"`}},
+		"other letters":         {`{"s":"` + strings.Repeat(`日本語é`, 300) + `"}`, []string{`日本語é`, `bytes cut]…`}},
+		"short as it is":        {`{ "s" : 1.0 }`, []string{`{ "s" : 1.0 }`}},
+	} {
+		got := string(shorten(json.RawMessage(tc.in), limit, nil))
+		if !json.Valid([]byte(got)) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") || len(got) > limit {
+			t.Errorf("%s: %d bytes: %s", name, len(got), got)
+		}
+		for _, want := range tc.has {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %s in %s", name, want, got)
+			}
+		}
+	}
+}
+
+// Whatever the agent sends, what is kept is JSON, bounded, and without the secret.
+func FuzzShorten(f *testing.F) {
+	f.Add(`{"a":"`+testKey+`","b":[1,2.5e3,null,true,{"c":"\ud83d\ude00\\"}]}`, 3)
+	f.Add(`["`+strings.Repeat("x", 90)+testKey+strings.Repeat("y", 90)+`"]`, 1)
+	f.Add(`{"a":`, 0)
+	f.Add(`"\`, 0)
+	f.Add("\xff\"\\u12", 7)
+	r := NewRedactor([]string{testKey})
+	f.Fuzz(func(t *testing.T, text string, shift int) {
+		const limit = 256
+		if shift < 0 || shift > 1000 {
+			t.Skip()
+		}
+		text = strings.Repeat(" ", shift) + text
+		if len(text) <= limit {
+			return
+		}
+		got := shorten(json.RawMessage(text), limit, r)
+		if len(got) > limit || !json.Valid(got) {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+		var kept any // as it reads: an escape in front of half a key may look like the rest of it
+		if err := json.Unmarshal(r.Bytes(got), &kept); err != nil {
+			kept = string(got)
+		}
+		if strings.Contains(fmt.Sprint(kept), testKey[8:]) && !strings.Contains(strings.ReplaceAll(text, testKey, ""), testKey[8:]) {
+			t.Errorf("the secret stands in %q", got)
+		}
+	})
+}

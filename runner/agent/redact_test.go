@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const testKey = "lin_api_secret_0123456789abcdef"
+
+func TestRedactorText(t *testing.T) {
+	r := NewRedactor([]string{testKey, "key", "key-long", "long-tail", "", "ab"})
+	for text, want := range map[string]string{
+		"nothing about ab":            "nothing about ab",
+		"a key-long key and keys":     "a [redacted] [redacted] and [redacted]s",
+		"keykey":                      "[redacted][redacted]",
+		"ke key":                      "ke [redacted]",
+		"token " + testKey[:23] + "…": "token [redacted]…",
+		"a… " + testKey[:12] + "… after 3s, " + testKey + "…": "a… [redacted]… after 3s, [redacted]…",
+		"short " + testKey[:4] + "…":                          "short " + testKey[:4] + "…",
+		"…":                                                   "…",
+		"-H 'Authorization: Bearer abc.DEF-1_2~3+4/5=' x":     "-H 'Authorization: Bearer [redacted]' x",
+		"authorization: bearer   xyz\n":                       "authorization: bearer   [redacted]\n",
+		`{"Authorization":"BEARER abcdef"}`:                   `{"Authorization":"BEARER [redacted]"}`,
+		`"Bearer " + token`:                                   `"Bearer " + token`,
+		"Bearer $TOKEN":                                       "Bearer $TOKEN",
+		"the bearer of it":                                    "the bearer of it",
+		"Bearer abcdefgh…":                                    "Bearer [redacted]…",
+		"Bearer [redacted]":                                   "Bearer [redacted]",
+	} {
+		if got := r.Text(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not " + testKey); got != "Use Bearer tokens, not [redacted]" {
+		t.Errorf("the agent reads %q", got)
+	}
+	r.Add([]string{"another"})
+	if got := r.Text("another " + testKey); got != "[redacted] [redacted]" {
+		t.Errorf("after Add: %q", got)
+	}
+	if got := (*Redactor)(nil).Text(testKey + " Bearer abc"); got != testKey+" Bearer abc" {
+		t.Errorf("a nil Redactor returns %q", got)
+	}
+}
+
+// The base64 of a secret depends on what stands before it.
+func TestRedactorBase64(t *testing.T) {
+	r := NewRedactor([]string{testKey})
+	for before := range 7 {
+		for after := range 4 {
+			login := strings.Repeat("u", before) + testKey + strings.Repeat("p", after)
+			for name, coding := range map[string]*base64.Encoding{
+				"std": base64.StdEncoding, "raw": base64.RawStdEncoding, "url": base64.URLEncoding, "raw url": base64.RawURLEncoding,
+			} {
+				got := r.Text("Authorization: Basic " + coding.EncodeToString([]byte(login)) + "\n")
+				if !strings.Contains(got, Redacted) || len(strings.ReplaceAll(got, Redacted, "")) > len("Authorization: Basic \n")+(before+after)*4/3+8 {
+					t.Errorf("%s of %s: %s", name, login, got)
+				}
+			}
+		}
+	}
+	if got := r.Text(base64.StdEncoding.EncodeToString([]byte(testKey)) + " x"); got != Redacted+" x" {
+		t.Errorf("alone: %s", got)
+	}
+}
+
+// Each line of a private key is a secret; so is a value without the line break that its file had.
+func TestRedactorLines(t *testing.T) {
+	const key = "-----BEGIN KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nBG5vbmUAAAAEbm9uZQAAAAAA\n-----END KEY-----\n"
+	r := NewRedactor([]string{key, "correct-horse\n"})
+	for text, want := range map[string]string{
+		key:                                 Redacted,
+		"  b3BlbnNzaC1rZXktdjEAAAAA\r\nx":   "  [redacted]\r\nx",
+		"-----BEGIN KEY-----\nanother one":  "-----BEGIN KEY-----\nanother one",
+		`"` + `BG5vbmUAAAAEbm9uZQAAAAAA\n"`: `"[redacted]\n"`,
+		`{"w":"correct-horse"}`:             `{"w":"[redacted]"}`,
+	} {
+		if got := r.Text(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// Other writers of JSON escape the slash, or everything that is not ASCII.
+func TestRedactorJSON(t *testing.T) {
+	for secret, texts := range map[string][]string{
+		"AbCdEf/GhIjKl+0123/=": {`{"k":"AbCdEf\/GhIjKl+0123\/="}`, `"{\"k\":\"AbCdEf\\/GhIjKl+0123\\/=\"}"`},
+		"pässwörter-für-alle":  {`{"k":"p\u00e4ssw\u00f6rter-f\u00fcr-alle"}`, `"{\"k\":\"p\\u00e4ssw\\u00f6rter-f\\u00fcr-alle\"}"`},
+		"key-of-🗝️-and-lock":   {`{"k":"key-of-\ud83d\udddd\ufe0f-and-lock"}`},
+	} {
+		for _, text := range texts {
+			got := NewRedactor([]string{secret}).Text(text)
+			if !strings.Contains(got, Redacted) || strings.Contains(got, "0123") || strings.Contains(got, "lock") || strings.Contains(got, "alle") {
+				t.Errorf("%s became %s", text, got)
+			}
+		}
+	}
+}
+
+func TestEnvSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "id_ed25519")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := EnvSecrets([]string{
+		"GH_TOKEN=ghp_12345678", "OPENAI_API_KEY=sk-12345678", "db_password=pass=word", "APP_SECRET=12345678",
+		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=", "NO_VALUE_KEY",
+		"SSH_KEY=" + file, "GONE_KEY=" + file + ".gone",
+	})
+	want := []string{"ghp_12345678", "sk-12345678", "pass=word", "12345678", file + ".gone"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A stream may break anywhere in a token, and an endless line is not held back for ever.
+func TestRedactorSplit(t *testing.T) {
+	const text = "a Bearer abcdefgh.ijklm and bearer\n"
+	for first := range len(text) {
+		for second := first; second < len(text); second++ {
+			var got, held []byte
+			r := NewRedactor(nil)
+			for _, piece := range []string{text[:first], text[first:second], text[second:]} {
+				var clean []byte
+				clean, held = r.Split(append(held, piece...))
+				got = append(got, clean...)
+			}
+			if got = append(got, r.Bytes(held)...); string(got) != "a Bearer [redacted] and bearer\n" {
+				t.Fatalf("cut at %d and %d: %q", first, second, got)
+			}
+		}
+	}
+	r := NewRedactor([]string{testKey})
+	long := strings.Repeat("x ", maxHeld)
+	for _, end := range []string{testKey[:9], "Bearer", "Bearer abc", "bearer  "} {
+		if clean, held := r.Split([]byte(long + end)); len(held) > maxHeld/2 || string(clean)+string(held) != long+end {
+			t.Errorf("%q: %d bytes are held", end, len(held))
+		} else if strings.HasSuffix(string(clean), strings.TrimSpace(end)) {
+			t.Errorf("%q is not held back", end)
+		}
+	}
+	if _, held := r.Split([]byte(strings.Repeat("a", 2*maxHeld))); len(held) > len(testKey) {
+		t.Errorf("%d bytes of one word are held", len(held))
+	}
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTailFileKeepsTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := OpenTailFile(path, 100, NewRedactor([]string{testKey}))
+	must(t, err)
+	for i := range 100 {
+		_, err := f.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 9) + "\n"))
+		must(t, err)
+	}
+	if n, err := f.Write([]byte(strings.Repeat("z", 1000) + "\nend\n")); n != 1005 || err != nil {
+		t.Fatalf("a write longer than the log: %d, %v", n, err)
+	}
+	if got := f.Tail(4); got != "end\n" {
+		t.Errorf("tail %q", got)
+	}
+	must(t, f.Close())
+	if text := read(t, path); len(text) > 200 || !strings.HasSuffix(text, "\nend\n") {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+	// The next hook's output comes after it.
+	f, err = OpenTailFile(path, 100, nil)
+	must(t, err)
+	_, err = f.Write([]byte("more\n"))
+	must(t, err)
+	must(t, f.Close())
+	if text := read(t, path); !strings.HasSuffix(text, "\nend\nmore\n") {
+		t.Errorf("%q", text)
+	}
+}
+
+// A secret is found wherever the reads of the pipe cut it, and what only looked like one is kept.
+func TestTailFileSecretInPieces(t *testing.T) {
+	for _, pieces := range [][]string{
+		{"key=" + testKey + "\n"},
+		{"key=" + testKey[:5], testKey[5:] + "\n"},
+		{"key=" + testKey[:1], testKey[1:9], testKey[9:] + "\n"},
+		{"key=" + testKey[:20], testKey + "\n"},
+		{"key=" + testKey[:7]},
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		f, err := OpenTailFile(path, 1<<10, NewRedactor([]string{testKey}))
+		must(t, err)
+		for _, p := range pieces {
+			n, err := f.Write([]byte(p))
+			if n != len(p) || err != nil {
+				t.Fatalf("wrote %d of %d: %v", n, len(p), err)
+			}
+		}
+		tail := f.Tail(1 << 10)
+		must(t, f.Close())
+		got := read(t, path)
+		whole := strings.Join(pieces, "")
+		if got != tail || !strings.HasPrefix(got, "key=") || strings.Contains(got, testKey[21:]) || strings.HasSuffix(got, "\n") != strings.HasSuffix(whole, "\n") {
+			t.Errorf("%q became %q, tail %q", pieces, got, tail)
+		}
+	}
+}
+
+func TestTailFileOnAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no /dev/full on this system")
+	}
+	f, err := NewTailFile(full, 100, nil)
+	must(t, err)
+	for range 3 {
+		if n, err := f.Write([]byte("line\n")); n != 5 || err != nil {
+			t.Errorf("%d, %v: a program would have to wait", n, err)
+		}
+	}
+	if f.Err() == nil {
+		t.Error("the failure is not reported")
+	}
+	_ = f.Close()
+}
+
+func TestLastWords(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"": "", "\n \n": "",
+		"bash: line 1: codex: command not found\n":                            "bash: line 1: codex: command not found",
+		"2026-11-20T08:00:00.1Z ERROR codex_core: no luck\n":                  "",
+		"Error: no auth\n2026-11-20T08:00:00.1Z  WARN codex_core: bye\n":      "Error: no auth",
+		"\x1b[31mError:\x1b[0m no auth\n2026-11-20T08:00:00Z INFO x\n\x1b[0m": "Error: no auth",
+	} {
+		if got := LastWords(stderr); got != want {
+			t.Errorf("%q: %q", stderr, got)
+		}
+	}
+}
