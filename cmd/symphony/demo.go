@@ -338,7 +338,7 @@ func (d *playground) clear(ctx context.Context) error {
 	if err := applyForIssue(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
 		return err
 	}
-	for len(liveRuns(ctx, p)) > 0 && project.Sleep(ctx, waitStep) {
+	for len(liveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {
 	}
 	return nil
 }

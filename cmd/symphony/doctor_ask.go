@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -91,12 +90,6 @@ func (d *doctor) close() diagnosis {
 		d.print(a)
 	}
 	return a
-}
-
-// exists reports whether there is something at a path, as far as that can be told.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // sorted gives the elements in a fixed order, each once.

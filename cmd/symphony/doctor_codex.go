@@ -42,7 +42,7 @@ func checkCodex(ctx context.Context, at *place) []finding {
 // nobody logged in.
 func (at *place) homeless() error {
 	home := at.codexHome()
-	if exists(home) || strings.Contains(at.cfg.Codex.Command, "CODEX_HOME") {
+	if project.Exists(home) || strings.Contains(at.cfg.Codex.Command, "CODEX_HOME") {
 		return nil
 	}
 	return &reconcile.Error{Code: string(codex.CodeAgentAuth), Message: "codex has no home: " + home + " does not exist", Hint: at.loginHint()}

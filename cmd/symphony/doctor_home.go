@@ -69,7 +69,7 @@ func (at *place) inherited(config codex.HomeConfig, home string) []finding {
 	var trusted []string
 	root := project.Resolve(at.cfg.Workspace.Root)
 	for folder, p := range config.Projects {
-		if p.Level == "trusted" && (within(root, folder) || within(folder, root)) {
+		if p.Level == "trusted" && (project.Within(root, folder) || project.Within(folder, root)) {
 			trusted = append(trusted, folder)
 		}
 	}

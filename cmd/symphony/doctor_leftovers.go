@@ -147,14 +147,14 @@ func sizeOfTrash(ctx context.Context, root string) (entries int, stuck []string,
 // checkAccount says what an agent can read because this account can.
 func checkAccount(_ context.Context, at *place) []finding {
 	var files []string
-	if exists(at.p.EnvPath()) {
+	if project.Exists(at.p.EnvPath()) {
 		files = append(files, at.p.EnvPath())
 	}
 	if keys, err := filepath.Glob(filepath.Join(at.p.Env.Home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
 		files = append(files, filepath.Join(at.p.Env.Home, ".ssh"))
 	}
 	if at.cfg != nil {
-		if login := filepath.Join(at.codexHome(), "auth.json"); exists(login) {
+		if login := filepath.Join(at.codexHome(), "auth.json"); project.Exists(login) {
 			files = append(files, login)
 		}
 	}

@@ -80,7 +80,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 // folder is where a workspace is made for the trial: in the root, where codex works later, or in a temporary folder.
 func (at *place) folder() string {
 	root := project.Resolve(at.cfg.Workspace.Root)
-	if rootFits(at.p, at.cfg, true) == nil && exists(root) {
+	if rootFits(at.p, at.cfg, true) == nil && project.Exists(root) {
 		return root
 	}
 	return os.TempDir()
@@ -130,7 +130,7 @@ func (at *place) program(ctx context.Context, name string) (string, error) {
 // profile is the file that bash -l reads here.
 func (at *place) profile() string {
 	for _, name := range []string{".bash_profile", ".bash_login"} {
-		if exists(filepath.Join(at.p.Env.Home, name)) {
+		if project.Exists(filepath.Join(at.p.Env.Home, name)) {
 			return "~/" + name
 		}
 	}

@@ -30,7 +30,7 @@ func checkRoot(_ context.Context, at *place) []finding {
 	if list != nil {
 		return list
 	}
-	if !exists(root) {
+	if !project.Exists(root) {
 		return []finding{well("%s, which the first pass makes; %s free", root, term.BytesText(free))}
 	}
 	return []finding{well("%s, %s free", root, term.BytesText(free))}
@@ -56,7 +56,7 @@ func (at *place) rootDangers(root string) []finding {
 // temporaryAbove is the temporary directory that a path lies in, empty for none.
 func temporaryAbove(path, tmpdir string) string {
 	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
-		if temporary != "" && within(path, project.Resolve(temporary)) {
+		if temporary != "" && project.Within(path, project.Resolve(temporary)) {
 			return temporary
 		}
 	}
@@ -65,7 +65,7 @@ func temporaryAbove(path, tmpdir string) string {
 
 // fileSystem names the file system of a path where it is one to be warned of; lasts is false where a reboot empties it.
 func fileSystem(path string) (name string, lasts bool) {
-	for !exists(path) && path != filepath.Dir(path) {
+	for !project.Exists(path) && path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 	}
 	var st unix.Statfs_t

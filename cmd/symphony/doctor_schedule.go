@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -16,7 +17,7 @@ import (
 // checkSchedule says whether somebody runs passes, what is wrong with what is installed for that, and how the last one
 // went.
 func checkSchedule(ctx context.Context, at *place) []finding {
-	there, err := installedStatus(ctx, at.p)
+	there, err := schedule.InstalledStatus(ctx, at.p)
 	if err != nil {
 		return failed(err)
 	}
@@ -31,13 +32,13 @@ func checkSchedule(ctx context.Context, at *place) []finding {
 // --state-dir, and the variables that say where files are. What can't be read carries nothing; the check of the schedule
 // says so.
 func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string, vars []string) {
-	there, err := findInstalled(ctx, p)
+	there, err := schedule.FindInstalled(ctx, p)
 	if err != nil {
 		return "", nil
 	}
-	texts := []string{there.line}
-	for _, u := range there.units {
-		if service, err := os.ReadFile(u.service); err == nil {
+	texts := []string{there.Line}
+	for _, u := range there.Units {
+		if service, err := os.ReadFile(u.Service); err == nil {
 			texts = append(texts, string(service))
 		}
 	}
@@ -48,12 +49,12 @@ func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string
 	}
 	// As cron's line has it, and as a unit has it.
 	cron := func(text string) string { return strings.ReplaceAll(term.ShellQuote(text), "%", `\%`) }
-	if written(" --state-dir "+cron(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(unitWord(p.StateDir), "$", "$$")+" ") {
+	if written(" --state-dir "+cron(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(schedule.UnitWord(p.StateDir), "$", "$$")+" ") {
 		stateDir = p.StateDir
 	}
-	for _, name := range pathVars {
+	for _, name := range schedule.PathVars {
 		v := p.Env.Getenv(name)
-		if v != "" && written(" "+name+"="+cron(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
+		if v != "" && written(" "+name+"="+cron(v)+" ", "\nEnvironment="+schedule.UnitWord(name+"="+v)+"\n") {
 			vars = append(vars, name+"="+v)
 		}
 	}
@@ -61,7 +62,7 @@ func carriedBySchedule(ctx context.Context, p *project.Project) (stateDir string
 }
 
 // alive looks at the passes that there have been.
-func (at *place) alive(ctx context.Context, there scheduleJSON) (list []finding) {
+func (at *place) alive(ctx context.Context, there schedule.Status) (list []finding) {
 	which := " -w " + term.ShellQuote(at.p.Path)
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(there.Timers) > 0 || there.Cron != nil {

@@ -48,7 +48,7 @@ func checkEnvFile(_ context.Context, at *place) []finding {
 	if at.p.EnvErr != nil {
 		return failed(at.p.EnvErr)
 	}
-	if !exists(path) {
+	if !project.Exists(path) {
 		return []finding{well("none, it would be %s", path)}
 	}
 	names := slices.Sorted(maps.Keys(at.p.EnvFile))

@@ -113,7 +113,7 @@ func followFile(ctx context.Context, p *project.Project, db *state.DB, runID str
 			f.showRest(show)
 			return nil
 		}
-		if !project.Sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, project.WaitStep) {
 			return nil
 		}
 	}
@@ -139,7 +139,7 @@ func followIssue(ctx context.Context, p *project.Project, db *state.DB, issue lo
 			fmt.Fprintf(p.Env.Stderr, "symphony: waiting for the next run of %s; SIGINT (Ctrl-C) ends this\n", term.Visible(issue.identifier))
 			told = true
 		}
-		project.Sleep(ctx, waitStep)
+		project.Sleep(ctx, project.WaitStep)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func askToEnd(ctx context.Context, p *project.Project, workers map[string]proc.F
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
 	for end := p.Env.Now().Add(blindPatience); p.Env.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
-		if !project.Sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, project.WaitStep) {
 			return
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -17,7 +16,7 @@ func rootFits(p *project.Project, cfg *workflow.Config, dryRun bool) error {
 	root := project.Resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = project.Resolve(dir)
-		if within(root, dir) || within(dir, root) || within(p.StateDir, dir) || within(dir, p.StateDir) {
+		if project.Within(root, dir) || project.Within(dir, root) || project.Within(p.StateDir, dir) || project.Within(dir, p.StateDir) {
 			return &reconcile.Error{
 				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
 				Hint: "name a directory apart from workspace.root and the state directory",
@@ -43,9 +42,3 @@ func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { ret
 
 // TrashDue implements reconcile.Runners.
 func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
-
-// within reports whether path is dir or lies below it.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}

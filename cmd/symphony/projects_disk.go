@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -79,14 +81,14 @@ func addRoot(path string, add func(kind, project string, paths ...string) error)
 
 // unitFiles are the units of systemd that symphony has written, the user's and the system's.
 func unitFiles(w *term.Env) (files []string) {
-	for _, dir := range append(unitDirs(w, false, w.Home), unitDirs(w, true, w.Home)...) {
+	for _, dir := range append(schedule.UnitDirs(w, false, w.Home), schedule.UnitDirs(w, true, w.Home)...) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // none has been written there
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
-			if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), unitMark) {
+			if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), schedule.UnitMark) {
 				files = append(files, path)
 			}
 		}
@@ -99,7 +101,7 @@ func printDisk(_ context.Context, w *term.Env, rows []diskRow) error {
 	var sum int64
 	for i, r := range rows {
 		// A trash within a root is counted with it.
-		if i == 0 || !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && within(r.Path, o.Path) }) {
+		if i == 0 || !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && project.Within(r.Path, o.Path) }) {
 			sum += r.Bytes
 		}
 	}

@@ -63,7 +63,7 @@ func stateDirs(w *term.Env) ([]string, error) {
 	var dirs []string
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
-		if e.IsDir() && (exists(filepath.Join(dir, "state.db")) || exists(filepath.Join(dir, "runs"))) {
+		if e.IsDir() && (project.Exists(filepath.Join(dir, "state.db")) || project.Exists(filepath.Join(dir, "runs"))) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -106,7 +106,7 @@ func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 	if r.WorkflowPath, _, err = db.Meta(ctx, project.OwnerKey); err != nil {
 		return err
 	}
-	r.WorkflowExists = r.WorkflowPath != "" && exists(r.WorkflowPath)
+	r.WorkflowExists = r.WorkflowPath != "" && project.Exists(r.WorkflowPath)
 	if r.Roots, err = rootsOf(ctx, db); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -62,7 +63,7 @@ func removeProject(ctx context.Context, w *term.Env, path string, o removal) err
 func lookOver(ctx context.Context, w *term.Env, row projectState, o removal) (projectState, []space, error) {
 	row = readProjectState(ctx, w, row.StateDir)
 	// The runs go before the database: without them this is a removal that was cut off.
-	if row.Error != nil && o.workspaces && exists(filepath.Join(row.StateDir, "runs")) {
+	if row.Error != nil && o.workspaces && project.Exists(filepath.Join(row.StateDir, "runs")) {
 		return row, nil, &reconcile.Error{
 			Code: row.Error.Code, Message: row.Error.Message + "; where its workspaces are is not known",
 			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
@@ -149,20 +150,20 @@ func unused(ctx context.Context, w *term.Env, row projectState) error {
 // unscheduled refuses a project that a schedule of ours would begin anew, or a line that somebody has written into their
 // crontab. Recent passes alone refuse nothing: they are those of the schedule that was removed a moment ago.
 func unscheduled(ctx context.Context, w *term.Env, p *project.Project, which string) error {
-	there, err := findInstalled(ctx, p)
+	there, err := schedule.FindInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
-	if len(there.units) > 0 || there.line != "" {
+	if len(there.Units) > 0 || there.Line != "" {
 		return &reconcile.Error{
 			Code: "project_busy", Message: "a schedule runs passes on " + p.StateDir,
 			Hint: "take it out first: symphony schedule remove " + which,
 		}
 	}
-	if !hasCrontab(w) {
+	if !schedule.HasCrontab(w) {
 		return nil
 	}
-	text, err := crontab(ctx, w)
+	text, err := schedule.Crontab(ctx, w)
 	if err != nil {
 		return nil // an account may not have one
 	}
@@ -185,7 +186,7 @@ func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error
 		out = w.Stderr
 	}
 	fmt.Fprintln(out, term.Visible("goes   "+row.StateDir))
-	if env := envFileOf(w, row); exists(env) {
+	if env := envFileOf(w, row); project.Exists(env) {
 		others, err := envSharers(w, row)
 		switch {
 		case err != nil:
@@ -203,7 +204,7 @@ func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error
 		}
 		fmt.Fprintln(out, term.Visible(word+" "+s.rec.Path+s.remark()))
 	}
-	if row.Error != nil && exists(filepath.Join(row.StateDir, "runs")) {
+	if row.Error != nil && project.Exists(filepath.Join(row.StateDir, "runs")) {
 		fmt.Fprintln(out, term.Visible("stays  what its workspace roots hold, which can't be known: "+row.Error.Message))
 	}
 	if row.WorkflowExists {

@@ -117,7 +117,7 @@ func branchesElsewhere(ctx context.Context, repo, workspace string, environ []st
 	if !filepath.IsAbs(common) {
 		common = filepath.Join(repo, common)
 	}
-	return !within(project.Resolve(common), project.Resolve(workspace))
+	return !project.Within(project.Resolve(common), project.Resolve(workspace))
 }
 
 // repositoryVariables would have git look at another repository than it is asked about.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -48,12 +46,6 @@ Example:
 	}
 }
 
-// scheduleOptions are the flags of schedule.
-type scheduleOptions struct {
-	system, cron bool
-	runAs        string
-}
-
 func scheduleAction(c *cli.Context, w *term.Env) error {
 	w.JSON = c.Bool("json")
 	args, positional, err := arguments(c, strings.Join(scheduleVerbs, "|"))
@@ -61,8 +53,8 @@ func scheduleAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	verb := args[0]
-	o := scheduleOptions{system: c.Bool("system"), cron: c.Bool("cron"), runAs: c.String("run-as")}
-	if err := o.check(verb, w.JSON); err != nil {
+	o := schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
+	if err := checkScheduleOptions(o, verb, w.JSON); err != nil {
 		return err
 	}
 	p, err := openProject(w, c, positional)
@@ -71,56 +63,28 @@ func scheduleAction(c *cli.Context, w *term.Env) error {
 	}
 	switch verb {
 	case scheduleShow:
-		return showSchedule(c.Context, p, o)
+		return schedule.Show(c.Context, p, o)
 	case scheduleInstall:
-		return installSchedule(c.Context, p, o)
+		return schedule.Install(c.Context, p, o)
 	case scheduleRemove:
-		return removeSchedule(c.Context, p, o)
+		return schedule.Remove(c.Context, p, o)
 	}
-	return printScheduleStatus(c.Context, p)
+	return schedule.PrintStatus(c.Context, p)
 }
 
-func (o scheduleOptions) check(verb string, json bool) error {
+func checkScheduleOptions(o schedule.Options, verb string, json bool) error {
 	writes := verb == scheduleShow || verb == scheduleInstall
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
 		return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), didYouMean(verb, scheduleVerbs, "%s"))
-	case o.system && o.cron:
+	case o.System && o.Cron:
 		return exit.Usage("schedule: --system or --cron, not both")
-	case o.runAs != "" && (!o.system || !writes):
+	case o.RunAs != "" && (!o.System || !writes):
 		return exit.Usage("schedule: --run-as goes with --system, and with show and install only")
-	case verb == scheduleStatus && (o.system || o.cron):
+	case verb == scheduleStatus && (o.System || o.Cron):
 		return exit.Usage("schedule: status looks at every kind of schedule; leave --system and --cron out")
 	case json && verb != scheduleStatus:
 		return exit.Usage("schedule: --json goes with status only")
-	}
-	return nil
-}
-
-// showSchedule prints what install would write. What stands in the way of an install is said, but hides nothing.
-func showSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
-	s, err := planSchedule(p, o)
-	if err != nil {
-		return err
-	}
-	if o.cron {
-		line, err := s.cronLine()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(p.Env.Stdout, line)
-	} else {
-		for i, f := range s.units() {
-			if i > 0 {
-				fmt.Fprintln(p.Env.Stdout)
-			}
-			fmt.Fprintf(p.Env.Stdout, "## %s\n%s", f.path, f.text)
-		}
-	}
-	s.warnInterval(o)
-	if err := s.refused(ctx, o, 0); err != nil {
-		known := exit.From(err)
-		fmt.Fprintf(p.Env.Stderr, "symphony: warning: install would refuse: %s: %s\n  %s\n", known.Code, term.Visible(known.Message), term.Visible(known.Hint))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 )
 
 // schedule runs symphony schedule as somebody, and wants an exit code.
@@ -33,7 +35,7 @@ func (m *machine) wants(said string, texts ...string) {
 	}
 }
 
-func (m *machine) scheduleStatus(project string) (out scheduleJSON) {
+func (m *machine) scheduleStatus(project string) (out schedule.Status) {
 	m.t.Helper()
 	said := m.mustSh(m.as("~/bin/symphony schedule status --json -w " + project))
 	m.must(json.Unmarshal([]byte(said), &out))
@@ -121,7 +123,7 @@ func TestScheduleUser(t *testing.T) {
 	m.mustSh(m.as("for i in 1 2 3 4 5 6 7; do systemctl --user start " + strings.Replace(unit, ".timer", ".service", 1) + " || exit; done"))
 
 	// The questions.
-	var st scheduleJSON
+	var st schedule.Status
 	m.until("the next pass is known", 20*time.Second, func() (bool, string) { // not while one is at work
 		st = m.scheduleStatus(workflow)
 		return len(st.Timers) == 1 && st.Timers[0].Next != nil, fmt.Sprintf("%+v", st)

@@ -178,8 +178,6 @@ func (r passResult) code() error {
 	return exit.Only(code)
 }
 
-const waitStep = 200 * time.Millisecond
-
 // waitForRuns returns when every run that this pass started has its outcome, and says it.
 func waitForRuns(ctx context.Context, p *project.Project, r passResult, o tickOptions) (failed bool, err error) {
 	db, err := state.Open(ctx, p.StateDir)
@@ -217,7 +215,7 @@ func waitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 			}
 			return run, err
 		}
-		if !project.Sleep(ctx, waitStep) {
+		if !project.Sleep(ctx, project.WaitStep) {
 			return run, &reconcile.Error{
 				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " goes on",
 				Hint: "symphony logs -f " + run.Identifier + " follows it, symphony stop " + run.Identifier + " ends it", Err: ctx.Err(),

@@ -17,17 +17,17 @@ import (
 // view is what symphony knows at one instant, in the shape of the specification's 13.7 with our additions.
 // Times are RFC 3339 UTC, what is absent is null, lists are never null.
 type view struct {
-	GeneratedAt time.Time       `json:"generated_at"`
-	Counts      viewCounts      `json:"counts"`
-	Running     []runningRow    `json:"running"`
-	Retrying    []retryingRow   `json:"retrying"`
-	Held        []heldRow       `json:"held"`
-	Requests    []pendingRow    `json:"pending_requests"`
-	Totals      totalsRow       `json:"codex_totals"`
-	RateLimits  json.RawMessage `json:"rate_limits"`
-	LastPass    *lastPassRow    `json:"last_pass"`
-	Paused      bool            `json:"paused"`
-	Blocked     *blockedRow     `json:"blocked"`
+	GeneratedAt time.Time            `json:"generated_at"`
+	Counts      viewCounts           `json:"counts"`
+	Running     []runningRow         `json:"running"`
+	Retrying    []retryingRow        `json:"retrying"`
+	Held        []heldRow            `json:"held"`
+	Requests    []pendingRow         `json:"pending_requests"`
+	Totals      totalsRow            `json:"codex_totals"`
+	RateLimits  json.RawMessage      `json:"rate_limits"`
+	LastPass    *project.LastPassRow `json:"last_pass"`
+	Paused      bool                 `json:"paused"`
+	Blocked     *blockedRow          `json:"blocked"`
 	// Schedule says that passes are run by cron, a timer or --loop; without one nothing new is started.
 	Schedule bool `json:"schedule_active"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work; null otherwise.
@@ -101,14 +101,6 @@ type heldRow struct {
 	Reason     string    `json:"reason"`
 	Message    string    `json:"message"`
 	HeldAt     time.Time `json:"held_at"`
-}
-
-type lastPassRow struct {
-	ID         int64            `json:"id"`
-	Trigger    string           `json:"trigger"`
-	StartedAt  time.Time        `json:"started_at"`
-	DurationMS int64            `json:"duration_ms"`
-	Errors     []term.ErrorJSON `json:"errors"`
 }
 
 type blockedRow struct {
@@ -324,7 +316,7 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded
 		return err
 	}
 	if known {
-		v.LastPass = &lastPassRow{last.ID, last.Trigger, last.StartedAt.UTC(), last.Duration.Milliseconds(), []term.ErrorJSON{}}
+		v.LastPass = &project.LastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{}}
 		for _, e := range last.Errors {
 			v.LastPass.Errors = append(v.LastPass.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
 		}

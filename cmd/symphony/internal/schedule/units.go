@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 const systemUnits = "/etc/systemd/system"
 
 // unitMark begins every unit that is ours to rewrite and to remove.
-const unitMark = "# Written by symphony schedule install"
+const UnitMark = "# Written by symphony schedule install"
 
 type unitFile struct{ path, text string }
 
@@ -25,7 +25,7 @@ func unitPaths(dir, name string) (service, timer string) {
 
 // unitDirs are where units of ours may be. Which of a user's own systemd reads depends on the XDG_CONFIG_HOME that it was
 // started with, which need not be that of a shell.
-func unitDirs(w *term.Env, system bool, home string) []string {
+func UnitDirs(w *term.Env, system bool, home string) []string {
 	if system {
 		return []string{systemUnits}
 	}
@@ -43,7 +43,7 @@ func (s *scheduled) units() []unitFile {
 }
 
 func (s *scheduled) header() string {
-	return fmt.Sprintf("%s for %q;\n# the next one overwrites what is changed here: a drop-in stays (systemctl edit).\n", unitMark, s.p.Path)
+	return fmt.Sprintf("%s for %q;\n# the next one overwrites what is changed here: a drop-in stays (systemctl edit).\n", UnitMark, s.p.Path)
 }
 
 func (s *scheduled) service() string {
@@ -64,12 +64,12 @@ KillMode=process
 		fmt.Fprintf(&b, "User=%s\n", s.who.name)
 	}
 	for _, v := range s.carried {
-		fmt.Fprintf(&b, "Environment=%s\n", unitWord(v))
+		fmt.Fprintf(&b, "Environment=%s\n", UnitWord(v))
 	}
 	argv := s.command(project.TriggerTimer)
-	words := []string{unitWord(argv[0])} // of the program's path systemd expands no variable
+	words := []string{UnitWord(argv[0])} // of the program's path systemd expands no variable
 	for _, arg := range argv[1:] {
-		words = append(words, strings.ReplaceAll(unitWord(arg), "$", "$$"))
+		words = append(words, strings.ReplaceAll(UnitWord(arg), "$", "$$"))
 	}
 	fmt.Fprintf(&b, "ExecStart=%s\n", strings.Join(words, " "))
 	return b.String()
@@ -120,7 +120,7 @@ func step(every, whole, unit time.Duration) string {
 }
 
 // unitWord writes one word of a line of a unit.
-func unitWord(word string) string {
+func UnitWord(word string) string {
 	word = strings.ReplaceAll(word, "%", "%%")
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@,%$", r) || r > 0x7f

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
-// printScheduleStatus is for a person on a terminal, in a pipe one fact a line.
-func printScheduleStatus(ctx context.Context, p *project.Project) error {
+// PrintStatus is for a person on a terminal, in a pipe one fact a line.
+func PrintStatus(ctx context.Context, p *project.Project) error {
 	out, err := readScheduleStatus(ctx, p)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func printScheduleStatus(ctx context.Context, p *project.Project) error {
 }
 
 // aliveWord says whether passes come by themselves.
-func aliveWord(w *term.Env, out scheduleJSON, now time.Time) string {
+func aliveWord(w *term.Env, out Status, now time.Time) string {
 	first := out.begins(now)
 	switch {
 	case out.Alive:
@@ -84,7 +84,7 @@ func timerFacts(w *term.Env, t timerJSON, now time.Time) {
 	}
 }
 
-func lastPassFact(w *term.Env, last *lastPassRow, now time.Time) {
+func lastPassFact(w *term.Env, last *project.LastPassRow, now time.Time) {
 	if last == nil {
 		printFact(w, "last pass", "none yet")
 		return

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"strings"
@@ -48,7 +48,7 @@ func TestUnitWord(t *testing.T) {
 		"":                               `""`,
 		"#x;":                            `"#x;"`,
 	} {
-		if got := unitWord(word); got != want {
+		if got := UnitWord(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -66,19 +66,19 @@ func cronProgram(line string) string {
 
 // cronMissing says why cron can't run the passes.
 func cronMissing(w *term.Env) error {
-	if hasCrontab(w) {
+	if HasCrontab(w) {
 		return nil
 	}
 	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
 }
 
-func hasCrontab(w *term.Env) bool {
+func HasCrontab(w *term.Env) bool {
 	_, err := findProgram(w, "crontab")
 	return err == nil
 }
 
 // crontab reads the user's. What can't be read for sure is never written over.
-func crontab(ctx context.Context, w *term.Env) (string, error) {
+func Crontab(ctx context.Context, w *term.Env) (string, error) {
 	text, err := runOutside(ctx, w, "", nil, "crontab", "-l")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
@@ -128,7 +128,7 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	crontab, err := crontab(ctx, w)
+	crontab, err := Crontab(ctx, w)
 	if err != nil {
 		return false, err
 	}
@@ -152,7 +152,7 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 
 // removeLine takes our line away; false where there is none.
 func removeLine(ctx context.Context, p *project.Project) (bool, error) {
-	crontab, err := crontab(ctx, p.Env)
+	crontab, err := Crontab(ctx, p.Env)
 	if err != nil {
 		return false, err
 	}

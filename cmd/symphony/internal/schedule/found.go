@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 // installed is what of ours is found on the machine, whoever installed it.
 type installed struct {
-	units []installedUnit
-	line  string // of the crontab
+	Units []installedUnit
+	Line  string // of the crontab
 	// lineErr is why the crontab could not be read; many accounts may not have one.
 	lineErr error
 }
@@ -21,43 +21,43 @@ type installed struct {
 // installedUnit is one timer with its service.
 type installedUnit struct {
 	system         bool
-	service, timer string // paths
+	Service, timer string // paths
 	text           string // of the timer, empty where it is gone
 	program, runAs string
 }
 
 // installed looks for the files and the line. systemd is not asked.
-func findInstalled(ctx context.Context, p *project.Project) (st installed, err error) {
+func FindInstalled(ctx context.Context, p *project.Project) (st installed, err error) {
 	for _, system := range []bool{false, true} {
-		for _, dir := range unitDirs(p.Env, system, p.Env.Home) {
+		for _, dir := range UnitDirs(p.Env, system, p.Env.Home) {
 			u, found, err := readUnits(dir, scheduleName(p))
 			if err != nil {
 				return st, err
 			}
 			if u.system = system; found {
-				st.units = append(st.units, u)
+				st.Units = append(st.Units, u)
 			}
 		}
 	}
-	if !hasCrontab(p.Env) {
+	if !HasCrontab(p.Env) {
 		return st, nil
 	}
-	crontab, lineErr := crontab(ctx, p.Env)
+	crontab, lineErr := Crontab(ctx, p.Env)
 	st.lineErr = lineErr
-	_, st.line = withLine(crontab, "", cronMark(scheduleName(p)))
+	_, st.Line = withLine(crontab, "", cronMark(scheduleName(p)))
 	return st, nil
 }
 
 // readUnits finds those of ours; somebody else's are none.
 func readUnits(dir, name string) (u installedUnit, found bool, err error) {
-	u.service, u.timer = unitPaths(dir, name)
+	u.Service, u.timer = unitPaths(dir, name)
 	var texts [2]string
-	for i, path := range []string{u.service, u.timer} {
+	for i, path := range []string{u.Service, u.timer} {
 		data, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return u, false, unwritten(path, err)
 		}
-		if texts[i] = string(data); strings.HasPrefix(texts[i], unitMark) {
+		if texts[i] = string(data); strings.HasPrefix(texts[i], UnitMark) {
 			found = true
 		}
 	}

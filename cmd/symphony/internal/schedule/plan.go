@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"fmt"
@@ -39,23 +39,23 @@ type person struct {
 
 // pathVars decide where symphony looks for its files. Of all variables these alone come along into a schedule: any other
 // may hold a secret, and belongs into the environment file.
-var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
+var PathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
 // planSchedule works out what is to be scheduled, from a workflow that check accepts in the schedule's environment.
-func planSchedule(p *project.Project, o scheduleOptions) (*scheduled, error) {
+func planSchedule(p *project.Project, o Options) (*scheduled, error) {
 	who, err := operatorOf(p.Env, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduled{caller: p, who: who, system: o.system, program: project.ProgramPath(), carried: carried(p.Env, who)}
+	s := &scheduled{caller: p, who: who, system: o.System, program: project.ProgramPath(), carried: carried(p.Env, who)}
 	s.p = inSchedule(p, who, s.carried)
-	s.dir = unitDirs(p.Env, o.system, who.home)[0]
+	s.dir = UnitDirs(p.Env, o.System, who.home)[0]
 	if s.p.StateDir != state.DefaultDir(s.p.Env.Getenv("XDG_STATE_HOME"), s.p.Env.Home, p.Path) {
 		s.stateDir = s.p.StateDir
 	}
-	out, cfg := checkResult(s.p)
+	out, cfg := project.CheckResult(s.p)
 	if !out.OK {
-		printCheck(s.p, out)
+		project.PrintCheck(s.p, out)
 		return nil, exit.Only(exit.Workflow)
 	}
 	s.interval = cfg.Polling.Interval
@@ -63,9 +63,9 @@ func planSchedule(p *project.Project, o scheduleOptions) (*scheduled, error) {
 }
 
 // person is who the passes run as: for the system's systemd the one who became root, not root.
-func operatorOf(w *term.Env, o scheduleOptions) (person, error) {
-	name := o.runAs
-	if name == "" && o.system && os.Geteuid() == 0 {
+func operatorOf(w *term.Env, o Options) (person, error) {
+	name := o.RunAs
+	if name == "" && o.System && os.Geteuid() == 0 {
 		name = w.Getenv("SUDO_USER")
 	}
 	if name == "" {
@@ -91,7 +91,7 @@ func carried(w *term.Env, who person) (list []string) {
 	if u, err := user.LookupId(strconv.Itoa(who.uid)); err == nil && u.HomeDir != who.home {
 		list = append(list, "HOME="+who.home) // systemd and cron would take the other
 	}
-	for _, name := range pathVars {
+	for _, name := range PathVars {
 		if v := w.Getenv(name); filepath.IsAbs(v) {
 			list = append(list, name+"="+v)
 		}
@@ -143,12 +143,12 @@ func (s *scheduled) writable() error {
 }
 
 // warnInterval says where a schedule can't keep to polling.interval_ms.
-func (s *scheduled) warnInterval(o scheduleOptions) {
+func (s *scheduled) warnInterval(o Options) {
 	text := ""
 	switch {
-	case o.cron && s.interval != time.Minute:
+	case o.Cron && s.interval != time.Minute:
 		text = fmt.Sprintf("cron runs a pass every 60s; polling.interval_ms (%s) counts for timers and --loop only", s.interval)
-	case !o.cron && s.interval < time.Second:
+	case !o.Cron && s.interval < time.Second:
 		text = fmt.Sprintf("the timer runs a pass every second; polling.interval_ms (%s) is less than it can do", s.interval)
 	}
 	if text != "" {

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -19,20 +19,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// removeSchedule takes away what install wrote. It needs no workflow that can be read, nor any that is still there.
-func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
+// Remove takes away what install wrote. It needs no workflow that can be read, nor any that is still there.
+func Remove(ctx context.Context, p *project.Project, o Options) error {
 	if err := p.Nested(); err != nil {
 		return err
 	}
-	st, err := findInstalled(ctx, p)
+	st, err := FindInstalled(ctx, p)
 	if err != nil {
 		return err
 	}
 	removed, stateDirs := 0, []string{p.StateDir}
 	var left error
 	by := "" // who can end what runs, where that is somebody else
-	for _, u := range st.units {
-		if o.cron || o.system != u.system && o.system {
+	for _, u := range st.Units {
+		if o.Cron || o.System != u.system && o.System {
 			continue
 		}
 		if u.system && os.Geteuid() != 0 {
@@ -47,11 +47,11 @@ func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) 
 			stateDirs, by = append(stateDirs, dir), ", as "+u.runAs+","
 		}
 	}
-	if !o.system {
-		if o.cron && st.lineErr != nil {
+	if !o.System {
+		if o.Cron && st.lineErr != nil {
 			return st.lineErr
 		}
-		if st.line != "" {
+		if st.Line != "" {
 			if _, err := removeLine(ctx, p); err != nil {
 				return err
 			}
@@ -67,12 +67,12 @@ func removeSchedule(ctx context.Context, p *project.Project, o scheduleOptions) 
 // removeUnits switches a timer off and takes its files away, with the stamp of Persistent. A pass that is at work ends by
 // itself.
 func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error {
-	for _, path := range []string{u.service, u.timer} {
+	for _, path := range []string{u.Service, u.timer} {
 		if _, err := ownUnit(path); err != nil {
 			return err
 		}
 	}
-	ctl, timer, service := serviceManager{p.Env, u.system}, filepath.Base(u.timer), filepath.Base(u.service)
+	ctl, timer, service := serviceManager{p.Env, u.system}, filepath.Base(u.timer), filepath.Base(u.Service)
 	standing := proc.Look(p.Env.Environ)
 	reachable := standing.Booted && (u.system || standing.Manager)
 	if reachable { // and forgets units that nothing needs any more, once their files are gone
@@ -83,7 +83,7 @@ func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error
 		fmt.Fprintf(p.Env.Stderr, "symphony: warning: no systemd of yours is to be reached: the files of %s are removed, and nothing is stopped\n", timer)
 	}
 	wanted := filepath.Join(filepath.Dir(u.timer), "timers.target.wants", timer)
-	for _, path := range []string{wanted, timerStamp(p.Env, u.system, timer), u.timer, u.service} { // the service last: while it is there, remove can be repeated
+	for _, path := range []string{wanted, timerStamp(p.Env, u.system, timer), u.timer, u.Service} { // the service last: while it is there, remove can be repeated
 		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -91,8 +91,8 @@ func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error
 		}
 		fmt.Fprintln(p.Env.Stdout, "removed", term.Visible(path))
 	}
-	for _, path := range []string{u.timer + ".d", u.service + ".d"} {
-		if exists(path) {
+	for _, path := range []string{u.timer + ".d", u.Service + ".d"} {
+		if project.Exists(path) {
 			fmt.Fprintf(p.Env.Stderr, "symphony: warning: %s is yours, and stays\n", term.Visible(path))
 		}
 	}
@@ -165,10 +165,15 @@ func sayWhatRuns(ctx context.Context, p *project.Project, stateDirs []string, by
 // whatRuns finds workers by what they hold and by their command lines: root must not open another account's database,
 // whose files would then be root's.
 func whatRuns(ctx context.Context, p *project.Project, stateDirs []string) (names []string, err error) {
-	issues := map[string]string{}
-	if v, err := readView(ctx, p, false); err == nil { // else they are known by their runs alone
-		for _, r := range v.Running {
-			issues[r.RunID] = r.Identifier
+	issue := func(string) string { return "" }
+	if db, err := project.OpenForReading(ctx, p); err == nil { // otherwise a worker is named by its run
+		defer db.Close()
+		issue = func(runID string) string {
+			run, err := db.Run(ctx, runID)
+			if err != nil {
+				return ""
+			}
+			return run.Identifier
 		}
 	}
 	for _, dir := range stateDirs {
@@ -181,8 +186,8 @@ func whatRuns(ctx context.Context, p *project.Project, stateDirs []string) (name
 				continue
 			}
 			name := "run " + id
-			if issue := issues[id]; issue != "" {
-				name = issue
+			if identifier := issue(id); identifier != "" {
+				name = identifier
 			}
 			names = append(names, fmt.Sprintf("%s (pid %d)", name, workers[id].PID))
 		}

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// installSchedule may be repeated, and goes on where one that was cut short has stopped: each step looks at what is
+// Install may be repeated, and goes on where one that was cut short has stopped: each step looks at what is
 // there, and nothing depends on an earlier step having been made by the same process.
-func installSchedule(ctx context.Context, p *project.Project, o scheduleOptions) error {
+func Install(ctx context.Context, p *project.Project, o Options) error {
 	s, err := planSchedule(p, o)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func installSchedule(ctx context.Context, p *project.Project, o scheduleOptions)
 	}
 	s.warnInterval(o)
 	changed := false
-	if o.cron {
+	if o.Cron {
 		changed, err = s.installLine(ctx)
 	} else {
 		changed, err = s.installUnits(ctx)
@@ -97,7 +97,7 @@ func (s *scheduled) findDir(ctx context.Context, ctl serviceManager) error {
 	if err != nil {
 		return err
 	}
-	dirs := unitDirs(s.caller.Env, s.system, s.who.home)
+	dirs := UnitDirs(s.caller.Env, s.system, s.who.home)
 	for _, dir := range dirs {
 		if strings.Contains(" "+strings.TrimSpace(read)+" ", " "+dir+" ") {
 			s.dir = dir
@@ -119,7 +119,7 @@ func ownUnit(path string) (string, error) {
 	if err != nil {
 		return "", unwritten(path, err)
 	}
-	if !strings.HasPrefix(string(data), unitMark) {
+	if !strings.HasPrefix(string(data), UnitMark) {
 		return "", &reconcile.Error{
 			Code: "schedule_foreign", Message: path + " was not written by symphony schedule install",
 			Hint: "see what it is; move it away, and try again",
@@ -170,22 +170,22 @@ func sayWritten(w *term.Env, u unitFile, was string) {
 }
 
 // besides names a schedule of another kind: two do no harm, but who stops one of them has not stopped the other.
-func (s *scheduled) besides(ctx context.Context, o scheduleOptions) error {
-	st, err := findInstalled(ctx, s.caller)
+func (s *scheduled) besides(ctx context.Context, o Options) error {
+	st, err := FindInstalled(ctx, s.caller)
 	if err != nil {
 		return err
 	}
 	say := func(what, remove string) {
 		fmt.Fprintf(s.caller.Env.Stderr, "symphony: warning: %s runs passes of this project, too; symphony schedule remove -w %s%s\n", what, term.ShellQuote(s.p.Path), remove)
 	}
-	if st.line != "" && !o.cron {
+	if st.Line != "" && !o.Cron {
 		say("a line of your crontab", " --cron takes it away")
 	}
-	for _, u := range st.units {
+	for _, u := range st.Units {
 		switch {
-		case u.system && !o.system:
+		case u.system && !o.System:
 			say("a timer of the system", " --system takes it away")
-		case !u.system && (o.system || o.cron):
+		case !u.system && (o.System || o.Cron):
 			say("a timer of your own", " takes away both")
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// scheduleJSON answers "Is the schedule alive?".
-type scheduleJSON struct {
-	Alive    bool           `json:"alive"`
-	Loop     bool           `json:"loop"`
-	Timers   []timerJSON    `json:"timers"`
-	Cron     *cronJSON      `json:"cron"`
-	LastPass *lastPassRow   `json:"last_pass"`
-	LastRun  *scheduledPass `json:"last_scheduled"`
-	Problems []string       `json:"problems"`
-	Project  scheduledFor   `json:"project"`
+// Status answers "Is the schedule alive?".
+type Status struct {
+	Alive    bool                 `json:"alive"`
+	Loop     bool                 `json:"loop"`
+	Timers   []timerJSON          `json:"timers"`
+	Cron     *cronJSON            `json:"cron"`
+	LastPass *project.LastPassRow `json:"last_pass"`
+	LastRun  *scheduledPass       `json:"last_scheduled"`
+	Problems []string             `json:"problems"`
+	Project  scheduledFor         `json:"project"`
 }
 
 type scheduledFor struct {
@@ -58,26 +58,26 @@ type cronJSON struct {
 }
 
 // installedStatus looks at what is installed, and whether that is as it should be. What the passes have left is not read.
-func installedStatus(ctx context.Context, p *project.Project) (scheduleJSON, error) {
-	out := scheduleJSON{
+func InstalledStatus(ctx context.Context, p *project.Project) (Status, error) {
+	out := Status{
 		Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir),
 		Project: scheduledFor{p.Path, p.StateDir},
 	}
-	st, err := findInstalled(ctx, p)
+	st, err := FindInstalled(ctx, p)
 	if err != nil {
 		return out, err
 	}
-	for _, u := range st.units {
+	for _, u := range st.Units {
 		if err := timerStatus(ctx, p, u, &out); err != nil {
 			return out, err
 		}
 	}
-	if st.line != "" {
-		out.Cron = &cronJSON{Line: st.line, Daemon: cronRuns()}
+	if st.Line != "" {
+		out.Cron = &cronJSON{Line: st.Line, Daemon: cronRuns()}
 		if runs := out.Cron.Daemon; runs != nil && !*runs {
 			out.problem("no cron runs on this machine: systemctl enable --now cron")
 		}
-		if program := cronProgram(st.line); program != "" && !exists(program) {
+		if program := cronProgram(st.Line); program != "" && !project.Exists(program) {
 			out.problem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, term.ShellQuote(p.Path))
 		}
 	}
@@ -87,8 +87,8 @@ func installedStatus(ctx context.Context, p *project.Project) (scheduleJSON, err
 	return out, nil
 }
 
-func readScheduleStatus(ctx context.Context, p *project.Project) (scheduleJSON, error) {
-	out, err := installedStatus(ctx, p)
+func readScheduleStatus(ctx context.Context, p *project.Project) (Status, error) {
+	out, err := InstalledStatus(ctx, p)
 	if err != nil {
 		return out, err
 	}
@@ -108,7 +108,7 @@ func readScheduleStatus(ctx context.Context, p *project.Project) (scheduleJSON, 
 }
 
 // begins is when the first pass of a timer comes that was installed just now, nil where there is none.
-func (out *scheduleJSON) begins(now time.Time) *time.Time {
+func (out *Status) begins(now time.Time) *time.Time {
 	for _, t := range out.Timers {
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
 			return t.Next
@@ -117,12 +117,12 @@ func (out *scheduleJSON) begins(now time.Time) *time.Time {
 	return nil
 }
 
-func (out *scheduleJSON) problem(format string, args ...any) {
+func (out *Status) problem(format string, args ...any) {
 	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
 }
 
 // passStatus reads what the passes themselves have left.
-func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) error {
+func passStatus(ctx context.Context, p *project.Project, out *Status) error {
 	db, err := project.OpenForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {
 		return nil
@@ -141,7 +141,7 @@ func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) erro
 		return err
 	}
 	if known {
-		row := lastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{}}
+		row := project.LastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{}}
 		for _, e := range last.Errors {
 			row.Errors = append(row.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
 		}
@@ -155,13 +155,13 @@ func passStatus(ctx context.Context, p *project.Project, out *scheduleJSON) erro
 }
 
 // timerStatus asks systemd about a timer, and compares it with what install would write now.
-func timerStatus(ctx context.Context, p *project.Project, u installedUnit, out *scheduleJSON) error {
-	timer, service := filepath.Base(u.timer), filepath.Base(u.service)
-	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.service, u.timer}}
+func timerStatus(ctx context.Context, p *project.Project, u installedUnit, out *Status) error {
+	timer, service := filepath.Base(u.timer), filepath.Base(u.Service)
+	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.Service, u.timer}}
 	if u.system {
 		row.Manager = "system"
 	} else {
-		who, err := operatorOf(p.Env, scheduleOptions{})
+		who, err := operatorOf(p.Env, Options{})
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func nextElapse(timer map[string]string, now time.Time) time.Time {
 	return now.Add(span - proc.Monotonic()).UTC().Truncate(time.Second)
 }
 
-func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *scheduleJSON) {
+func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *Status) {
 	again := "symphony schedule install -w " + term.ShellQuote(p.Path)
 	if u.system {
 		again = "sudo " + term.ShellQuote(project.ProgramPath()) + " schedule install --system --run-as " + term.ShellQuote(u.runAs) + " -w " + term.ShellQuote(p.Path)
@@ -215,13 +215,13 @@ func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *sche
 	if !row.Lingers {
 		out.problem("%s does not linger, and the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
 	}
-	if u.program != "" && !exists(u.program) {
+	if u.program != "" && !project.Exists(u.program) {
 		out.problem("%s, which the timer starts, is gone: %s", u.program, again)
 	}
 	if row.Result != "success" && row.Result != "" {
 		out.problem("the last pass failed (%s): %s", row.Result, journalCommand(u))
 	}
-	if _, cfg := checkResult(p); cfg != nil {
+	if _, cfg := project.CheckResult(p); cfg != nil {
 		every := (&scheduled{interval: cfg.Polling.Interval}).every()
 		if !strings.Contains(u.text, "\n"+timerLines(every)+"\n") {
 			out.problem("polling.interval_ms has changed since, a pass is wanted every %s: %s", every, again)
@@ -230,7 +230,7 @@ func timerProblems(p *project.Project, u installedUnit, row timerJSON, out *sche
 }
 
 func journalCommand(u installedUnit) string {
-	unit := strings.TrimSuffix(filepath.Base(u.service), ".service")
+	unit := strings.TrimSuffix(filepath.Base(u.Service), ".service")
 	if u.system {
 		return "journalctl -u " + unit
 	}

@@ -1,4 +1,4 @@
-package main
+package schedule
 
 import (
 	"cmp"
@@ -18,11 +18,11 @@ import (
 )
 
 // refused says why install would write nothing, the first reason of them.
-func (s *scheduled) refused(ctx context.Context, o scheduleOptions, patience time.Duration) error {
+func (s *scheduled) refused(ctx context.Context, o Options, patience time.Duration) error {
 	if err := errors.Join(s.caller.Nested(), s.temporary()); err != nil {
 		return err
 	}
-	if o.cron {
+	if o.Cron {
 		return cronMissing(s.caller.Env)
 	}
 	return s.systemdMissing(ctx, patience)
@@ -35,7 +35,7 @@ var builtByGo = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
 func (s *scheduled) temporary() error {
 	path, why := project.Resolve(s.program), ""
 	for _, dir := range []string{cmp.Or(s.caller.Env.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
-		if within(path, project.Resolve(dir)) {
+		if project.Within(path, project.Resolve(dir)) {
 			why = "lies below " + dir
 		}
 	}
@@ -87,7 +87,7 @@ func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bo
 		if proc.Look(w.Environ).Manager {
 			return true
 		}
-		if !w.Now().Before(end) || !project.Sleep(ctx, waitStep) {
+		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bo
 // lingerDir is where logind notes whose manager runs without a login.
 const lingerDir = "/var/lib/systemd/linger"
 
-func lingers(name string) bool { return exists(filepath.Join(lingerDir, name)) }
+func lingers(name string) bool { return project.Exists(filepath.Join(lingerDir, name)) }
 
 // needsRoot names the same command with sudo.
 func (s *scheduled) needsRoot(arguments string) error {
