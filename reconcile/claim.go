@@ -180,6 +180,8 @@ type Run struct {
 	Model     string
 	Turns     int // started
 	TurnsDone int // completed
+	// AfterRunError says why after_run failed, empty where it did not. The outcome is not changed by it.
+	AfterRunError string
 	// Progress: the run changed HEAD, the index or the work tree.
 	Progress bool
 	Tokens   Tokens

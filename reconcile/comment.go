@@ -17,6 +17,8 @@ type Told struct {
 	CommentAt time.Time
 	// Description is the hash of the description it was told last, never empty.
 	Description string
+	// Prompt is the hash of the prompt it was given last, empty for threads of earlier versions.
+	Prompt string
 }
 
 // Thread is a codex thread that worked on an issue.

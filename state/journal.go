@@ -113,9 +113,9 @@ func (db *DB) Finish(ctx context.Context, now time.Time, run reconcile.Run) erro
 	crash.At("state.finish.before")
 	err = db.update(ctx, "finish run "+run.ID, full, func(tx *sql.Tx) error {
 		found, err := affected(tx.ExecContext(ctx, `UPDATE runs SET `+workerColumns+`,
-			outcome = ?, error_code = ?, error_text = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
+			outcome = ?, error_code = ?, error_text = ?, after_run_error = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
-			append(workerValues(now, run, links), string(run.Outcome), run.ErrorCode, run.ErrorText, run.ID)...))
+			append(workerValues(now, run, links), string(run.Outcome), run.ErrorCode, run.ErrorText, run.AfterRunError, run.ID)...))
 		return runConflict(run.ID, found, err)
 	})
 	crash.At("state.finish.after")

@@ -20,7 +20,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 3
+	schemaVersion = 4
 	// oldestWriter is the oldest schema whose programs may go on writing after our migrations.
 	oldestWriter = 1
 

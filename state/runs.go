@@ -16,7 +16,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(out
 	coalesce(hb_seen_mono, 0), coalesce(hb_seen_boot, ''), settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
 	workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress, tokens_input,
 	tokens_cached, tokens_output, tokens_reasoning, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
-	handoff_state, beats, heartbeat_at, started_at, ended_at, model, links`
+	handoff_state, beats, heartbeat_at, started_at, ended_at, model, links, after_run_error`
 
 func scanRun(row scanner) (reconcile.Run, error) {
 	var r reconcile.Run
@@ -27,7 +27,7 @@ func scanRun(row scanner) (reconcile.Run, error) {
 		&start, &r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns,
 		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, &r.RateLimits,
 		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, stampOf{&r.HandoffAt}, &r.HandoffState, &r.Beats, stampOf{&r.HeartbeatAt},
-		stampOf{&r.StartedAt}, stampOf{&r.EndedAt}, &r.Model, linksIn{&r.Links})
+		stampOf{&r.StartedAt}, stampOf{&r.EndedAt}, &r.Model, linksIn{&r.Links}, &r.AfterRunError)
 	r.Worker.Start = uint64(start) // stored as the same 64 bits
 	return r, err
 }

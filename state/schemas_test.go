@@ -60,7 +60,7 @@ func furnish(t *testing.T, db *DB) {
 			check(t, db.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
-		taken.Outcome, taken.ErrorCode, taken.ErrorText = reconcile.Failed, "turn_failed", "It went wrong."
+		taken.Outcome, taken.ErrorCode, taken.ErrorText, taken.AfterRunError = reconcile.Failed, "turn_failed", "It went wrong.", "exit status 1"
 		check(t, db.Finish(ctx, epoch.Add(time.Minute), taken))
 		if i > 2 {
 			settled(t, db, i)
@@ -102,7 +102,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
 	check(t, err)
 	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.Told{CommentAt: epoch, Description: "hash"}, epoch))
+	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.Told{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.

@@ -14,8 +14,8 @@ import (
 // versions.
 func (db *DB) Told(ctx context.Context, threadID string) (reconcile.Told, bool, error) {
 	var told reconcile.Told
-	err := db.sql.QueryRowContext(ctx, `SELECT told_comment_at, told_description FROM threads WHERE thread_id = ?`,
-		threadID).Scan(stampOf{&told.CommentAt}, &told.Description)
+	err := db.sql.QueryRowContext(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
+		threadID).Scan(stampOf{&told.CommentAt}, &told.Description, &told.Prompt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return told, false, nil
 	}
@@ -30,10 +30,10 @@ func (db *DB) Tell(ctx context.Context, runID, issueID string, thread reconcile.
 		if err := saveThread(ctx, tx, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE threads SET told_description = ?,
+		_, err := tx.ExecContext(ctx, `UPDATE threads SET told_description = ?, told_prompt = ?,
 			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
 			WHERE thread_id = ?`,
-			told.Description, told.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
+			told.Description, told.Prompt, told.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
 		return err
 	})
 	crash.At("state.tell.after")

@@ -22,7 +22,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	if _, known, err := db.Told(ctx, "t1"); known || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
-	first := reconcile.Told{CommentAt: epoch, Description: "aa"}
+	first := reconcile.Told{CommentAt: epoch, Description: "aa", Prompt: "p1"}
 	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
 	if got := told("t1"); got != first {
 		t.Errorf("a new thread was told %+v, want %+v", got, first)
@@ -30,8 +30,8 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.
-	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.Told{CommentAt: epoch.Add(-time.Hour), Description: "bb"}, epoch))
-	if got, want := told("t1"), (reconcile.Told{CommentAt: epoch, Description: "bb"}); got != want {
+	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.Told{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
+	if got, want := told("t1"), (reconcile.Told{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
 	if got, _, err := db.Thread(ctx, "t1"); err != nil || got != used {
