@@ -254,6 +254,4 @@ type Block struct {
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try"`
 	Tries   int       `json:"tries"`
-	// OfAgent: a pass has set it, for the agent that it would have started.
-	OfAgent bool `json:"of_agent,omitempty"`
 }

@@ -155,8 +155,6 @@ func (p *planner) refuse(c contender, used *slots, probes int) (reason, message 
 		return SkipWorkspaceBusy, "its old workspace is being removed"
 	case p.s.HostBlock != nil:
 		return SkipBlocked, p.s.HostBlock.Code + ": " + p.s.HostBlock.Message
-	case p.s.Unfit != nil:
-		return SkipBlocked, p.s.Unfit.Code + ": " + p.s.Unfit.Message
 	case shut != "":
 		return shut, why
 	case p.s.AgentBlock != nil && probes <= 0:

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -40,12 +39,12 @@ func (t *tick) sheltered(ctx context.Context) bool {
 // keepHostBlock remembers for ps what a pass itself has found to be in the way of all runs, and forgets it as soon as
 // one could start something, or has seen that there is nothing to start.
 func (t *tick) keepHostBlock(ctx context.Context) {
-	old, next := t.recorded.HostBlock, cmp.Or(t.host, t.unfit)
+	old, next := t.recorded.HostBlock, t.host
 	idle := t.snapshot.Tracker != nil && t.snapshot.Tracker.Fetched && !t.snapshot.DispatchOff && t.Only == ""
 	switch {
 	case t.DryRun, old == nil && next == nil, old != nil && next != nil && *old == *next:
 		return
-	case next == nil && !t.askedAbout(*old) && !idle:
+	case next == nil && !t.asked && !idle:
 		return
 	case next == nil:
 		next = &Block{}

@@ -22,8 +22,6 @@ type Snapshot struct {
 	// HostBlock says that a worker started now would end with the pass; nil where it would not, and where nobody
 	// has asked in this pass.
 	HostBlock *Block
-	// Unfit says that an agent started now could not do its work; nil likewise.
-	Unfit *Block
 
 	// Liveness says of every unsettled run what its worker is.
 	Liveness map[string]Liveness

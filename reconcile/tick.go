@@ -30,9 +30,6 @@ type Deps struct {
 	// Shelter says why a worker started now would not outlive the pass; nil where nothing ends workers. Only a pass
 	// that has something to start asks.
 	Shelter func(ctx context.Context) error
-	// Agent looks at the agent that would be started; nil where nobody can. Only a pass that has one to start asks, or one
-	// that knows of a run which could not work with it.
-	Agent func(ctx context.Context) Fit
 	// NewRunID gives ids that sort by time.
 	NewRunID func() string
 	Log      *slog.Logger
@@ -91,7 +88,6 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 			return t.report
 		}
 		t.snapshot.Tracker = tracked
-		t.unblockAgent(work)
 		t.half(work)
 	}
 	t.keepHostBlock(work)
@@ -110,8 +106,6 @@ type tick struct {
 	busy     bool            // another process keeps the database
 	asked    bool            // Shelter was
 	host     *Block          // what it said
-	fit      *Fit            // what Agent said, nil where it was not asked
-	unfit    *Block          // why no agent is started
 	slots    *Slots          // of the account, taken by this pass
 	free     int64           // bytes of the workspace volume, negative where not known yet
 	stale    bool            // the database is ahead of the snapshot, of which the claims alone are true
@@ -145,7 +139,7 @@ func (t *tick) observe(ctx context.Context) bool {
 	t.snapshot = Snapshot{
 		Now: t.Now(), Boot: t.Boot, Mono: t.Mono(), Policy: t.Policy,
 		Claims: rec.Claims, Runs: rec.Runs, Commands: rec.Commands, Paused: rec.Paused,
-		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, HostBlock: t.host, Unfit: t.unfit, Tokens: rec.Tokens,
+		AgentBlock: rec.AgentBlock, TrackerBlock: rec.TrackerBlock, HostBlock: t.host, Tokens: rec.Tokens,
 		Liveness: live, FreeBytes: t.free,
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
@@ -217,9 +211,6 @@ func (t *tick) half(ctx context.Context) {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
 	if planned.plan.starts() && !t.sheltered(ctx) {
-		planned = compute(t.snapshot)
-	}
-	if planned.plan.dispatches() > 0 && !t.agentFits(ctx) {
 		planned = compute(t.snapshot)
 	}
 	if t.takeSlots(ctx, planned.plan) {

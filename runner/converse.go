@@ -76,9 +76,6 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 		return openedThread{}, err
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
-	if err := a.fits(ctx, server); err != nil {
-		return openedThread{}, err
-	}
 	a.readEnviron(ctx)
 	a.codexHome = a.environ.home(server.CodexHome)
 	if err := a.trySandbox(ctx, server.Version); err != nil {
@@ -87,10 +84,6 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	params, err := a.threadParams()
 	if err != nil {
 		return openedThread{}, err
-	}
-	if a.profileHasKey() && server.LoginShellsOnly() {
-		return openedThread{}, &codex.Error{Code: codex.CodeIncompatible, Message: fmt.Sprintf("the login profile sets a secret that no agent gets (one of %s), "+
-			"and codex %s would hand it to the agent's commands: take it out of the profile, or install a newer codex", strings.Join(a.keptFromCodex(), ", "), server.Version)}
 	}
 	thread, err := a.openThread(ctx, params)
 	// Also that of a resume that failed: a thread which can't be loaded is given up after some runs.

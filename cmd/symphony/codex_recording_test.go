@@ -18,8 +18,7 @@ var recordings = filepath.Join("..", "..", "runner", "codex", "testdata", "recor
 
 // wireLikeCmd holds the script's conversations with codex, in the order in which its processes began, to those kept
 // under NAME: they must ask, answer and end alike. `set codex.command $RECORDED_CODEX` before it writes them down. With
-// UPDATE_RECORDINGS it keeps them instead. N leaves out what comes after the first N of them. Kept are those of today's
-// codex; an older one speaks another dialect, and is only held to the rest of the script. wire-like NAME [N]
+// UPDATE_RECORDINGS it keeps them instead. N leaves out what comes after the first N of them. wire-like NAME [N]
 func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 2 || neg {
 		ts.Fatalf("usage: wire-like NAME [N]")
@@ -28,9 +27,6 @@ func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if len(files) == 0 {
 		ts.Fatalf("nothing was recorded; set codex.command $RECORDED_CODEX")
-	}
-	if ts.Value(stageKey{}).(*stage).old {
-		return
 	}
 	slices.Sort(files)
 	if len(args) == 2 {

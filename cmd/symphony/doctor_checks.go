@@ -45,7 +45,6 @@ func checks() []check {
 		{name: "clock", bound: longBound, twice: true, config: true, run: checkClock},
 		{name: "codex", bound: longBound, twice: true, config: true, run: checkCodex, differs: sameCodex},
 		{name: "codex login", bound: longBound, twice: true, config: true, run: checkLogin},
-		{name: "codex schema", bound: longBound, twice: true, config: true, run: checkSchema},
 		{name: "codex home", bound: longBound, twice: true, config: true, run: checkCodexHome, differs: sameHome},
 		{name: "sandbox", bound: longBound, twice: true, config: true, run: checkSandbox},
 		{name: "git", bound: shortBound, twice: true, config: true, run: checkGit},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -73,59 +72,6 @@ func (at *place) codexHome() string {
 		return home
 	}
 	return cmp.Or(at.cfg.Codex.Home, filepath.Join(at.p.Env.Home, ".codex"))
-}
-
-// checkSchema holds what symphony says to codex, and the values that the workflow passes on to it, to what this codex
-// says that it understands. Where the schedule starts the same program there is no more to say.
-func checkSchema(ctx context.Context, at *place) (list []finding) {
-	if _, err := at.agent(); err != nil || at.as == asSchedule && at.sameCodex(ctx) {
-		return nil
-	}
-	dir, err := runner.InspectionFolder(at.folder())
-	if err != nil {
-		return failed(err)
-	}
-	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
-			list = append(list, failed(err)...)
-		}
-	}()
-	report, err := project.RunnerConfig(at.cfg).CheckCodex(ctx, at.p.Environ(), filepath.Join(dir, "schema"))
-	if err == nil {
-		err = runner.CodexFits(report)
-	}
-	if err != nil {
-		return failed(err)
-	}
-	for _, w := range report.Warning() {
-		list = append(list, wary(w, "try one issue first: symphony run ISSUE"))
-	}
-	errs, ignored := wrongValues(at.cfg, report)
-	for _, e := range errs {
-		list = append(list, failed(e)...)
-		list[len(list)-1].Hint = "correct it there"
-	}
-	for _, text := range ignored {
-		list = append(list, wary(text, "correct it there"))
-	}
-	if list == nil {
-		list = append(list, well("%s understands all that symphony says to it", report.Name()))
-	}
-	return list
-}
-
-// sameCodex reports whether this place starts the program that is started as called.
-func (at *place) sameCodex(ctx context.Context) bool {
-	name := programOf(at.cfg.Codex.Command)
-	if name == "" || at.d.called.cfg == nil || at.d.called.cfg.Codex.Command != at.cfg.Codex.Command {
-		return false
-	}
-	here, err := at.program(ctx, name)
-	if err != nil || here == "" {
-		return false
-	}
-	there, err := at.d.called.program(ctx, name)
-	return err == nil && here == there
 }
 
 // checkSandbox has codex try the very sandbox that a turn would get.

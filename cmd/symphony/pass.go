@@ -262,7 +262,6 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o passOpti
 	d := reconcile.Deps{
 		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: project.RunIDs(db, p.Env.Now),
-		Agent: fitness{p: p, db: db, cfg: cfg, dryRun: o.dryRun, r: r}.look,
 	}
 	if o.only != "" {
 		d.Store = confined{db, o.only}

@@ -42,7 +42,6 @@ func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workfl
 			return r, err
 		}
 		deps.Store = db
-		deps.Agent = fitness{p: p, db: db, cfg: cfg, dryRun: true, r: &r}.look
 	}
 	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.Env.Now()}
 	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})

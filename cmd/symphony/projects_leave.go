@@ -67,7 +67,7 @@ func leaveAccount(w *term.Env) error {
 
 // stateFiles are what symphony makes in a state directory, in the order in which it goes.
 var stateFiles = []string{
-	"runs", "codex-check", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
+	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
 	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
 }
 

@@ -144,7 +144,6 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("unsupported: ! quiet")
 	}
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
-		awaitWorkersOfOld(ts)
 		// Before the pass, because what has ended since is still to be settled, and somebody else's pass may have
 		// started what ended meanwhile; and after it, because such a pass may have started one.
 		before, _ := matching(ts, "symphony (worker|tick) ")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -64,21 +63,7 @@ func TestRealCodex(t *testing.T) {
 	testscript.Run(t, params(t, "codex"))
 }
 
-// TestOldCodex runs the same scripts with the oldest codex that symphony is meant for. What that can't do they skip,
-// by a condition that names it.
-func TestOldCodex(t *testing.T) {
-	if os.Getenv("SYMPHONY_TEST_CODEX_OLD") == "" {
-		t.Skip("SYMPHONY_TEST_CODEX_OLD names no codex; the scripts with an old one are skipped")
-	}
-	t.Parallel()
-	testscript.Run(t, paramsWith(t, "codex", newRelease(os.Getenv("SYMPHONY_TEST_CODEX_OLD"))))
-}
-
 func params(t *testing.T, dir string) testscript.Params {
-	return paramsWith(t, dir, newRelease(os.Getenv("SYMPHONY_TEST_CODEX")))
-}
-
-func paramsWith(t *testing.T, dir string, codex release) testscript.Params {
 	deadline, bounded := t.Deadline()
 	if !bounded {
 		deadline = time.Now().Add(time.Hour)
@@ -89,9 +74,9 @@ func paramsWith(t *testing.T, dir string, codex release) testscript.Params {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Deadline:            deadline.Add(-suiteMargin),
-		Setup:               func(env *testscript.Env) error { return setup(env, codex) },
+		Setup:               setup,
 		Cmds:                commands(),
-		Condition:           func(name string) (bool, error) { return condition(name, codex) },
+		Condition:           condition,
 	}
 }
 
@@ -110,11 +95,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 
 // condition knows [root], [mount]: file systems can be mounted here, [freezer]: processes can be made immovable,
 // [unshare]: a command can have a mount or pid namespace of its own, [tmux]: there is a real terminal, [bash], [zsh], [fish], [mandoc], [groff]:
-// the program is installed, and [codex:CAPABILITY]: the codex under test has it.
-func condition(name string, codex release) (bool, error) {
-	if capability, ok := strings.CutPrefix(name, "codex:"); ok {
-		return codex.can(capability)
-	}
+// the program is installed.
+func condition(name string) (bool, error) {
 	switch name {
 	case "root":
 		return os.Geteuid() == 0, nil
@@ -138,7 +120,6 @@ type stage struct {
 	linear *lineartest.Server
 	other  *lineartest.Server // the workspace of Linear that linear does not steer now, nil for none
 	model  *modeltest.Server  // nil without the real codex
-	old    bool               // the codex is not today's
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // the questions of docs/questions.md that were put
@@ -173,7 +154,7 @@ Attempt: {{ attempt }}
 
 // setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
 // that it has left.
-func setup(env *testscript.Env, codex release) error {
+func setup(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.DefaultSeed()
 	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})
@@ -184,7 +165,7 @@ func setup(env *testscript.Env, codex release) error {
 		return err
 	}
 	env.Defer(func() { server.Close() })
-	set := &stage{linear: server, old: codex.path != os.Getenv("SYMPHONY_TEST_CODEX")}
+	set := &stage{linear: server}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
@@ -205,8 +186,8 @@ func setup(env *testscript.Env, codex release) error {
 		return err
 	}
 	agent := fake + " app-server --home " + codexHome
-	if codex.path != "" {
-		if set.model, err = setupCodex(env, codex, server, codexHome); err != nil {
+	if path := os.Getenv("SYMPHONY_TEST_CODEX"); path != "" {
+		if set.model, err = setupCodex(env, path, codexHome); err != nil {
 			return err
 		}
 	}
@@ -231,20 +212,13 @@ func setup(env *testscript.Env, codex release) error {
 }
 
 // setupCodex gives a script a codex whose model is a mock.
-func setupCodex(env *testscript.Env, codex release, tracker *lineartest.Server, home string) (*modeltest.Server, error) {
+func setupCodex(env *testscript.Env, path, home string) (*modeltest.Server, error) {
 	model := modeltest.New()
 	env.Defer(model.Close)
-	can, err := codex.can("dynamic_tools")
-	if err != nil {
-		return nil, err
-	}
-	if !can {
-		model.ByHand = map[string]func(json.RawMessage) error{"linear_graphql": graphqlByHand(tracker)}
-	}
 	if err := modeltest.WriteHome(home, model.URL); err != nil {
 		return nil, err
 	}
-	env.Setenv("REAL_CODEX", codex.path+" app-server")
+	env.Setenv("REAL_CODEX", path+" app-server")
 	wire, err := inPath(env.Getenv("PATH"), "codex-wire")
 	if err != nil {
 		return nil, err
@@ -254,7 +228,7 @@ func setupCodex(env *testscript.Env, codex release, tracker *lineartest.Server, 
 		return nil, err
 	}
 	env.Setenv("MCP_FORMS", forms)
-	env.Setenv("RECORDED_CODEX", wire+" "+filepath.Join(env.WorkDir, "wire")+" "+codex.path+" app-server")
+	env.Setenv("RECORDED_CODEX", wire+" "+filepath.Join(env.WorkDir, "wire")+" "+path+" app-server")
 	return model, nil
 }
 

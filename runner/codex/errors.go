@@ -95,21 +95,24 @@ type wireError struct {
 func responseError(method string, e wireError, handshake bool) *Error {
 	out := &Error{Code: CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
 	switch {
-	case strings.Contains(e.Message, "no rollout found"):
+	case strings.Contains(e.Message, "no rollout found"), strings.Contains(e.Message, "invalid session id"):
 		out.err = ErrNoRollout
 	case strings.Contains(e.Message, "already has an active writer"):
 		out.err = ErrActiveWriter
-	case e.Code == codeMethodNotFound, strings.HasPrefix(e.Message, "Invalid request"),
-		strings.Contains(e.Message, "unknown variant"), strings.Contains(e.Message, "requires experimentalApi"):
-		if handshake {
-			out.Code = CodeIncompatible
-		}
+	case handshake && (e.Code == codeMethodNotFound || refusesProtocol(e.Message)):
+		out.Code = CodeIncompatible
 	default:
 		if class, ok := classify(nil, e.Message); ok {
 			out.Code = class
 		}
 	}
 	return out
+}
+
+// refusesProtocol reports whether codex refused a request because it does not know what the request says.
+func refusesProtocol(message string) bool {
+	return strings.HasPrefix(message, "Invalid request") || strings.Contains(message, "unknown variant") ||
+		strings.Contains(message, "requires experimentalApi")
 }
 
 func incompatible(method, what string) *Error {

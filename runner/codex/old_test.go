@@ -417,15 +417,6 @@ func TestOldStartOfMCPServer(t *testing.T) {
 	}
 }
 
-// Which releases run commands in login shells only.
-func TestLoginShellsOnly(t *testing.T) {
-	for version, want := range map[string]bool{"0.61.0": true, "0.104.0": true, "0.105.0": false, "0.169.0": false, "1.0.0": false, "": false, "0.x": false} {
-		if got := (Server{Version: version}).LoginShellsOnly(); got != want {
-			t.Errorf("%q: %v", version, got)
-		}
-	}
-}
-
 // Releases before 0.63 tell a model that fails by these words alone.
 func TestOldWordsOfAFailingModel(t *testing.T) {
 	if class, ok := classify(nil, "We're currently experiencing high demand, which may cause temporary errors."); class != CodeNetwork || !ok {

@@ -82,7 +82,3 @@ func olderThan(version string, minor int) bool {
 	its, err := strconv.Atoi(parts[1])
 	return err == nil && its < minor
 }
-
-// LoginShellsOnly says that a release runs every command in a login shell, whatever it is told: the setting
-// allow_login_shell came with 0.105.
-func (s Server) LoginShellsOnly() bool { return olderThan(s.Version, 105) }

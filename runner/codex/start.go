@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -87,11 +88,20 @@ func (s *Session) Initialize(ctx context.Context) (server Server, err error) {
 		return Server{}, incompatible(method, err.Error())
 	}
 	server = Server{UserAgent: answer.UserAgent, CodexHome: answer.CodexHome, Version: version(answer.UserAgent)}
+	if olderThan(server.Version, oldestMinor) {
+		return Server{}, incompatible(method, fmt.Sprintf("codex %s is older than %s, the oldest release that symphony works with", server.Version, OldestVersion))
+	}
 	s.mu.Lock()
 	s.version = server.Version
 	s.mu.Unlock()
 	return server, s.post(initialized{Method: "initialized"})
 }
+
+// OldestVersion is the oldest codex release that passes the tests with the real codex.
+const (
+	OldestVersion = "0.150.0"
+	oldestMinor   = 150
+)
 
 type initialized struct {
 	Method string   `json:"method"`

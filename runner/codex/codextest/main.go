@@ -8,14 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// Main is a program that serves as a codex: "app-server [flags]", the same with
-// "generate-json-schema --out DIR", or "--version". It gives the exit status. CODEX_HOME names the home where the
+// Main is a program that serves as a codex: "app-server [flags]" or "--version". It gives the exit status. CODEX_HOME names the home where the
 // flag does not.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	switch {
@@ -23,11 +21,8 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fmt.Fprintln(out, "codex-cli "+Version)
 		return 0
 	case len(args) == 0 || args[0] != "app-server":
-		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… [generate-json-schema --out DIR] | --version")
+		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
 		return 2
-	}
-	if slices.Contains(args, schemaCommand) {
-		return printSchema(args, errw)
 	}
 	o, err := parseFlags(args[1:], errw)
 	if errors.Is(err, flag.ErrHelp) {
@@ -51,7 +46,7 @@ func parseFlags(args []string, errw io.Writer) (ServeOptions, error) {
 	flags.StringVar(&o.Home, "home", o.Home, "folder for threads; must exist")
 	flags.DurationVar(&o.Pace, "pace", 0, "wait before each directive")
 	flags.DurationVar(&o.DeafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
-	flags.Func("fault", "silent-initialize, initialize-error=TEXT, thread-error=TEXT, sandbox=TEXT, no-exec, logged-out or exit", o.Faults.set)
+	flags.Func("fault", "silent-initialize, initialize-error=TEXT, thread-error=TEXT, sandbox=TEXT, no-exec, logged-out, version=TEXT or exit", o.Faults.set)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -78,6 +73,8 @@ func (f *Faults) set(text string) error {
 		f.NoExec = true
 	case "logged-out":
 		f.LoggedOut = true
+	case "version":
+		f.Version = value
 	case "exit":
 		f.Exit = true
 	default:

@@ -3,6 +3,7 @@ package codextest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,7 @@ type Faults struct {
 	Exit             bool   // exit 1 before anything is answered
 	Sandbox          string // command/exec fails as on a machine that can't sandbox, with these words
 	NoExec           bool   // command/exec is not known, as to older versions
+	Version          string // reported in place of Version
 	LoggedOut        bool   // account/read says that nobody is logged in, and that somebody must be
 }
 
@@ -308,7 +310,7 @@ func (s *server) initialize(m *message) {
 		return
 	}
 	s.result(m.ID, object{
-		"userAgent":      fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%s; %s)", p.ClientInfo.Name, Version, p.ClientInfo.Name, p.ClientInfo.Version),
+		"userAgent":      fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%s; %s)", p.ClientInfo.Name, cmp.Or(s.o.Faults.Version, Version), p.ClientInfo.Name, p.ClientInfo.Version),
 		"codexHome":      s.o.Home,
 		"platformFamily": "unix",
 		"platformOs":     "linux",

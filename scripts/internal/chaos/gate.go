@@ -21,9 +21,6 @@ import (
 // gateCommand is the word that makes this program the gate.
 const gateCommand = "gate"
 
-// schemaWord makes an agent's program print what it understands, and end.
-const schemaWord = "generate-json-schema"
-
 // entry is a line of the gate's journal: an agent that is about to begin.
 type entry struct {
 	At        time.Time
@@ -45,9 +42,6 @@ func gate(args []string, errw io.Writer) int {
 }
 
 func passGate(dir string, argv []string) error {
-	if slices.Contains(argv, schemaWord) {
-		return syscall.Exec(argv[0], argv, os.Environ()) // no agent: it is only asked what it understands
-	}
 	cwd, err := os.Getwd()
 	if err != nil {
 		return err

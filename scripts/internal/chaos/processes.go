@@ -51,8 +51,6 @@ func (p process) describe() string {
 // kind is what the killer knows it as; empty: nothing to aim at.
 func (p process) kind() string {
 	switch {
-	case slices.Contains(p.Words, schemaWord):
-		return ""
 	case slices.Contains(p.Words, "app-server") && !slices.Contains(p.Words, gateCommand):
 		return "agent"
 	case len(p.Words) < 2 || filepath.Base(p.Words[0]) != "symphony":
