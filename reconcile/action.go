@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 )
@@ -148,19 +147,3 @@ type Plan struct {
 
 // Empty reports whether the plan changes nothing.
 func (p Plan) Empty() bool { return len(p.Actions) == 0 && len(p.Updates) == 0 }
-
-// Error is a fault with a stable code, for machines and people (design: command line).
-type Error struct {
-	Code    string
-	Message string
-	// Hint says what to do next; may be empty.
-	Hint string
-	// Err is the cause, nil if there is none.
-	Err error
-}
-
-// Error implements error: "<code>: <what and where>".
-func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }

@@ -170,8 +170,6 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	})
 }
 
-const codeLeftover = "leftover_process"
-
 // isLeftover: the plan has counted the slot of such a run as taken.
 func isLeftover(err error) bool {
 	var known *Error

@@ -5,15 +5,6 @@ import (
 	"slices"
 )
 
-// AccountFault reports whether an error code is one of the account: what is wrong for one project is wrong for all.
-func AccountFault(code string) bool { return code == CodeAgentAuth || code == CodeAgentQuota }
-
-// The faults of an account.
-const (
-	CodeAgentAuth  = "agent_auth"
-	CodeAgentQuota = "agent_quota"
-)
-
 // shared reports whether the account says what a run ended by, or that it is over, so that the project needs no block
 // of its own.
 func (a Account) shared(r Run) bool {

@@ -39,13 +39,3 @@ func TestRefused(t *testing.T) {
 		equal(t, "code", compute(s.Snapshot).plan.Actions[0].Reason, CodeRebooted)
 	})
 }
-
-// What a machine lacks is its fault.
-func TestWhatAMachineLacks(t *testing.T) {
-	for code, want := range map[string]bool{
-		"disk_full": true, CodeResourceLimit: true, "workspace_root_unusable": true, "state_busy": true, "state_replaced": true,
-		CodeSpawnFailed: false, CodeWorkerLost: false, "hook_failed": false, "workspace_failed": false, "": false,
-	} {
-		equal(t, code, MachineFault(code), want)
-	}
-}

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -22,19 +21,6 @@ const (
 const maxInterruptions = 3
 
 const operatorHold = "held by an operator: symphony retry ends it"
-
-// Codes of runs that were lost or that should simply be tried again.
-const (
-	CodeWorkerLost    = "worker_lost"
-	CodeWorkerFrozen  = "worker_frozen"
-	CodeSpawnFailed   = "spawn_failed"
-	CodeWorkspaceBusy = "workspace_busy"
-	CodeRebooted      = "rebooted"
-	// CodeResourceLimit: the machine gave no further process, descriptor or memory.
-	CodeResourceLimit = "resource_limit"
-	// CodeMaxTokens: the issue used up its tokens in the middle of a turn, which was interrupted.
-	CodeMaxTokens = "max_tokens"
-)
 
 // MessageSpawnFailed is what the specification calls a worker that could not be started (16).
 const MessageSpawnFailed = "failed to spawn agent"
@@ -305,19 +291,4 @@ func endOf(r Run, now time.Time) time.Time {
 		return now
 	}
 	return r.EndedAt
-}
-
-// MachineFault reports whether an error code is the machine's fault and not the issue's: it counts no
-// failure, raises no attempt and holds no issue.
-func MachineFault(code string) bool {
-	return TrackerFault(code) || strings.HasPrefix(code, "state_") || slices.Contains([]string{
-		"codex_not_found", "codex_incompatible", "sandbox_unavailable", CodeAgentAuth, CodeAgentQuota, "network", "disk_full",
-		CodeResourceLimit, "workspace_root_unusable",
-	}, code)
-}
-
-// TrackerFault reports whether an error code is the tracker's (specification 11.4).
-func TrackerFault(code string) bool {
-	return strings.HasPrefix(code, "linear_") || strings.HasPrefix(code, "tracker_") ||
-		slices.Contains([]string{"unsupported_tracker_kind", "missing_tracker_api_key", "missing_tracker_project_slug"}, code)
 }

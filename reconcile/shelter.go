@@ -6,9 +6,6 @@ import (
 	"slices"
 )
 
-// CodeWorkersWouldDie: workers started by this pass would be ended together with it.
-const CodeWorkersWouldDie = "workers_would_die"
-
 // starts reports whether the plan starts a process that must outlive the pass.
 func (p Plan) starts() bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace })

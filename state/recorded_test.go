@@ -14,7 +14,7 @@ import (
 func TestRecordedOfAPass(t *testing.T) {
 	ctx, dir := context.Background(), newDir(t)
 	paused, going := true, false
-	block := reconcile.Block{Code: "tracker_status", Message: "m", Since: epoch, NextTry: epoch}
+	block := reconcile.Block{Code: "linear_api_status", Message: "m", Since: epoch, NextTry: epoch}
 	for _, step := range []struct {
 		name  string
 		write func(t *testing.T, pass, other *DB)

@@ -35,7 +35,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
 	check(t, db.Commit(ctx, at(7), reconcile.Change{
 		Claim: &c, Insert: &r, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Paused: &paused,
+		TrackerBlock: &reconcile.Block{Code: "linear_api_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Paused: &paused,
 	}))
 	check(t, db.SaveSweep(ctx, at(8)))
 
@@ -44,7 +44,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	want := reconcile.Recorded{
 		Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
 		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "tracker_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Tokens: map[string]int64{issue.ID: 0},
+		TrackerBlock: &reconcile.Block{Code: "linear_api_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Tokens: map[string]int64{issue.ID: 0},
 		LastSweep: at(8),
 	}
 	wantRecorded(t, db, want)

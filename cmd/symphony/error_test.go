@@ -23,7 +23,7 @@ import (
 func TestFullDiskHasItsCode(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := fmt.Errorf("event log: %w", &os.PathError{Op: "open", Path: "events.jsonl", Err: cause})
-		if got := exit.From(err); got.Code != "disk_full" || exit.Code(got.Code) != exit.Failed {
+		if got := exit.From(err); got.Code != "disk_full" || exit.Code(got) != exit.Failed {
 			t.Errorf("%v is %s", err, got.Code)
 		}
 	}

@@ -90,5 +90,5 @@ func exitWith(w *term.Env, err error) int {
 	if w.JSON {
 		w.PrintJSON(map[string]any{"error": term.ErrorOf(known)})
 	}
-	return exit.Code(known.Code)
+	return exit.Code(known)
 }

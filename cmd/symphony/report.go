@@ -135,7 +135,7 @@ func quietly(ctx context.Context, p *project.Project, o tickOptions, err error) 
 	}
 	known := exit.From(err)
 	reportQuiet(ctx, p, []*reconcile.Error{known})
-	return exit.Only(exit.Code(known.Code))
+	return exit.Only(exit.Code(known))
 }
 
 type tickJSON struct {

@@ -167,7 +167,7 @@ func holderText(h *state.Holder) string {
 func (r passResult) code() error {
 	code := exit.OK
 	for _, e := range r.Errors {
-		c := exit.Code(e.Code)
+		c := exit.Code(e)
 		if code == exit.OK || c == exit.Workflow {
 			code = c
 		}

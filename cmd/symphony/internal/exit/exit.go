@@ -8,7 +8,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // The exit codes, documented in the README.
@@ -49,20 +48,16 @@ func Usage(format string, args ...any) error {
 	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: "see symphony help"}
 }
 
-// Code maps an error's code to the exit code of the program.
-func Code(code string) int {
-	switch code {
-	case workspace.CodeHookFailed, workspace.CodeHookTimeout: // of hooks.on_attention: a warning
+// Code is the exit code of the program that ends with this error.
+func Code(err error) int {
+	switch reconcile.ClassOf(err) {
+	case reconcile.ClassIssue: // the failure of an issue or of a hook is no failure of the command
 		return OK
-	case "usage", "not_a_terminal":
+	case reconcile.ClassUsage:
 		return UsageCode
-	case "locked":
+	case reconcile.ClassLock:
 		return Lock
-	case "missing_workflow_file", "workflow_parse_error", "workflow_front_matter_not_a_map", "invalid_config",
-		"unsupported_key", "unsupported_tracker_kind", "missing_tracker_api_key", "missing_tracker_project_slug",
-		"template_parse_error", "template_render_error", "env_file_permissions", "env_file_invalid",
-		"tracker_project_not_found", "nested_workflow", "project_conflict", "state_conflict", "workspace_root_unusable",
-		"codex_not_found":
+	case reconcile.ClassWorkflow:
 		return Workflow
 	}
 	return Failed
