@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -116,21 +117,7 @@ func unknownCommand(app *cli.App, name string) error {
 			names = append(names, c.Name)
 		}
 	}
-	return exit.Usage("unknown command %q%s", name, didYouMean(name, names, "%q"))
-}
-
-// didYouMean names what was probably meant, if anything is near.
-func didYouMean(name string, known []string, verb string) string {
-	best, distance := "", 3
-	for _, k := range known {
-		if d := editDistance(name, k); d < distance && d < len(name) {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean "+verb+"?", best)
+	return exit.Usage("unknown command %q%s", name, text.DidYouMean(name, names, "%q"))
 }
 
 // flagError puts what the flag library says into our words: flags are written with two dashes here, and "parse
@@ -175,27 +162,7 @@ func unknownFlag(c *cli.Command, name string) error {
 	if len(name) == 1 {
 		dashes = "-"
 	}
-	return exit.Usage("%s: unknown flag %s%s%s", c.Name, dashes, name, didYouMean(name, known, "--%s"))
-}
-
-// editDistance is Levenshtein's, over bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		previous := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := previous
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(previous, row[j], row[j-1])
-			}
-			previous, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
+	return exit.Usage("%s: unknown flag %s%s%s", c.Name, dashes, name, text.DidYouMean(name, known, "--%s"))
 }
 
 // workflowFlags are understood by every command about a project.

@@ -79,18 +79,6 @@ func TestLaterIsLater(t *testing.T) {
 	}
 }
 
-func TestDidYouMean(t *testing.T) {
-	known := []string{"tick", "ps", "logs", "stop", "resume"}
-	for name, want := range map[string]string{
-		"tikc": `, did you mean "tick"?`, "log": `, did you mean "logs"?`, "resmue": `, did you mean "resume"?`,
-		"something": "", "": "", "x": "",
-	} {
-		if got := didYouMean(name, known, "%q"); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWantsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
 		"symphony ps --json": true, "symphony --json ps": true, "symphony ps": false, "symphony logs -- --json": false,

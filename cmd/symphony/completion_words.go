@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -198,7 +199,7 @@ func fixedValues(command, flag string) []string {
 	case "demo --agent":
 		return []string{"scripted", "codex"}
 	case "init --example":
-		return exampleNames
+		return setup.ExampleNames
 	case "logs --last":
 		return lastNames()
 	case "takeover --then":

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
@@ -213,7 +214,7 @@ func notPending(ctx context.Context, p *project.Project, db *state.DB, r reconci
 		showRequest(p.Env, r)
 	}
 	if named {
-		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), plural(len(r.Detail.Questions), "question"), howToAnswer(r))
+		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), howToAnswer(r))
 	}
 	open, err := openRequests(ctx, p, db)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -16,7 +17,7 @@ func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.Re
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
 		return reconcile.RequestAnswer{}, exit.Usage("answer: %s asks %s, and %s given: %s",
-			r.ID(), plural(len(questions), "question"), howMany(given), howToAnswer(r))
+			r.ID(), text.Plural(len(questions), "question"), howMany(given), howToAnswer(r))
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
@@ -49,7 +50,7 @@ func howMany(n int) string {
 	if n == 1 {
 		return "1 answer is"
 	}
-	return plural(n, "answer") + " are"
+	return text.Plural(n, "answer") + " are"
 }
 
 func chosen(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {

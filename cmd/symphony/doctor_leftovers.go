@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -53,7 +54,7 @@ func checkLeftovers(ctx context.Context, at *place) []finding {
 	for _, path := range stuck {
 		list = append(list, wary(path+" could not be deleted", "delete it by hand, maybe as root"))
 	}
-	return orNone(list, fmt.Sprintf("%s without a claim, %d in the trash (%s)", plural(unclaimed, "workspace"), trash, term.BytesText(size)))
+	return orNone(list, fmt.Sprintf("%s without a claim, %d in the trash (%s)", text.Plural(unclaimed, "workspace"), trash, term.BytesText(size)))
 }
 
 func orNone(list []finding, text string) []finding {

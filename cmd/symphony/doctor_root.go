@@ -40,7 +40,7 @@ func checkRoot(_ context.Context, at *place) []finding {
 func (at *place) rootDangers(root string) []finding {
 	var list []finding
 	const elsewhere = "set workspace.root to a folder on a local disk, such as ~/symphony"
-	if temporary := temporaryAbove(root, at.p.Env.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(root, at.p.Env.Getenv("TMPDIR")); temporary != "" {
 		list = append(list, wary(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then", elsewhere))
 	}
 	switch name, lasts := fileSystem(root); {
@@ -51,16 +51,6 @@ func (at *place) rootDangers(root string) []finding {
 		list = append(list, wary(root+" is on "+name+", which is empty after a reboot", elsewhere))
 	}
 	return list
-}
-
-// temporaryAbove is the temporary directory that a path lies in, empty for none.
-func temporaryAbove(path, tmpdir string) string {
-	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
-		if temporary != "" && project.Within(path, project.Resolve(temporary)) {
-			return temporary
-		}
-	}
-	return ""
 }
 
 // fileSystem names the file system of a path where it is one to be warned of; lasts is false where a reboot empties it.

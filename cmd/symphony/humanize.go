@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -144,18 +145,18 @@ func createdLines(e agent.EventLine) (lines []string) {
 	return lines
 }
 
-func firstLines(text string, most int) []string {
-	lines := linesOf(text)
+func firstLines(s string, most int) []string {
+	lines := linesOf(s)
 	if more := len(lines) - most; more > 0 {
-		lines = append(lines[:most:most], "… "+plural(more, "more line"))
+		lines = append(lines[:most:most], "… "+text.Plural(more, "more line"))
 	}
 	return lines
 }
 
-func lastLines(text string, most int) []string {
-	lines := linesOf(text)
+func lastLines(s string, most int) []string {
+	lines := linesOf(s)
 	if more := len(lines) - most; more > 0 {
-		lines = append([]string{"… " + plural(more, "line") + " before"}, lines[more:]...)
+		lines = append([]string{"… " + text.Plural(more, "line") + " before"}, lines[more:]...)
 	}
 	return lines
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -103,7 +104,7 @@ func nearestIssue(ref string, names []string) string {
 	best, least := []string{}, 3
 	upper := strings.ToUpper(ref)
 	for _, name := range names {
-		d := editDistance(upper, strings.ToUpper(name))
+		d := text.EditDistance(upper, strings.ToUpper(name))
 		if d < least {
 			best, least = best[:0], d
 		}

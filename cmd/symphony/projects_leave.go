@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -31,7 +32,7 @@ func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve
 	} else if dissolve {
 		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
 	}
-	if dissolve && filepath.Dir(path) == project.Resolve(filepath.Join(w.Home, rootsFolder)) {
+	if dissolve && filepath.Dir(path) == project.Resolve(filepath.Join(w.Home, setup.RootsFolder)) {
 		_ = os.Remove(filepath.Dir(path)) // the same: made by the first pass for the root that init proposes
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -135,7 +136,7 @@ func unused(ctx context.Context, w *term.Env, row projectState) error {
 	}
 	if living := livingRuns(p); len(living) > 0 {
 		return &reconcile.Error{
-			Code: "project_busy", Message: fmt.Sprintf("%s of %s: run %s", plural(len(living), "living worker"), row.StateDir, strings.Join(living, ", ")),
+			Code: "project_busy", Message: fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), row.StateDir, strings.Join(living, ", ")),
 			Hint: "end them first: symphony stop --all " + which,
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -104,13 +105,13 @@ func (f *prunable) print(w *term.Env, verb string) {
 		say(verb, s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
 	}
 	for _, i := range f.issues {
-		say(verb, fmt.Sprintf("%s of %s, which is %s", plural(i.Runs, "run"), i.Identifier, i.why))
+		say(verb, fmt.Sprintf("%s of %s, which is %s", text.Plural(i.Runs, "run"), i.Identifier, i.why))
 	}
 	for _, s := range f.kept {
 		say("stays", s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
 	}
 	if len(f.orphans) > 0 {
-		say(verb, fmt.Sprintf("below %s: %s of runs", filepath.Dir(f.orphans[0]), plural(len(f.orphans), "folder")))
+		say(verb, fmt.Sprintf("below %s: %s of runs", filepath.Dir(f.orphans[0]), text.Plural(len(f.orphans), "folder")))
 	}
 }
 
@@ -126,7 +127,7 @@ func (f *prunable) sum() string {
 	for _, i := range f.issues {
 		runs += i.Runs
 	}
-	return fmt.Sprintf("%s, %s, %s", plural(len(f.spaces), "workspace"), plural(runs, "run"), term.BytesText(size))
+	return fmt.Sprintf("%s, %s, %s", text.Plural(len(f.spaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
 }
 
 // prunedJSON is what has gone, or would.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -90,7 +91,7 @@ func unsavedIn(ctx context.Context, repo, workspace string, environ []string) st
 	case err != nil || notNumber != nil:
 		list = append(list, "commits that git can't count")
 	case n > 0:
-		list = append(list, plural(n, "commit")+" not on any remote")
+		list = append(list, text.Plural(n, "commit")+" not on any remote")
 	}
 	// A submodule is a repository of its own here.
 	changes, err := gitAsk(ctx, repo, environ, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
@@ -98,7 +99,7 @@ func unsavedIn(ctx context.Context, repo, workspace string, environ []string) st
 	case err != nil:
 		list = append(list, "changes that git can't list")
 	case changes != "":
-		list = append(list, plural(strings.Count(changes, "\n")+1, "change")+" not committed")
+		list = append(list, text.Plural(strings.Count(changes, "\n")+1, "change")+" not committed")
 	}
 	return strings.Join(list, ", ")
 }

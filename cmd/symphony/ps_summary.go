@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // closing are the last lines of ps: why nothing runs, where nothing does, and what comes next.
@@ -94,7 +95,7 @@ func idleText(w *term.Env, v view) string {
 	reason := "no issue of the project is in an active state"
 	switch p := v.LastPass; {
 	case v.skips > 0:
-		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", plural(v.skips, "issue"))
+		reason = fmt.Sprintf("%s skipped; symphony ps --all says why", text.Plural(v.skips, "issue"))
 	case p != nil && !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
 		reason = "the last pass looked for no further issues; symphony tick --dry-run does"
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // printFacts is a report for a person, short enough for one screen after a night: what came out of it first, then what
@@ -148,7 +149,7 @@ func printUse(w *term.Env, f facts) {
 			tokenCells(w, i.Tokens, i.Cost)...)...)
 	}
 	t := f.Totals
-	all := plural(t.Issues, "issue")
+	all := text.Plural(t.Issues, "issue")
 	if w.Width == 0 {
 		all = strconv.Itoa(t.Issues)
 	}

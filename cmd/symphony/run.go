@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
@@ -139,16 +140,9 @@ func endLine(run reconcile.Run) string {
 	if !run.EndedAt.IsZero() { // one that was lost has no end yet
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
-	line += fmt.Sprintf(", %s, %d tokens", plural(run.Turns, "turn"), run.Tokens.Total)
+	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
 	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + *e
 	}
 	return term.Visible(line)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

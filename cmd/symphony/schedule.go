@@ -7,6 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -76,7 +77,7 @@ func checkScheduleOptions(o schedule.Options, verb string, json bool) error {
 	writes := verb == scheduleShow || verb == scheduleInstall
 	switch {
 	case !slices.Contains(scheduleVerbs, verb):
-		return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), didYouMean(verb, scheduleVerbs, "%s"))
+		return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), text.DidYouMean(verb, scheduleVerbs, "%s"))
 	case o.System && o.Cron:
 		return exit.Usage("schedule: --system or --cron, not both")
 	case o.RunAs != "" && (!o.System || !writes):

@@ -74,7 +74,7 @@ func params(t *testing.T, dir string) testscript.Params {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Deadline:            deadline.Add(-suiteMargin),
-		Setup:               setup,
+		Setup:               setupScript,
 		Cmds:                commands(),
 		Condition:           condition,
 	}
@@ -154,7 +154,7 @@ Attempt: {{ attempt }}
 
 // setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
 // that it has left.
-func setup(env *testscript.Env) error {
+func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.DefaultSeed()
 	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -151,7 +152,7 @@ func printPlace(w *term.Env, p *placeRow) {
 	}
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(w, file, fmt.Sprintf("… %s, see symphony show --diff", plural(g.ChangedCount-n, "more file")))
+			printField(w, file, fmt.Sprintf("… %s, see symphony show --diff", text.Plural(g.ChangedCount-n, "more file")))
 			break
 		}
 		printField(w, file, c.Status+" "+c.Path)
@@ -160,29 +161,29 @@ func printPlace(w *term.Env, p *placeRow) {
 
 // line says where the work stands.
 func (g *gitRow) line() string {
-	text := "no branch"
+	line := "no branch"
 	if g.Branch != nil {
-		text = "branch " + *g.Branch
+		line = "branch " + *g.Branch
 	}
 	if g.Commit == nil {
-		text += " without a commit"
+		line += " without a commit"
 	} else {
-		text += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
+		line += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
 	}
 	if g.Base != nil && g.Ahead != nil {
-		text += fmt.Sprintf(", %s ahead of %s", plural(*g.Ahead, "commit"), *g.Base)
+		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
 	}
 	switch {
 	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.RemoteBranch: // which has been said
 	case *g.Unpushed == 0:
-		text += ", pushed"
+		line += ", pushed"
 	default:
-		text += fmt.Sprintf(", %d not pushed", *g.Unpushed)
+		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
 	}
 	if g.ChangedCount == 0 {
-		return text + ", nothing uncommitted"
+		return line + ", nothing uncommitted"
 	}
-	return text + ", " + plural(g.ChangedCount, "file") + " changed"
+	return line + ", " + text.Plural(g.ChangedCount, "file") + " changed"
 }
 
 func tokensLine(t totalsRow) string {
@@ -213,6 +214,6 @@ func printIssueRuns(w *term.Env, v issueView) {
 	}
 	w.PrintTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {
-		printField(w, "before", fmt.Sprintf("%s more; symphony logs %s --all has them", plural(more, "run"), v.Issue.Identifier))
+		printField(w, "before", fmt.Sprintf("%s more; symphony logs %s --all has them", text.Plural(more, "run"), v.Issue.Identifier))
 	}
 }

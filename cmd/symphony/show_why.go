@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -202,14 +203,14 @@ func (f *issueFacts) endsHold() string {
 
 // starts says which pass starts the issue.
 func (f *issueFacts) starts() nextRow {
-	text := f.thePass() + " starts it"
+	line := f.thePass() + " starts it"
 	if f.claim != nil && f.claim.Attempt > 0 {
-		text += fmt.Sprintf(", as attempt %d", f.claim.Attempt)
+		line += fmt.Sprintf(", as attempt %d", f.claim.Attempt)
 	}
 	if f.rivals > 0 {
-		text += fmt.Sprintf(", if a slot is left: %s due too", plural(f.rivals, "other issue"))
+		line += fmt.Sprintf(", if a slot is left: %s due too", text.Plural(f.rivals, "other issue"))
 	}
-	return f.atPass(text)
+	return f.atPass(line)
 }
 
 // unblocks says what has to change first.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // fit puts the parts below each other in so many rows. Where they do not fit, the longest sections are shortened to the
@@ -25,7 +26,7 @@ func fitRows(w *term.Env, top []string, sections []section, bottom []string, row
 	if room := max(rows-len(bottom), 0); len(lines) > room {
 		keep := max(room-1, 0)
 		left := len(lines) - keep
-		lines = append(lines[:keep], w.Dim(fmt.Sprintf("… %s more", plural(left, "line"))))
+		lines = append(lines[:keep], w.Dim(fmt.Sprintf("… %s more", text.Plural(left, "line"))))
 	}
 	lines = append(lines, bottom...)
 	return lines[:min(len(lines), max(rows, 0))]

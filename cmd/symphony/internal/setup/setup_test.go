@@ -1,13 +1,15 @@
-package main
+package setup
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"gopkg.in/yaml.v3"
@@ -69,7 +71,7 @@ func TestYAMLScalar(t *testing.T) {
 }
 
 func testStarter(change func(*answers)) *starter {
-	s := &starter{w: testWorld(), p: &project.Project{Env: testWorld(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
+	s := &starter{w: testEnv(), p: &project.Project{Env: testEnv(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
 	s.answers = answers{
 		Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
 		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",
@@ -81,7 +83,7 @@ func testStarter(change func(*answers)) *starter {
 // Every example becomes a workflow that nothing is to be said about, whatever the names in it are; what can't stand in a
 // prompt or a hook is refused.
 func TestRender(t *testing.T) {
-	for _, example := range exampleNames {
+	for _, example := range ExampleNames {
 		for _, c := range []struct {
 			name   string
 			change func(*answers)
@@ -131,7 +133,7 @@ func TestListProjects(t *testing.T) {
 		{500, true, 21, "      and more than 480 others"},
 	} {
 		var out strings.Builder
-		s := &starter{w: testWorld()}
+		s := &starter{w: testEnv()}
 		s.w.Stderr = &out
 		s.listProjects(many[:c.count], c.more)
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -196,4 +198,8 @@ func TestCreateFile(t *testing.T) {
 	if data, err := os.ReadFile(path); err != nil || string(data) != "one" {
 		t.Errorf("%q, %v", data, err)
 	}
+}
+
+func testEnv() *term.Env {
+	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
 }

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -104,7 +104,7 @@ func (s *starter) findRoot(context.Context) error {
 		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := temporaryAbove(project.Resolve(s.w.Absolute(s.expand(root))), s.w.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(project.Resolve(s.w.Absolute(s.expand(root))), s.w.Getenv("TMPDIR")); temporary != "" {
 		fmt.Fprintf(s.w.Stderr, "symphony: warning: the workspaces in %s lie below %s, which the system may clear; --root names another place\n",
 			term.Visible(root), temporary)
 	}
@@ -112,7 +112,7 @@ func (s *starter) findRoot(context.Context) error {
 }
 
 // rootsFolder is where init proposes roots, below the home.
-const rootsFolder = "symphony"
+const RootsFolder = "symphony"
 
 // freeRoot is ~/symphony/PROJECT, or the next of its name that is not there.
 func (s *starter) freeRoot() string {
@@ -127,8 +127,8 @@ func (s *starter) freeRoot() string {
 	}
 	free := name
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(filepath.Join(s.w.Home, rootsFolder, free)); err != nil {
-			return "~/" + rootsFolder + "/" + free
+		if _, err := os.Lstat(filepath.Join(s.w.Home, RootsFolder, free)); err != nil {
+			return "~/" + RootsFolder + "/" + free
 		}
 		free = fmt.Sprintf("%s-%d", name, n)
 	}

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -28,13 +29,13 @@ const (
 )
 
 // exampleNames are the ready workflows; the first is the one that is written where none is named.
-var exampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
+var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
 
 func knownExample(name string) error {
-	if slices.Contains(exampleNames, name) {
+	if slices.Contains(ExampleNames, name) {
 		return nil
 	}
-	return exit.Usage("init: there is no example %q%s; there are %s", name, didYouMean(name, exampleNames, "%q"), strings.Join(exampleNames, ", "))
+	return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
 }
 
 // answers are what an example is filled in with.

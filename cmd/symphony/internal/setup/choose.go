@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -99,7 +100,7 @@ func (s *starter) listProjects(list []linear.ProjectRef, more bool) {
 	case more:
 		fmt.Fprintf(s.w.Stderr, "      and more than %d others\n", rest)
 	case rest > 0:
-		fmt.Fprintf(s.w.Stderr, "      and %s\n", plural(rest, "other"))
+		fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
 	}
 }
 
