@@ -110,7 +110,7 @@ func finished(t *testing.T, w *world) {
 		9: "held operator", 10: "held operator", 11: "running", 12: "held max_failures", 13: "running", 14: "held operator",
 		15: "held operator", 16: "unclaimed", 17: "held operator", 18: "running then held",
 	} {
-		rec, err := w.Recorded(t.Context())
+		rec, err := w.State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

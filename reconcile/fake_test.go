@@ -166,17 +166,17 @@ func conflict(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrConflict)
 }
 
-// Recorded implements Store.
-func (w *world) Recorded(ctx context.Context) (Recorded, error) {
+// State implements Store.
+func (w *world) State(ctx context.Context) (State, error) {
 	if ctx.Err() != nil {
-		return Recorded{}, ctx.Err() // as a database does
+		return State{}, ctx.Err() // as a database does
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
-		return Recorded{}, errDead
+		return State{}, errDead
 	}
-	rec := Recorded{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Tokens: map[string]int64{}}
+	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -352,7 +352,7 @@ var (
 // mustBe compares the claim of an issue, told as in the tables of the plan.
 func (w *world) mustBe(t *testing.T, i Issue, want string) {
 	t.Helper()
-	rec, err := w.Recorded(t.Context())
+	rec, err := w.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

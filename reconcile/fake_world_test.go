@@ -114,8 +114,8 @@ func (w *world) ReapFailed(_ context.Context, id string) error {
 	return nil
 }
 
-// SawHeartbeat implements Store.
-func (w *world) SawHeartbeat(_ context.Context, id string, beats int64, at Instant) error {
+// RecordHeartbeat implements Store.
+func (w *world) RecordHeartbeat(_ context.Context, id string, beats int64, at Instant) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.runs[id]

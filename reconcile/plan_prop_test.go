@@ -215,7 +215,7 @@ func everyCommandOnce(t fatal, s Snapshot) {
 
 // observed takes the snapshot again, with the same answer of the tracker.
 func observed(t fatal, w *world, s Snapshot) Snapshot {
-	rec, err := w.Recorded(t.Context())
+	rec, err := w.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,19 +76,19 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	if d.Accounts != nil {
 		defer d.Accounts.Release()
 	}
-	if !t.observe(work) {
+	if !t.load(work) {
 		return t.report
 	}
 	if !o.DryRun {
-		t.half(work)
+		t.planAndApply(work)
 	}
 	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
 		// While the tracker was asked an agent may have handed its issue over: its row says so.
-		if t.anyAtWork() && !t.observe(work) {
+		if t.anyAtWork() && !t.load(work) {
 			return t.report
 		}
 		t.snapshot.Tracker = tracked
-		t.half(work)
+		t.planAndApply(work)
 	}
 	t.keepHostBlock(work)
 	t.count()
@@ -98,7 +98,7 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 type tick struct {
 	Deps
 	Options
-	recorded Recorded
+	recorded State
 	snapshot Snapshot
 	report   Report
 	planned  time.Time       // the instant of the last plan
@@ -121,16 +121,16 @@ func (t *tick) anyAtWork() bool {
 	})
 }
 
-// observe reads the database and looks at the processes.
-func (t *tick) observe(ctx context.Context) bool {
-	rec, err := t.Store.Recorded(ctx)
+// load reads the database and looks at the processes.
+func (t *tick) load(ctx context.Context) bool {
+	rec, err := t.Store.State(ctx)
 	if err != nil {
 		t.fail("state_read", err)
 		return false
 	}
 	live := t.probe(ctx, rec.Runs)
 	if !t.busy && endedUnseen(rec.Runs, live) {
-		if rec, err = t.Store.Recorded(ctx); err != nil {
+		if rec, err = t.Store.State(ctx); err != nil {
 			t.fail("state_read", err)
 			return false
 		}
@@ -170,24 +170,24 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 			l = Liveness{Unknown: true} // once in a pass is enough
 		}
 		live[r.ID] = l
-		if !t.saw(ctx, r, l) {
+		if !t.recordHeartbeat(ctx, r, l) {
 			runs[i].Seen = t.lastBeat(ctx, r, l)
 		}
 	}
 	return live
 }
 
-// saw remembers a heartbeat that no pass has seen before: one that stays the same is how a frozen worker
+// recordHeartbeat remembers a heartbeat that no pass has seen before: one that stays the same is how a frozen worker
 // shows itself to a later pass.
 // It returns false where the database is kept by another process, for which one wait in a pass is enough.
-func (t *tick) saw(ctx context.Context, r Run, l Liveness) bool {
+func (t *tick) recordHeartbeat(ctx context.Context, r Run, l Liveness) bool {
 	if !l.Alive || t.DryRun || r.Seen.Beats == l.Beats && r.Seen.At.Boot == t.Boot {
 		return true
 	}
 	if t.busy {
 		return false
 	}
-	err := t.Store.SawHeartbeat(ctx, r.ID, l.Beats, Instant{t.Boot, t.Mono()})
+	err := t.Store.RecordHeartbeat(ctx, r.ID, l.Beats, Instant{t.Boot, t.Mono()})
 	if err != nil {
 		t.fail("state_write", err)
 	}
@@ -206,8 +206,8 @@ func (t *tick) lastBeat(ctx context.Context, r Run, l Liveness) Pulse {
 	return Pulse{l.Beats, Instant{t.Boot, l.BeatAt}}
 }
 
-// half plans on the present snapshot and carries it out.
-func (t *tick) half(ctx context.Context) {
+// planAndApply plans on the present snapshot and carries it out.
+func (t *tick) planAndApply(ctx context.Context) {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
 	if planned.plan.starts() && !t.sheltered(ctx) {
@@ -258,7 +258,7 @@ func (t *tick) apply(ctx context.Context, planned *planner) {
 		return
 	}
 	tracked := t.snapshot.Tracker
-	if t.observe(ctx) {
+	if t.load(ctx) {
 		t.snapshot.Tracker = tracked
 	}
 }
@@ -267,7 +267,7 @@ func (t *tick) apply(ctx context.Context, planned *planner) {
 // be used, after which nothing is stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
 	work := context.WithoutCancel(ctx)
-	if t.Tracker == nil || t.limited() || t.stale && !t.observe(work) {
+	if t.Tracker == nil || t.limited() || t.stale && !t.load(work) {
 		return nil
 	}
 	t.lookAtWorkspaces(work)

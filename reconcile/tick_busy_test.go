@@ -26,11 +26,11 @@ func (k *kept) Probe(ctx context.Context, run Run) Liveness {
 	return l
 }
 
-func (k *kept) SawHeartbeat(ctx context.Context, id string, beats int64, at Instant) error {
+func (k *kept) RecordHeartbeat(ctx context.Context, id string, beats int64, at Instant) error {
 	if k.workers[id].alive {
 		return &Error{Code: "state_busy", Message: "another process holds it"}
 	}
-	return k.world.SawHeartbeat(ctx, id, beats, at)
+	return k.world.RecordHeartbeat(ctx, id, beats, at)
 }
 
 // A worker that stands still with the database in its hands lets no pass store what it saw. It is killed all the same,

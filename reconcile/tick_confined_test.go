@@ -17,9 +17,9 @@ type counting struct {
 	probed []string
 }
 
-func (c *counting) Recorded(ctx context.Context) (Recorded, error) {
+func (c *counting) State(ctx context.Context) (State, error) {
 	c.reads++
-	rec, err := c.world.Recorded(ctx)
+	rec, err := c.world.State(ctx)
 	if c.little == "" {
 		return rec, err
 	}

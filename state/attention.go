@@ -63,7 +63,7 @@ func (db *DB) OpenAttentions(ctx context.Context, now time.Time, patience time.D
 		if err != nil || issueID != "" {
 			return err
 		}
-		var rec reconcile.Recorded
+		var rec reconcile.State
 		if err := readMeta(ctx, tx, db.dir, &rec); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func noteBlocks(ctx context.Context, tx *sql.Tx, now time.Time, blocks ...*recon
 
 // pruneAttentions deletes old ones, but none of a block that stands: it would count as new.
 func pruneAttentions(ctx context.Context, tx *sql.Tx, dir string, now time.Time, limit int) (int64, error) {
-	var rec reconcile.Recorded
+	var rec reconcile.State
 	if err := readMeta(ctx, tx, dir, &rec); err != nil {
 		return 0, err
 	}

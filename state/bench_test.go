@@ -17,7 +17,7 @@ func BenchmarkOpenRecordedEmpty(b *testing.B) {
 	for b.Loop() {
 		db, err := Create(ctx, dir, epoch)
 		check(b, err)
-		_, err = db.Recorded(ctx)
+		_, err = db.State(ctx)
 		check(b, err)
 		check(b, db.Close())
 	}
@@ -30,7 +30,7 @@ func BenchmarkOpenRecordedNoClose(b *testing.B) {
 	for b.Loop() {
 		db, err := Create(ctx, dir, epoch)
 		check(b, err)
-		_, err = db.Recorded(ctx)
+		_, err = db.State(ctx)
 		check(b, err)
 		b.StopTimer()
 		check(b, db.Close())
@@ -45,7 +45,7 @@ func BenchmarkRecorded500(b *testing.B) {
 		claim(b, db, i)
 	}
 	for b.Loop() {
-		rec, err := db.Recorded(ctx)
+		rec, err := db.State(ctx)
 		check(b, err)
 		if len(rec.Claims) != 500 {
 			b.Fatal(len(rec.Claims))
@@ -91,7 +91,7 @@ func BenchmarkNoopPass(b *testing.B) {
 	for b.Loop() {
 		db, err := Create(ctx, dir, epoch)
 		check(b, err)
-		_, err = db.Recorded(ctx)
+		_, err = db.State(ctx)
 		check(b, err)
 		check(b, db.SaveSkips(ctx, epoch, skips))
 		_, err = db.SavePass(ctx, Pass{Trigger: "cron", StartedAt: epoch})

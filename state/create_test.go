@@ -197,7 +197,7 @@ func openAndRead(open func() (*DB, error)) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.Recorded(context.Background())
+	_, err = db.State(context.Background())
 	return errors.Join(err, db.Close())
 }
 
@@ -248,7 +248,7 @@ func TestNewerSchema(t *testing.T) {
 	} {
 		newer, err := open()
 		check(t, err)
-		rec, err := newer.Recorded(ctx)
+		rec, err := newer.State(ctx)
 		check(t, err)
 		check(t, newer.Close())
 		if !rec.ReadOnly {
@@ -261,7 +261,7 @@ func TestNewerSchema(t *testing.T) {
 	wantCode(t, err, "state_newer")
 	_, err = OpenReadOnly(ctx, dir)
 	wantCode(t, err, "state_newer")
-	_, err = before.Recorded(ctx)
+	_, err = before.State(ctx)
 	wantCode(t, err, "state_newer")
 }
 

@@ -129,7 +129,7 @@ func aloneOnFullDisk(ctx context.Context, dir, ballast string) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	if rec, err := db.Recorded(ctx); err != nil {
+	if rec, err := db.State(ctx); err != nil {
 		return fmt.Errorf("read: %w", err)
 	} else if len(rec.Claims) == 0 {
 		return errors.New("the claim is gone")

@@ -66,10 +66,10 @@ func (db *DB) Identifiers(ctx context.Context) ([]string, error) {
 	return names, fault(db.dir, "list the issues", err)
 }
 
-// RecordedOf is Recorded as far as a plan for one issue depends on it: its claim, those that have a slot, and all that
+// StateOf is State as far as a plan for one issue depends on it: its claim, those that have a slot, and all that
 // holds for every issue. The other claims are counted.
-func (db *DB) RecordedOf(ctx context.Context, issueID string) (reconcile.Recorded, error) {
-	rec := reconcile.Recorded{}
+func (db *DB) StateOf(ctx context.Context, issueID string) (reconcile.State, error) {
+	rec := reconcile.State{}
 	err := db.view(ctx, "read the state", func(tx *sql.Tx) (err error) {
 		if err := readMeta(ctx, tx, db.dir, &rec); err != nil {
 			return err

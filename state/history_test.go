@@ -119,18 +119,18 @@ func TestRecordedOf(t *testing.T) {
 	_, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	check(t, err)
 	startedRun(t, db, 7)
-	all, err := db.Recorded(ctx)
+	all, err := db.State(ctx)
 	check(t, err)
 	for issue, want := range map[string]struct {
 		claims []string
-		others reconcile.Others
+		others reconcile.OtherCounts
 	}{
-		issueOf(0).ID: {[]string{issueOf(0).ID, issueOf(1).ID}, reconcile.Others{Waiting: 2, Held: 1, NextDue: epoch.Add(3 * time.Minute)}},
-		issueOf(1).ID: {[]string{issueOf(1).ID}, reconcile.Others{Waiting: 3, Held: 1, NextDue: epoch}},
-		issueOf(2).ID: {[]string{issueOf(1).ID, issueOf(2).ID}, reconcile.Others{Waiting: 3, NextDue: epoch}},
-		"":            {[]string{issueOf(1).ID}, reconcile.Others{Waiting: 3, Held: 1, NextDue: epoch}},
+		issueOf(0).ID: {[]string{issueOf(0).ID, issueOf(1).ID}, reconcile.OtherCounts{Waiting: 2, Held: 1, NextDue: epoch.Add(3 * time.Minute)}},
+		issueOf(1).ID: {[]string{issueOf(1).ID}, reconcile.OtherCounts{Waiting: 3, Held: 1, NextDue: epoch}},
+		issueOf(2).ID: {[]string{issueOf(1).ID, issueOf(2).ID}, reconcile.OtherCounts{Waiting: 3, NextDue: epoch}},
+		"":            {[]string{issueOf(1).ID}, reconcile.OtherCounts{Waiting: 3, Held: 1, NextDue: epoch}},
 	} {
-		rec, err := db.RecordedOf(ctx, issue)
+		rec, err := db.StateOf(ctx, issue)
 		check(t, err)
 		var got []string
 		for _, c := range rec.Claims {
@@ -142,7 +142,7 @@ func TestRecordedOf(t *testing.T) {
 		if diff := cmp.Diff(want.others, rec.Others); diff != "" {
 			t.Errorf("%s: %s", issue, diff)
 		}
-		rec.Claims, rec.Others = all.Claims, reconcile.Others{}
+		rec.Claims, rec.Others = all.Claims, reconcile.OtherCounts{}
 		if diff := cmp.Diff(all, rec); diff != "" {
 			t.Errorf("%s: all else is the same: %s", issue, diff)
 		}

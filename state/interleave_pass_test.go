@@ -20,9 +20,9 @@ type stepped struct {
 	runners *modelRunners
 }
 
-func (s stepped) Recorded(ctx context.Context) (reconcile.Recorded, error) {
+func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 	s.a.step("read the state")
-	rec, err := answered(&s.a.tape, func() (reconcile.Recorded, error) { return s.db.Recorded(ctx) })
+	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.State(ctx) })
 	text, jsonErr := toJSON(rec) // pointers print as addresses
 	// From here on a pass plans on what it has just read. Of before it knows what the tracker said, and which runs
 	// it could not reap.
@@ -58,9 +58,9 @@ func (s stepped) RequestStop(ctx context.Context, id, reason string, at reconcil
 	return err
 }
 
-func (s stepped) SawHeartbeat(ctx context.Context, id string, beats int64, at reconcile.Instant) error {
+func (s stepped) RecordHeartbeat(ctx context.Context, id string, beats int64, at reconcile.Instant) error {
 	_, err := storing(s.a, "saw the heartbeat of "+id, func() (struct{}, error) {
-		return nothing(s.db.SawHeartbeat(ctx, id, beats, at))
+		return nothing(s.db.RecordHeartbeat(ctx, id, beats, at))
 	})
 	return err
 }

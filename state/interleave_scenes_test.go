@@ -76,8 +76,8 @@ func (s *schedule) operator(verb reconcile.Verb, i int) {
 func (s *schedule) reader() {
 	s.enter("ps", func(a *actor) {
 		a.step("read")
-		rec, err := answered(&s.tape, func() (reconcile.Recorded, error) {
-			return s.lab.open().Recorded(context.Background())
+		rec, err := answered(&s.tape, func() (reconcile.State, error) {
+			return s.lab.open().State(context.Background())
 		})
 		if err != nil {
 			a.wrong = append(a.wrong, "ps: "+err.Error())

@@ -40,7 +40,7 @@ func TestKept(t *testing.T) {
 		return len(list)
 	}
 	for _, n := range []int{0, 2, 0, 1, 1, 0, 0} {
-		_, err := db.Recorded(ctx)
+		_, err := db.State(ctx)
 		check(t, err)
 		for range 2 {
 			check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "a", Reason: "label"}, {IssueID: "b", Reason: "label"}}[:n]))

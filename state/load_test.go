@@ -102,7 +102,7 @@ func passAndRead(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func passAndRead(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = ro.Recorded(ctx)
+	_, err = ro.State(ctx)
 	return errors.Join(err, ro.Close(), db.Close())
 }
 
@@ -191,7 +191,7 @@ func wantWhole(t *testing.T, dir string, last int) {
 	if sound != "ok" {
 		t.Fatalf("integrity check: %s", sound)
 	}
-	rec, err := db.Recorded(context.Background())
+	rec, err := db.State(context.Background())
 	check(t, err)
 	c := rec.Claims[0]
 	if c.Version < int64(last) {

@@ -129,7 +129,7 @@ func readIt(dir string) error {
 	if err != nil {
 		return err
 	}
-	rec, err := db.Recorded(context.Background())
+	rec, err := db.State(context.Background())
 	if err == nil && len(rec.Claims) != 1 {
 		err = fmt.Errorf("%d claims", len(rec.Claims))
 	}
@@ -161,7 +161,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	wantCode(t, err, "state_readonly")
 	rw := openIn(t, dir) // the reader does not hinder the next writer
 	claim(t, rw, 2)
-	rec, err := ro.Recorded(ctx)
+	rec, err := ro.State(ctx)
 	check(t, err)
 	if len(rec.Claims) != 2 {
 		t.Errorf("the reader sees %d claims", len(rec.Claims))
@@ -235,7 +235,7 @@ func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
 
 	_, err = db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`)
 	check(t, err)
-	_, err = db.Recorded(ctx)
+	_, err = db.State(ctx)
 	if e := wantCode(t, err, "state_corrupt"); strings.Contains(e.Error(), "s3cret") {
 		t.Errorf("the error tells what was stored: %v", e)
 	}

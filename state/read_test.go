@@ -161,7 +161,7 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
 		t.Helper()
-		_, err := db.Recorded(ctx)
+		_, err := db.State(ctx)
 		check(t, err)
 		check(t, db.Commit(ctx, now, reconcile.Change{}))
 		check(t, db.SaveSkips(ctx, now, skips))

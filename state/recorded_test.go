@@ -36,9 +36,9 @@ func TestRecordedOfAPass(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			pass, other := createIn(t, dir), openIn(t, dir)
 			for _, when := range []string{"before", "after"} {
-				want, err := other.Recorded(ctx)
+				want, err := other.State(ctx)
 				check(t, err)
-				got, err := pass.Recorded(ctx)
+				got, err := pass.State(ctx)
 				check(t, err)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s (-read by another +read by the pass):\n%s", when, diff)
@@ -58,7 +58,7 @@ func TestAttentionsOfAPass(t *testing.T) {
 	later := epoch.Add(2 * tellPatience)
 	read := func(pass *DB) *DB {
 		t.Helper()
-		_, err := pass.Recorded(ctx)
+		_, err := pass.State(ctx)
 		check(t, err)
 		return pass
 	}

@@ -118,12 +118,12 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	if got := mustRun(t, db, r.ID).StopAt; got != at("boot", 7) {
 		t.Errorf("the stop was asked for at %v", got)
 	}
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
+	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
+	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("boot", 1000)})
-	check(t, db.SawHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
+	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("next boot", 50)})
-	check(t, db.SawHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
+	check(t, db.RecordHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 4, At: at("next boot", 90)})
 	check(t, db.ReapFailed(ctx, r.ID))
 	check(t, db.ReapFailed(ctx, r.ID))
@@ -133,7 +133,7 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 
 	r.Outcome = reconcile.Canceled
 	check(t, db.Finish(ctx, epoch, r))
-	check(t, db.SawHeartbeat(ctx, r.ID, 5, at("boot", 100)))
+	check(t, db.RecordHeartbeat(ctx, r.ID, 5, at("boot", 100)))
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
 	check(t, db.Finish(ctx, epoch, other))
@@ -256,7 +256,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		check(t, err)
 		want[i].ID = id
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	check(t, err)
 	if diff := cmp.Diff(want, rec.Commands); diff != "" {
 		t.Error(diff)

@@ -138,9 +138,9 @@ func (db *DB) EndDead(ctx context.Context, now time.Time, run reconcile.Run, out
 	return err
 }
 
-// SawHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the time stays
+// RecordHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the time stays
 // when it was first seen; that is how a frozen worker is found.
-func (db *DB) SawHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
+func (db *DB) RecordHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
 	crash.At("state.saw_heartbeat.before")
 	err := db.update(ctx, "record the heartbeat of run "+runID, normal, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE runs SET hb_seen = ?, hb_seen_mono = ?, hb_seen_boot = ?

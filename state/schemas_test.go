@@ -56,7 +56,7 @@ func furnish(t *testing.T, db *DB) {
 		_, err = db.UpdateRun(ctx, epoch, taken)
 		check(t, err)
 		if i == 1 {
-			check(t, db.SawHeartbeat(ctx, run.ID, 7, mono))
+			check(t, db.RecordHeartbeat(ctx, run.ID, 7, mono))
 			check(t, db.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
@@ -202,7 +202,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if version == schemaVersion && dump(t, db.sql) != before {
 				t.Error("opening it changed something")
 			}
-			rec, err := db.Recorded(ctx)
+			rec, err := db.State(ctx)
 			check(t, err)
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)

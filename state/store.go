@@ -15,12 +15,12 @@ import (
 
 var _ reconcile.Store = (*DB)(nil)
 
-// Recorded implements reconcile.Store. Tokens of an issue are those of its settled runs and of the unsettled ones.
-func (db *DB) Recorded(ctx context.Context) (reconcile.Recorded, error) {
+// State implements reconcile.Store. Tokens of an issue are those of its settled runs and of the unsettled ones.
+func (db *DB) State(ctx context.Context) (reconcile.State, error) {
 	if rec, nothing, err := db.nothingRecorded(ctx); nothing || err != nil {
 		return rec, err
 	}
-	var rec reconcile.Recorded
+	var rec reconcile.State
 	err := db.view(ctx, "read the state", func(tx *sql.Tx) (err error) {
 		if err := db.recordMeta(ctx, tx, &rec); err != nil {
 			return err
@@ -28,14 +28,14 @@ func (db *DB) Recorded(ctx context.Context) (reconcile.Recorded, error) {
 		return db.readRecords(ctx, tx, &rec)
 	})
 	if err != nil {
-		return reconcile.Recorded{}, err
+		return reconcile.State{}, err
 	}
 	return rec, nil
 }
 
-// nothingRecorded is Recorded of a pass that knows meta already and finds nothing else: what one statement says is one
+// nothingRecorded is State of a pass that knows meta already and finds nothing else: what one statement says is one
 // consistent view without a transaction.
-func (db *DB) nothingRecorded(ctx context.Context) (rec reconcile.Recorded, nothing bool, err error) {
+func (db *DB) nothingRecorded(ctx context.Context) (rec reconcile.State, nothing bool, err error) {
 	found := db.kept.all()
 	if found == nil {
 		return rec, false, nil
@@ -69,7 +69,7 @@ func (db *DB) whatIsThere(ctx context.Context, q interface {
 	return t, err
 }
 
-func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Recorded) error {
+func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.State) error {
 	t, err := db.whatIsThere(ctx, tx)
 	if err != nil {
 		return err
@@ -95,14 +95,14 @@ func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.Record
 }
 
 // recordMeta reads nothing where a pass has read it at opening: only passes write it.
-func (db *DB) recordMeta(ctx context.Context, tx *sql.Tx, rec *reconcile.Recorded) error {
+func (db *DB) recordMeta(ctx context.Context, tx *sql.Tx, rec *reconcile.State) error {
 	if found := db.kept.all(); found != nil {
 		return applyFound(db.dir, found, rec)
 	}
 	return readMeta(ctx, tx, db.dir, rec)
 }
 
-func applyFound(dir string, found map[string]string, rec *reconcile.Recorded) error {
+func applyFound(dir string, found map[string]string, rec *reconcile.State) error {
 	for _, key := range recordedMeta {
 		if value, there := found[key]; there {
 			if err := applyMeta(dir, key, value, rec); err != nil {
@@ -116,7 +116,7 @@ func applyFound(dir string, found map[string]string, rec *reconcile.Recorded) er
 // recordedMeta is what of meta is part of what is recorded.
 var recordedMeta = [...]string{metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep}
 
-func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.Recorded) error {
+func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.State) error {
 	keys := make([]any, len(recordedMeta))
 	for i, key := range recordedMeta {
 		keys[i] = key
@@ -138,7 +138,7 @@ func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.Record
 	return rows.Err()
 }
 
-func applyMeta(dir, key, value string, rec *reconcile.Recorded) error {
+func applyMeta(dir, key, value string, rec *reconcile.State) error {
 	switch key {
 	case metaOldestWriter:
 		return refuseNewer(dir, value)
@@ -167,7 +167,7 @@ func applyMeta(dir, key, value string, rec *reconcile.Recorded) error {
 	return nil
 }
 
-func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.Recorded) (map[string]int64, error) {
+func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.State) (map[string]int64, error) {
 	tokens := make(map[string]int64, len(rec.Claims))
 	if len(rec.Claims) == 0 {
 		return tokens, nil

@@ -41,7 +41,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 
 	c.Version, c.UpdatedAt = 1, at(7)
 	r.Phase = reconcile.Starting
-	want := reconcile.Recorded{
+	want := reconcile.State{
 		Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
 		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
 		TrackerBlock: &reconcile.Block{Code: "linear_api_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Tokens: map[string]int64{issue.ID: 0},
@@ -97,7 +97,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
 	_, err = db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot)
 	check(t, err)
-	check(t, db.SawHeartbeat(ctx, r.ID, r.Seen.Beats, r.Seen.At))
+	check(t, db.RecordHeartbeat(ctx, r.ID, r.Seen.Beats, r.Seen.At))
 	for range r.ReapTries {
 		check(t, db.ReapFailed(ctx, r.ID))
 	}
@@ -160,9 +160,9 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 	}
 }
 
-func wantRecorded(t *testing.T, db *DB, want reconcile.Recorded) {
+func wantRecorded(t *testing.T, db *DB, want reconcile.State) {
 	t.Helper()
-	got, err := db.Recorded(context.Background())
+	got, err := db.State(context.Background())
 	check(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -184,7 +184,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		Claim: &fresh, Insert: &second, Commands: []int64{id},
 		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
 	}))
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	check(t, err)
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
 		t.Errorf("half of a refused change was kept: %+v", rec)

@@ -266,9 +266,9 @@ func passOnce(dir string) error {
 	if err != nil {
 		return errors.Join(err, release())
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	for _, run := range rec.Runs {
-		err = errors.Join(err, db.SawHeartbeat(ctx, run.ID, run.Beats, reconcile.Instant{Boot: "boot", Mono: time.Hour}))
+		err = errors.Join(err, db.RecordHeartbeat(ctx, run.ID, run.Beats, reconcile.Instant{Boot: "boot", Mono: time.Hour}))
 	}
 	_, passErr := db.SavePass(ctx, Pass{Trigger: "timer", StartedAt: now, Actions: 1})
 	return errors.Join(err, passErr, db.Close(), release())
@@ -281,7 +281,7 @@ func readOnce(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.Recorded(ctx)
+	_, err = db.State(ctx)
 	_, totalsErr := db.Totals(ctx)
 	_, _, passErr := db.LastPass(ctx)
 	return errors.Join(err, totalsErr, passErr, db.Close())

@@ -78,7 +78,7 @@ func recordedHere(ctx context.Context, p *project.Project) (claimed map[string]b
 		return nil, nil, err
 	}
 	defer db.Close()
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -72,7 +72,7 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 		list = append(list, wary(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(at.p.Env.Now(), last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"symphony tick runs one now, with what to do"))
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return append(list, failed(err)...)
 	}

@@ -133,7 +133,7 @@ func unsettled(ctx context.Context, p *project.Project) []string {
 		return nil
 	}
 	defer db.Close()
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return nil
 	}

@@ -54,7 +54,7 @@ func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workfl
 // emptyStore is what a dry run reads where no pass has run yet; it calls nothing else.
 type emptyStore struct{ reconcile.Store }
 
-// Recorded implements reconcile.Store.
-func (emptyStore) Recorded(context.Context) (reconcile.Recorded, error) {
-	return reconcile.Recorded{}, nil
+// State implements reconcile.Store.
+func (emptyStore) State(context.Context) (reconcile.State, error) {
+	return reconcile.State{}, nil
 }

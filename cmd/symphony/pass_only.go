@@ -17,7 +17,7 @@ type confined struct {
 	only string
 }
 
-// Recorded implements reconcile.Store.
-func (c confined) Recorded(ctx context.Context) (reconcile.Recorded, error) {
-	return c.RecordedOf(ctx, c.only)
+// State implements reconcile.Store.
+func (c confined) State(ctx context.Context) (reconcile.State, error) {
+	return c.StateOf(ctx, c.only)
 }

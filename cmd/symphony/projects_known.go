@@ -110,7 +110,7 @@ func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 	if r.Roots, err = rootsOf(ctx, db); err != nil {
 		return err
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config,
 		return nil, err
 	}
 	defer db.Close()
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type issueFacts struct {
 	source   string
 	asked    error // by which the question to the tracker ended
 	now      time.Time
-	rec      reconcile.Recorded
+	rec      reconcile.State
 	claim    *reconcile.Claim
 	skip     *state.StoredSkip
 	rivals   int // how many other claims are due when this issue is
@@ -106,7 +106,7 @@ func (f *issueFacts) read(ctx context.Context, p *project.Project, db *state.DB,
 	if err != nil {
 		return err
 	}
-	if f.rec, err = db.RecordedOf(ctx, id); err != nil {
+	if f.rec, err = db.StateOf(ctx, id); err != nil {
 		return err
 	}
 	if f.rivals, err = db.CountDue(ctx, id, f.now); err != nil {

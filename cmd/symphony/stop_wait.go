@@ -58,7 +58,7 @@ func (s *stopping) unsettled(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, err
 	}
 	defer db.Close()
-	rec, err := db.RecordedOf(ctx, s.only)
+	rec, err := db.StateOf(ctx, s.only)
 	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
 }
 

@@ -174,7 +174,7 @@ func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions
 	if err != nil {
 		return v, err
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -204,7 +204,7 @@ func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions
 	return v, v.past(ctx, db, only, o.ended)
 }
 
-func (v *view) claims(p *project.Project, rec reconcile.Recorded, only chosenIssues) {
+func (v *view) claims(p *project.Project, rec reconcile.State, only chosenIssues) {
 	runs := map[string]reconcile.Run{}
 	for _, r := range rec.Runs {
 		runs[r.ID] = r
@@ -285,7 +285,7 @@ func errorText(code, message string) *string {
 }
 
 // blockedBy names the block that matters first: without a tracker nothing can be dispatched at all.
-func blockedBy(rec reconcile.Recorded) *blockedRow {
+func blockedBy(rec reconcile.State) *blockedRow {
 	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
 	if b == nil {
 		return nil
@@ -294,7 +294,7 @@ func blockedBy(rec reconcile.Recorded) *blockedRow {
 }
 
 // tracker names the project and what stops its account, as far as the workflow can be read.
-func (v *view) tracker(p *project.Project, rec reconcile.Recorded) {
+func (v *view) tracker(p *project.Project, rec reconcile.State) {
 	env := p.Environment(nil)
 	env.KeyOptional = true
 	if p.SourceErr != nil {
@@ -310,7 +310,7 @@ func (v *view) tracker(p *project.Project, rec reconcile.Recorded) {
 }
 
 // history adds the last pass and the totals: settled runs, and what the running ones have used so far.
-func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.Recorded) error {
+func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.State) error {
 	last, known, err := db.LastPass(ctx)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func TestLargeStateIsWhatWasAskedFor(t *testing.T) {
 	if err := db.QuickCheck(ctx); err != nil {
 		t.Error(err)
 	}
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (s *project) beat(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	rec, err := db.Recorded(ctx)
+	rec, err := db.State(ctx)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 // ErrConflict: the row is no longer what the pass read. Nothing was written.
 var ErrConflict = errors.New("changed meanwhile")
 
-// Recorded is the stored half of a Snapshot.
-type Recorded struct {
+// State is the stored half of a Snapshot.
+type State struct {
 	Claims       []Claim
 	Runs         []Run // unsettled
 	Commands     []Command
@@ -23,27 +23,27 @@ type Recorded struct {
 	// ReadOnly: a newer program owns the schema; this one settles and refreshes but dispatches nothing.
 	ReadOnly bool
 	// Others are the claims that a pass confined to one issue need not know: they are not among Claims, and do not run.
-	Others Others
+	Others OtherCounts
 }
 
-// Others counts claims.
-type Others struct {
+// OtherCounts counts claims.
+type OtherCounts struct {
 	Waiting, Held int
 	NextDue       time.Time // the earliest due time of those that wait, zero if none does
 }
 
 // Store is what a pass needs of the database. All times are UTC, stored to the millisecond.
 type Store interface {
-	// Recorded reads everything a plan needs in one consistent view; for a pass that is confined to one issue it may leave
+	// State reads everything a plan needs in one consistent view; for a pass that is confined to one issue it may leave
 	// others out and count them.
-	Recorded(ctx context.Context) (Recorded, error)
+	State(ctx context.Context) (State, error)
 	// Commit makes the changes, in order, in one durable transaction, or returns an error and changes nothing; it wraps
 	// ErrConflict where somebody else was first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error
 	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
-	// SawHeartbeat remembers a counter that a pass has seen for the first time. It need not be durable.
-	SawHeartbeat(ctx context.Context, runID string, beats int64, at Instant) error
+	// RecordHeartbeat remembers a counter that a pass has seen for the first time. It need not be durable.
+	RecordHeartbeat(ctx context.Context, runID string, beats int64, at Instant) error
 	// ReapFailed counts a pass that could not end what a dead run left.
 	ReapFailed(ctx context.Context, runID string) error
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the run's alive file
