@@ -1,11 +1,10 @@
-// Bench measures what the program costs and prints it beside the budgets that it has to keep. Everything is real: the
-// program built as it is released, its database, its processes; only Linear and the agent are our own, on loopback.
+//go:build linux
+
+// Bench measures what the program costs and compares it with the budgets of docs/costs.md. A budget is a ratio to a small
+// comparison program (scripts/internal/baseline) measured in the same run, a number of bytes or a count: absolute times
+// differ too much between machines.
 //
-//	bench ─┬─► stopwatch ─► symphony tick ─► workers ─► scripted agents
-//	       ├─► bench herd ──► symphony tick --loop, or another implementation
-//	       └─► bench linear (a Linear, a process of its own)
-//
-// It exits 1 where a budget is missed, and leaves nothing behind.
+// The program, its database and its processes are real. The tracker and the agent are stand-ins on this machine.
 package main
 
 import (
@@ -14,192 +13,200 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// bound is how long all of it may take.
-const bound = 15 * time.Minute
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	code := run(ctx, os.Args[1:])
 	cancel()
 	stop()
 	os.Exit(code)
 }
 
-// options are the flags.
-type options struct {
-	pairs, runs int
-	only        string
-	symphony    string
-	tags        string
-	json        string
-	quick       bool
-	plot        bool
-	keep        bool
-}
-
-func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	if len(args) > 0 {
-		switch args[0] {
-		case stage.LinearCommand:
-			return serveLinear(in, out, errw)
-		case herdCommand:
-			return serveHerd(in, out)
-		case moveCommand:
-			return moveIssue(ctx, args[1:], errw)
-		}
-	}
-	o, code := parseOptions(args, errw)
-	if code >= 0 {
-		return code
-	}
-	began := time.Now()
-	b, err := measure(ctx, o, errw)
-	if b != nil {
-		b.table.print(out)
-		err = errors.Join(err, b.write(began, time.Since(began), err == nil))
-		fmt.Fprintf(out, "\n%s in all\n", time.Since(began).Round(time.Second))
-	}
+func run(ctx context.Context, args []string) int {
+	var err error
 	switch {
-	case err != nil:
-		fmt.Fprintln(errw, "bench:", err)
-		return 1
-	case len(b.table.missed()) > 0:
-		fmt.Fprintf(out, "missed:\n  %s\n", strings.Join(b.table.missed(), "\n  "))
+	case len(args) == 1 && args[0] == stage.TrackerCommand:
+		err = stage.ServeTracker(os.Stdin, os.Stdout, func(linear http.Handler) http.Handler { return &tracker{linear: linear} })
+	case len(args) > 1 && args[0] == stopwatchCommand:
+		err = stopwatch(args[1:])
+	default:
+		return bench(ctx, args)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench %s: %v\n", args[0], err)
 		return 1
 	}
-	fmt.Fprintln(out, b.table.summary())
 	return 0
 }
 
-// parseOptions gives an exit code, or -1 to go on.
-func parseOptions(args []string, errw io.Writer) (o options, code int) {
+// suite is what all measurements share.
+type suite struct {
+	dir      string
+	symphony string
+	// agent is a copy of the program: run from one file, agents would share memory with the workers that are measured.
+	agent    string
+	baseline string
+	tracker  *stage.Tracker
+	projects []*project
+	quick    bool
+	only     string
+}
+
+func bench(ctx context.Context, args []string) int {
+	s := &suite{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(errw)
-	flags.IntVar(&o.pairs, "n", 84, "pairs of a pass with nothing to do and the minimal program; at least 3")
-	flags.IntVar(&o.runs, "runs", 5, "repetitions of each other measurement; at least 1")
-	flags.StringVar(&o.only, "only", "", "comma-separated: "+strings.Join(partNames(), ", ")+" (default: all)")
-	flags.StringVar(&o.symphony, "symphony", "", "measure this `PROGRAM` instead of building one")
-	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
-	flags.StringVar(&o.json, "json", "", "write all values to this `FILE`")
-	flags.BoolVar(&o.quick, "quick", false, "for CI: judge only ratios and counts, which a busy machine changes least")
-	flags.BoolVar(&o.plot, "plot", false, "write docs/costs.md, docs/growth.svg and the README's table")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
-	err := flags.Parse(args)
-	switch {
+	flags.BoolVar(&s.quick, "quick", false, "for CI: smaller loads and fewer repetitions, half a minute; a missed budget is measured again")
+	flags.StringVar(&s.only, "only", "", "only the measurements whose name contains this `TEXT`: idle, claims, burst, workers, commands")
+	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return o, 0
-	case err != nil:
-		return o, 2
-	case flags.NArg() > 0 || o.pairs < 3 || o.runs < 1:
-		fmt.Fprintln(errw, "bench: no arguments, -n at least 3, -runs at least 1")
-		return o, 2
-	case o.plot && (o.quick || o.only != ""):
-		fmt.Fprintln(errw, "bench: -plot goes with all measurements, without -quick and -only")
-		return o, 2
+		return 0
+	case err != nil || flags.NArg() > 0:
+		return 2
 	}
-	return o, -1
-}
-
-// part is one of the measurements.
-type part struct {
-	name    string
-	measure func(*bench) error
-	// quick ones are part of a quick run.
-	quick bool
-}
-
-func parts() []part {
-	return []part{
-		{"idle", (*bench).idle, true},
-		{"history", (*bench).history, false},
-		{"growth", (*bench).growth, true},
-		{"burst", (*bench).burst, false},
-		{"follow", (*bench).follow, false},
-		{"crowd", (*bench).crowd, false},
-		{"decoder", (*bench).decoder, true},
-		{"desk", (*bench).desk, false},
-		{"size", (*bench).size, false},
-		{"work", (*bench).work, false},
+	rows, err := s.measure(ctx)
+	if len(rows) > 0 {
+		printRows(os.Stdout, rows)
 	}
-}
-
-func partNames() []string {
-	var names []string
-	for _, p := range parts() {
-		names = append(names, p.name)
-	}
-	return names
-}
-
-// chosen are the parts that the flags name.
-func (o options) chosen() ([]part, error) {
-	var list []part
-	if o.only == "" {
-		for _, p := range parts() {
-			if p.quick || !o.quick {
-				list = append(list, p)
-			}
-		}
-		return list, nil
-	}
-	for name := range strings.SplitSeq(o.only, ",") {
-		before := len(list)
-		for _, p := range parts() {
-			if p.name == name {
-				list = append(list, p)
-			}
-		}
-		if len(list) == before {
-			return nil, fmt.Errorf("-only: there is no %q", name)
-		}
-	}
-	return list, nil
-}
-
-// measure takes all figures. The table holds those that were taken before an error.
-func measure(ctx context.Context, o options, progress io.Writer) (b *bench, err error) {
-	list, err := o.chosen()
 	if err != nil {
-		return nil, err
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
 	}
-	if b, err = begin(ctx, o, progress); err != nil {
-		return nil, err
+	if missed(rows) {
+		return 1
 	}
-	defer func() { err = errors.Join(err, b.end()) }()
-	for _, p := range list {
-		began := time.Now()
-		if err := b.take(p); err != nil {
-			return b, fmt.Errorf("%s: %w", p.name, err)
-		}
-		fmt.Fprintf(progress, "bench: %s: %s\n", p.name, time.Since(began).Round(100*time.Millisecond))
-	}
-	return b, nil
+	return 0
 }
 
-// quickTries: where a ratio is missed in a quick run something else may have been at work, and it is measured again.
-const quickTries = 3
-
-func (b *bench) take(p part) error {
-	before := len(b.table.figures)
-	for try := 1; ; try++ {
-		if err := p.measure(b); err != nil {
-			return err
-		}
-		if !b.o.quick || try == quickTries || !missedIn(b.table.figures[before:]) {
-			return nil
-		}
-		fmt.Fprintf(b.progress, "bench: %s: a budget was missed, once more\n", p.name)
-		b.table.figures = b.table.figures[:before]
+// measure returns the rows that were measured before an error, too.
+func (s *suite) measure(ctx context.Context) (rows []row, err error) {
+	if s.dir, err = os.MkdirTemp("", "symphony-bench-"); err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	fmt.Fprintln(os.Stderr, "bench: building")
+	if err := s.build(ctx); err != nil {
+		return nil, err
+	}
+	if s.tracker, err = stage.StartTracker(); err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name    string
+		measure func(context.Context, *suite) ([]row, error)
+	}{
+		{"idle", idle},
+		{"claims", manyClaims},
+		{"burst", burst},
+		{"workers", crowd},
+		{"commands", desk},
+	} {
+		if !strings.Contains(part.name, s.only) {
+			continue
+		}
+		began := time.Now()
+		var more []row
+		// On a busy machine another process may have disturbed a measurement.
+		for try := 1; ; try++ {
+			if more, err = part.measure(ctx, s); err != nil {
+				return rows, fmt.Errorf("%s: %w", part.name, err)
+			}
+			if !s.quick || try == 3 || !missed(more) {
+				break
+			}
+		}
+		rows = append(rows, more...)
+		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", part.name, time.Since(began).Round(100*time.Millisecond))
+	}
+	return rows, nil
+}
+
+func (s *suite) build(ctx context.Context) error {
+	s.symphony, s.agent, s.baseline = filepath.Join(s.dir, "symphony"), filepath.Join(s.dir, "agent"), filepath.Join(s.dir, "baseline")
+	if err := stage.Build(ctx, s.symphony); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(s.symphony)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.agent, data, 0o700); err != nil { //nolint:gosec // a program
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.baseline, "./scripts/internal/baseline")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the comparison program: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// close ends what the projects still run and removes the folder.
+func (s *suite) close(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.projects {
+		errs = append(errs, p.stop(ctx))
+	}
+	if s.tracker != nil {
+		errs = append(errs, s.tracker.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// row is a measured value with its budget.
+type row struct {
+	measure       string
+	value, budget float64
+	unit          string // "×" of a ratio, empty of a count
+	note          string
+	// skipped says why there is no value.
+	skipped string
+}
+
+func (r row) missed() bool { return r.skipped == "" && r.value > r.budget }
+
+func missed(rows []row) bool {
+	for _, r := range rows {
+		if r.missed() {
+			return true
+		}
+	}
+	return false
+}
+
+func printRows(out io.Writer, rows []row) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MEASURE\tVALUE\tBUDGET\t\t")
+	for _, r := range rows {
+		value, verdict, note := number(r.value)+r.unit, "ok", r.note
+		switch {
+		case r.skipped != "":
+			value, verdict, note = "-", "not measured", r.skipped
+		case r.missed():
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.measure, value, number(r.budget)+r.unit, verdict, note)
+	}
+	_ = w.Flush() // a reader that is gone needs no table
+}
+
+// number prints two digits after the point only where they say something.
+func number(v float64) string {
+	if v == float64(int(v)) {
+		return fmt.Sprint(int(v))
+	}
+	return fmt.Sprintf("%.2f", v)
 }

@@ -5,129 +5,166 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver
 )
 
-const (
-	// sampleEvery is how exactly settlements are timed.
-	sampleEvery = 100 * time.Millisecond
-	// calmBound is for all that follows the storm.
-	calmBound = 110 * time.Second
-)
+// columns are the figures that must be zero.
+var columns = []string{
+	"agents ever two in a workspace", "leftovers met by an agent", "workers two for a run or issue", "runs settled twice",
+	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
+	"healthy runs killed", "processes left", "paths left", "unexpected ends",
+}
 
-// checker knows nothing of the program but its tables, and believes nothing that it says of itself.
+// checker reads SQL, /proc and the gate's journal, and believes nothing that the program says of itself.
 type checker struct {
 	*scene
-	hits hits
+	killing atomic.Bool
 
-	mu      sync.Mutex
-	faults  map[string][]string // by column
-	started int                 // passes
-	exits   map[string]int
-	settled map[string]int // how often a pass said so
+	mu         sync.Mutex
+	faults     map[string][]string // by column
+	kills      map[string]int      // by kind and signal
+	hitPIDs    map[int]bool
+	hitWorkers map[string]bool // by run
+	exits      map[string]int
+	settled    map[string]int // how often a pass said that it settled the run
 
-	// The operator's, who is one.
+	// Written by the operator during the storm, read after it.
 	commands int
-	wanted   map[string]string      // the last acknowledged verb for an owned issue
-	retried  map[string][]time.Time // when an issue's retry was begun and had ended
+	wanted   map[string]string         // the last acknowledged verb of an owned issue
+	retries  map[string][][2]time.Time // begin and end of the retry commands of an issue
 
-	// The watch's, and after it the aftermath's.
-	seen     map[string]runRow
-	settling map[string]time.Time // when a run was first seen settled
-	claimed  map[string]string    // the claim that a run was seen to belong to, by the time when it was made
-	compared int                  // attempts
-	threads  int                  // whose tokens the agents told
-	samples  int
-	unread   int // samples that found the database busy or in the middle of something
+	// Written by the samples, which follow one another.
+	seen            map[string]runRow
+	claimedAt       map[string]string // of the claim that a run was seen to belong to
+	samples, unread int
 
-	passes, runs   int
-	tokens, summed int
-	outcomes       map[string]int
-	agents         int
-	calmTook       time.Duration
+	passes, agents, attempts, threads int
+	outcomes                          map[string]int
+}
+
+// runRow is what the checker remembers of a run.
+type runRow struct {
+	issue   string
+	outcome string
+	settled bool
 }
 
 func newChecker(s *scene) *checker {
 	return &checker{
-		scene: s, hits: hits{counts: map[string]int{}, hit: map[int]bool{}, workers: map[string]bool{}, deaths: map[string]time.Time{}},
-		faults: map[string][]string{}, exits: map[string]int{}, settled: map[string]int{}, wanted: map[string]string{},
-		seen: map[string]runRow{}, settling: map[string]time.Time{}, outcomes: map[string]int{},
-		claimed: map[string]string{}, retried: map[string][]time.Time{},
+		scene: s, faults: map[string][]string{}, kills: map[string]int{}, hitPIDs: map[int]bool{}, hitWorkers: map[string]bool{},
+		exits: map[string]int{}, settled: map[string]int{}, wanted: map[string]string{}, retries: map[string][][2]time.Time{},
+		seen: map[string]runRow{}, claimedAt: map[string]string{}, outcomes: map[string]int{},
 	}
 }
 
-// columns are those that must be zero, in the order in which they are printed.
-var columns = []string{
-	"agents ever two in a workspace", "runs settled twice", "runs never settled", "claims lost", "attempts lost", "tokens lost",
-	"commands lost", "healthy runs killed", "processes left",
-	"leftovers met by an agent", "workers two for a run or issue", "outcomes changed", "runs forgotten", "unexpected ends", "paths left",
-}
-
-// fault notes something under a column, once.
+// fault notes a fault once.
 func (c *checker) fault(column, format string, args ...any) {
 	if !slices.Contains(columns, column) {
 		panic("no column " + column)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if what := fmt.Sprintf(format, args...); !slices.Contains(c.faults[column], what) {
-		c.faults[column] = append(c.faults[column], what)
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.faults[column], text) {
+		c.faults[column] = append(c.faults[column], text)
 	}
 }
 
-// heard notes how a command ended. One that nobody has hit ends by itself with a code that its manual names; that it
-// could not do something because the tracker fails is not unexpected.
-func (c *checker) heard(args []string, a answer, err error, late bool) {
-	for _, action := range actions(a.out) {
-		if action.Action == "settle" && action.RunID != nil {
-			c.mu.Lock()
-			c.settled[*action.RunID]++
-			c.mu.Unlock()
+func (c *checker) noteHit(p process, sig unix.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kills[p.kind()+" "+unix.SignalName(sig)]++
+	c.hitPIDs[p.PID] = true
+	if p.kind() == "worker" {
+		c.hitWorkers[p.run()] = true
+	}
+}
+
+func (c *checker) wasHit(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hitPIDs[pid]
+}
+
+// noteEnd judges how a command ended. Unless it was hit, its exit code is one that the manual names.
+func (c *checker) noteEnd(args []string, stdout string, a answer) {
+	c.mu.Lock()
+	c.exits[fmt.Sprint(a.exit)]++
+	for _, run := range settledRuns(stdout) {
+		c.settled[run]++
+	}
+	c.mu.Unlock()
+	bad := slices.ContainsFunc([]string{"panic:", "SQLITE_", "database is locked", "state_"}, func(text string) bool { return strings.Contains(a.output, text) })
+	if bad || !a.hit && a.exit != 0 && a.exit != 1 && a.exit != 4 {
+		c.fault("unexpected ends", "%s: exit %d: %.1500s", strings.Join(args, " "), a.exit, a.output)
+	}
+}
+
+// query returns the rows of a statement with one column.
+func (c *checker) query(ctx context.Context, text string, args ...any) (list []string, err error) {
+	db, err := sql.Open("sqlite", "file:"+c.Database()+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v sql.NullString
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		list = append(list, v.String)
+	}
+	return list, rows.Err()
+}
+
+// rule is a statement whose every row is a fault. One statement is one moment.
+type rule struct{ column, query string }
+
+func (c *checker) apply(ctx context.Context, rules []rule) error {
+	for _, r := range rules {
+		list, err := c.query(ctx, r.query)
+		if err != nil {
+			return err
+		}
+		for _, text := range list {
+			c.fault(r.column, "%s", text)
 		}
 	}
-	c.mu.Lock()
-	if args[0] == "tick" {
-		c.started++
-	}
-	c.exits[fmt.Sprint(a.exit)]++
-	c.mu.Unlock()
-	text := a.out + a.err
-	bad := strings.Contains(text, "panic:") || strings.Contains(text, "SQLITE_") || strings.Contains(text, "database is locked") || strings.Contains(text, "state_")
-	switch {
-	case late:
-		c.fault("unexpected ends", "%s did not end within %v", strings.Join(args, " "), commandBound)
-	case bad, !a.hit && a.exit != 0 && a.exit != 1 && a.exit != 4:
-		c.fault("unexpected ends", "%s: exit %d (%v): %.1500s", strings.Join(args, " "), a.exit, err, text)
-	}
+	return nil
 }
 
-// runRow is what the checker remembers of a run.
-type runRow struct {
-	kind, issue string
-	outcome     sql.NullString
-	settled     bool
-	workerPID   int
-}
-
-// open opens the database as a reader that knows nothing of the program.
-func (c *checker) open() (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+filepath.Join(c.StateDir, "state.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+// always are the rules that hold at every moment.
+var always = []rule{
+	{"claims lost", `SELECT 'run ' || id || ' of ' || identifier || ' continues without a claim' FROM runs
+		WHERE kind = 'agent' AND outcome IS NULL AND issue_id NOT IN (SELECT issue_id FROM claims)`},
+	{"claims lost", `SELECT 'claim ' || identifier || ' is running without an unsettled run ' || run_id FROM claims
+		WHERE status = 'running' AND run_id NOT IN (SELECT id FROM runs WHERE settled = 0)`},
+	{"workers two for a run or issue", `SELECT identifier || ' has two live runs' FROM runs
+		WHERE kind = 'agent' AND outcome IS NULL GROUP BY issue_id HAVING count(*) > 1`},
 }
 
 // watch samples the tables and /proc until ctx is over.
 func (c *checker) watch(ctx context.Context) error {
-	for pause(ctx, sampleEvery) {
+	for pause(ctx, 100*time.Millisecond) {
 		if err := c.sample(ctx); err != nil && ctx.Err() == nil {
-			// The reader alone must make the database's files where the last writer took them away; where a writer
-			// does so at the same moment the reader fails, and looks again.
-			c.unread++
+			c.unread++ // a reader fails where a writer removes or creates the WAL at that moment
 		}
 	}
 	if c.samples == 0 {
@@ -143,121 +180,358 @@ func (c *checker) sample(ctx context.Context) error {
 	}
 	workers := map[string]int{}
 	for _, p := range list {
-		if run := p.run(); run != "" && p.kind() == "worker" {
-			// A forked child bears its parent's name until it becomes what it was made for.
-			if forked(list, p) {
-				continue
-			}
-			if other := workers[run]; other != 0 && other != p.PID {
-				c.fault("workers two for a run or issue", "run %s has %d and %d", run, other, p.PID)
-			}
-			workers[run] = p.PID
+		// A forked child has the arguments of its parent until it executes its own program.
+		forked := slices.ContainsFunc(list, func(of process) bool { return of.PID == p.Parent && slices.Equal(of.Args, p.Args) })
+		run := p.run()
+		if run == "" || p.kind() != "worker" || forked {
+			continue
 		}
-	}
-	db, err := c.open()
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if err := c.look(ctx, db); err != nil {
-		return err
-	}
-	// One statement is one moment. No agent's run is without its claim, none of them ended is still to be settled.
-	lost, err := column(ctx, db, `SELECT id || ' of ' || identifier FROM runs WHERE kind = 'agent' AND outcome IS NULL
-		AND issue_id NOT IN (SELECT issue_id FROM claims)`)
-	if err != nil {
-		return err
-	}
-	for _, what := range lost {
-		c.fault("claims lost", "run %s goes on without a claim", what)
-	}
-	dangling, err := column(ctx, db, `SELECT identifier || ' ' || run_id FROM claims WHERE status = 'running'
-		AND run_id NOT IN (SELECT id FROM runs WHERE settled = 0)`)
-	if err != nil {
-		return err
-	}
-	for _, what := range dangling {
-		c.fault("claims lost", "claim %s is running without an unsettled run", what)
-	}
-	two, err := column(ctx, db, `SELECT identifier FROM runs WHERE kind = 'agent' AND outcome IS NULL GROUP BY issue_id HAVING count(*) > 1`)
-	if err != nil {
-		return err
-	}
-	for _, what := range two {
-		c.fault("workers two for a run or issue", "%s has two runs that go on", what)
-	}
-	c.samples++
-	return nil
-}
-
-// look compares the runs with what they were.
-func (c *checker) look(ctx context.Context, db *sql.DB) error {
-	rows, err := db.QueryContext(ctx, `SELECT id, kind, identifier, outcome, settled, worker_pid FROM runs`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	now, there := time.Now(), map[string]bool{}
-	for rows.Next() {
-		var id string
-		var r runRow
-		if err := rows.Scan(&id, &r.kind, &r.issue, &r.outcome, &r.settled, &r.workerPID); err != nil {
-			return err
+		if workers[run] != 0 {
+			c.fault("workers two for a run or issue", "run %s has %d and %d", run, workers[run], p.PID)
 		}
-		there[id] = true
-		was := c.seen[id]
-		if was.settled && !r.settled {
-			c.fault("runs settled twice", "%s was settled and is no longer", id)
-		}
-		if was.outcome.Valid && was.outcome != r.outcome {
-			c.fault("outcomes changed", "%s: %q became %q", id, was.outcome.String, r.outcome.String)
-		}
-		if r.settled && c.settling[id].IsZero() {
-			c.settling[id] = now
-		}
-		c.seen[id] = r
+		workers[run] = p.PID
 	}
-	if err := rows.Err(); err != nil {
+	if err := c.compareRuns(ctx); err != nil {
 		return err
 	}
-	claims, err := column(ctx, db, `SELECT run_id || ' ' || claimed_at FROM claims WHERE status = 'running'`)
+	claims, err := c.query(ctx, `SELECT run_id || ' ' || claimed_at FROM claims WHERE status = 'running'`)
 	if err != nil {
 		return err
 	}
 	for _, row := range claims {
 		run, at, _ := strings.Cut(row, " ")
-		c.claimed[run] = at
+		c.claimedAt[run] = at
+	}
+	if err := c.apply(ctx, always); err != nil {
+		return err
+	}
+	c.samples++
+	return nil
+}
+
+// compareRuns compares the runs with what they were in the last sample.
+func (c *checker) compareRuns(ctx context.Context) error {
+	rows, err := c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '') || '|' || settled FROM runs`)
+	if err != nil {
+		return err
+	}
+	present := map[string]bool{}
+	for _, row := range rows {
+		w := strings.Split(row, "|")
+		now, before := runRow{w[1], w[2], w[3] == "1"}, c.seen[w[0]]
+		if before.settled && !now.settled {
+			c.fault("runs settled twice", "%s was settled and no longer is", w[0])
+		}
+		if before.outcome != "" && before.outcome != now.outcome {
+			c.fault("outcomes changed", "%s: %q became %q", w[0], before.outcome, now.outcome)
+		}
+		c.seen[w[0]], present[w[0]] = now, true
 	}
 	for id, r := range c.seen {
-		if !there[id] && !r.settled {
+		if !present[id] && !r.settled {
 			c.fault("runs forgotten", "%s of %s", id, r.issue)
 		}
 	}
 	return nil
 }
 
-func column(ctx context.Context, db *sql.DB, query string, args ...any) (list []string, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var v sql.NullString
-		if err := rows.Scan(&v); err != nil {
-			return nil, err
-		}
-		list = append(list, v.String)
-	}
-	return list, rows.Err()
+// atEnd are the rules that hold when nothing is left to do.
+var atEnd = []rule{
+	{"runs never settled", `SELECT id || ' of ' || identifier || ' ' || phase || ' ' || coalesce(outcome, '-') FROM runs WHERE settled = 0`},
+	{"claims lost", `SELECT identifier || ' was never released: ' || status || ' ' || kind || ' ' || error_code || ' ' || error_message
+		FROM claims WHERE status <> 'held'`},
+	{"processes left", `SELECT identifier || ' is held: ' || hold_reason || ' ' || hold_message FROM claims
+		WHERE status = 'held' AND hold_reason <> 'operator'`},
+	{"tokens lost", sumDiffers("total", "tokens_total", "runs WHERE settled = 1")},
+	{"tokens lost", sumDiffers("input", "tokens_input", "runs WHERE settled = 1")},
+	{"tokens lost", sumDiffers("output", "tokens_output", "runs WHERE settled = 1")},
+	{"tokens lost", sumDiffers("runtime_ms", "runtime_ms", "runs WHERE settled = 1 AND kind = 'agent'")},
+	{"tokens lost", sumDiffers("total", "total", "issue_totals")},
+	{"tokens lost", sumDiffers("total", "total", "threads")},
 }
 
-// ask is column on a database opened for it.
-func (c *checker) ask(ctx context.Context, query string, args ...any) ([]string, error) {
-	db, err := c.open()
-	if err != nil {
-		return nil, err
+// sumDiffers compares a total with a sum: a run that is settled twice adds twice, one that is forgotten not at all.
+func sumDiffers(total, column, from string) string {
+	return fmt.Sprintf(`WITH t AS (SELECT CAST(value AS INTEGER) AS total, (SELECT coalesce(sum(%s), 0) FROM %s) AS sum
+		FROM meta WHERE key = 'totals_%s') SELECT 'totals_%[3]s is ' || total || ', the sum of %[1]s is ' || sum FROM t WHERE total <> sum`,
+		column, from, total)
+}
+
+// judge lets the tracker answer again, runs a few passes, and checks what became of everything.
+func (c *checker) judge(ctx context.Context) error {
+	if err := c.tracker.ClearFailures(ctx); err != nil {
+		return err
 	}
-	defer db.Close()
-	return column(ctx, db, query, args...)
+	for range 3 { // a run may outlive one pass
+		if err := c.calmPass(ctx); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(c.checkClaims(ctx), c.checkCommands(ctx)); err != nil {
+		return err
+	}
+	issues, err := c.tracker.Issues(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range issues { // what still runs has to end
+		if err := c.tracker.Move(ctx, i.Identifier, "Backlog"); err != nil {
+			return err
+		}
+	}
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	for run, n := range c.settled {
+		if n > 1 {
+			c.fault("runs settled twice", "%s, by %d passes", run, n)
+		}
+	}
+	agents, err := journal(c.gateDir)
+	if err != nil {
+		return err
+	}
+	c.checkMeetings(agents)
+	return errors.Join(c.apply(ctx, atEnd), c.figures(ctx), c.checkAttempts(ctx), c.checkTokens(ctx, agents), c.checkHealthy(ctx, agents), c.checkPaths())
+}
+
+// calmPass is a pass that has the lock.
+func (c *checker) calmPass(ctx context.Context) error {
+	c.command(ctx, "tick", "--trigger", "cron", "--json", "--lock-timeout", "30s")
+	if err := c.sample(ctx); err != nil {
+		return fmt.Errorf("read the state after the storm: %w", err)
+	}
+	pause(ctx, 300*time.Millisecond)
+	return ctx.Err()
+}
+
+// settle runs passes until nothing is left to do. Processes that are there after half a minute are faults.
+func (c *checker) settle(ctx context.Context) error {
+	for end := time.Now().Add(30 * time.Second); ; {
+		if err := c.calmPass(ctx); err != nil {
+			return err
+		}
+		open, err := c.query(ctx, `SELECT id FROM runs WHERE settled = 0
+			UNION ALL SELECT issue_id FROM claims WHERE status <> 'held' UNION ALL SELECT verb FROM commands`)
+		if err != nil {
+			return err
+		}
+		left, err := c.processes()
+		if err != nil || len(open)+len(left) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			for _, p := range left {
+				c.fault("processes left", "%s (child of %d)", p, p.Parent)
+			}
+			return nil
+		}
+	}
+}
+
+// checkClaims: an active issue is claimed, or skipped for a reason.
+func (c *checker) checkClaims(ctx context.Context) error {
+	known, err := c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips`)
+	if err != nil {
+		return err
+	}
+	issues, err := c.tracker.Issues(ctx)
+	for _, i := range issues {
+		if (i.State == "Todo" || i.State == "In Progress") && !slices.Contains(known, i.Identifier) {
+			c.fault("claims lost", "%s is %s, neither claimed nor skipped", i.Identifier, i.State)
+		}
+	}
+	return err
+}
+
+// checkCommands: no command waits, and the owned issues are as their last command left them.
+func (c *checker) checkCommands(ctx context.Context) error {
+	if err := c.apply(ctx, []rule{{"commands lost", `SELECT 'still waiting: ' || id || ' ' || verb || ' ' || identifier FROM commands`}}); err != nil {
+		return err
+	}
+	for name, verb := range c.wanted {
+		held, err := c.query(ctx, `SELECT 1 FROM claims WHERE identifier = ? AND (status = 'held' AND hold_reason = 'operator' OR hold_next = 1)`, name)
+		if err != nil {
+			return err
+		}
+		if (verb != "retry") != (len(held) > 0) {
+			claim, err := c.query(ctx, `SELECT status || ' ' || hold_reason || ' next=' || hold_next FROM claims WHERE identifier = ?`, name)
+			c.fault("commands lost", "%s %s was acknowledged, the claim is %q (%v)", verb, name, claim, err)
+		}
+	}
+	return nil
+}
+
+// checkMeetings: no agent met another, or what another left, in its workspace.
+func (c *checker) checkMeetings(agents []entry) {
+	c.agents = len(agents)
+	for _, e := range agents {
+		for _, met := range e.Met {
+			column := "leftovers met by an agent"
+			if strings.Contains(met, "app-server") {
+				column = "agents ever two in a workspace"
+			}
+			c.fault(column, "agent %d of run %s in %s met %s", e.PID, e.Run, e.Workspace, met)
+		}
+	}
+}
+
+// figures reads what is printed besides the faults.
+func (c *checker) figures(ctx context.Context) error {
+	passes, err := c.query(ctx, `SELECT coalesce(max(id), 0) FROM passes`)
+	if err != nil {
+		return err
+	}
+	c.passes, err = strconv.Atoi(passes[0])
+	for _, r := range c.seen {
+		c.outcomes[r.outcome]++
+	}
+	return err
+}
+
+// endedRun is a run as its row has it at the end.
+type endedRun struct {
+	id, identifier, outcome, code string
+	attempt                       int
+	began                         time.Time
+}
+
+// checkAttempts: which attempt follows which end is known without the program. It compares two runs that were seen under
+// one claim with no retry of the operator between them.
+func (c *checker) checkAttempts(ctx context.Context) error {
+	rows, err := c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '-') || '|' || error_code || '|' || attempt || '|' || started_at
+		FROM runs WHERE kind = 'agent' ORDER BY identifier, id`)
+	if err != nil {
+		return err
+	}
+	var last endedRun
+	for _, row := range rows {
+		w := strings.Split(row, "|")
+		attempt, err := strconv.Atoi(w[4])
+		began, err2 := strconv.ParseInt(w[5], 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		r := endedRun{id: w[0], identifier: w[1], outcome: w[2], code: w[3], attempt: attempt, began: time.UnixMilli(began)}
+		if r.identifier == last.identifier && c.comparable(last, r) {
+			c.attempts++
+			if want := last.nextAttempts(); !slices.Contains(want, r.attempt) {
+				c.fault("attempts lost", "%s: %s was attempt %d and ended %s %s; %s is attempt %d, not one of %v",
+					r.identifier, last.id, last.attempt, last.outcome, last.code, r.id, r.attempt, want)
+			}
+		}
+		last = r
+	}
+	return nil
+}
+
+func (c *checker) comparable(one, next endedRun) bool {
+	claim := c.claimedAt[one.id]
+	if claim == "" || claim != c.claimedAt[next.id] {
+		return false
+	}
+	// A retry that was cut off may take effect up to half a minute later, by the pass that finds it.
+	return !slices.ContainsFunc(c.retries[one.identifier], func(retry [2]time.Time) bool {
+		return retry[0].Before(next.began) && retry[1].After(one.began.Add(-30*time.Second))
+	})
+}
+
+// nextAttempts are the attempts that may follow.
+func (r endedRun) nextAttempts() []int {
+	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
+		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
+	switch {
+	case r.outcome == "succeeded":
+		return []int{1}
+	case r.outcome == "canceled" || machine:
+		return []int{r.attempt}
+	case r.outcome == "interrupted":
+		return []int{r.attempt, r.attempt + 1} // every second one in a row counts
+	}
+	return []int{r.attempt + 1}
+}
+
+// checkTokens compares what the agents used with what is stored. Of a thread whose last run was not hit nothing is missing,
+// whatever happened before, because an agent reports the total of the thread.
+func (c *checker) checkTokens(ctx context.Context, agents []entry) error {
+	if c.model != nil { // codex keeps no such files, but cannot have used more than the model served
+		input, output := c.model.Tokens()
+		return c.apply(ctx, []rule{{"tokens lost", fmt.Sprintf(`SELECT 'the total is ' || value || ', the model served %d' FROM meta
+			WHERE key = 'totals_total' AND CAST(value AS INTEGER) > %d`, input+output, input+output)}})
+	}
+	files, err := filepath.Glob(filepath.Join(c.AgentHome, "threads", "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		var thread struct {
+			ID    string
+			Total struct{ Input, Output int }
+		}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &thread)
+		}
+		if err != nil {
+			return err
+		}
+		last, err := c.query(ctx, `SELECT id FROM runs WHERE thread_id = ? ORDER BY id DESC LIMIT 1`, thread.ID)
+		if err != nil {
+			return err
+		}
+		if len(last) == 0 || c.hitRun(last[0], agents) {
+			continue
+		}
+		c.threads++
+		used := thread.Total.Input + thread.Total.Output
+		stored, err := c.query(ctx, `SELECT total FROM threads WHERE thread_id = ? AND total >= ?`, thread.ID, used)
+		if err != nil {
+			return err
+		}
+		if len(stored) == 0 {
+			c.fault("tokens lost", "thread %s used %d, fewer are stored", thread.ID, used)
+		}
+	}
+	return nil
+}
+
+// hitRun reports whether the killer hit the worker or an agent of the run.
+func (c *checker) hitRun(run string, agents []entry) bool {
+	return c.hitWorkers[run] || slices.ContainsFunc(agents, func(e entry) bool { return e.Run == run && c.wasHit(e.PID) })
+}
+
+// checkHealthy: a worker that was neither hit nor told to stop is not lost (one without a pid may have died with the pass that
+// started it), and an agent that was not hit ends only where its script says so.
+func (c *checker) checkHealthy(ctx context.Context, agents []entry) error {
+	lost, err := c.query(ctx, `SELECT id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
+		WHERE outcome = 'lost' AND worker_pid > 0 AND stop_reason IS NULL`)
+	if err != nil {
+		return err
+	}
+	for _, row := range lost {
+		if run, _, _ := strings.Cut(row, " "); !c.hitWorkers[run] {
+			c.fault("healthy runs killed", "worker of run %s", row)
+		}
+	}
+	exits, err := c.query(ctx, `SELECT id || ' ' || identifier || ' ' || attempt FROM runs WHERE outcome = 'failed' AND error_code = 'port_exit'`)
+	for _, row := range exits {
+		if w := strings.Fields(row); !c.hitRun(w[0], agents) && !c.scriptCrashes(w[1], w[2]) {
+			c.fault("healthy runs killed", "agent of run %s", row)
+		}
+	}
+	return err
+}
+
+// checkPaths: the workspace root holds workspaces and nothing else.
+func (c *checker) checkPaths() error {
+	entries, err := os.ReadDir(filepath.Join(c.Dir, "workspaces"))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "ABC-") && e.Name() != ".symphony" {
+			c.fault("paths left", "%s", e.Name())
+		}
+	}
+	return nil
 }

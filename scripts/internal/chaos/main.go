@@ -1,107 +1,138 @@
 //go:build linux
 
-// Chaos runs a project under deliberate destruction and judges what is left. Passes come from several processes, the
-// tracker moves issues and fails, agents stream, hang, crash and leave processes behind, and a killer hits passes,
-// workers and agents at random. Everything is real: the program as it is released, its database, its processes; only
-// Linear and the agent are our own, on loopback. With -codex the agent is real too, and the model is our own.
+// Chaos runs a project while processes are killed at random, and then judges what is left. Passes come from several
+// processes, the tracker moves issues and fails, agents stream, hang, crash and leave processes behind, an operator gives
+// commands, and a killer hits passes, workers and agents. The program, its database and its processes are real; Linear and
+// the agent are stand-ins on this machine. With -codex the agent is real too, and the model is a stand-in.
 //
-//	chaos ─┬─► symphony tick, tick --loop, hold, retry … ─► workers ─► chaos gate ─► agents
-//	       ├─► chaos linear (a Linear, a process of its own)
-//	       └─► killer, and a checker that reads SQL, /proc and the gate's journal
-//
-// The seed decides what is chosen, not how the machine schedules it: two runs of one seed are alike, not the same.
+// The seed decides the choices, not the scheduling: two runs of one seed are alike, not the same.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
+type options struct {
+	seconds int
+	seed    uint64
+	codex   string
+	keep    bool
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-// options are the flags.
-type options struct {
-	seconds  int
-	seed     uint64
-	symphony string
-	tags     string
-	keep     bool
-	codex    string
-}
-
-func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	if len(args) == 1 && args[0] == stage.LinearCommand {
-		return stage.ServeLinear("chaos", in, out, errw)
-	}
-	if len(args) > 0 && args[0] == gateCommand {
-		return gate(args[1:], errw)
-	}
-	var o options
-	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.SetOutput(errw)
-	flags.IntVar(&o.seconds, "seconds", 60, "how long to destroy; what follows takes less than two minutes")
-	flags.Uint64Var(&o.seed, "seed", 0, "repeat the choices of this `SEED`; 0: a new one")
-	flags.StringVar(&o.symphony, "symphony", "", "use this `PROGRAM` instead of building one")
-	flags.StringVar(&o.tags, "tags", stage.ReleaseTags, "build `TAGS`; the default is a release's")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder and say where it is")
-	flags.StringVar(&o.codex, "codex", "", "the real codex, this `PROGRAM`, on a mock model in the place of the scripted agent")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0 || o.seconds < 1:
-		fmt.Fprintln(errw, "chaos: no arguments, -seconds at least 1")
-		return 2
-	}
-	if o.seed == 0 {
-		o.seed = uint64(time.Now().UnixNano()) % 1_000_000
-	}
-	fmt.Fprintf(errw, "chaos: seed %d\n", o.seed)
-	r, err := destroy(ctx, o, errw)
-	if r != nil {
-		r.print(out)
-	}
+func run(ctx context.Context, args []string) int {
+	var err error
 	switch {
-	case err != nil:
-		fmt.Fprintln(errw, "chaos:", err)
-		return 1
-	case r.faulty():
-		fmt.Fprintf(out, "\nfailed; again with -seed %d\n", o.seed)
+	case len(args) == 1 && args[0] == stage.TrackerCommand:
+		err = stage.ServeTracker(os.Stdin, os.Stdout, nil)
+	case len(args) > 2 && args[0] == gateCommand:
+		err = gate(args[1], args[2:])
+	default:
+		return chaos(ctx, args)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "chaos %s: %v\n", args[0], err)
 		return 1
 	}
-	fmt.Fprintln(out, "\nnothing lost, nothing doubled, nothing left")
 	return 0
 }
 
-// destroy does all of it. The report is nil where it did not begin.
-func destroy(ctx context.Context, o options, progress io.Writer) (r *report, err error) {
-	s, err := begin(ctx, o, progress)
+func chaos(ctx context.Context, args []string) int {
+	var o options
+	flags := flag.NewFlagSet("chaos", flag.ExitOnError)
+	flags.IntVar(&o.seconds, "seconds", 60, "how long to kill; the passes and checks after it take up to two minutes")
+	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
+	flags.StringVar(&o.codex, "codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
+	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
+	if _ = flags.Parse(args); flags.NArg() > 0 || o.seconds < 1 { // ExitOnError: there is no error
+		flags.Usage()
+		return 2
+	}
+	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", o.seed)
+	s, err := newScene(ctx, o)
+	if err == nil {
+		c := newChecker(s)
+		if err = s.storm(ctx, c); err == nil {
+			fmt.Fprintln(os.Stderr, "chaos: the killing is over; checking")
+			// A time limit of its own, because an interrupted storm is judged, too.
+			calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 110*time.Second)
+			err = c.judge(calm)
+			cancel()
+		}
+		c.print(os.Stdout)
+		if len(c.faults) > 0 {
+			fmt.Printf("\nfailed; repeat with -seed %d\n", o.seed)
+		}
+		if len(c.faults) > 0 && err == nil {
+			err = fmt.Errorf("%d of the figures that must be zero are not", len(c.faults))
+		}
+	}
+	if s != nil {
+		if endErr := s.end(); err == nil {
+			err = endErr
+		}
+	}
 	if err != nil {
-		return nil, err
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
 	}
-	defer func() { err = errors.Join(err, s.end()) }()
-	c := newChecker(s)
-	if err := s.storm(ctx, c); err != nil {
-		return c.report(), err
+	return 0
+}
+
+// print writes the table of figures.
+func (c *checker) print(out io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kills := 0
+	for _, n := range c.kills {
+		kills += n
 	}
-	fmt.Fprintln(progress, "chaos: the storm is over; waiting for calm")
-	// Its own bound: an interrupted storm is judged too.
-	calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), calmBound)
-	defer cancel()
-	return c.report(), c.aftermath(calm)
+	for _, line := range [][2]string{
+		{"seed", fmt.Sprint(c.o.seed)},
+		{"passes", fmt.Sprintf("%d recorded, exit codes %s", c.passes, counts(c.exits))},
+		{"runs", counts(c.outcomes)},
+		{"agents", fmt.Sprint(c.agents)},
+		{"kills", fmt.Sprintf("%d: %s", kills, counts(c.kills))},
+		{"checked commands of the operator", fmt.Sprint(c.commands)},
+		{"checked attempts, threads, samples", fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread)},
+	} {
+		fmt.Fprintf(out, "%-36s %s\n", line[0], line[1])
+	}
+	fmt.Fprintln(out, "\nmust be zero:")
+	for _, name := range columns {
+		fmt.Fprintf(out, "  %-34s %d\n", name, len(c.faults[name]))
+		for n, text := range c.faults[name] {
+			if n == 5 {
+				fmt.Fprintf(out, "      and %d more\n", len(c.faults[name])-n)
+				break
+			}
+			fmt.Fprintf(out, "      %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
+		}
+	}
+}
+
+func counts(of map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		words = append(words, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(words, ", ")
 }

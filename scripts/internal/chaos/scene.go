@@ -6,23 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// markName is the variable by which processes are known as ours; its value is the folder.
-const markName = "CHAOS_MARK"
-
-// The issues: the first ones are the operator's, whom nobody else contradicts; they stay active to the end.
+// The first issues belong to the operator alone: the tracker leaves them active, so what the commands must lead to is known.
 const (
 	ownedIssues = 2
 	allIssues   = 12
@@ -32,12 +31,12 @@ const (
 type scene struct {
 	stage.Project
 	o        options
+	mark     string // in the environment of every process
 	gateDir  string
 	symphony string
-	tracker  tracker
+	tracker  *stage.Tracker
 	model    *modeltest.Server // nil with scripted agents
-	scripts  map[int][]string  // what the agents do, by number of the issue and attempt
-	progress io.Writer
+	scripts  map[string][]string
 }
 
 const workflowText = `---
@@ -76,45 +75,39 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 Attempt: {{ attempt }}
 `
 
-// begin builds the program and sets the scene.
-func begin(ctx context.Context, o options, progress io.Writer) (s *scene, err error) {
-	dir, err := stage.TempDir("chaos")
+// newScene returns a scene beside an error where there is something to clean up.
+func newScene(ctx context.Context, o options) (s *scene, err error) {
+	dir, err := os.MkdirTemp("", "symphony-chaos-")
 	if err != nil {
 		return nil, err
 	}
-	s = &scene{o: o, progress: progress, scripts: map[int][]string{}, gateDir: filepath.Join(dir, "gate"), symphony: filepath.Join(dir, "symphony")}
-	s.Dir = dir
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.end())
-			s = nil
-		}
-	}()
+	s = &scene{o: o}
 	if s.Project, err = stage.NewProject(dir); err != nil {
 		return s, err
 	}
-	s.Env = append(s.Env, markName+"="+dir, "SYMPHONY_WORKFLOW="+s.Workflow, "SYMPHONY_STATE_DIR="+s.StateDir)
-	if err := s.build(ctx); err != nil {
-		return s, err
-	}
+	s.gateDir, s.symphony, s.mark = filepath.Join(s.Dir, "gate"), filepath.Join(s.Dir, "symphony"), "CHAOS_MARK="+s.Dir
+	s.Env = append(s.Env, s.mark)
 	if err := os.Mkdir(s.gateDir, 0o700); err != nil {
 		return s, err
 	}
-	if s.tracker.Tracker, err = stage.StartTracker(10 * time.Second); err != nil {
+	if err := stage.Build(ctx, s.symphony); err != nil {
 		return s, err
 	}
-	agent, err := s.agent()
+	if s.tracker, err = stage.StartTracker(); err != nil {
+		return s, err
+	}
+	codex, err := s.prepareAgent()
 	if err != nil {
 		return s, err
 	}
-	if err := s.WriteWorkflow(workflowText, s.tracker.Endpoint(), agent); err != nil {
+	if err := s.WriteWorkflow(workflowText, s.tracker.Endpoint(), codex); err != nil {
 		return s, err
 	}
-	return s, s.tracker.Seed(ctx, s.issues(s.random("issues")))
+	return s, s.tracker.Seed(ctx, s.issues())
 }
 
-// agent prepares the agents' home and gives what a workflow says of them.
-func (s *scene) agent() (keys string, err error) {
+// prepareAgent returns the keys of the section codex.
+func (s *scene) prepareAgent() (keys string, err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -131,28 +124,20 @@ func (s *scene) agent() (keys string, err error) {
 	if err := modeltest.WriteHome(s.AgentHome, s.model.URL); err != nil {
 		return "", err
 	}
-	// codex starts such a server with an environment of its own, and does not wait for its end.
+	// codex starts this MCP server without the mark, and does not wait for its end.
 	config := filepath.Join(s.AgentHome, "config.toml")
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	text, err := os.ReadFile(config)
 	if err != nil {
 		return "", err
 	}
-	_, err = fmt.Fprintf(f, `
-[mcp_servers.deaf]
-command = "bash"
-args = ["-c", "trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900"]
-startup_timeout_sec = 1
-`, s.Dir)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", err
-	}
-	// Without a sandbox, in which nothing could be left.
-	return fmt.Sprintf(`  home: '%s'
-  turn_sandbox_policy: {type: dangerFullAccess}
-  command: "exec '%s' gate '%s' '%s' app-server"`, s.AgentHome, exe, s.gateDir, codex), nil
+	text = fmt.Appendf(text, "\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
+		"args = [\"-c\", \"trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900\"]\n", s.Dir)
+	// Without a sandbox, which would end with all that the agent leaves behind.
+	return fmt.Sprintf("  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
+		s.AgentHome, exe, s.gateDir, codex), os.WriteFile(config, text, 0o600)
 }
 
-// random is the source of one actor's choices, so that those of the others do not shift it.
+// random returns the source of one actor's choices, which no other actor shifts.
 func (s *scene) random(actor string) *rand.Rand {
 	var n uint64
 	for _, c := range actor {
@@ -161,22 +146,9 @@ func (s *scene) random(actor string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.o.seed, n))
 }
 
-// build makes the program, always in our folder and by this name: the killer knows it by that.
-func (s *scene) build(ctx context.Context) error {
-	if s.o.symphony != "" {
-		data, err := os.ReadFile(s.o.symphony)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(s.symphony, data, 0o700) //nolint:gosec // a program
-	}
-	fmt.Fprintln(s.progress, "chaos: building ./cmd/symphony")
-	return stage.Build(ctx, s.o.tags, s.symphony, "./cmd/symphony")
-}
-
-// issues have an agent each that behaves otherwise at each attempt.
-func (s *scene) issues(random *rand.Rand) (list []lineartest.Issue) {
-	// The names of these processes hold our folder, so that they are found whatever they lost of their environment.
+// issues have an agent each that behaves otherwise in each attempt.
+func (s *scene) issues() (list []lineartest.Issue) {
+	// The arguments name the folder, so that the checker finds these processes whatever environment they have.
 	sleeper := func(name string) string { return fmt.Sprintf("bash -c 'exec -a %s/left/%s sleep 900'", s.Dir, name) }
 	behaviours := []string{
 		"tokens 100 10\nstream 30 50ms\nsh echo work >> work.txt\ntokens 50 5\nsay done",
@@ -185,11 +157,11 @@ func (s *scene) issues(random *rand.Rand) (list []lineartest.Issue) {
 		"tokens 12 3\nbackground " + sleeper("crash") + "\nstream 10 50ms\ncrash",
 		"tokens 5 1\nhang",
 		"tokens 8 1\ndeaf\nbackground " + sleeper("deaf") + "\nhang",
-		"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay it is still there",
-		"tokens 11 1\nbackground setsid " + sleeper("session") + "\nstream 20 50ms\nsay it has a session of its own",
-		"tokens 13 1\nbackground env -i setsid " + sleeper("unmarked") + "\nstream 20 50ms\nsay it has no mark",
+		"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
+		"tokens 11 1\nbackground setsid " + sleeper("session") + "\nstream 20 50ms\nsay a session is left",
+		"tokens 13 1\nbackground env -i setsid " + sleeper("unmarked") + "\nstream 20 50ms\nsay a process without mark is left",
 		"tokens 15 2\nbackground env -i bash -c \"trap '' TERM HUP INT; exec -a " + s.Dir + "/left/server sleep 900\"" +
-			"\nstream 20 50ms\nsay my server has no mark and heeds nothing",
+			"\nstream 20 50ms\nsay a process without mark that ignores signals is left",
 		"tokens 14 1\nsh sleep 2\nsubagent hello\nfail other on purpose",
 	}
 	if s.model != nil {
@@ -199,74 +171,128 @@ func (s *scene) issues(random *rand.Rand) (list []lineartest.Issue) {
 			"tokens 10 1\nstream 10 50ms\ncrash",
 			"tokens 5 1\nhang",
 			"silent",
-			"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay it is still there",
-			"tokens 11 1\nbackground setsid " + sleeper("session") + " >/dev/null 2>&1 &\nstream 20 50ms\nsay it has a session of its own",
+			"tokens 9 1\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
+			"tokens 11 1\nbackground setsid " + sleeper("session") + " >/dev/null 2>&1 &\nstream 20 50ms\nsay a session is left",
 			"tokens 14 1\nsh sleep 2\nfail 400 on purpose",
 		}
 	}
+	random := s.random("issues")
+	s.scripts = map[string][]string{}
 	for n := range allIssues {
-		var script strings.Builder
+		name, text := fmt.Sprintf("ABC-%d", n+1), "```agent\n"
 		for attempt := range 5 {
+			behaviour := behaviours[random.IntN(len(behaviours))]
+			s.scripts[name] = append(s.scripts[name], behaviour)
 			more := ""
 			if attempt == 4 {
 				more = "+"
 			}
-			behaviour := behaviours[random.IntN(len(behaviours))]
-			fmt.Fprintf(&script, "attempt %d%s:\n%s\n", attempt, more, behaviour)
-			s.scripts[n+1] = append(s.scripts[n+1], behaviour)
+			text += fmt.Sprintf("attempt %d%s:\n%s\n", attempt, more, behaviour)
 		}
-		text := "```agent\n" + script.String() + "```\n"
-		name := fmt.Sprintf("ABC-%d", n+1)
-		list = append(list, lineartest.Issue{
-			Identifier: name, Title: "Issue " + name, Description: &text, State: "Todo", Priority: random.IntN(5),
-		})
+		text += "```\n"
+		list = append(list, lineartest.Issue{Identifier: name, Title: "Issue " + name, Description: &text, State: "Todo", Priority: random.IntN(5)})
 	}
 	return list
 }
 
-// crashes reports whether the agent of that attempt ends by itself.
-func (s *scene) crashes(identifier string, attempt int) bool {
-	n, err := strconv.Atoi(strings.TrimPrefix(identifier, "ABC-"))
-	if err != nil || len(s.scripts[n]) == 0 {
-		return true // not ours to say
-	}
-	scripts := s.scripts[n]
-	return strings.Contains(scripts[min(attempt, len(scripts)-1)], "crash")
+// scriptCrashes reports whether the agent of that attempt ends by itself.
+func (s *scene) scriptCrashes(identifier, attempt string) bool {
+	n, err := strconv.Atoi(attempt)
+	scripts := s.scripts[identifier]
+	return err != nil || len(scripts) == 0 || strings.Contains(scripts[min(n, len(scripts)-1)], "crash")
 }
 
-// owned reports whether only the operator has a say on the issue.
-func owned(identifier string) bool {
-	for n := range ownedIssues {
-		if identifier == fmt.Sprintf("ABC-%d", n+1) {
-			return true
-		}
+// process is a process of the scene.
+type process struct{ stage.Process }
+
+func (s *scene) processes() (list []process, err error) {
+	found, err := stage.Processes(s.Dir, s.mark)
+	for _, p := range found {
+		list = append(list, process{p})
 	}
-	return false
+	return list, err
 }
 
-// end kills what is left, by handle, and removes the folder.
+// kind is what the killer aims at; empty for every other process.
+func (p process) kind() string {
+	switch {
+	case slices.Contains(p.Args, "app-server") && !slices.Contains(p.Args, gateCommand):
+		return "agent"
+	case len(p.Args) < 2 || filepath.Base(p.Args[0]) != "symphony":
+		return ""
+	case p.IsWorker():
+		return "worker"
+	case p.Args[1] == "tick" && slices.Contains(p.Args, "--loop"):
+		return "loop"
+	case p.Args[1] == "tick":
+		return "pass"
+	}
+	return "operator"
+}
+
+// run is the run of a worker.
+func (p process) run() string {
+	if at := slices.Index(p.Args, "--run"); at > 0 && at+1 < len(p.Args) {
+		return p.Args[at+1]
+	}
+	return ""
+}
+
+// errGone is the error of a process that ended before it was hit.
+var errGone = errors.New("the process has ended")
+
+// open returns a pidfd, which never comes to mean another process.
+func (p process) open() (fd int, err error) {
+	fd, err = unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return -1, errGone
+	}
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", p, err)
+	}
+	// Between the listing and the pidfd the pid may have become another process.
+	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+	if err != nil || !slices.Equal(stage.Args(now), p.Args) {
+		return -1, errors.Join(errGone, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func send(pidfd int, sig unix.Signal) error {
+	if err := unix.PidfdSendSignal(pidfd, sig, nil, 0); !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return errGone
+}
+
+// end kills what is left and removes the folder.
 func (s *scene) end() error {
 	var errs []error
-	// What is killed may have had the time to start another.
-	for range 20 {
+	for range 20 { // a process may have started another before it died
 		list, err := s.processes()
 		errs = append(errs, err)
 		if len(list) == 0 {
 			break
 		}
 		for _, p := range list {
-			errs = append(errs, p.kill())
+			fd, err := p.open()
+			if err == nil {
+				err = errors.Join(send(fd, unix.SIGKILL), unix.Close(fd))
+			}
+			if !errors.Is(err, errGone) {
+				errs = append(errs, err)
+			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if s.tracker.Tracker != nil {
+	if s.tracker != nil {
 		errs = append(errs, s.tracker.Close())
 	}
 	if s.model != nil {
 		s.model.Close()
 	}
 	if s.o.keep {
-		fmt.Fprintln(s.progress, "chaos: kept", s.Dir)
+		fmt.Fprintln(os.Stderr, "chaos: kept", s.Dir)
 	} else {
 		errs = append(errs, os.RemoveAll(s.Dir))
 	}

@@ -8,128 +8,218 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// storm lets everybody loose for as long as asked.
+// storm runs all actors for as long as the flags say.
 func (s *scene) storm(ctx context.Context, c *checker) error {
-	c.hits.calm.Store(true)
-	// The first pass makes the database that operator and checker read.
-	if a := s.answer(ctx, c, "tick", "--trigger", "cron", "--json"); a.exit != 0 {
-		return fmt.Errorf("the first pass: exit %d: %s%s", a.exit, a.out, a.err)
+	// The first pass creates the database that the operator and the checker read.
+	if a := c.command(ctx, "tick", "--trigger", "cron", "--json"); a.exit != 0 {
+		return fmt.Errorf("the first pass: exit %d: %s", a.exit, a.output)
 	}
-	c.hits.calm.Store(false)
-	defer c.hits.calm.Store(true)
+	c.killing.Store(true)
+	defer c.killing.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.o.seconds)*time.Second)
 	defer cancel()
-	fmt.Fprintf(s.progress, "chaos: %d seconds of it in %s\n", s.o.seconds, s.Dir)
+	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", s.o.seconds, s.Dir)
 	var all sync.WaitGroup
-	var errs [3]error // of those without which it is no storm: the first to fail ends it
-	for n, actor := range []func() error{
-		func() error { return s.killer(ctx, &c.hits) },
-		func() error { return s.sabotage(ctx) },
-		func() error { return c.watch(ctx) },
-	} {
+	var errs [3]error
+	for n, actor := range []func(context.Context) error{c.killer, s.sabotage, c.watch} {
 		all.Go(func() {
-			if errs[n] = actor(); errs[n] != nil {
-				cancel()
+			if errs[n] = actor(ctx); errs[n] != nil {
+				cancel() // without one of them it is no storm
 			}
 		})
 	}
-	all.Go(func() { s.operate(ctx, c) })
-	all.Go(func() { s.loops(ctx, c) })
+	all.Go(func() { c.operate(ctx) })
+	all.Go(func() { c.loops(ctx) })
 	for _, trigger := range []string{"cron", "manual", "timer"} {
-		all.Go(func() { s.pass(ctx, c, trigger) })
+		all.Go(func() { c.ticks(ctx, trigger) })
 	}
 	all.Wait()
 	return errors.Join(errs[:]...)
 }
 
-// answer is how a command of ours ended.
-type answer struct {
-	out, err string
-	exit     int  // -1: a signal ended it
-	hit      bool // by the killer
+// pause waits; false when ctx is over.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
-// answer runs a command to its end, which comes also after the storm's.
-func (s *scene) answer(ctx context.Context, c *checker, args ...string) answer {
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandBound)
+// killer hits one process after the other. Every process that it stopped continues before it returns.
+func (c *checker) killer(ctx context.Context) error {
+	random := c.random("killer")
+	var stopped sync.WaitGroup
+	defer stopped.Wait()
+	for pause(ctx, time.Duration(50+random.IntN(700))*time.Millisecond) {
+		list, err := c.processes()
+		if err != nil {
+			return err
+		}
+		byKind := map[string][]process{}
+		for _, p := range list {
+			if kind := p.kind(); kind != "" {
+				byKind[kind] = append(byKind[kind], p)
+			}
+		}
+		choice, way := random.IntN(1<<30), random.IntN(100)
+		frozen := time.Duration(50+random.IntN(3000)) * time.Millisecond
+		if random.IntN(25) == 0 {
+			frozen = 25 * time.Second // longer than heartbeats may be late
+		}
+		if len(byKind) == 0 {
+			continue
+		}
+		kinds := slices.Sorted(maps.Keys(byKind))
+		of := byKind[kinds[choice%len(kinds)]]
+		sig := unix.SIGKILL
+		switch {
+		case way >= 75:
+			sig = unix.SIGSTOP
+		case way >= 55:
+			sig = unix.SIGTERM
+		}
+		if err := c.hit(ctx, of[choice/len(kinds)%len(of)], sig, frozen, &stopped); err != nil && !errors.Is(err, errGone) {
+			return fmt.Errorf("killer: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) hit(ctx context.Context, p process, sig unix.Signal, frozen time.Duration, stopped *sync.WaitGroup) error {
+	fd, err := p.open()
+	if err != nil {
+		return err
+	}
+	c.noteHit(p, sig) // before the signal: the checker must know the cause of a death that it sees
+	if err := send(fd, sig); err != nil || sig != unix.SIGSTOP {
+		return errors.Join(err, unix.Close(fd))
+	}
+	stopped.Go(func() {
+		pause(ctx, frozen)
+		_ = errors.Join(send(fd, unix.SIGCONT), unix.Close(fd)) // it may have been killed meanwhile
+	})
+	return nil
+}
+
+// doom hits every third of the scene's own commands within its usual life: most are too short for the killer. The
+// function that it returns waits until that is over.
+func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait func()) {
+	// Which command is hit depends on the scheduling, so the seed has no say in it.
+	if !c.killing.Load() || rand.IntN(3) > 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var hit sync.WaitGroup
+	hit.Go(func() {
+		if !pause(ctx, time.Duration(rand.IntN(60_000))*time.Microsecond) {
+			return
+		}
+		sig := unix.SIGKILL
+		if n := rand.IntN(10); n < 2 {
+			sig = unix.SIGTERM
+		} else if n < 4 {
+			sig = unix.SIGSTOP
+		}
+		c.noteHit(process{stage.Process{PID: cmd.Process.Pid, Args: append([]string{"symphony"}, args...)}}, sig)
+		if cmd.Process.Signal(sig) == nil && sig == unix.SIGSTOP {
+			pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+			_ = cmd.Process.Signal(unix.SIGCONT) // it may have been killed meanwhile
+		}
+	})
+	return func() { cancel(); hit.Wait() }
+}
+
+// answer is how a command ended.
+type answer struct {
+	output string
+	exit   int  // -1: by a signal
+	hit    bool // by the killer
+}
+
+// command runs a command to its end, also when the storm is over, and checks how it ended.
+func (c *checker) command(ctx context.Context, args ...string) answer {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Second) // beyond all limits of the program
 	defer cancel()
-	cmd := exec.CommandContext(bound, s.symphony, args...)
-	var out, errw bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.Dir, s.Env, &out, &errw
-	cmd.WaitDelay = time.Second
-	err := cmd.Start()
-	if err == nil {
-		end := c.hits.doom(ctx, cmd, args)
-		err = cmd.Wait()
-		end()
+	cmd := exec.CommandContext(limit, c.symphony, args...)
+	a := c.await(ctx, cmd, args)
+	if limit.Err() != nil {
+		c.fault("unexpected ends", "%s did not end", strings.Join(args, " "))
 	}
-	a := answer{out: out.String(), err: errw.String(), exit: cmd.ProcessState.ExitCode()}
-	if cmd.Process != nil {
-		a.hit = c.hits.was(cmd.Process.Pid)
-	}
-	c.heard(args, a, err, bound.Err() != nil)
 	return a
 }
 
-// commandBound is beyond all bounds that a command has for itself.
-const commandBound = 100 * time.Second
+func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answer {
+	var out, errw bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, &out, &errw
+	if cmd.WaitDelay == 0 {
+		cmd.WaitDelay = time.Second
+	}
+	if err := cmd.Start(); err != nil {
+		c.fault("unexpected ends", "%v", err)
+		return answer{exit: -1}
+	}
+	wait := c.doom(ctx, cmd, args)
+	_ = cmd.Wait() // the exit code tells
+	wait()
+	a := answer{output: out.String() + errw.String(), exit: cmd.ProcessState.ExitCode(), hit: c.wasHit(cmd.Process.Pid)}
+	a.hit = a.hit || slices.Contains(args, "--loop") && ctx.Err() != nil && a.exit < 0 // by the end of the storm
+	c.noteEnd(args, out.String(), a)
+	return a
+}
 
-// pass runs one after the other, each a process of its own, as a schedule or a person would.
-func (s *scene) pass(ctx context.Context, c *checker, trigger string) {
-	random := s.random(trigger)
+// ticks runs one pass after the other, each a process of its own, as a schedule or an operator would.
+func (c *checker) ticks(ctx context.Context, trigger string) {
+	random := c.random(trigger)
 	for pause(ctx, time.Duration(200+random.IntN(1800))*time.Millisecond) {
 		args := []string{"tick", "--trigger", trigger, "--json"}
 		if random.IntN(3) == 0 {
 			args = append(args, "--lock-timeout", "2s")
 		}
-		s.answer(ctx, c, args...)
+		c.command(ctx, args...)
 	}
 }
 
-// loops keeps a loop going: one that was ended is followed by another.
-func (s *scene) loops(ctx context.Context, c *checker) {
+// loops starts a loop again whenever it has ended.
+func (c *checker) loops(ctx context.Context) {
 	for pause(ctx, time.Second) {
-		cmd := exec.CommandContext(ctx, s.symphony, "tick", "--loop")
-		var errw bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stderr = s.Dir, s.Env, &errw
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		args := []string{"tick", "--loop"}
+		cmd := exec.CommandContext(ctx, c.symphony, args...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 		cmd.WaitDelay = 70 * time.Second // its pass may wait for the tracker
-		err := cmd.Run()
-		if cmd.Process == nil {
-			c.fault("unexpected ends", "tick --loop: %v", err)
-			continue
-		}
-		exit := cmd.ProcessState.ExitCode()
-		// The storm's end hits it too, maybe before it listens for signals.
-		hit := c.hits.was(cmd.Process.Pid) || ctx.Err() != nil && exit < 0
-		c.heard([]string{"tick", "--loop"}, answer{err: errw.String(), exit: exit, hit: hit}, err, false)
+		c.await(ctx, cmd, args)
 	}
 }
 
-// sabotage moves issues about and makes the tracker fail.
+// sabotage moves issues and makes the tracker fail.
 func (s *scene) sabotage(ctx context.Context) error {
 	random := s.random("tracker")
 	for pause(ctx, time.Duration(200+random.IntN(2500))*time.Millisecond) {
-		if err := s.harm(ctx, random); err != nil && ctx.Err() == nil {
+		if err := s.sabotageOnce(ctx, random); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *scene) harm(ctx context.Context, random *rand.Rand) error {
+func (s *scene) sabotageOnce(ctx context.Context, random *rand.Rand) error {
 	times := 1 + random.IntN(3)
 	switch random.IntN(12) {
 	case 0:
@@ -143,44 +233,47 @@ func (s *scene) harm(ctx context.Context, random *rand.Rand) error {
 		return s.tracker.Fail(ctx, lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
 	case 4:
 		if random.IntN(4) > 0 {
-			return nil // a client waits long for an answer, so not often
+			return nil // seldom: a client waits long for the answer
 		}
 		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
 	}
 	states := []string{"Todo", "In Progress", "Todo", "In Progress", "Human Review", "Backlog", "Done"}
-	name := fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
-	return s.tracker.move(ctx, name, states[random.IntN(len(states))])
+	return s.tracker.Move(ctx, otherIssue(random), states[random.IntN(len(states))])
 }
 
-// operate gives commands, one after the other, some for issues that nobody else touches: of those it is known what
-// must have become of them.
-func (s *scene) operate(ctx context.Context, c *checker) {
-	random := s.random("operator")
+// otherIssue chooses one that does not belong to the operator alone.
+func otherIssue(random *rand.Rand) string {
+	return fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
+}
+
+// operate gives commands. For the owned issues it remembers what they must lead to.
+func (c *checker) operate(ctx context.Context) {
+	random := c.random("operator")
 	for pause(ctx, time.Duration(300+random.IntN(1500))*time.Millisecond) {
 		verbs := []string{"retry", "hold", "retry", "stop"}
-		verb, name := verbs[random.IntN(len(verbs))], fmt.Sprintf("ABC-%d", 1+random.IntN(ownedIssues))
+		verb, name, owned := verbs[random.IntN(len(verbs))], fmt.Sprintf("ABC-%d", 1+random.IntN(ownedIssues)), true
 		switch random.IntN(10) {
 		case 0, 1, 2, 3:
-			name = fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
+			name, owned = otherIssue(random), false
 			if random.IntN(3) > 0 {
 				verb = "retry"
 			}
 		case 4:
-			s.answer(ctx, c, "pause")
+			c.command(ctx, "pause")
 			pause(ctx, time.Second)
-			s.resume(ctx, c)
+			c.resume(ctx)
 			continue
 		}
 		began := time.Now()
-		a := s.answer(ctx, c, verb, name)
+		a := c.command(ctx, verb, name)
 		if verb == "retry" {
-			c.retried[name] = append(c.retried[name], began, time.Now())
+			c.retries[name] = append(c.retries[name], [2]time.Time{began, time.Now()})
 		}
-		if !owned(name) {
+		if !owned {
 			continue
 		}
 		c.commands++
-		// 4: it is kept for the next pass. Anything else may or may not have been written down.
+		// Exit 4: it is stored for the next pass. After any other it may or may not be stored.
 		if a.exit == 0 || a.exit == 4 {
 			c.wanted[name] = verb
 		} else {
@@ -189,43 +282,30 @@ func (s *scene) operate(ctx context.Context, c *checker) {
 	}
 }
 
-// resume is repeated until it is acknowledged.
-func (s *scene) resume(ctx context.Context, c *checker) {
+func (c *checker) resume(ctx context.Context) {
 	for range 20 {
-		if a := s.answer(ctx, c, "resume"); a.exit == 0 || a.exit == 4 {
+		if a := c.command(ctx, "resume"); a.exit == 0 || a.exit == 4 {
 			return
 		}
 	}
 	c.fault("unexpected ends", "resume failed 20 times")
 }
 
-// done is an action that a pass says it has done.
-type done struct {
-	Action string  `json:"action"`
-	RunID  *string `json:"run_id"`
-}
-
-// actions are those of a pass's report. What is no report, because it was cut, has none.
-func actions(out string) (list []done) {
+// settledRuns are the runs that a pass says it has settled. A report that was cut off names none.
+func settledRuns(out string) (runs []string) {
 	var report struct {
-		Actions json.RawMessage `json:"actions"`
-	}
-	if json.Unmarshal([]byte(out), &report) != nil || json.Unmarshal(report.Actions, &list) != nil {
-		return nil
-	}
-	return list
-}
-
-// leftPaths are what stands in the workspace root that no issue can have put there.
-func (s *scene) leftPaths() (list []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.Dir, "workspaces"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "ABC-") && e.Name() != ".symphony" {
-			list = append(list, e.Name())
+		Actions []struct {
+			Action string `json:"action"`
+			RunID  string `json:"run_id"`
 		}
 	}
-	return list, err
+	if json.Unmarshal([]byte(out), &report) != nil {
+		return nil
+	}
+	for _, a := range report.Actions {
+		if a.Action == "settle" && a.RunID != "" {
+			runs = append(runs, a.RunID)
+		}
+	}
+	return runs
 }

@@ -9,23 +9,24 @@ import (
 	"strings"
 )
 
-// Process is one that a script has to do with.
+// Process is a running process of a project.
 type Process struct {
 	PID, Parent int
-	Words       []string
+	Args        []string
 }
 
-// String names it.
-func (p Process) String() string { return fmt.Sprintf("%d %s", p.PID, strings.Join(p.Words, " ")) }
+func (p Process) String() string { return fmt.Sprintf("%d %s", p.PID, strings.Join(p.Args, " ")) }
 
-// Processes lists those that name the folder in their arguments, which can be read of every process, also of a worker,
-// which hides the rest; or that other takes for ours. Zombies have no arguments.
-func Processes(dir string, other func(proc string) bool) ([]Process, error) {
+// IsWorker reports whether the process is a worker of symphony.
+func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worker" }
+
+// Processes lists the processes that name the folder in their arguments, which every user may read, also of a worker,
+// or whose environment holds mark, if it is not empty. Zombies have no arguments and are left out.
+func Processes(dir, mark string) (list []Process, err error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
 	}
-	var list []Process
 	for _, proc := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(proc))
 		if err != nil || pid == os.Getpid() {
@@ -33,32 +34,36 @@ func Processes(dir string, other func(proc string) bool) ([]Process, error) {
 		}
 		cmdline, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 		if err != nil || len(cmdline) == 0 {
-			continue // ended meanwhile
+			continue // the process has ended
 		}
-		if !bytes.Contains(cmdline, []byte(dir+"/")) && !other(proc) {
-			continue
+		if bytes.Contains(cmdline, []byte(dir+"/")) || mark != "" && marked(proc, mark) {
+			list = append(list, Process{PID: pid, Parent: parentOf(proc), Args: Args(cmdline)})
 		}
-		list = append(list, Process{PID: pid, Parent: parent(pid), Words: Words(cmdline)})
 	}
 	return list, nil
 }
 
-// parent of a process, 0 where it is gone.
-func parent(pid int) int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The name in parentheses may hold anything; what follows it is state and parent.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	ppid, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return ppid
+func marked(proc, mark string) bool {
+	environ, err := os.ReadFile(filepath.Join(proc, "environ"))
+	return err == nil && bytes.Contains(environ, []byte(mark)) // else it has ended, or belongs to another user
 }
 
-// Words are a process's arguments.
-func Words(cmdline []byte) []string {
+// parentOf returns 0 where the process has ended.
+func parentOf(proc string) int {
+	data, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may contain anything; state and parent follow it.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// Args splits the content of /proc/PID/cmdline.
+func Args(cmdline []byte) []string {
 	return strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 }
