@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 )
 
 // Compute decides what a pass does. It is pure: no clock, no disk, no network, no process, so that every
@@ -139,29 +138,6 @@ func (p *planner) stop(c Claim, reason string, change *Change) {
 	}
 	r.StopReason = reason
 	p.act(ActStop, c, reason, "", change)
-}
-
-// hold makes a claim that waits for an operator or a change of the issue.
-func (p *planner) hold(c Claim, reason, message string) Claim {
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
-	c.HoldNext = false
-	c.HoldCommentAt = time.Time{}
-	if at := c.Issue.LastCommentAt; at != nil {
-		c.HoldCommentAt = *at
-	}
-	return c
-}
-
-// freshStart clears all that held a claim back.
-func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
-	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
-	c.Attempt = min(c.Attempt, 1)
-	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
-	c.TokenBase = p.s.Tokens[c.IssueID]
-	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
-	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
-	c.ErrorCode, c.ErrorMessage = "", ""
-	return c
 }
 
 // otherProjects lets go of what was claimed for another endpoint or project; the workspaces stay. A policy

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -9,25 +8,6 @@ import (
 // of its own.
 func (a Account) shared(r Run) bool {
 	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
-}
-
-// refuseByAccount says why the account lets nobody start; an empty reason lets them.
-func (p *planner) refuseByAccount(probes int) (reason, message string) {
-	switch a := p.s.Account; {
-	case a.Limit != nil:
-		return SkipRateLimited, a.Limit.Text(a.Home, p.s.Now)
-	case a.Block != nil && probes <= 0:
-		return SkipBlocked, a.Block.Code + ": " + a.Block.Message
-	}
-	return "", ""
-}
-
-// noAccountSlot says who has the slots where the account has none left; empty where there is one.
-func (p *planner) noAccountSlot() string {
-	if s := p.s.Account.Slots; s != nil && s.Free <= 0 {
-		return fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, s.Taken, s.Max, p.s.Account.Home)
-	}
-	return ""
 }
 
 // startOnAccount notes what a dispatch takes of the account, and gives the block that it probes.

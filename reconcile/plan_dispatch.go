@@ -29,10 +29,10 @@ func (p *planner) dispatch() {
 	used := p.takenSlots()
 	probes := p.probes()
 	for _, c := range p.contenders() {
-		reason, message := p.refuse(c, &used, probes)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message}
+		why := p.refuse(c, &used, probes)
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: why.reason, Message: why.message}
 		switch {
-		case reason == "":
+		case why.reason == "":
 			p.start(c)
 			used.take(c.issue.State)
 			probes--
@@ -40,13 +40,13 @@ func (p *planner) dispatch() {
 			p.plan.Skips = append(p.plan.Skips, skip)
 		default:
 			p.plan.Waits = append(p.plan.Waits, skip)
-			if reason == SkipNoSlot || reason == SkipNoSlotInState {
-				p.markNoSlot(*c.claim, message)
+			if why.reason == SkipNoSlot || why.reason == SkipNoSlotInState {
+				p.markNoSlot(*c.claim, why)
 			}
 		}
 	}
 	if p.s.Tracker.Fetched && p.plan.Skips == nil {
-		p.plan.Skips = []Skip{} // fetched, and nobody was skipped
+		p.plan.Skips = []Skip{} // fetched, and no candidate was skipped
 	}
 }
 
@@ -129,48 +129,74 @@ func age(i Issue) int64 {
 	return i.CreatedAt.UnixMilli()
 }
 
-// refuse says why a contender can't start now; an empty reason lets it.
-func (p *planner) refuse(c contender, used *slots, probes int) (reason, message string) {
-	pol := p.s.Policy
+// refusal is why a contender can't start now; without a reason it can.
+type refusal struct {
+	reason, message string
+	// ofAccount: other projects have the slots.
+	ofAccount bool
+}
+
+func (p *planner) refuse(c contender, used *slots, probes int) refusal {
 	if c.claim == nil {
-		if !pol.Labelled(c.issue) {
-			return SkipLabel, "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")
-		}
-		if !pol.Ours(c.issue) {
-			return SkipAssignee, "is not assigned to " + pol.Assignee
-		}
-		if names, blocked := p.blockers(c.issue); blocked {
-			return SkipBlockedBy, "waits for " + names
+		if r := p.refuseCandidate(c.issue); r.reason != "" {
+			return r
 		}
 	}
-	anySlot := p.s.AnySlot && p.s.Only == c.issue.ID
-	state := NormalizeState(c.issue.State)
-	limit, limited := pol.MaxByState[state]
-	shut, why := p.refuseByAccount(probes)
-	full := p.noAccountSlot()
-	switch {
+	switch low := p.s.Policy.MinFreeBytes; {
 	case p.s.Paused:
-		return SkipPaused, "symphony resume ends the pause"
+		return refusal{reason: SkipPaused, message: "symphony resume ends the pause"}
 	case p.removing[c.issue.ID]:
-		return SkipWorkspaceBusy, "its old workspace is being removed"
+		return refusal{reason: SkipWorkspaceBusy, message: "its old workspace is being removed"}
 	case p.s.HostBlock != nil:
-		return SkipBlocked, p.s.HostBlock.Code + ": " + p.s.HostBlock.Message
-	case shut != "":
-		return shut, why
+		return refusedBy(*p.s.HostBlock)
+	case p.s.Account.Limit != nil:
+		return refusal{reason: SkipRateLimited, message: p.s.Account.Limit.Text(p.s.Account.Home, p.s.Now)}
+	case p.s.Account.Block != nil && probes <= 0:
+		return refusedBy(*p.s.Account.Block)
 	case p.s.AgentBlock != nil && probes <= 0:
-		return SkipBlocked, p.s.AgentBlock.Code + ": " + p.s.AgentBlock.Message
+		return refusedBy(*p.s.AgentBlock)
 	case p.s.Tracker.Low:
-		return SkipRateLimited, "less than a tenth of the tracker's allowance is left"
-	case p.s.FreeBytes >= 0 && p.s.FreeBytes < pol.MinFreeBytes:
-		return SkipDiskLow, fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", p.s.FreeBytes>>20, pol.MinFreeBytes>>20)
-	case !anySlot && used.taken >= pol.MaxConcurrent:
-		return SkipNoSlot, fmt.Sprintf("%d of %d slots taken", used.taken, pol.MaxConcurrent)
-	case !anySlot && limited && used.byState[state] >= limit:
-		return SkipNoSlotInState, fmt.Sprintf("%d of %d slots taken in %s", used.byState[state], limit, c.issue.State)
-	case full != "":
-		return SkipNoSlot, full
+		return refusal{reason: SkipRateLimited, message: "less than a tenth of the tracker's allowance is left"}
+	case p.s.FreeBytes >= 0 && p.s.FreeBytes < low:
+		return refusal{reason: SkipDiskLow, message: fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", p.s.FreeBytes>>20, low>>20)}
 	}
-	return "", ""
+	return p.refuseSlot(c.issue, used)
+}
+
+// refuseCandidate says why an issue that symphony has no business with yet does not become its business.
+func (p *planner) refuseCandidate(issue Issue) refusal {
+	names, blocked := p.blockers(issue)
+	switch pol := p.s.Policy; {
+	case !pol.Labelled(issue):
+		return refusal{reason: SkipLabel, message: "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")}
+	case !pol.Ours(issue):
+		return refusal{reason: SkipAssignee, message: "is not assigned to " + pol.Assignee}
+	case blocked:
+		return refusal{reason: SkipBlockedBy, message: "waits for " + names}
+	}
+	return refusal{}
+}
+
+func refusedBy(b Block) refusal {
+	return refusal{reason: SkipBlocked, message: b.Code + ": " + b.Message}
+}
+
+// refuseSlot says which slots are taken: of the project, of the state, or of the account. A pass for one issue may
+// ignore the first two.
+func (p *planner) refuseSlot(issue Issue, used *slots) refusal {
+	anySlot := p.s.AnySlot && p.s.Only == issue.ID
+	state := NormalizeState(issue.State)
+	limit, limited := p.s.Policy.MaxByState[state]
+	switch all, account := p.s.Policy.MaxConcurrent, p.s.Account.Slots; {
+	case !anySlot && used.taken >= all:
+		return refusal{reason: SkipNoSlot, message: fmt.Sprintf("%d of %d slots taken", used.taken, all)}
+	case !anySlot && limited && used.byState[state] >= limit:
+		return refusal{reason: SkipNoSlotInState, message: fmt.Sprintf("%d of %d slots taken in %s", used.byState[state], limit, issue.State)}
+	case account != nil && account.Free <= 0:
+		message := fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Taken, account.Max, p.s.Account.Home)
+		return refusal{reason: SkipNoSlot, message: message, ofAccount: true}
+	}
+	return refusal{}
 }
 
 // blockers names the open blockers of an issue in Todo; in other states they do not count.
@@ -247,14 +273,14 @@ func (p *planner) start(c contender) {
 }
 
 // markNoSlot says once that a due retry found no slot. It stays due and keeps its attempt.
-func (p *planner) markNoSlot(c Claim, why string) {
+func (p *planner) markNoSlot(c Claim, why refusal) {
 	if c.Kind == NoSlot {
 		return
 	}
 	c.Kind, c.ErrorCode, c.ErrorMessage = NoSlot, "", MessageNoSlot
 	message := MessageNoSlot
-	if why == p.noAccountSlot() {
-		message += ", " + why // what else fills the slots ps shows
+	if why.ofAccount {
+		message += ", " + why.message // ps shows what takes the slots of the project itself
 	}
 	p.act(ActRetry, c, string(NoSlot), message, p.put(c))
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -99,12 +98,20 @@ func (p *planner) stillActive(c Claim, issue Issue) {
 	switch {
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
+		if c.Kind == Blocked && answeredFault(c.ErrorCode) && c.DueAt.After(p.s.Now) {
+			c.DueAt = p.s.Now // it waited for the tracker, which has answered
+			p.plan.Updates = append(p.plan.Updates, *p.put(c))
+		}
 	case c.Status == Held && c.HoldReason != HoldOperator && commentedSince(c, issue):
 		next := p.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
 	}
 }
+
+// answeredFault reports whether an answer of the tracker shows that the fault is over. An answer to the pass says nothing
+// about what the worker lacks, for instance its key.
+func answeredFault(code string) bool { return faults[code].class == ClassTracker }
 
 func commentedSince(c Claim, issue Issue) bool {
 	return issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt)
@@ -128,47 +135,6 @@ func sameIssue(a, b Issue) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(x) == string(y)
-}
-
-// caps holds waiting claims that have reached a limit. It comes after the refresh, because a claim whose
-// issue has moved on is released, not held.
-func (p *planner) caps() {
-	for _, c := range p.byAge() {
-		if c.Status != Waiting || !p.eligible[c.IssueID] {
-			continue
-		}
-		if reason, message := p.cap(*c); reason != "" {
-			next := p.hold(*c, reason, message)
-			p.act(ActHold, next, reason, message, p.put(next))
-			delete(p.eligible, c.IssueID)
-		}
-	}
-}
-
-func (p *planner) cap(c Claim) (reason, message string) {
-	const end = "; symphony retry %s, a comment, or moving it away and back ends the hold"
-	hint := fmt.Sprintf(end, c.Identifier)
-	used := p.s.Tokens[c.IssueID] - c.TokenBase
-	switch pol := p.s.Policy; {
-	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s%s", runs(c.Failures), c.ErrorCode, c.ErrorMessage, hint)
-	case c.Interruptions >= maxInterruptions:
-		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers%s", c.Interruptions, hint)
-	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
-		return HoldMaxIdleRuns, fmt.Sprintf("%s in a row changed nothing%s", runs(c.IdleRuns), hint)
-	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
-		return HoldMaxRuns, fmt.Sprintf("%s since the issue last changed%s", runs(c.Runs), hint)
-	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
-		return HoldMaxTokens, fmt.Sprintf("%d tokens used%s", used, hint)
-	}
-	return "", ""
-}
-
-func runs(n int) string {
-	if n == 1 {
-		return "1 run"
-	}
-	return fmt.Sprintf("%d runs", n)
 }
 
 // sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6).

@@ -265,3 +265,19 @@ func TestSweep(t *testing.T) {
 	equal(t, "not due", story(Compute(scene().edit(func(s *Snapshot) { s.SweepDue = false }).Snapshot)), "")
 	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = "id-1" }).Snapshot)), "")
 }
+
+// A claim that waited for the tracker is due as soon as the tracker answers. One that waited for something that only
+// its worker lacked keeps its pause.
+func TestDueWhenTheTrackerAnswers(t *testing.T) {
+	one := issueNo(1)
+	for code, want := range map[string]string{
+		"linear_api_status": "dispatch A-1 blocked", "tracker_unavailable": "dispatch A-1 blocked",
+		"missing_tracker_api_key": "", "state_replaced": "",
+	} {
+		waits := func() *scene {
+			return newScene().claim(one, func(c *Claim) { c.Kind, c.ErrorCode, c.DueAt = Blocked, code, noon.Add(8*time.Second) })
+		}
+		equal(t, code, story(Compute(waits().answer(one).Snapshot)), want)
+		equal(t, code+" without an answer", story(Compute(waits().Snapshot)), "")
+	}
+}

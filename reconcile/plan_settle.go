@@ -6,22 +6,6 @@ import (
 	"time"
 )
 
-// The reasons of a hold.
-const (
-	HoldOperator    = "operator"
-	HoldMaxFailures = "max_failures"
-	HoldMaxIdleRuns = "max_idle_runs"
-	HoldMaxRuns     = "max_runs"
-	HoldMaxTokens   = CodeMaxTokens
-	HoldInterrupted = "interrupted"
-	HoldLeftover    = codeLeftover
-)
-
-// maxInterruptions in a row hold an issue.
-const maxInterruptions = 3
-
-const operatorHold = "held by an operator: symphony retry ends it"
-
 // MessageSpawnFailed is what the specification calls a worker that could not be started (16).
 const MessageSpawnFailed = "failed to spawn agent"
 

@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+)
+
+// The reasons of a hold.
+const (
+	HoldOperator    = "operator"
+	HoldMaxFailures = "max_failures"
+	HoldMaxIdleRuns = "max_idle_runs"
+	HoldMaxRuns     = "max_runs"
+	HoldMaxTokens   = CodeMaxTokens
+	HoldInterrupted = "interrupted"
+	HoldLeftover    = codeLeftover
+)
+
+// maxInterruptions in a row hold an issue.
+const maxInterruptions = 3
+
+const operatorHold = "held by an operator: symphony retry ends it"
+
+// caps holds waiting claims that have reached a limit. It comes after the refresh, because a claim whose
+// issue has moved on is released, not held.
+func (p *planner) caps() {
+	for _, c := range p.byAge() {
+		if c.Status != Waiting || !p.eligible[c.IssueID] {
+			continue
+		}
+		if reason, message := p.cap(*c); reason != "" {
+			next := p.hold(*c, reason, message)
+			p.act(ActHold, next, reason, message, p.put(next))
+			delete(p.eligible, c.IssueID)
+		}
+	}
+}
+
+func (p *planner) cap(c Claim) (reason, message string) {
+	const end = "; symphony retry %s, a comment, or moving it away and back ends the hold"
+	hint := fmt.Sprintf(end, c.Identifier)
+	used := p.s.Tokens[c.IssueID] - c.TokenBase
+	switch pol := p.s.Policy; {
+	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
+		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s%s", runs(c.Failures), c.ErrorCode, c.ErrorMessage, hint)
+	case c.Interruptions >= maxInterruptions:
+		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers%s", c.Interruptions, hint)
+	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
+		return HoldMaxIdleRuns, fmt.Sprintf("%s in a row changed nothing%s", runs(c.IdleRuns), hint)
+	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
+		return HoldMaxRuns, fmt.Sprintf("%s since the issue last changed%s", runs(c.Runs), hint)
+	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used%s", used, hint)
+	}
+	return "", ""
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}
+
+// hold makes a claim that waits for an operator or a change of the issue.
+func (p *planner) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, p.s.Now
+	c.HoldNext = false
+	c.HoldCommentAt = time.Time{}
+	if at := c.Issue.LastCommentAt; at != nil {
+		c.HoldCommentAt = *at
+	}
+	return c
+}
+
+// freshStart clears all that held a claim back.
+func (p *planner) freshStart(c Claim, kind RetryKind) Claim {
+	c.Status, c.Kind, c.DueAt = Waiting, kind, p.s.Now
+	c.Attempt = min(c.Attempt, 1)
+	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
+	c.TokenBase = p.s.Tokens[c.IssueID]
+	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
+	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
+	c.ErrorCode, c.ErrorMessage = "", ""
+	return c
+}
