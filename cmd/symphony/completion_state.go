@@ -66,10 +66,10 @@ func justWords(list []candidate) []candidate {
 
 // projectCandidates are the account's projects, by their workflow.
 func projectCandidates(ctx context.Context, w *term.Env) ([]candidate, error) {
-	known, err := knownProjects(ctx, w)
+	known, err := project.KnownProjects(ctx, w)
 	var list []candidate
 	for _, r := range known {
-		list = append(list, candidate{cmp.Or(r.WorkflowPath, r.StateDir), r.name()})
+		list = append(list, candidate{cmp.Or(r.WorkflowPath, r.StateDir), r.Name()})
 	}
 	return justWords(list), err
 }

@@ -248,7 +248,7 @@ func (d *playground) play(ctx context.Context) error {
 func (d *playground) pass(ctx context.Context) (passResult, error) {
 	p := project.New(d.w, d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, stays: true, lockTimeout: commandPatience}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, stays: true, lockTimeout: project.CommandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}

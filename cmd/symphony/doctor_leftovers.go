@@ -85,7 +85,7 @@ func recordedHere(ctx context.Context, p *project.Project) (claimed map[string]b
 	for _, c := range rec.Claims {
 		claimed[c.IssueID] = true
 	}
-	recent, err := db.RecentRuns(ctx, pastRuns)
+	recent, err := db.RecentRuns(ctx, project.PastRuns)
 	if err != nil {
 		return nil, nil, err
 	}

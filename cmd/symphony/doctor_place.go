@@ -80,7 +80,7 @@ func (at *place) startAgent(ctx context.Context) (*runner.Inspection, error) {
 // folder is where a workspace is made for the trial: in the root, where codex works later, or in a temporary folder.
 func (at *place) folder() string {
 	root := project.Resolve(at.cfg.Workspace.Root)
-	if rootFits(at.p, at.cfg, true) == nil && project.Exists(root) {
+	if project.RootFits(at.p, at.cfg, true) == nil && project.Exists(root) {
 		return root
 	}
 	return os.TempDir()

@@ -14,7 +14,7 @@ import (
 // checkRoot looks at the folder that workspaces are made in.
 func checkRoot(_ context.Context, at *place) []finding {
 	root := project.Resolve(at.cfg.Workspace.Root)
-	if err := rootFits(at.p, at.cfg, true); err != nil {
+	if err := project.RootFits(at.p, at.cfg, true); err != nil {
 		return failed(err)
 	}
 	free, err := workspace.FreeBytes(root)

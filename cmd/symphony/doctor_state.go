@@ -79,9 +79,9 @@ func lastPass(ctx context.Context, at *place, db *state.DB) []finding {
 	if rec.Paused {
 		list = append(list, wary("it is paused: nothing new is started", "symphony resume"))
 	}
-	b := blockedBy(rec)
+	b := project.BlockedBy(rec)
 	if b == nil && at.cfg != nil {
-		b = accountBlock(project.OpenAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
+		b = project.AccountBlock(project.OpenAccount(at.p, at.cfg.Codex.Home), at.p.Env.Now())
 	}
 	if b != nil {
 		list = append(list, wary(fmt.Sprintf("blocked since %s ago by %s: %s", term.Age(at.p.Env.Now(), b.Since), b.Reason, b.Message), "symphony ps shows when it is tried again"))

@@ -37,7 +37,7 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 	defer func() { _ = lock.Unlock() }() // it ends with the process
 	if o.lockTimeout == 0 {
 		// An operator's command holds it for a moment, and looks at one issue only.
-		o.lockTimeout = commandPatience
+		o.lockTimeout = project.CommandPatience
 	}
 	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}, program: thisProgram()}
 	reapForeign(ctx, l.log)

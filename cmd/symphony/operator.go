@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -14,9 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
 )
-
-// commandPatience is how long an operator's command waits for another pass.
-const commandPatience = 10 * time.Second
 
 func holdCommand(w *term.Env) *cli.Command {
 	return issueCommand(w, "hold", "start no further run for an issue; the present one may end", reconcile.VerbHold)
@@ -142,12 +138,12 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 		return nil, false, err
 	}
 	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerCommand, only: only, lockTimeout: commandPatience, db: db}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerCommand, only: only, lockTimeout: project.CommandPatience, db: db}, log)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
 	case r.holder != nil:
-		e := lockedError(r.holder)
+		e := project.LockedError(r.holder)
 		e.Hint = "the command is kept: the next pass takes it up"
 		return nil, false, e
 	}

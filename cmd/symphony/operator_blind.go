@@ -32,12 +32,12 @@ const blindPatience = 20 * time.Second
 
 // endWorkers asks every worker of the state directory to end, without the database. cause is what is wrong with that.
 func endWorkers(ctx context.Context, p *project.Project, cause error) error {
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience)
 	switch {
 	case err != nil:
 		return notAsked(cause, err)
 	case holder != nil:
-		return lockedError(holder)
+		return project.LockedError(holder)
 	}
 	defer func() { _ = release() }() // it ends with the process
 	workers, err := proc.Workers(p.StateDir)
@@ -60,7 +60,7 @@ func askToEnd(ctx context.Context, p *project.Project, workers map[string]proc.F
 		}
 	}
 	asked := func(id string) bool { _, ok := workers[id]; return ok }
-	for end := p.Env.Now().Add(blindPatience); p.Env.Now().Before(end) && slices.ContainsFunc(livingRuns(p), asked); {
+	for end := p.Env.Now().Add(blindPatience); p.Env.Now().Before(end) && slices.ContainsFunc(project.LivingRuns(p), asked); {
 		if !project.Sleep(ctx, project.WaitStep) {
 			return
 		}
@@ -73,7 +73,7 @@ func reportEnded(p *project.Project, cause error, workers map[string]proc.FoundW
 	if p.Env.JSON { // of JSON there is one object, the error
 		said = p.Env.Stderr
 	}
-	living := livingRuns(p)
+	living := project.LivingRuns(p)
 	var ending []string
 	for _, id := range slices.Sorted(maps.Keys(workers)) {
 		if slices.Contains(living, id) {
@@ -123,18 +123,4 @@ func notAsked(cause, err error) error {
 	known.Hint = "mend what is said last and repeat the command, or end the processes named symphony worker by hand"
 	known.Err = errors.Join(cause, err)
 	return &known
-}
-
-// living names the runs whose alive files are held.
-func livingRuns(p *project.Project) (ids []string) {
-	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if err != nil {
-		return nil // then none has ever been
-	}
-	for _, e := range entries {
-		if runner.Alive(p.StateDir, e.Name()) {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids
 }

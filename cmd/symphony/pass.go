@@ -116,7 +116,7 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 	mono := proc.Monotonic()
 	reconcilePass(ctx, p, db, o, cfg, cfgErr, log, &r)
 	crash.At("pass.reconciled")
-	if err := enlist(p); err != nil {
+	if err := project.Enlist(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
 	tellPeople(ctx, p, db, &r)
@@ -205,7 +205,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 	if err := db.Newer(); err != nil {
 		r.fail(err) // and starts nothing
 	}
-	rootErr := rootFits(p, cfg, o.dryRun)
+	rootErr := project.RootFits(p, cfg, o.dryRun)
 	if rootErr != nil {
 		r.fail(rootErr)
 		options.DispatchOff = true
@@ -226,7 +226,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 		r.fail(err)
 	}
 	if rootErr != nil {
-		deps.Runners = handsOff{deps.Runners}
+		deps.Runners = project.HandsOff{Runners: deps.Runners}
 	}
 	low, err := project.LowUntil(ctx, p, db)
 	if err != nil {

@@ -18,7 +18,7 @@ func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workfl
 		return r, cfgErr
 	}
 	r.cfg, r.warnings = cfg, workflowWarnings(p, cfg)
-	if err := rootFits(p, cfg, true); err != nil {
+	if err := project.RootFits(p, cfg, true); err != nil {
 		return r, err
 	}
 	deps, err := passDeps(p, nil, cfg, o, true, log, &r)

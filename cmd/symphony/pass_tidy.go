@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -17,7 +16,6 @@ import (
 const (
 	pruneLimit  = 50 // runs in one pass
 	orphanEvery = 500
-	orphanAge   = time.Hour
 )
 
 // tidy deletes old runs and their directories.
@@ -52,7 +50,7 @@ func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error 
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.Env.Now().Sub(info.ModTime()) < orphanAge {
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge {
 			continue // gone meanwhile, or perhaps just being made
 		}
 		if runner.Alive(p.StateDir, e.Name()) {

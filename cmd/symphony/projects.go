@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"strconv"
-
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
@@ -46,7 +43,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 				return exit.Usage("projects: --%s belongs to projects remove PATH", name)
 			}
 		}
-		return listProjects(c.Context, w, c.Bool("disk"))
+		return cleanup.ListProjects(c.Context, w, c.Bool("disk"))
 	}
 	switch {
 	case args[0] != "remove":
@@ -58,58 +55,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	case c.Bool("disk"):
 		return exit.Usage("projects: --disk does not go with remove")
 	}
-	return removeProject(c.Context, w, args[1], removal{
-		workspaces: c.Bool("workspaces"), force: c.Bool("force"), yes: c.Bool("yes"),
+	return cleanup.RemoveProject(c.Context, w, args[1], cleanup.RemoveOptions{
+		Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),
 	})
-}
-
-func listProjects(ctx context.Context, w *term.Env, disk bool) error {
-	rows, err := knownProjects(ctx, w)
-	if err != nil {
-		return err
-	}
-	if disk {
-		return listDisk(ctx, w, rows)
-	}
-	if w.JSON {
-		w.PrintJSON(append([]projectState{}, rows...))
-		return nil
-	}
-	if len(rows) == 0 {
-		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
-		return nil
-	}
-	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
-	now := w.Now()
-	for _, r := range rows {
-		last := "-"
-		if r.LastPass != nil {
-			last = term.AgoText(w, now, *r.LastPass)
-		}
-		t.Add(r.name(), r.scheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
-	}
-	w.PrintTable("PROJECTS", t)
-	return nil
-}
-
-// name is the workflow, and what is the matter with it.
-func (r projectState) name() string {
-	switch {
-	case r.Error != nil:
-		return r.Error.Code
-	case r.WorkflowPath == "":
-		return "unknown"
-	case !r.WorkflowExists:
-		return r.WorkflowPath + " (gone)"
-	case r.Paused:
-		return r.WorkflowPath + " (paused)"
-	}
-	return r.WorkflowPath
-}
-
-func (r projectState) scheduleText() string {
-	if r.Schedule {
-		return "active"
-	}
-	return "none"
 }

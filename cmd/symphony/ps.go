@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -19,7 +20,7 @@ func psCommand(w *term.Env) *cli.Command {
 			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "all", Usage: "also what was skipped and the runs that have ended"},
-			&cli.IntFlag{Name: "n", Value: pastRuns, Usage: "with --all: the newest `N` of the ended runs"},
+			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, the shape of the specification's 13.7"},
 			&cli.BoolFlag{Name: "watch", Usage: "repaint every second; q ends it"},
 		),

@@ -39,7 +39,7 @@ func reportPass(ctx context.Context, p *project.Project, w *term.Env, o tickOpti
 
 func reportText(p *project.Project, w *term.Env, r passResult) {
 	if r.holder != nil {
-		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", holderText(r.holder))
+		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.holder))
 		return
 	}
 	for _, text := range r.warnings {

@@ -97,14 +97,14 @@ func gatherReport(ctx context.Context, p *project.Project, when window) (facts, 
 }
 
 // purse has the prices that the workflow gives, and what stops its account. Where it can't be read the report goes on without them.
-func readPrices(p *project.Project) (purse, *blockedRow) {
+func readPrices(p *project.Project) (purse, *project.BlockedRow) {
 	env := p.Environment(nil)
 	env.KeyOptional = true
 	err := p.SourceErr
 	if err == nil {
 		cfg, parseErr := workflow.Parse(p.Source, env)
 		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, accountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now())
+			return purse{cfg.Agent.Prices}, project.AccountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now())
 		}
 		err = parseErr
 	}

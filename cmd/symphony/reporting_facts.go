@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -258,7 +259,7 @@ func (f *facts) addDays(days []state.ModelDay, p purse) {
 }
 
 // addAccount adds what stops all projects of the account now: another project may have found it out.
-func (f *facts) addAccount(b blockedRow, when window) {
+func (f *facts) addAccount(b project.BlockedRow, when window) {
 	known := slices.ContainsFunc(f.Outages, func(o outageRow) bool { return o.Code == b.Reason && o.Until == nil })
 	if !known && b.Since.Before(when.until) {
 		f.Outages = append(f.Outages, outageRow{Code: b.Reason, Message: b.Message, Since: b.Since})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -99,8 +100,8 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		{Claim: reconcile.Claim{IssueID: "5", Identifier: "ABC-5", Status: reconcile.Running}}, // its run has ended
 	}
 	f := newFacts(r, claims, purse{}, at.Add(30*time.Minute))
-	f.addAccount(blockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
-	f.addAccount(blockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
+	f.addAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
+	f.addAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
 	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {
 		t.Errorf("%+v", f)
 	}

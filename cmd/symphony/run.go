@@ -44,12 +44,12 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: commandPatience}, log)
+	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: project.CommandPatience}, log)
 	if err != nil {
 		return err
 	}
 	if r.holder != nil {
-		return lockedError(r.holder)
+		return project.LockedError(r.holder)
 	}
 	reportText(p, p.Env, r)
 	if err := r.code(); err != nil {

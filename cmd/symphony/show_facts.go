@@ -34,8 +34,8 @@ type issueFacts struct {
 	cfgErr   error
 	// workerGone: nobody is left of the run that is not settled.
 	workerGone bool
-	block      *blockedRow // what stops every issue of the project, nil for nothing
-	low        time.Time   // until then the tracker's allowance counts as low
+	block      *project.BlockedRow // what stops every issue of the project, nil for nothing
+	low        time.Time           // until then the tracker's allowance counts as low
 }
 
 // shownRuns is how many runs stand on the screen.
@@ -67,8 +67,8 @@ func lookAtIssue(ctx context.Context, p *project.Project, ref string, offline bo
 			return issueView{}, err
 		}
 	}
-	if f.block = blockedBy(f.rec); f.block == nil && f.cfg != nil {
-		f.block = accountBlock(project.OpenAccount(p, f.cfg.Codex.Home), f.now)
+	if f.block = project.BlockedBy(f.rec); f.block == nil && f.cfg != nil {
+		f.block = project.AccountBlock(project.OpenAccount(p, f.cfg.Codex.Home), f.now)
 	}
 	if f.claim == nil {
 		if err := f.ask(ctx, p, db, ref, offline); err != nil {

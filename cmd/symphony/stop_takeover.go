@@ -53,7 +53,7 @@ func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, 
 
 // holdersIn are the records of the project's workspaces, by the run that was the last to have each.
 func holdersIn(ctx context.Context, db *state.DB) (map[string]workspace.Record, error) {
-	roots, err := rootsOf(ctx, db)
+	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -107,7 +108,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 	}
 	if claimed && c.Status == reconcile.Running && !t.yes {
 		fmt.Fprintln(t.p.Env.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", t.identifier, c.RunID)))
-		if sure, err := confirmRemoval(ctx, t.p.Env, "Stop it? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := cleanup.Confirm(ctx, t.p.Env, "Stop it? [y]es, [N]o: "); err != nil || !sure {
 			return false, err
 		}
 	}

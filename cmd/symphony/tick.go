@@ -117,7 +117,7 @@ func tick(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 	case r.holder != nil && o.lockTimeout > 0 && o.quiet:
 		return exit.Only(exit.Lock) // a held lock is no news
 	case r.holder != nil && o.lockTimeout > 0:
-		return lockedError(r.holder)
+		return project.LockedError(r.holder)
 	}
 	if o.trigger == project.TriggerWorker {
 		return followUp(ctx, p, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
@@ -150,17 +150,6 @@ func followUp(ctx context.Context, p *project.Project, w *term.Env, o tickOption
 		return err
 	}
 	return r.code()
-}
-
-func lockedError(h *state.Holder) *reconcile.Error {
-	return &reconcile.Error{Code: "locked", Message: "another pass holds the lock: " + holderText(h), Hint: "try again, or give --lock-timeout more time"}
-}
-
-func holderText(h *state.Holder) string {
-	if h.PID == 0 {
-		return "unknown holder"
-	}
-	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
 }
 
 // code is the exit code of a pass: a run that failed is no error of the pass. The errors have been said.

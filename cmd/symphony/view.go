@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -27,7 +26,7 @@ type view struct {
 	RateLimits  json.RawMessage      `json:"rate_limits"`
 	LastPass    *project.LastPassRow `json:"last_pass"`
 	Paused      bool                 `json:"paused"`
-	Blocked     *blockedRow          `json:"blocked"`
+	Blocked     *project.BlockedRow  `json:"blocked"`
 	// Schedule says that passes are run by cron, a timer or --loop; without one nothing new is started.
 	Schedule bool `json:"schedule_active"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work; null otherwise.
@@ -103,13 +102,6 @@ type heldRow struct {
 	HeldAt     time.Time `json:"held_at"`
 }
 
-type blockedRow struct {
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message"`
-	NextTry time.Time `json:"next_try"`
-}
-
 type projectRow struct {
 	WorkflowPath string  `json:"workflow_path"`
 	StateDir     string  `json:"state_dir"`
@@ -139,7 +131,7 @@ type endedRow struct {
 
 // look reads the view; all is true for what has ended and what was skipped, too.
 func readView(ctx context.Context, p *project.Project, all bool) (view, error) {
-	return readViewFor(ctx, p, viewOptions{all: all, ended: pastRuns})
+	return readViewFor(ctx, p, viewOptions{all: all, ended: project.PastRuns})
 }
 
 // viewOptions say what of the view is wanted.
@@ -183,7 +175,7 @@ func viewOf(ctx context.Context, p *project.Project, db *state.DB, o viewOptions
 	if err := v.requests(ctx, p, db, only); err != nil {
 		return v, err
 	}
-	v.Paused, v.Blocked = rec.Paused, blockedBy(rec)
+	v.Paused, v.Blocked = rec.Paused, project.BlockedBy(rec)
 	v.tracker(p, rec)
 	low, err := project.LowUntil(ctx, p, db)
 	if err != nil {
@@ -284,15 +276,6 @@ func errorText(code, message string) *string {
 	return &text
 }
 
-// blockedBy names the block that matters first: without a tracker nothing can be dispatched at all.
-func blockedBy(rec reconcile.State) *blockedRow {
-	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
-	if b == nil {
-		return nil
-	}
-	return &blockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
-}
-
 // tracker names the project and what stops its account, as far as the workflow can be read.
 func (v *view) tracker(p *project.Project, rec reconcile.State) {
 	env := p.Environment(nil)
@@ -303,7 +286,7 @@ func (v *view) tracker(p *project.Project, rec reconcile.State) {
 	if cfg, err := workflow.Parse(p.Source, env); err == nil {
 		v.Project.TrackerKind, v.Project.ProjectSlug = &cfg.Tracker.Kind, &cfg.Tracker.ProjectSlug
 		// What the account stops comes behind what stops everything else.
-		if b := accountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
+		if b := project.AccountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now()); b != nil && rec.TrackerBlock == nil && rec.HostBlock == nil {
 			v.Blocked = b
 		}
 	}
@@ -340,9 +323,6 @@ func (v *view) history(ctx context.Context, db *state.DB, rec reconcile.State) e
 	v.RateLimits, err = db.RateLimits(ctx)
 	return err
 }
-
-// pastRuns is how many ended runs ps --all shows unless it is told otherwise.
-const pastRuns = 20
 
 // skipped counts what the last pass skipped, and lists it where that is asked for.
 func (v *view) skipped(ctx context.Context, db *state.DB, only chosenIssues, list bool) error {

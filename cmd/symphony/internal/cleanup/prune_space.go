@@ -1,4 +1,4 @@
-package main
+package cleanup
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (s space) remark() string {
 }
 
 // spacesOf are the workspaces that a project has in its roots, and those there that no project has.
-func spacesOf(ctx context.Context, w *term.Env, row projectState) ([]space, error) {
+func spacesOf(ctx context.Context, w *term.Env, row project.State) ([]space, error) {
 	var list []space
 	for _, path := range row.Roots {
 		root, found, err := workspace.FindRoot(path)

@@ -1,4 +1,4 @@
-package main
+package cleanup
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type diskRow struct {
 }
 
 // listDisk says what is on this disk because of symphony.
-func listDisk(ctx context.Context, w *term.Env, projects []projectState) error {
+func listDisk(ctx context.Context, w *term.Env, projects []project.State) error {
 	var rows []diskRow
 	add := func(kind, project string, paths ...string) error {
 		for _, path := range paths {
@@ -57,7 +57,7 @@ func listDisk(ctx context.Context, w *term.Env, projects []projectState) error {
 		meta := filepath.Join(path, ".symphony")
 		errs = append(errs, add("trash", "", filepath.Join(meta, "trash")), add("root", "", meta))
 	}
-	home := stateHome(w)
+	home := project.StateHome(w)
 	errs = append(errs, add("account", "", filepath.Join(home, "accounts"), filepath.Join(home, "elsewhere")))
 	errs = append(errs, add("schedule", "", unitFiles(w)...))
 	if err := errors.Join(errs...); err != nil {

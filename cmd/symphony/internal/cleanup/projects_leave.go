@@ -1,4 +1,4 @@
-package main
+package cleanup
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve
 }
 
 // removeEnvFile removes the environment file and the folder that init has made for it, unless another project has them.
-func removeEnvFile(w *term.Env, row projectState) error {
+func removeEnvFile(w *term.Env, row project.State) error {
 	others, err := envSharers(w, row)
 	if err != nil || len(others) > 0 {
 		return err
@@ -54,15 +54,15 @@ func removeEnvFile(w *term.Env, row projectState) error {
 
 // leaveAccount takes away, with the last project, what the projects of the account have had in common.
 func leaveAccount(w *term.Env) error {
-	dirs, err := stateDirs(w)
+	dirs, err := project.StateDirs(w)
 	if err != nil || len(dirs) > 0 {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(stateHome(w), "accounts")); err != nil {
+	if err := os.RemoveAll(filepath.Join(project.StateHome(w), "accounts")); err != nil {
 		return fmt.Errorf("what is known of codex accounts: %w", err)
 	}
 	crash.At("projects.remove.accounts")
-	_ = os.Remove(stateHome(w)) // not while it holds something
+	_ = os.Remove(project.StateHome(w)) // not while it holds something
 	return nil
 }
 
@@ -97,7 +97,7 @@ func removeState(dir string) (left []string, err error) {
 }
 
 // sure asks a person; without one the command has to be told.
-func confirmRemoval(ctx context.Context, w *term.Env, prompt string) (bool, error) {
+func Confirm(ctx context.Context, w *term.Env, prompt string) (bool, error) {
 	if !w.OnTerminal() {
 		return false, &reconcile.Error{
 			Code: "not_a_terminal", Message: "nobody is there to ask", Hint: "give --yes where you are sure",

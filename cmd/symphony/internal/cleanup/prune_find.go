@@ -1,4 +1,4 @@
-package main
+package cleanup
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (f *prunable) nothing() bool {
 }
 
 // findPrunable looks around and asks the tracker. Nothing is changed.
-func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, o pruning) (*prunable, error) {
+func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, o PruneOptions) (*prunable, error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
@@ -73,16 +73,16 @@ func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config,
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := spacesOf(ctx, p.Env, projectState{StateDir: p.StateDir, Roots: roots})
+	spaces, err := spacesOf(ctx, p.Env, project.State{StateDir: p.StateDir, Roots: roots})
 	if err != nil {
 		return nil, err
 	}
-	past, err := db.PastIssues(ctx, p.Env.Now().Add(-o.olderThan), mostPast)
+	past, err := db.PastIssues(ctx, p.Env.Now().Add(-o.OlderThan), mostPast)
 	if err != nil {
 		return nil, err
 	}
 	found := &prunable{}
-	if err := askGone(ctx, p, cfg, found, spaces, past, busy, o.force); err != nil {
+	if err := askGone(ctx, p, cfg, found, spaces, past, busy, o.Force); err != nil {
 		return nil, err
 	}
 	if err := found.findTrash(ctx, p, cfg, roots); err != nil {
@@ -241,7 +241,7 @@ func findOrphans(ctx context.Context, p *project.Project, db *state.DB) (list []
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || p.Env.Now().Sub(info.ModTime()) < orphanAge || runner.Alive(p.StateDir, e.Name()) {
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge || runner.Alive(p.StateDir, e.Name()) {
 			continue
 		}
 		list = append(list, runner.RunDir(p.StateDir, e.Name()))

@@ -1,4 +1,4 @@
-package main
+package cleanup
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 )
 
 // removal says what goes with a project.
-type removal struct{ workspaces, force, yes bool }
+type RemoveOptions struct{ Workspaces, Force, Yes bool }
 
 // removeProject forgets one project of the account.
-func removeProject(ctx context.Context, w *term.Env, path string, o removal) error {
+func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) error {
 	row, err := projectAt(ctx, w, path)
 	if err != nil {
 		return err
@@ -38,17 +38,17 @@ func removeProject(ctx context.Context, w *term.Env, path string, o removal) err
 	if err := tellRemoval(w, row, spaces, o); err != nil {
 		return err
 	}
-	if !o.yes {
-		if sure, err := confirmRemoval(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
+	if !o.Yes {
+		if sure, err := Confirm(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
-	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}, commandPatience)
+	release, holder, err := state.Acquire(ctx, row.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}, project.CommandPatience)
 	switch {
 	case err != nil:
 		return err
 	case holder != nil:
-		return lockedError(holder)
+		return project.LockedError(holder)
 	}
 	defer func() { _ = release() }() // its file is gone by then
 	if err := unused(ctx, w, row); err != nil {
@@ -61,30 +61,30 @@ func removeProject(ctx context.Context, w *term.Env, path string, o removal) err
 }
 
 // lookOver finds the workspaces of a project, and refuses where they may not go and shall.
-func lookOver(ctx context.Context, w *term.Env, row projectState, o removal) (projectState, []space, error) {
-	row = readProjectState(ctx, w, row.StateDir)
+func lookOver(ctx context.Context, w *term.Env, row project.State, o RemoveOptions) (project.State, []space, error) {
+	row = project.ReadState(ctx, w, row.StateDir)
 	// The runs go before the database: without them this is a removal that was cut off.
-	if row.Error != nil && o.workspaces && project.Exists(filepath.Join(row.StateDir, "runs")) {
+	if row.Error != nil && o.Workspaces && project.Exists(filepath.Join(row.StateDir, "runs")) {
 		return row, nil, &reconcile.Error{
 			Code: row.Error.Code, Message: row.Error.Message + "; where its workspaces are is not known",
 			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
 		}
 	}
 	spaces, err := spacesOf(ctx, w, row)
-	if err == nil && o.workspaces {
-		err = removable(spaces, o.force)
+	if err == nil && o.Workspaces {
+		err = removable(spaces, o.Force)
 	}
 	return row, spaces, err
 }
 
 // projectAt finds the project that a path means: a workflow, its folder or a state directory.
-func projectAt(ctx context.Context, w *term.Env, path string) (projectState, error) {
-	rows, err := knownProjects(ctx, w)
+func projectAt(ctx context.Context, w *term.Env, path string) (project.State, error) {
+	rows, err := project.KnownProjects(ctx, w)
 	if err != nil {
-		return projectState{}, err
+		return project.State{}, err
 	}
 	path = project.Resolve(w.Absolute(path))
-	var meant []projectState
+	var meant []project.State
 	for _, r := range rows {
 		if path == project.Resolve(r.StateDir) {
 			return r, nil
@@ -98,18 +98,18 @@ func projectAt(ctx context.Context, w *term.Env, path string) (projectState, err
 		for _, r := range meant {
 			dirs = append(dirs, r.StateDir)
 		}
-		return projectState{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+		return project.State{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
 	if len(meant) == 1 {
 		return meant[0], nil
 	}
 	// One that this account has not listed, or what a removal left that was cut off. Whatever else has such files is not ours.
-	row := readProjectState(ctx, w, path)
+	row := project.ReadState(ctx, w, path)
 	listed, err := projectListed(w, path)
 	if err != nil || listed || row.Error == nil && row.WorkflowPath != "" {
 		return row, err
 	}
-	return projectState{}, &reconcile.Error{
+	return project.State{}, &reconcile.Error{
 		Code: "unknown_project", Message: path + " is no project of this account",
 		Hint: "symphony projects lists them; give the WORKFLOW.md or the state directory",
 	}
@@ -122,19 +122,19 @@ func projectListed(w *term.Env, dir string) (bool, error) {
 	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
 		return false, nil //nolint:nilerr // nothing is there, or nothing that can be told to be ours
 	}
-	home := stateHome(w)
+	home := project.StateHome(w)
 	elsewhere, err := state.Elsewhere(home)
 	return filepath.Dir(dir) == project.Resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return project.Resolve(e) == dir }), err
 }
 
 // unused refuses a project of which something runs, or is about to.
-func unused(ctx context.Context, w *term.Env, row projectState) error {
+func unused(ctx context.Context, w *term.Env, row project.State) error {
 	p := &project.Project{Env: w, Path: row.WorkflowPath, StateDir: row.StateDir}
 	which := "--state-dir " + term.ShellQuote(row.StateDir)
 	if row.WorkflowPath != "" {
 		which = "-w " + term.ShellQuote(row.WorkflowPath) + " " + which
 	}
-	if living := livingRuns(p); len(living) > 0 {
+	if living := project.LivingRuns(p); len(living) > 0 {
 		return &reconcile.Error{
 			Code: "project_busy", Message: fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), row.StateDir, strings.Join(living, ", ")),
 			Hint: "end them first: symphony stop --all " + which,
@@ -181,7 +181,7 @@ func unscheduled(ctx context.Context, w *term.Env, p *project.Project, which str
 }
 
 // tellRemoval says what goes and what stays.
-func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error {
+func tellRemoval(w *term.Env, row project.State, spaces []space, o RemoveOptions) error {
 	out := w.Stdout
 	if w.JSON {
 		out = w.Stderr
@@ -200,7 +200,7 @@ func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error
 	}
 	for _, s := range spaces {
 		word := "stays "
-		if o.workspaces {
+		if o.Workspaces {
 			word = "goes  "
 		}
 		fmt.Fprintln(out, term.Visible(word+" "+s.rec.Path+s.remark()))
@@ -215,13 +215,13 @@ func tellRemoval(w *term.Env, row projectState, spaces []space, o removal) error
 	return nil
 }
 
-func envFileOf(w *term.Env, row projectState) string {
+func envFileOf(w *term.Env, row project.State) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
 // envSharers are other state directories of the same name: the environment file is theirs as well.
-func envSharers(w *term.Env, row projectState) ([]string, error) {
-	dirs, err := stateDirs(w)
+func envSharers(w *term.Env, row project.State) ([]string, error) {
+	dirs, err := project.StateDirs(w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
 	}), err
@@ -229,8 +229,8 @@ func envSharers(w *term.Env, row projectState) ([]string, error) {
 
 // takeAway removes a project, its database last: cut off in the middle, the rest is still known by it and the command
 // can be repeated.
-func takeAway(ctx context.Context, w *term.Env, row projectState, spaces []space, o removal) error {
-	if o.workspaces {
+func takeAway(ctx context.Context, w *term.Env, row project.State, spaces []space, o RemoveOptions) error {
+	if o.Workspaces {
 		for _, s := range spaces {
 			if err := s.delete(ctx, w.Now()); err != nil {
 				return project.WorkspaceError(err)
@@ -238,7 +238,7 @@ func takeAway(ctx context.Context, w *term.Env, row projectState, spaces []space
 		}
 	}
 	for _, path := range row.Roots {
-		if err := leaveRoot(ctx, w, path, row.StateDir, o.workspaces); err != nil {
+		if err := leaveRoot(ctx, w, path, row.StateDir, o.Workspaces); err != nil {
 			return project.WorkspaceError(err)
 		}
 	}
@@ -251,7 +251,7 @@ func takeAway(ctx context.Context, w *term.Env, row projectState, spaces []space
 	if err != nil {
 		return err
 	}
-	if err := state.Delist(stateHome(w)); err != nil {
+	if err := state.Delist(project.StateHome(w)); err != nil {
 		return err
 	}
 	if err := leaveAccount(w); err != nil {

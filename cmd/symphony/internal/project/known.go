@@ -1,4 +1,4 @@
-package main
+package project
 
 import (
 	"context"
@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // projectState is one project of the account as projects shows it.
-type projectState struct {
+type State struct {
 	StateDir       string     `json:"state_dir"`
 	WorkflowPath   string     `json:"workflow_path"`
 	WorkflowExists bool       `json:"workflow_exists"`
@@ -38,24 +37,24 @@ type projectState struct {
 
 // knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
 // passes have written down there.
-func knownProjects(ctx context.Context, w *term.Env) ([]projectState, error) {
-	dirs, err := stateDirs(w)
+func KnownProjects(ctx context.Context, w *term.Env) ([]State, error) {
+	dirs, err := StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
-	var rows []projectState
+	var rows []State
 	for _, dir := range dirs {
-		rows = append(rows, readProjectState(ctx, w, dir))
+		rows = append(rows, ReadState(ctx, w, dir))
 	}
-	slices.SortFunc(rows, func(a, b projectState) int {
+	slices.SortFunc(rows, func(a, b State) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
 	return rows, nil
 }
 
 // stateDirs lists the state directories of the account.
-func stateDirs(w *term.Env) ([]string, error) {
-	base := stateHome(w)
+func StateDirs(w *term.Env) ([]string, error) {
+	base := StateHome(w)
 	entries, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the account's state directories: %w", err)
@@ -63,7 +62,7 @@ func stateDirs(w *term.Env) ([]string, error) {
 	var dirs []string
 	for _, e := range entries {
 		dir := filepath.Join(base, e.Name())
-		if e.IsDir() && (project.Exists(filepath.Join(dir, "state.db")) || project.Exists(filepath.Join(dir, "runs"))) {
+		if e.IsDir() && (Exists(filepath.Join(dir, "state.db")) || Exists(filepath.Join(dir, "runs"))) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -84,12 +83,12 @@ func stateDirs(w *term.Env) ([]string, error) {
 }
 
 // stateHome is the folder of the account's state directories.
-func stateHome(w *term.Env) string {
+func StateHome(w *term.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
-func readProjectState(ctx context.Context, w *term.Env, dir string) projectState {
-	row := projectState{StateDir: dir, Roots: []string{}}
+func ReadState(ctx context.Context, w *term.Env, dir string) State {
+	row := State{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		e := exit.From(err)
 		row.Error = new(term.ErrorOf(e))
@@ -97,17 +96,17 @@ func readProjectState(ctx context.Context, w *term.Env, dir string) projectState
 	return row
 }
 
-func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
+func (r *State) read(ctx context.Context, w *term.Env) (err error) {
 	db, err := state.OpenReadOnly(ctx, r.StateDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if r.WorkflowPath, _, err = db.Meta(ctx, project.OwnerKey); err != nil {
+	if r.WorkflowPath, _, err = db.Meta(ctx, OwnerKey); err != nil {
 		return err
 	}
-	r.WorkflowExists = r.WorkflowPath != "" && project.Exists(r.WorkflowPath)
-	if r.Roots, err = rootsOf(ctx, db); err != nil {
+	r.WorkflowExists = r.WorkflowPath != "" && Exists(r.WorkflowPath)
+	if r.Roots, err = RootsOf(ctx, db); err != nil {
 		return err
 	}
 	rec, err := db.State(ctx)
@@ -133,30 +132,55 @@ func (r *projectState) read(ctx context.Context, w *term.Env) (err error) {
 		at := last.StartedAt.UTC()
 		r.LastPass = &at
 	}
-	r.Schedule, err = project.ScheduleAlive(ctx, db, w.Now())
-	r.Schedule = r.Schedule || project.Looping(r.StateDir)
+	r.Schedule, err = ScheduleAlive(ctx, db, w.Now())
+	r.Schedule = r.Schedule || Looping(r.StateDir)
 	return err
 }
 
 // rootsOf are the workspace roots that a project has worked in, the present one first.
-func rootsOf(ctx context.Context, db *state.DB) ([]string, error) {
+func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	roots := []string{}
-	text, known, err := db.Meta(ctx, project.RootsKey)
+	text, known, err := db.Meta(ctx, RootsKey)
 	if err == nil && known {
 		err = json.Unmarshal([]byte(text), &roots)
 	}
 	if err != nil {
-		return []string{}, fmt.Errorf("%s: %w", project.RootsKey, err)
+		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
 	}
 	return roots, nil
 }
 
 // enlist writes a state directory down that is not at the usual place, so that projects finds it.
-func enlist(p *project.Project) error {
+func Enlist(p *Project) error {
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
 	if filepath.Dir(p.StateDir) == home {
 		return nil
 	}
 	return state.Enlist(home, p.StateDir)
+}
+
+// orphanAge is how old a run directory without a row must be before it counts as an orphan.
+const OrphanAge = time.Hour
+
+// name is the workflow, and what is the matter with it.
+func (r State) Name() string {
+	switch {
+	case r.Error != nil:
+		return r.Error.Code
+	case r.WorkflowPath == "":
+		return "unknown"
+	case !r.WorkflowExists:
+		return r.WorkflowPath + " (gone)"
+	case r.Paused:
+		return r.WorkflowPath + " (paused)"
+	}
+	return r.WorkflowPath
+}
+
+func (r State) ScheduleText() string {
+	if r.Schedule {
+		return "active"
+	}
+	return "none"
 }
