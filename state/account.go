@@ -1,14 +1,13 @@
 package state
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -26,35 +24,29 @@ const (
 	limitsName   = "limits.json"
 	limitsLock   = "limits.lock"
 
-	// accountPatience is how long the account's lock is waited for. Who holds it writes a file of a page.
+	// accountPatience bounds the wait for the account's lock. Its holder only writes a small file.
 	accountPatience = 2 * time.Second
 	accountPoll     = 10 * time.Millisecond
-	// accountLargest bounds what is read: codex's record takes half a kilobyte.
-	accountLargest = 64 << 10
-	// longestWindow is a day more than the longest window that codex knows: a wrong clock can't keep a project for longer.
+	// longestWindow is a day more than codex's longest window: a wrong clock can't block a project for longer.
 	longestWindow = 8 * 24 * time.Hour
-	// clockSlack is how far ahead a record may lie that another process has just written.
+	// clockSlack is how far ahead of this process's clock a fresh record may lie.
 	clockSlack = time.Minute
+	// mainLimitID is the limit that counts for agents, as JSON; others are those of single models.
+	mainLimitID = `"codex"`
 )
 
-// Account is the directory of what all projects share that use one codex home: the account's allowance, and a fault of
-// login or allowance. It lies beside the projects' own state directories, and is made by whoever first has something
-// to write. Passes read it without a lock; writers take turns.
+// Account is the directory of what the projects share that use one codex home: the account's rate limits, and a failure of
+// login or allowance. It lies beside the projects' own state directories; the first process that has something to write
+// makes it. Passes read it without a lock; writers take turns.
 type Account struct {
 	Home string // the codex home, resolved
 	Dir  string
 }
 
-// NewAccount names the account of a codex home, an absolute path. A relative or empty xdgStateHome counts as in
-// DefaultDir.
+// NewAccount names the account of a codex home, an absolute path. xdgStateHome and home count as in DefaultDir.
 func NewAccount(xdgStateHome, home, codexHome string) *Account {
-	base := xdgStateHome
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(home, ".local", "state")
-	}
 	resolved := resolve(codexHome)
-	sum := sha256.Sum256([]byte(resolved))
-	return &Account{Home: resolved, Dir: filepath.Join(base, "symphony", accountsName, hex.EncodeToString(sum[:])[:hashDigits])}
+	return &Account{Home: resolved, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved))}
 }
 
 // accountRecord is limits.json.
@@ -63,13 +55,11 @@ type accountRecord struct {
 	// RateLimits is codex's record, its sparse updates merged; At is when it last changed.
 	RateLimits map[string]json.RawMessage `json:"rate_limits,omitempty"`
 	At         time.Time                  `json:"at"`
-	// ExhaustedUntil and Window say what of it is used up: the window that comes back last. Found out when it was
-	// written, for people; who reads works it out again.
+	// ExhaustedUntil and Window are for people who read the file. Programs work them out again.
 	ExhaustedUntil *time.Time    `json:"exhausted_until"`
 	Window         string        `json:"window,omitempty"`
 	Block          *accountBlock `json:"block"`
-	// OverAt is when the last block was over.
-	OverAt time.Time `json:"over_at,omitzero"`
+	OverAt         time.Time     `json:"over_at,omitzero"` // when the last block ended
 }
 
 type accountBlock struct {
@@ -83,14 +73,13 @@ type AccountState struct {
 	Limit *reconcile.Limit
 	Block *reconcile.Block
 	Probe string // the alive file of the run that probes, empty for none
-	// Since is the block's as it was written: one that a clock was ahead for lies in the future, and stays the same.
+	// Since is the block's time as it was written. Written by a clock that was ahead, it lies in the future.
 	Since time.Time
 	// Over is when a limit or a block was last over, zero where that is not known.
 	Over time.Time
 }
 
-// Read gives what is known of the account now. An error says that the file can't be made use of; the state is then
-// that of an account of which nothing is known.
+// Read returns what is known of the account. With an error the file can't be used, and nothing is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
 	if err != nil {
@@ -101,7 +90,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		s.Over = l.Until
 	}
 	if s.Over.After(now) {
-		s.Over = time.Time{} // by a clock that was ahead
+		s.Over = time.Time{} // written by a clock that was ahead
 	}
 	if rec.Block != nil {
 		b := rec.Block.Unstepped(now)
@@ -110,40 +99,30 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 	return s, nil
 }
 
-// load reads the file; one that is not there holds nothing.
-func (a *Account) load() (accountRecord, error) {
+// load reads the file; a missing one holds nothing.
+func (a *Account) load() (rec accountRecord, err error) {
 	path := filepath.Join(a.Dir, limitsName)
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return accountRecord{}, nil
 	}
+	if err == nil {
+		err = json.Unmarshal(text, &rec)
+	}
+	if b := rec.Block; err == nil && b != nil && !reconcile.AccountFault(b.Code) {
+		err = fmt.Errorf("a block by %q", b.Code)
+	}
 	if err != nil {
-		return accountRecord{}, damaged(path, err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, accountLargest))
-	if err != nil {
-		return accountRecord{}, damaged(path, err)
-	}
-	var rec accountRecord
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return accountRecord{}, damaged(path, err)
-	}
-	if b := rec.Block; b != nil && !reconcile.AccountFault(b.Code) {
-		return accountRecord{}, damaged(path, fmt.Errorf("a block by %q", b.Code))
+		return accountRecord{}, &reconcile.Error{
+			Code: "account_state", Message: fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
+			Hint: "the next run writes it again; if its permissions are the reason, correct them", Err: err,
+		}
 	}
 	return rec, nil
 }
 
-func damaged(path string, err error) error {
-	return &reconcile.Error{
-		Code: "account_state", Message: fmt.Sprintf("%s can't be read and counts for nothing: %v", path, err),
-		Hint: "the next run writes it anew; where its permissions are the reason, correct them", Err: err,
-	}
-}
-
-// exhausted finds the window that is used up and comes back last. A record from the future is the mark of a clock that
-// was set back, and says nothing; an account with credits goes on when its windows are used up.
+// exhausted finds the window that is used up and comes back last. A record from the future was written by a wrong clock and
+// is ignored. An account with credits continues when its windows are used up.
 func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	if rec.At.After(now.Add(clockSlack)) {
 		return nil
@@ -175,15 +154,96 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	return last
 }
 
-// change lets f work on the record under the lock, and writes it where f says that it has changed. What was damaged is
-// written anew.
+// SaveLimits merges a change of codex's rate-limit record into the stored one, member by member; a member that is null
+// changes nothing. The record of the main limit replaces that of another limit; that of another limit is ignored beside
+// the main one.
+func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {
+	var update map[string]json.RawMessage
+	if err := json.Unmarshal(changed, &update); err != nil {
+		return fmt.Errorf("rate limits of %s: %w", a.Home, err)
+	}
+	maps.DeleteFunc(update, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	return a.change(ctx, now, func(rec *accountRecord) bool {
+		id, known := update["limitId"], rec.RateLimits["limitId"]
+		switch {
+		case id == nil || known == nil || bytes.Equal(id, known):
+		case string(known) == mainLimitID:
+			return false
+		default:
+			rec.RateLimits = nil
+		}
+		next := map[string]json.RawMessage{}
+		maps.Copy(next, rec.RateLimits)
+		maps.Copy(next, update)
+		same := maps.EqualFunc(next, rec.RateLimits, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
+		if same && !rec.At.After(now.Add(clockSlack)) {
+			return false
+		}
+		rec.RateLimits, rec.At = next, now.UTC()
+		return true
+	})
+}
+
+// Failed records the failure of login or allowance by which a run ended. Where the end of a used-up limit is known there is
+// nothing to find out by trying, and so no block.
+func (a *Account) Failed(ctx context.Context, now time.Time, code, message string) error {
+	return a.change(ctx, now, func(rec *accountRecord) bool {
+		if code == reconcile.CodeAgentQuota && exhausted(*rec, now) != nil {
+			return false
+		}
+		var old *reconcile.Block
+		probe := ""
+		if rec.Block != nil {
+			old, probe = &rec.Block.Block, rec.Block.Probe
+		}
+		rec.Block = &accountBlock{Block: old.After(code, message, now.UTC()), Probe: probe}
+		return true
+	})
+}
+
+// Worked records that a run which began at the given time finished a turn: a block that existed before it is over.
+func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
+	over := func(rec accountRecord) bool { return rec.Block != nil && !began.Before(rec.Block.Since) }
+	if rec, err := a.load(); err != nil || !over(rec) {
+		return nil //nolint:nilerr // an unreadable file blocks nothing
+	}
+	return a.change(ctx, now, func(rec *accountRecord) bool {
+		if !over(*rec) {
+			return false
+		}
+		rec.Block, rec.OverAt = nil, now.UTC()
+		return true
+	})
+}
+
+// Probe records the run that is to show whether the block is over, by its alive file. Of all projects one probes at a time:
+// a caller that has read an older block, or comes too early, gets reconcile.ErrConflict.
+func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
+	tried := false
+	err := a.change(ctx, now, func(rec *accountRecord) bool {
+		if rec.Block == nil || rec.Block.Tries != read.Tries {
+			return false
+		}
+		b := rec.Block.Unstepped(now)
+		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
+		if tried = !b.NextTry.After(now); tried {
+			rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
+		}
+		return tried
+	})
+	if err == nil && !tried {
+		return fmt.Errorf("the block of %s: %w", a.Home, reconcile.ErrConflict)
+	}
+	return err
+}
+
+// change lets f modify the record under the lock, and writes it if f returns true. An unreadable record is replaced.
 func (a *Account) change(ctx context.Context, now time.Time, f func(rec *accountRecord) bool) error {
 	unlock, err := a.lock(ctx, limitsLock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	crash.At("state.account.locked")
 	rec, _ := a.load() // see above
 	if !f(&rec) {
 		return nil
@@ -192,21 +252,20 @@ func (a *Account) change(ctx context.Context, now time.Time, f func(rec *account
 	if l := exhausted(rec, now); l != nil {
 		rec.ExhaustedUntil, rec.Window = &l.Until, l.Window
 	}
-	return a.fault("write "+limitsName, a.save(rec))
-}
-
-func (a *Account) save(rec accountRecord) error {
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text, '\n'), fileMode)
+	return a.fault("write "+limitsName, durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text, '\n'), fileMode))
 }
 
-// lock takes a lock of the account's, whose directory it makes if need be.
+// lock takes one of the account's locks; it makes the directory if need be.
 func (a *Account) lock(ctx context.Context, name string) (unlock func(), err error) {
-	if err := a.ensure(); err != nil {
-		return nil, err
+	if err := checkFilesystem(a.Dir); err != nil {
+		return nil, a.fault("use it", err)
+	}
+	if err := os.MkdirAll(a.Dir, dirMode); err != nil {
+		return nil, a.fault("make it", err)
 	}
 	path := filepath.Join(a.Dir, name)
 	l := flock.New(path, flock.SetPermissions(fileMode))
@@ -217,25 +276,11 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 		return nil, a.fault("lock "+name, err)
 	case !got:
 		return nil, &reconcile.Error{
-			Code: "account_state", Message: fmt.Sprintf("what projects share of %s: another process keeps %s", a.Home, path),
-			Hint: "see who has it open: fuser -v " + path + "; nothing is lost, and all goes on when that process lets go", Err: err,
+			Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
+			Hint: "see who has it open: fuser -v " + path + "; nothing is lost; symphony continues when that process releases it", Err: err,
 		}
 	}
-	return func() { _ = l.Unlock() }, nil // closing the file releases it, whatever else
-}
-
-func (a *Account) ensure() error {
-	if _, err := os.Stat(a.Dir); err == nil {
-		return nil
-	}
-	if err := checkFilesystem(a.Dir); err != nil {
-		return a.fault("use it", err)
-	}
-	if err := os.MkdirAll(a.Dir, dirMode); err != nil {
-		return a.fault("make it", err)
-	}
-	crash.At("state.account.made")
-	return a.fault("make it", durable.SyncDir(filepath.Dir(a.Dir)))
+	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
 }
 
 func (a *Account) fault(doing string, err error) error {
@@ -243,10 +288,10 @@ func (a *Account) fault(doing string, err error) error {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return diskFull(a.Dir, "what is known of the account", err)
+		return diskFull(a.Dir, "write what is known of the account", err)
 	}
 	return &reconcile.Error{
-		Code: "account_state", Message: fmt.Sprintf("what projects share of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
-		Hint: "look at the permissions of that directory; another place is named by XDG_STATE_HOME", Err: err,
+		Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
+		Hint: "check the permissions of that directory; XDG_STATE_HOME names another place", Err: err,
 	}
 }

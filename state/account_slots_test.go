@@ -18,7 +18,7 @@ func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile
 	if len(files) != count.Free {
 		t.Errorf("%d files for %+v", len(files), count)
 	}
-	t.Cleanup(func() { releaseSlots(files) })
+	t.Cleanup(func() { closeAll(files) })
 	return files, count
 }
 
@@ -42,11 +42,11 @@ func TestSlots(t *testing.T) {
 	counted, err := a.CountSlots(context.Background(), 3, 1)
 	check(t, err)
 	wantSlots(t, counted, 0, 3, 3)
-	releaseSlots(second)
+	closeAll(second)
 	counted, err = a.CountSlots(context.Background(), 3, 1)
 	check(t, err)
 	wantSlots(t, counted, 1, 2, 3)
-	releaseSlots(first)
+	closeAll(first)
 	_, count = takeSlots(t, a, 3, 9)
 	wantSlots(t, count, 3, 0, 3)
 }
@@ -55,7 +55,7 @@ func TestSlots(t *testing.T) {
 func TestSlotsBeyondTheLimit(t *testing.T) {
 	a := newAccount(t)
 	many, _ := takeSlots(t, a, 4, 4)
-	releaseSlots(many[:2]) // 1 and 2
+	closeAll(many[:2]) // 1 and 2
 	_, count := takeSlots(t, a, 2, 2)
 	wantSlots(t, count, 0, 2, 2)
 	_, count = takeSlots(t, a, 3, 2)
@@ -106,7 +106,7 @@ func holdSlots(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer releaseSlots(files)
+	defer closeAll(files)
 	fmt.Println(len(files))
 	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
 	return err

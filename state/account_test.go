@@ -162,7 +162,7 @@ func TestLimitsFile(t *testing.T) {
 func TestDamagedAccount(t *testing.T) {
 	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
 		a := newAccount(t)
-		check(t, a.ensure())
+		check(t, os.MkdirAll(a.Dir, dirMode))
 		path := filepath.Join(a.Dir, limitsName)
 		check(t, os.WriteFile(path, []byte(text), 0o600))
 		s, err := a.Read(epoch)

@@ -11,7 +11,7 @@ import (
 // What agent.max_tokens bounds begins anew with a retry, whose mark is the claim's token base; settled runs and the
 // one that goes on count.
 func TestIssueTokensSinceTheRetry(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	ctx := t.Context()
 	c := claim(t, db, 1)
 	use := func(run reconcile.Run, thread string, n int64) {

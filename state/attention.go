@@ -7,54 +7,50 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// OpenAttention is one that nobody has told a person of, or that somebody began to and has not finished.
+// Attentions are the notifications that hooks.on_attention delivers, each once. A process takes a notification before it
+// runs the hook and marks it done afterwards. patience is the longest time that a hook may take.
+type Attentions struct{ c *conn }
+
+// OpenAttention is a notification that has not been delivered.
 type OpenAttention struct {
 	reconcile.Attention
-	// TakenBy is who began, empty if nobody did.
+	// TakenBy names the process that began to deliver it, empty if none did.
 	TakenBy string
 }
 
-// addAttention keeps something to tell a person of, in the transaction of what it tells of. One that is known already
-// stays as it is, told or not.
-func addAttention(ctx context.Context, tx *sql.Tx, a reconcile.Attention) error {
-	if a.Key == "" || a.Kind == "" || a.At.IsZero() {
-		return errors.New("add an attention: without a key, a kind or its time")
-	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO attentions (key, kind, issue_id, identifier, ref, text, at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
-		a.Key, string(a.Kind), a.IssueID, a.Identifier, a.Ref, a.Text, stamp(a.At))
-	return err
-}
-
-// addDated is addAttention for what may not say since when it is so.
-func addDated(ctx context.Context, tx *sql.Tx, now time.Time, a reconcile.Attention) error {
+// addAttention stores a notification in the transaction of the event that it reports; without a time of its own it gets
+// now. One that is stored already stays as it is, delivered or not.
+func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 	if a.At.IsZero() {
 		a.At = now
 	}
-	return addAttention(ctx, tx, a)
+	if a.Key == "" || a.Kind == "" || a.At.IsZero() {
+		return errors.New("add an attention: without a key, a kind or its time")
+	}
+	return t.run(`INSERT INTO attentions (key, kind, issue_id, identifier, ref, text, at)
+		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
+		a.Key, string(a.Kind), a.IssueID, a.Identifier, a.Ref, a.Text, stamp(a.At))
 }
 
-// takeable is the condition for an attention that may be taken: by nobody yet, or once more after somebody had it for longer
-// than a hook may take (?1: what is taken since then is not over; ?2: nor is what was taken in the future of a clock
-// that was set back). The error of one that is not done says that it has been given up once. A request that can't be
-// answered any more is no news: one that was, that is not asked any more, or whose run has ended. A question of an ended
-// run still takes an answer, unless that would be a secret.
+// takeable is the condition for a notification that may be taken: one that no process has taken, or, once more, one that
+// a process has had for longer than a hook may take (taken before ?1, or after ?2 by a clock that was set back). A
+// notification with an error has been given up once. A request that can't be answered any more is no news: it was
+// answered or withdrawn, or its run has ended. A question of an ended run still takes an answer, unless that would be a
+// secret.
 const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < ?1 OR taken_at > ?2))
 	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id WHERE q.issue_id = attentions.issue_id
 		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
 			OR (r.id IS NULL OR r.outcome IS NOT NULL)
 				AND (q.kind <> 'question' OR json_extract(q.detail, '$.seal_key') IS NOT NULL)))`
 
-// OpenAttentions returns what may be taken, the oldest first; of one issue only where issueID is not empty. patience is
-// how long whoever takes one may take. standing are more of them that stand now and are stored only when they are taken,
-// for nothing happened here that they could be stored with; and so is a fault of the tracker's that has lasted.
-func (db *DB) OpenAttentions(ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention) ([]OpenAttention, error) {
-	var all []OpenAttention
-	err := db.view(ctx, "look for what a person is to be told", func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT key, kind, issue_id, identifier, ref, text, at, taken_by FROM attentions
+// OpenAttentions returns the notifications that may be taken, the oldest first; of one issue only where issueID is not
+// empty. standing are conditions that hold now and are stored only when they are taken, because no stored event began
+// them. A tracker's outage that has lasted is another one.
+func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention) (all []OpenAttention, err error) {
+	err = a.c.view(ctx, "look for notifications", func(t tx) error {
+		rows, err := t.query(`SELECT key, kind, issue_id, identifier, ref, text, at, taken_by FROM attentions
 			WHERE `+takeable+` AND ?3 IN ('', issue_id) ORDER BY at, key`, stamp(now.Add(-patience)), stamp(now), issueID)
 		all, err = collect(rows, err, func(row scanner) (a OpenAttention, err error) {
 			err = row.Scan(&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf{&a.At}, &a.TakenBy)
@@ -64,31 +60,30 @@ func (db *DB) OpenAttentions(ctx context.Context, now time.Time, patience time.D
 			return err
 		}
 		var rec reconcile.State
-		if err := readMeta(ctx, tx, db.dir, &rec); err != nil {
+		if err := readStateMeta(t, a.c.dir, &rec); err != nil {
 			return err
 		}
 		if b := rec.TrackerBlock; b != nil {
-			if a, long := reconcile.OutageAttention(*b, now); long {
-				standing = append(standing, a)
+			if outage, long := reconcile.OutageAttention(*b, now); long {
+				standing = append(standing, outage)
 			}
 		}
-		all, err = addUnknown(ctx, tx, all, standing)
+		all, err = addUnknown(t, all, standing)
 		return err
 	})
 	return all, err
 }
 
-// addUnknown adds those that are not stored, told or not.
-func addUnknown(ctx context.Context, tx *sql.Tx, all []OpenAttention, more []reconcile.Attention) ([]OpenAttention, error) {
+// addUnknown adds those that are not stored, delivered or not.
+func addUnknown(t tx, all []OpenAttention, more []reconcile.Attention) ([]OpenAttention, error) {
 	for _, a := range more {
-		known := false
-		for _, key := range append([]string{a.Key}, a.Alike...) {
-			var there bool
-			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE key = ?)`, key).Scan(&there)
-			if err != nil {
-				return nil, err
-			}
-			known = known || there
+		keys, err := toJSON(append([]string{a.Key}, a.Alike...))
+		if err != nil {
+			return nil, err
+		}
+		known, err := scanOne[bool](t.row(`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`, keys))
+		if err != nil {
+			return nil, err
 		}
 		if !known {
 			all = append(all, OpenAttention{Attention: a})
@@ -97,129 +92,92 @@ func addUnknown(ctx context.Context, tx *sql.Tx, all []OpenAttention, more []rec
 	return all, nil
 }
 
-// TakeAttention makes it the taker's to tell a person, who must call DoneAttention. False: somebody else's it is, or was.
-func (db *DB) TakeAttention(ctx context.Context, now time.Time, patience time.Duration, a reconcile.Attention, by string) (took bool, err error) {
-	crash.At("state.take_attention.before")
-	err = db.update(ctx, "take what a person is to be told", full, func(tx *sql.Tx) error {
-		if err := addAttention(ctx, tx, a); err != nil { // one that stands may not be stored yet
+// TakeAttention claims a notification for this process, named by; false if another process has it. The process must call
+// DoneAttention.
+func (a Attentions) TakeAttention(ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string) (took bool, err error) {
+	err = a.c.update(ctx, "take a notification", full, func(t tx) error {
+		if err := addAttention(t, now, attention); err != nil { // a standing one may not be stored yet
 			return err
 		}
-		took, err = affected(tx.ExecContext(ctx, `UPDATE attentions SET taken_at = ?2, taken_by = ?3,
+		took, err = t.changed(`UPDATE attentions SET taken_at = ?2, taken_by = ?3,
 			error = iif(taken_at IS NULL, '', 'not finished by ' || taken_by) WHERE key = ?4 AND `+takeable,
-			stamp(now.Add(-patience)), stamp(now), by, a.Key))
+			stamp(now.Add(-patience)), stamp(now), by, attention.Key)
 		return err
 	})
-	crash.At("state.take_attention.after")
 	return took, err
 }
 
-// DoneAttention records that a person was told, or with what error not: it is not tried again.
-func (db *DB) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
-	crash.At("state.done_attention.before")
-	err := db.update(ctx, "record that a person was told", full, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key)
-		return err
+// DoneAttention records that a notification was delivered, or why it failed. It is not tried again.
+func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
+	return a.c.update(ctx, "record the notification", full, func(t tx) error {
+		return t.run(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key)
 	})
-	crash.At("state.done_attention.after")
-	return err
 }
 
-// left is the condition for an attention that somebody (?3) began to tell and has not ended in the time that it takes.
-const left = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_at > ?2)`
+// overdue is the condition for a notification that a process (?3) took and has not finished in its time.
+const overdue = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_at > ?2)`
 
-// LeftAttentions reports whether somebody died while he told of something: what he has started may live on. While a
-// pass has the database open nobody but the pass itself begins in a pass's name.
-func (db *DB) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (some bool, err error) {
-	if db.kept.noAttentions() {
-		return false, nil
-	}
-	err = db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+left+`)`,
-		stamp(now.Add(-patience)), stamp(now), by).Scan(&some)
-	return some, fault(db.dir, "look for what a person was not told", err)
+// LeftAttentions reports whether a process died while it delivered a notification: its hook may still run.
+func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (bool, error) {
+	some, err := scanOne[bool](a.c.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
+		stamp(now.Add(-patience)), stamp(now), by))
+	return some, fault(a.c.dir, "look for unfinished notifications", err)
 }
 
-// GiveUpAttentions records of those that nothing is left of them. Those that may be told once more stay as they are.
-func (db *DB) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
-	crash.At("state.give_up_attentions.before")
-	err := db.update(ctx, "give up what a person was not told", full, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE attentions SET done_at = ?2,
-			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+left+` AND NOT (`+takeable+`)`,
+// GiveUpAttentions closes the unfinished notifications of a process whose hook is gone, except those that may be delivered
+// once more.
+func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
+	return a.c.update(ctx, "give up notifications", full, func(t tx) error {
+		return t.run(`UPDATE attentions SET done_at = ?2,
+			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
 			stamp(now.Add(-patience)), stamp(now), by)
-		return err
 	})
-	crash.At("state.give_up_attentions.after")
-	return err
 }
 
-// DropAttentions records that nobody is to be told of what has happened so far, for the workflow names no way to. What
-// runs have added since the pass read the database is left to the next.
-func (db *DB) DropAttentions(ctx context.Context, now time.Time) error {
-	if db.kept.noAttentions() {
-		return nil
-	}
-	var some bool
-	err := db.sql.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`).Scan(&some)
+// DropAttentions closes all notifications without delivery, because the workflow has no hook for them.
+func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
+	some, err := scanOne[bool](a.c.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`))
 	if err != nil || !some {
-		return fault(db.dir, "look for what a person was to be told", err)
+		return fault(a.c.dir, "look for notifications", err)
 	}
-	crash.At("state.drop_attentions.before")
-	err = db.update(ctx, "drop what nobody is to be told", full, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention'
-			WHERE done_at IS NULL`, stamp(now))
-		return err
+	return a.c.update(ctx, "drop notifications", full, func(t tx) error {
+		return t.run(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now))
 	})
-	crash.At("state.drop_attentions.after")
-	return err
 }
 
-// noteHold keeps the attention of a claim that becomes held. One that was held before is no news.
-func noteHold(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) error {
-	if c.Delete || c.Claim.Status != reconcile.Held {
+// noteHold stores the notification of a claim that becomes held. A claim that was held before is no news.
+func noteHold(t tx, now time.Time, c reconcile.Claim) error {
+	if c.Status != reconcile.Held {
 		return nil
 	}
-	var status reconcile.ClaimStatus
-	err := tx.QueryRowContext(ctx, `SELECT status FROM claims WHERE issue_id = ?`, c.Claim.IssueID).Scan(&status)
+	status, err := scanOne[reconcile.ClaimStatus](t.row(`SELECT status FROM claims WHERE issue_id = ?`, c.IssueID))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) || status == reconcile.Held {
 		return err
 	}
-	return addDated(ctx, tx, now, reconcile.HoldAttention(*c.Claim))
+	return addAttention(t, now, reconcile.HoldAttention(c))
 }
 
-// noteBlocks keeps the attentions of blocks that are set. The tracker's come later, if they last: see OpenAttentions.
-func noteBlocks(ctx context.Context, tx *sql.Tx, now time.Time, blocks ...*reconcile.Block) error {
-	for _, b := range blocks {
-		if b == nil || b.Code == "" {
-			continue
-		}
-		if err := addDated(ctx, tx, now, reconcile.BlockAttention(*b)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pruneAttentions deletes old ones, but none of a block that stands: it would count as new.
-func pruneAttentions(ctx context.Context, tx *sql.Tx, dir string, now time.Time, limit int) (int64, error) {
+// pruneAttentions deletes old notifications, except those of blocks that stand: they would count as new.
+func pruneAttentions(t tx, dir string, now time.Time, limit int) (int64, error) {
 	var rec reconcile.State
-	if err := readMeta(ctx, tx, dir, &rec); err != nil {
+	if err := readStateMeta(t, dir, &rec); err != nil {
 		return 0, err
 	}
-	stand := []any{"", "", ""}
-	if b := rec.AgentBlock; b != nil {
-		stand[0] = reconcile.BlockAttention(*b).Key
-	}
-	if b := rec.HostBlock; b != nil {
-		stand[1] = reconcile.BlockAttention(*b).Key
+	standing := []string{}
+	for _, b := range []*reconcile.Block{rec.AgentBlock, rec.HostBlock} {
+		if b != nil {
+			standing = append(standing, reconcile.BlockAttention(*b).Key)
+		}
 	}
 	if b := rec.TrackerBlock; b != nil {
 		a, _ := reconcile.OutageAttention(*b, now)
-		stand[2] = a.Key
+		standing = append(standing, a.Key)
 	}
-	res, err := tx.ExecContext(ctx, `DELETE FROM attentions WHERE key IN (
-		SELECT key FROM attentions WHERE at < ? AND key NOT IN (?, ?, ?) LIMIT ?)`,
-		append(append([]any{stamp(now.Add(-keepFor))}, stand...), limit)...)
+	keys, err := toJSON(standing)
 	if err != nil {
 		return 0, err
 	}
-	return res.RowsAffected()
+	return t.count(`DELETE FROM attentions WHERE key IN (
+		SELECT key FROM attentions WHERE at < ? AND key NOT IN (SELECT value FROM json_each(?)) LIMIT ?)`,
+		stamp(now.Add(-keepFor)), keys, limit)
 }

@@ -56,7 +56,7 @@ func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cl
 
 // A claim tells once that it is held, and once more when it is held anew.
 func TestAttentionOfAHold(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	wantOpen(t, db, epoch)
 	c = heldAt(t, db, c, epoch)
@@ -75,7 +75,7 @@ func TestAttentionOfAHold(t *testing.T) {
 
 // Where the change of the claim is refused nobody is told of it.
 func TestAttentionGoesWithItsChange(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	changed(t, db, c, epoch)
 	c.Status, c.HeldAt = reconcile.Held, epoch
@@ -103,7 +103,7 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 
 // Who took one and did not end it is given the time that it may take; then one other tries, and nobody after that.
 func TestAttentionOfOneWhoDied(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
 	takes(t, db, epoch, a, "run-1")
 	soon, later := epoch.Add(tellPatience), epoch.Add(tellPatience+time.Millisecond)
@@ -142,7 +142,7 @@ func TestAttentionOfOneWhoDied(t *testing.T) {
 // turns into.
 func TestAttentionOfWhatStands(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	set := func(b reconcile.Block) {
 		t.Helper()
 		check(t, db.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
@@ -181,7 +181,7 @@ func TestAttentionOfWhatStands(t *testing.T) {
 // A block is told when it is set, and not when it is set again.
 func TestAttentionOfABlock(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
 	host := reconcile.Block{Code: "workers_would_die", Message: "no scope", Since: epoch}
 	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth, HostBlock: &host}))
@@ -203,7 +203,7 @@ func TestAttentionOfABlock(t *testing.T) {
 
 // Without a hook nothing waits for one.
 func TestAttentionsAreDropped(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
 	check(t, db.DropAttentions(context.Background(), epoch))
 	wantOpen(t, db, epoch.Add(time.Hour))
@@ -213,7 +213,7 @@ func TestAttentionsAreDropped(t *testing.T) {
 
 // Only those of one issue are for its worker.
 func TestAttentionsOfOneIssue(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
 	c := heldAt(t, db, claim(t, db, 2), epoch)
 	list, err := db.OpenAttentions(context.Background(), epoch, tellPatience, c.IssueID)
@@ -226,7 +226,7 @@ func TestAttentionsOfOneIssue(t *testing.T) {
 // After a month they go, but that of a block which stands would be told anew.
 func TestPruneAttentions(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(31 * day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
 	over := reconcile.Block{Code: "agent_quota", Message: "enough", Since: epoch}
@@ -241,7 +241,7 @@ func TestPruneAttentions(t *testing.T) {
 
 // A request is told as long as somebody can answer it.
 func TestAttentionOfARequest(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
 	answered := asked(t, db, startedRun(t, db, 2), reconcile.CommandRequest)
 	wantOpen(t, db, epoch, open.Key, answered.Attention().Key)

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -23,36 +22,13 @@ func scanClaim(row scanner) (reconcile.Claim, error) {
 	return c, err
 }
 
-// Claims returns all claims, by issue id.
-func (db *DB) Claims(ctx context.Context) ([]reconcile.Claim, error) {
-	var claims []reconcile.Claim
-	err := db.view(ctx, "read the claims", func(tx *sql.Tx) (err error) {
-		claims, err = readClaims(ctx, tx)
-		return err
-	})
-	return claims, err
-}
-
-func readClaims(ctx context.Context, tx *sql.Tx) ([]reconcile.Claim, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)
+func readClaims(t tx) ([]reconcile.Claim, error) {
+	rows, err := t.query(`SELECT ` + claimColumns + ` FROM claims ORDER BY issue_id`)
 	return collect(rows, err, scanClaim)
 }
 
-// ClaimByIssue returns the claim of an issue, by the issue's id; false where it is unclaimed.
-func (db *DB) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
-	c, err := scanClaim(db.sql.QueryRowContext(ctx,
-		`SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return reconcile.Claim{}, false, nil
-	}
-	if err != nil {
-		return reconcile.Claim{}, false, fault(db.dir, "read the claim", err)
-	}
-	return c, true, nil
-}
-
-// saveClaim inserts a claim of version 0, and otherwise replaces the version that the pass read by the next.
-func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim) error {
+// saveClaim inserts a claim of version 0, and otherwise replaces the version that the pass has read by the next one.
+func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 	issue, err := toJSON(c.Issue)
 	if err != nil {
 		return err
@@ -61,9 +37,9 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 		c.ClaimedAt = now
 	}
 	if c.Version == 0 {
-		// A claim that is made anew counts what its issue uses from there on: a change of state away and back
-		// ends a hold by agent.max_tokens (design 5).
-		used, err := readIssueTokens(ctx, tx, c.IssueID)
+		// A new claim counts the tokens that its issue uses from here on, so moving the issue to another state and back
+		// ends a hold by agent.max_tokens.
+		used, err := readIssueTokens(t, c.IssueID)
 		if err != nil {
 			return err
 		}
@@ -76,33 +52,32 @@ func saveClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Claim
 		stamp(c.ClaimedAt), stamp(now), c.IssueID,
 	}
 	if c.Version == 0 {
-		found, err := affected(tx.ExecContext(ctx, `INSERT INTO claims (identifier, status, run_id, attempt, kind,
+		found, err := t.changed(`INSERT INTO claims (identifier, status, run_id, attempt, kind,
 			due_at, error_code, error_message, hold_reason, hold_message, held_at, hold_comment_at, hold_next,
 			failures, idle_runs, runs, interruptions, token_base, issue, project, workspace_root, claimed_at,
 			updated_at, issue_id, version)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
-			ON CONFLICT (issue_id) DO NOTHING`, values...))
+			ON CONFLICT (issue_id) DO NOTHING`, values...)
 		return claimConflict(c, found, err)
 	}
-	found, err := affected(tx.ExecContext(ctx, `UPDATE claims SET identifier = ?, status = ?, run_id = ?,
+	found, err := t.changed(`UPDATE claims SET identifier = ?, status = ?, run_id = ?,
 		attempt = ?, kind = ?, due_at = ?, error_code = ?, error_message = ?, hold_reason = ?, hold_message = ?,
 		held_at = ?, hold_comment_at = ?, hold_next = ?, failures = ?, idle_runs = ?, runs = ?,
 		interruptions = ?, token_base = ?, issue = ?, project = ?, workspace_root = ?, claimed_at = ?, updated_at = ?,
-		version = version + 1 WHERE issue_id = ? AND version = ?`, append(values, c.Version)...))
+		version = version + 1 WHERE issue_id = ? AND version = ?`, append(values, c.Version)...)
 	return claimConflict(c, found, err)
 }
 
-func readIssueTokens(ctx context.Context, tx *sql.Tx, issueID string) (total int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT total FROM issue_totals WHERE issue_id = ?`, issueID).Scan(&total)
+func readIssueTokens(t tx, issueID string) (total int64, err error) {
+	err = t.row(`SELECT total FROM issue_totals WHERE issue_id = ?`, issueID).Scan(&total)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	return total, err
 }
 
-func deleteClaim(ctx context.Context, tx *sql.Tx, c reconcile.Claim) error {
-	found, err := affected(tx.ExecContext(ctx,
-		`DELETE FROM claims WHERE issue_id = ? AND version = ?`, c.IssueID, c.Version))
+func deleteClaim(t tx, c reconcile.Claim) error {
+	found, err := t.changed(`DELETE FROM claims WHERE issue_id = ? AND version = ?`, c.IssueID, c.Version)
 	return claimConflict(c, found, err)
 }
 

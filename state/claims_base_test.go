@@ -8,7 +8,7 @@ import (
 
 // A claim made anew counts what its issue uses from there on.
 func TestTokenBaseOfANewClaim(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	ctx := t.Context()
 	if _, err := db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES ('i', 60, 40, 100, 0)`); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // Several changes are stored together or not at all, and the error is that of the one that could not be.
 func TestCommitAllOrNone(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	one, two := claim(t, db, 1), claim(t, db, 2)
 	stale := two
 	one.Issue.Title, stale.Issue.Title = "changed", "changed"

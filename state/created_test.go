@@ -10,7 +10,7 @@ import (
 )
 
 func TestCreated(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	ctx := context.Background()
 	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
 	check(t, db.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
@@ -40,7 +40,7 @@ func TestCreated(t *testing.T) {
 // What was created in a run that is long gone is forgotten, a bounded number at a time; of a run that is kept it is not,
 // however old, nor what is young.
 func TestPruneCreated(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	ctx := context.Background()
 	now := epoch.Add(100 * day)
 	kept := pastRuns(t, db, 1, 1, epoch)[0]

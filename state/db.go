@@ -2,56 +2,33 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
-	// Registers the driver "sqlite".
-	_ "modernc.org/sqlite"
-
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// busyTimeout bounds every wait for another writer. A context does not cut it short.
-const busyTimeout = 5 * time.Second
-
-// DB is one project's database, open in this process over one connection. It implements reconcile.Store for a
-// pass, the journal of a worker, and what operator and reading commands need. Its methods may be called at the
-// same time; they take turns.
+// DB is one project's database, open in this process. What can be done with it is divided by the process that does it:
+// Store for a pass, Journal for a worker, Operator for commands, Attentions for notifications, Views for reading.
 //
-// Errors that a person sees are *reconcile.Error with one of the codes disk_full, state_busy, state_corrupt,
-// state_readonly, state_missing, state_newer, state_io, state_error.
+// Errors that users see are *reconcile.Error with one of the codes disk_full, state_busy, state_corrupt, state_readonly,
+// state_missing, state_newer, state_io, state_replaced, state_error.
 type DB struct {
-	dir string
-	sql *sql.DB
-
-	// write serialises write transactions, because the synchronous level is the connection's and not theirs.
-	write sync.Mutex
-	level durability
-
-	place place
-	// hasty is set once somebody else has kept the database for as long as busyTimeout: the next one is waited for a
-	// little only, so that a pass with much to write comes to its end.
-	hasty bool
-	// queued is how long this program has waited for others' turns.
-	queued time.Duration
-
-	// schema is the version found at opening, which may be newer than ours.
-	schema int
-	// kept is only filled in a pass.
-	kept keptMeta
+	*conn
+	Store
+	Journal
+	Operator
+	Attentions
+	Views
 }
 
-// Create opens the database of dir, and makes directory and database where there are none. Only a pass that
-// holds the project lock may call it. An empty or damaged file is never replaced (state_corrupt), and no new
-// database is made where runs were recorded in one that is gone (state_missing) (design 3).
+// Create opens the database of dir, and makes directory and database where there are none. Only a pass that holds the
+// project lock may call it. An empty or damaged file is never replaced (state_corrupt), and where runs were recorded in a
+// database that is gone no new one is made (state_missing): it would forget them.
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -60,12 +37,12 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	if err := EnsureDir(dir); err != nil {
 		return nil, err
 	}
-	exists, err := present(dir)
+	exists, err := databaseExists(dir)
 	if err != nil {
 		return nil, err
 	}
 	if !exists {
-		if err := birth(ctx, dir, now); err != nil {
+		if err := createDatabase(ctx, dir, now); err != nil {
 			return nil, err
 		}
 	}
@@ -79,25 +56,27 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	return db, nil
 }
 
-// Open opens the database of dir for reading and writing and never creates anything. Where no pass has run yet
-// the error wraps ErrNoState.
-func Open(ctx context.Context, dir string) (*DB, error) {
-	return open(ctx, dir, "rw", "")
-}
+// Open opens the database of dir for reading and writing and never creates anything. Where no pass has run yet the error
+// wraps ErrNoState.
+func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database of dir for reading, while others write to it or not. In a directory that
-// can't be written, or on a full disk, it reads the file as it lies there.
+// OpenReadOnly opens the database of dir for reading. Where the shared memory of the WAL can't be made, in a directory
+// that can't be written or on a full disk, it reads the files as they are: no process can write then either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
 	if !errors.As(err, &e) || e.Code != "state_readonly" && e.Code != "disk_full" {
 		return db, err
 	}
-	left, leftErr := openAsLeft(ctx, dir)
-	if leftErr != nil {
+	options := "&immutable=1"
+	if wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal")); statErr == nil && wal.Size() > 0 {
+		options = "&readonly_shm=1" // SQLite reads the WAL into this process's own memory
+	}
+	unlocked, unlockedErr := open(ctx, dir, "ro", options)
+	if unlockedErr != nil {
 		return nil, err // the first error says what is wrong
 	}
-	return left, nil
+	return unlocked, nil
 }
 
 func open(ctx context.Context, dir, mode, options string) (*DB, error) {
@@ -105,7 +84,7 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	exists, err := present(dir)
+	exists, err := databaseExists(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -119,32 +98,30 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if db.schemaBelow(schemaVersion) {
+	if db.schema < schemaVersion {
 		return nil, errors.Join(outdated(dir), db.Close())
 	}
-	db.kept.fill(nil) // what others write meanwhile is to be seen
 	return db, nil
 }
 
-// present reports whether dir has a database. One that is gone although runs or an unfinished WAL are left of it
-// is an error: a new one would forget them.
-func present(dir string) (bool, error) {
-	there, err := databaseThere(dir)
-	if there || err != nil {
-		return there, err
+// databaseExists reports whether dir has a database. One that is gone although runs or a WAL are left of it is an error.
+func databaseExists(dir string) (bool, error) {
+	found, err := checkDatabaseFile(dir)
+	if found || err != nil {
+		return found, err
 	}
-	left, err := remnants(dir)
+	left, err := leftovers(dir)
 	if err != nil || !left {
 		return false, err
 	}
-	// What is left may belong to a database that was born since the first look.
-	if there, err = databaseThere(dir); there || err != nil {
-		return there, err
+	// The leftovers may belong to a database that another process has created since the first look.
+	if found, err = checkDatabaseFile(dir); found || err != nil {
+		return found, err
 	}
 	return false, missing(dir, "open the state")
 }
 
-func databaseThere(dir string) (bool, error) {
+func checkDatabaseFile(dir string) (found bool, err error) {
 	info, err := os.Stat(filepath.Join(dir, databaseName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -160,7 +137,8 @@ func databaseThere(dir string) (bool, error) {
 	return true, nil
 }
 
-func remnants(dir string) (bool, error) {
+// leftovers reports whether dir has runs or a WAL, which only a database leaves.
+func leftovers(dir string) (bool, error) {
 	empty, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
 		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
@@ -169,59 +147,32 @@ func remnants(dir string) (bool, error) {
 	return !empty || err == nil && wal.Size() > 0, nil
 }
 
-// connect opens an existing file and checks that it is a database of ours which this program may use.
+// connect opens an existing file and checks that it is a symphony database which this program may use.
 func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
-	handle, err := handleOf(filepath.Join(dir, databaseName), mode, options)
+	pool, err := openPool(filepath.Join(dir, databaseName), mode, options)
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	db := &DB{dir: dir, sql: handle, level: full}
-	err = db.checkVersion(ctx)
+	c := &conn{dir: dir, sql: pool, level: full}
+	err = c.checkVersion(ctx)
 	if err == nil && mode == "rw" {
-		db.place, err = placeOf(dir, handle)
+		c.files, err = openFilesOf(dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, handle.Close())
+		return nil, errors.Join(err, pool.Close())
 	}
-	return db, nil
+	return newDB(c), nil
 }
 
-// handleOf prepares the one connection to a file. FULL is the connection's level: should database/sql ever have
-// to open a second one, it begins with the stronger.
-func handleOf(path, mode, options string) (*sql.DB, error) {
-	name := (&url.URL{Path: path}).EscapedPath()
-	dsn := fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
-		name, mode, options, busyTimeout.Milliseconds())
-	registered, err := sql.Open("sqlite", dsn) // opens nothing yet
-	if err != nil {
-		return nil, err
-	}
-	handle := sql.OpenDB(connector{dsn, &counted{Driver: registered.Driver()}})
-	if err := registered.Close(); err != nil {
-		return nil, err
-	}
-	handle.SetMaxOpenConns(1)
-	return handle, nil
+func newDB(c *conn) *DB {
+	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}}
 }
 
-// EnterPass makes a database that Open gave that of a pass, which holds the project lock: what Create would read at opening
-// is read, for passes may have written since. LeavePass is its end.
-func (db *DB) EnterPass(ctx context.Context) error {
-	if err := db.inPlace("open the state"); err != nil {
-		return err
-	}
-	return db.checkVersion(ctx)
-}
-
-// LeavePass goes back to what Open gave: what others write from now on is to be seen.
-func (db *DB) LeavePass() { db.kept.fill(nil) }
-
-// Close ends the connection. The last one to close merges the WAL into the database, unless that is no longer the file
-// which was opened: then it is left as it is, open until the process ends.
+// Close ends the connection. The last process to close merges the WAL into the database. Where the files are no longer
+// those that were opened the connection is left open until the process ends, because merging would damage the new ones.
 func (db *DB) Close() error {
-	crash.At("state.close")
-	if db.inPlace("close the state") != nil {
-		return nil //nolint:nilerr // whoever writes or opens next is told
+	if db.checkFiles("close the state") != nil {
+		return nil //nolint:nilerr // the next process that opens or writes reports it
 	}
 	if err := db.sql.Close(); err != nil {
 		return fault(db.dir, "close the state", err)
@@ -231,3 +182,26 @@ func (db *DB) Close() error {
 
 // Dir is the state directory, absolute.
 func (db *DB) Dir() string { return db.dir }
+
+// Schema is the version that the database had when it was opened.
+func (db *DB) Schema() int { return db.schema }
+
+// QuickCheck reads the whole database and returns state_corrupt if it is damaged.
+func (db *DB) QuickCheck(ctx context.Context) error {
+	const doing = "check the state"
+	var verdict string
+	if err := db.row(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+		return fault(db.dir, doing, err)
+	}
+	if verdict != "ok" {
+		return corrupt(db.dir, doing, errors.New(verdict))
+	}
+	return nil
+}
+
+// DataVersion is a number that changes whenever another process has written to the database.
+func (db *DB) DataVersion(ctx context.Context) (int64, error) {
+	var n int64
+	err := db.row(ctx, `PRAGMA data_version`).Scan(&n)
+	return n, fault(db.dir, "look for changes", err)
+}

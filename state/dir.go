@@ -15,36 +15,43 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
 	databaseName = "state.db"
-	newbornName  = "state.db.new"
+	tempName     = "state.db.new" // of a database that is being made
 	runsName     = "runs"
 
 	dirMode  = 0o700
 	fileMode = 0o600
 
-	hashDigits = 12
 	longestTag = 64
 )
 
-// DefaultDir is the state directory of a workflow where none is named:
-// $XDG_STATE_HOME/symphony/<folder of the workflow>-<hash of its resolved path> (design 3). A relative or empty
-// xdgStateHome is ignored and home/.local/state taken. The path is resolved as far as it exists.
-func DefaultDir(xdgStateHome, home, workflowPath string) string {
+// stateHome is the directory of all state of an account: $XDG_STATE_HOME/symphony. A relative or empty xdgStateHome is
+// ignored and home/.local/state taken.
+func stateHome(xdgStateHome, home string) string {
 	base := xdgStateHome
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(home, ".local", "state")
 	}
-	path := resolve(workflowPath)
-	sum := sha256.Sum256([]byte(path))
-	name := tag(filepath.Base(filepath.Dir(path))) + "-" + hex.EncodeToString(sum[:])[:hashDigits]
-	return filepath.Join(base, "symphony", name)
+	return filepath.Join(base, "symphony")
 }
 
-// resolve follows symlinks; of a file that is gone it resolves the folder, so that the answer stays the same.
+// pathHash makes a short name of a path.
+func pathHash(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:])[:12]
+}
+
+// DefaultDir is the state directory of a workflow where none is named: a directory of the state home, called by the
+// workflow's folder and a hash of its resolved path. The path is resolved as far as it exists.
+func DefaultDir(xdgStateHome, home, workflowPath string) string {
+	path := resolve(workflowPath)
+	return filepath.Join(stateHome(xdgStateHome, home), tag(filepath.Base(filepath.Dir(path)))+"-"+pathHash(path))
+}
+
+// resolve follows symlinks. Of a file that is gone it resolves the folder, so that the answer stays the same.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -58,7 +65,7 @@ func resolve(path string) string {
 	return filepath.Clean(path)
 }
 
-// tag makes a folder's name fit for a directory name of ours; the hash keeps names apart.
+// tag makes a folder's name fit for the name of a state directory; the hash keeps equal names apart.
 func tag(folder string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -74,8 +81,8 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
-// EnsureDir makes the state directory, 0700, or checks the one that is there: ours, closed to others, on a
-// filesystem whose locks work. It never opens up or changes a directory that holds something.
+// EnsureDir makes the state directory, mode 0700, or checks an existing one: it must belong to this user, be closed to
+// others, and lie on a file system whose locks work. It never changes a directory that holds something.
 func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
@@ -95,10 +102,9 @@ func makeDir(dir string) error {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return diskFull(dir, "make the state directory", err)
 		}
-		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself, mode 0700", err)
+		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself with mode 0700", err)
 	}
-	crash.At("state.dir.made")
-	// The name of the directory must survive a power failure as well as what will be in it.
+	// The directory itself must survive a power failure, too.
 	if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
@@ -130,12 +136,37 @@ func checkDir(dir string, info fs.FileInfo) error {
 	}
 	if !empty {
 		return dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
-			"make sure that it is symphony's own, then: chmod 700 "+dir, nil)
+			"if it is symphony's own: chmod 700 "+dir, nil)
 	}
 	if err := os.Chmod(dir, dirMode); err != nil {
 		return dirError(dir, "is open to other users and cannot be closed", "chmod 700 "+dir, err)
 	}
 	return nil
+}
+
+// CheckDir returns the error that EnsureDir would return, as far as it can be told without making or changing anything.
+// exists is false where there is no directory yet.
+func CheckDir(dir string) (exists bool, err error) {
+	if err := checkFilesystem(dir); err != nil {
+		return false, err
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
+	if empty, err := isEmpty(dir); err == nil && empty && info.IsDir() {
+		return true, nil // the first pass closes it to others
+	}
+	if err := checkDir(dir, info); err != nil {
+		return true, err
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return true, dirError(dir, "cannot be written", "make it writable, or mount the volume for writing", err)
+	}
+	return true, nil
 }
 
 func dirError(dir, what, hint string, err error) error {
@@ -145,7 +176,7 @@ func dirError(dir, what, hint string, err error) error {
 	}
 }
 
-// checkFilesystem looks at the nearest directory that exists, so that nothing is made where it is refused.
+// checkFilesystem checks the nearest directory that exists, so that nothing is made where it would be refused.
 func checkFilesystem(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		var st unix.Statfs_t
@@ -159,7 +190,7 @@ func checkFilesystem(dir string) error {
 	}
 }
 
-// refuseFilesystem refuses the network file systems by name; empty is a local one.
+// refuseFilesystem refuses network file systems by name; an empty name is a local one.
 func refuseFilesystem(dir, name string) error {
 	if name == "" {
 		return nil
@@ -171,7 +202,7 @@ func refuseFilesystem(dir, name string) error {
 	}
 }
 
-// isEmpty reports whether a directory holds nothing; one that is not there holds nothing.
+// isEmpty reports whether a directory holds nothing or does not exist.
 func isEmpty(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -109,8 +109,8 @@ func bornOnFullDisk(dir string, full, free func() error) (met bool, err error) {
 	if db, err = Create(ctx, dir, epoch); err != nil {
 		return met, fmt.Errorf("with space again: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, newbornName)); !errors.Is(err, os.ErrNotExist) {
-		return met, fmt.Errorf("%s is left: %v", newbornName, err)
+	if _, err := os.Stat(filepath.Join(dir, tempName)); !errors.Is(err, os.ErrNotExist) {
+		return met, fmt.Errorf("%s is left: %v", tempName, err)
 	}
 	return met, db.Close()
 }

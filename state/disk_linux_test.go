@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,7 +17,20 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func init() { helpers["full-disk"] = func(args []string) error { return onFullDisk(args[0]) } }
+func init() {
+	helpers["full-disk"] = func(args []string) error { return onFullDisk(args[0]) }
+	helpers["claim-and-die"] = func(args []string) error { return claimAndDie(args[0]) }
+}
+
+// claimAndDie stores a claim in a process that ends without closing the database, as a crash does.
+func claimAndDie(dir string) error {
+	db, err := Create(context.Background(), dir, epoch)
+	if err != nil {
+		return err
+	}
+	c := reconcile.Claim{IssueID: "left", Identifier: "left", Issue: issueOf(1)}
+	return db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c})
+}
 
 // inNamespaces runs a helper where it may mount, and returns what it says.
 func inNamespaces(t *testing.T, what string) string {
@@ -98,10 +112,16 @@ func onFullDisk(at string) error {
 	return leftOnFullDisk(ctx, dir, ballast)
 }
 
-// leftOnFullDisk: the same where the last program has left its WAL, with a claim that is nowhere else.
+// leftOnFullDisk is the same where a crash has left a WAL with a claim that is nowhere else.
 func leftOnFullDisk(ctx context.Context, dir, ballast string) error {
-	if err := leaveBehind(dir); err != nil {
+	exe, err := os.Executable()
+	if err != nil {
 		return err
+	}
+	cmd := exec.CommandContext(ctx, exe, dir)
+	cmd.Env = append(os.Environ(), helperVariable+"=claim-and-die")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	if wal, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); err != nil || wal.Size() == 0 {
 		return fmt.Errorf("no WAL was left: %v", err)

@@ -11,7 +11,7 @@ import (
 
 func TestEndedRuns(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	for i := range 6 {
 		r := newRun(i % 3)
 		r.ID = runID(i)
@@ -62,7 +62,7 @@ func TestEndedRuns(t *testing.T) {
 
 func TestDataVersion(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	reader, err := OpenReadOnly(ctx, db.Dir())
 	check(t, err)
 	defer reader.Close()

@@ -16,14 +16,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ErrNoState: no pass has run yet, so there is nothing to read. Open and OpenReadOnly wrap it.
+// ErrNoState says that no pass has run yet, so there is nothing to read.
 var ErrNoState = errors.New("no pass has run here yet")
 
-// ErrNotFound: the database has no such row.
+// ErrNotFound says that the database has no such row.
 var ErrNotFound = errors.New("not found")
 
-// fault turns an error of the database into one that a person can act on. Only what was being done and where is
-// told, never the driver's words: those may quote what was stored. The cause stays in the chain.
+// fault turns an error of the database into one that users can act on. Its message says what was being done and where, and
+// never repeats the driver's text, which may quote stored values. The cause stays in the chain.
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
 	var sq *sqlite.Error
@@ -34,7 +34,7 @@ func fault(dir, doing string, err error) error {
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
 	case errors.Is(err, errStored), strings.HasPrefix(err.Error(), "sql: Scan error"):
-		// database/sql has no type for the latter, and it quotes the value.
+		// database/sql has no type for a Scan error, and its text quotes the value.
 		return corrupt(dir, doing, err)
 	case !errors.As(err, &sq):
 		return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s in %s: %v", doing, dir, err), Err: err}
@@ -47,7 +47,7 @@ func fault(dir, doing string, err error) error {
 		return &reconcile.Error{
 			Code:    "state_busy",
 			Message: fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
-			Hint:    "see who has it open: fuser -v " + path + "; nothing is lost, and all goes on when that process lets go", Err: err,
+			Hint:    "see who has it open: fuser -v " + path + "; nothing is lost; symphony continues when that process releases it", Err: err,
 		}
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return corrupt(dir, doing, err)
@@ -67,7 +67,7 @@ func fault(dir, doing string, err error) error {
 func diskFull(dir, doing string, err error) error {
 	return &reconcile.Error{
 		Code: "disk_full", Message: fmt.Sprintf("%s: no space left for %s", doing, dir),
-		Hint: "free space on that volume; nothing is lost, the next pass goes on from here", Err: err,
+		Hint: "free space on that volume; nothing is lost, the next pass continues from here", Err: err,
 	}
 }
 
@@ -79,10 +79,10 @@ func corrupt(dir, doing string, err error) error {
 	}
 }
 
-// restoreHint is the way out. A WAL that was left belongs to the file that is gone; beside another it would damage that.
+// restoreHint tells how to restore a database. A WAL that was left belongs to the file that is gone and would damage another.
 func restoreHint(dir string) string {
-	return "put a backup of state.db in its place, or move " + dir + " aside to begin anew; before that end the workers " +
-		"(symphony stop --all), and remove state.db-wal and state.db-shm"
+	return "end the workers (symphony stop --all) and remove state.db-wal and state.db-shm; then put a backup of state.db in place, " +
+		"or move " + dir + " aside to begin again"
 }
 
 func readonly(dir, doing string, err error) error {
@@ -93,8 +93,7 @@ func readonly(dir, doing string, err error) error {
 	}
 }
 
-// ioFault tells a full disk from a failing one: where the shared memory of the WAL can't grow, SQLite reports an
-// I/O error.
+// ioFault tells a full disk from a failing one: where the shared memory of the WAL can't grow, SQLite reports an I/O error.
 func ioFault(dir, doing string, sq *sqlite.Error) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0) {
@@ -104,13 +103,13 @@ func ioFault(dir, doing string, sq *sqlite.Error) error {
 		return &reconcile.Error{
 			Code:    "state_io",
 			Message: fmt.Sprintf("%s: %s or its -wal is shorter than it was", doing, filepath.Join(dir, databaseName)),
-			Hint:    "somebody cut or removed it; where workers still have the old one open, all is well again when they have ended", Err: sq,
+			Hint:    "another program truncated or removed it; if workers still have the old file open, wait until they have ended", Err: sq,
 		}
 	}
 	return &reconcile.Error{
 		Code:    "state_io",
 		Message: fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), filepath.Join(dir, databaseName)),
-		Hint:    "look at the system's log for errors of that disk", Err: sq,
+		Hint:    "look in the system's log for errors of that disk", Err: sq,
 	}
 }
 
@@ -136,13 +135,13 @@ func missing(dir, doing string) error {
 	}
 }
 
-// busyError reports whether another writer was waited for in vain.
-func busyError(err error) bool {
+// isBusy reports whether SQLite waited for another writer in vain.
+func isBusy(err error) bool {
 	var sq *sqlite.Error
 	return errors.As(err, &sq) && (sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
-// unique reports whether err is a row that exists already.
+// unique reports whether err says that a row exists already.
 func unique(err error) bool {
 	var sq *sqlite.Error
 	return errors.As(err, &sq) &&

@@ -68,7 +68,7 @@ func newDir(t testing.TB) string {
 	return filepath.Join(t.TempDir(), "state")
 }
 
-func newDB(t testing.TB) *DB {
+func newState(t testing.TB) *DB {
 	t.Helper()
 	return createIn(t, newDir(t))
 }

@@ -15,7 +15,7 @@ import (
 func history(t *testing.T) *DB {
 	t.Helper()
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	for i := range 7 {
 		r := newRun(i % 2)
 		if r.ID = runID(i); i == 4 {
@@ -109,7 +109,7 @@ func TestIdentifiers(t *testing.T) {
 
 // A plan for one issue depends on its claim and on those that have a slot; all others stay where they are, and are counted.
 func TestRecordedOf(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
 		c := reconcile.Claim{
 			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,

@@ -107,7 +107,7 @@ func (c *changedConn) QueryContext(ctx context.Context, query string, args []dri
 
 // open is what every process does for itself: its own DB, on the one connection. No two transactions overlap,
 // because each is within one step.
-func (l *lab) open() *DB { return &DB{dir: "/in/memory", sql: l.sql, schema: schemaVersion} }
+func (l *lab) open() *DB { return newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}) }
 
 // model is the world around the database.
 type model struct {

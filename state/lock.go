@@ -12,37 +12,33 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
 	lockName   = "lock"
 	waiterName = "lock.waiter"
 
-	// lockPoll is how often a waiter looks. flock(2) has no wait that a context could end.
+	// lockPoll is how often a waiter tries. flock(2) has no wait that a context could end.
 	lockPoll = 20 * time.Millisecond
-	// holderSize is fixed, so that after the first time writing it needs no space on a full disk.
+	// holderSize is the fixed size of the holder's record, so that rewriting it needs no space on a full disk.
 	holderSize = 256
-	// holderWait bounds the wait for a holder that has the lock but has not yet written who it is.
+	// holderWait bounds the wait for a holder that has the lock but has not yet written its record.
 	holderWait = 100 * time.Millisecond
 )
 
-// Holder says who has the project lock. Its fields are zero where the holder could not be read.
+// Holder describes the process that has the project lock. Its fields are zero where the record could not be read.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Trigger string    `json:"trigger"`
 	Since   time.Time `json:"since"`
-	// Queued says, of a held lock, that another process is waiting for it already.
+	// Queued reports, of a held lock, that another process is waiting for it already.
 	Queued bool `json:"-"`
 }
 
-// Acquire takes the project lock of dir, which it makes if need be. self is what others are told; a PID of 0 is
-// this process's. Where another
-// has the lock and timeout is 0, held says who. With a timeout it waits that long, unless somebody waits already:
-// one waiter is enough, because its pass will see all that was written before it started (design 3 and 4).
-// Then too held is set, and neither release nor err. The lock file stays when the lock is released, and the lock
-// ends with the process whatever happens.
+// Acquire takes the project lock of dir, which it makes if need be. self is the record for others; a PID of 0 means this
+// process. Where another process has the lock, held describes it and release is nil. With a timeout Acquire waits that
+// long, unless another process waits already: one waiter is enough, because its pass will see everything that was written
+// before it started. The lock ends with the process; its file stays.
 func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration) (
 	release func() error, held *Holder, err error,
 ) {
@@ -69,11 +65,9 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 		held.Queued = queued
 		return nil, held, nil
 	}
-	crash.At("state.lock.taken")
 	if err := l.sign(self); err != nil {
 		return nil, nil, lockFault(ctx, dir, errors.Join(err, l.file.Unlock()))
 	}
-	crash.At("state.lock.signed")
 	return sync.OnceValue(l.release), nil, nil
 }
 
@@ -82,8 +76,8 @@ type projectLock struct {
 	file *flock.Flock
 }
 
-// wait tries until the time is over. The waiter's own lock is given up before the pass reads anything, so nobody
-// who was sent away because of it is forgotten.
+// wait tries until the time is over. It gives up the waiter's own lock before its pass reads anything, so what a process
+// wrote that was turned away because of this waiter is seen by that pass.
 func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, queued bool, err error) {
 	waiter := flock.New(filepath.Join(l.dir, waiterName), flock.SetPermissions(fileMode))
 	first, err := waiter.TryLock()
@@ -91,7 +85,6 @@ func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, que
 		return false, !first && err == nil, err
 	}
 	defer func() { err = errors.Join(err, waiter.Unlock()) }()
-	crash.At("state.lock.waiting")
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	poll := time.NewTicker(lockPoll)
@@ -110,14 +103,16 @@ func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, que
 	}
 }
 
-// sign writes who holds the lock, in place.
+// sign writes the holder's record, in place.
 func (l *projectLock) sign(self Holder) error {
 	if self.PID == 0 {
 		self.PID = os.Getpid()
 	}
 	self.Since = self.Since.UTC()
-	// As encoding/json would write it, which first has to learn the type: for one line a pass has better to do.
-	text := fmt.Appendf(nil, `{"pid":%d,"trigger":%q,"since":"%s"}`, self.PID, self.Trigger, self.Since.Format(time.RFC3339Nano))
+	text, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
 	if len(text) >= holderSize {
 		return fmt.Errorf("the holder's record takes %d bytes, %d are the limit", len(text), holderSize-1)
 	}
@@ -137,14 +132,13 @@ func (l *projectLock) overwrite(text []byte) error {
 }
 
 func (l *projectLock) release() error {
-	crash.At("state.lock.release")
 	if err := errors.Join(l.overwrite(nil), l.file.Unlock()); err != nil {
 		return fileFault(l.dir, "release the project lock", err)
 	}
 	return nil
 }
 
-// holder reads who has the lock. The record may be blank for the moment between locking and signing.
+// holder reads the holder's record, which may be blank for the moment between locking and signing.
 func (l *projectLock) holder(ctx context.Context) (*Holder, error) {
 	over := time.NewTimer(holderWait)
 	defer over.Stop()

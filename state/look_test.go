@@ -41,7 +41,7 @@ func TestLook(t *testing.T) {
 			}
 			check(t, os.Chmod(dir, c.mode))
 		}
-		exists, err := Look(dir)
+		exists, err := CheckDir(dir)
 		if exists != c.exists || lookCode(err) != c.code {
 			t.Errorf("%s: %v, %v", c.name, exists, err)
 		}
@@ -52,7 +52,7 @@ func TestLook(t *testing.T) {
 	}
 	file := filepath.Join(base, "file")
 	check(t, os.WriteFile(file, nil, 0o600))
-	if _, err := Look(file); lookCode(err) != "state_dir" {
+	if _, err := CheckDir(file); lookCode(err) != "state_dir" {
 		t.Error(err)
 	}
 }

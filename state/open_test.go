@@ -143,11 +143,11 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	check(t, err)
 	c := claim(t, db, 1)
 	check(t, readIt(dir))
-	tx, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
+	begun, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
 	check(t, err)
-	check(t, saveClaim(ctx, tx, epoch, c))
+	check(t, saveClaim(tx{begun, ctx}, epoch, c))
 	check(t, readIt(dir))
-	check(t, tx.Commit())
+	check(t, begun.Commit())
 	check(t, db.Close())
 	if _, err := os.Stat(filepath.Join(dir, databaseName+"-wal")); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the last one to close left its WAL: %v", err)

@@ -2,12 +2,9 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strconv"
 	"time"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -19,74 +16,67 @@ const (
 	pruneEvery = time.Hour
 )
 
-// Prune deletes at most limit old runs, and as many old passes and threads, and returns the ids of the runs, whose
-// directories may go now. Kept are the last 20 runs of each issue, all of the last 30 days, and every run that is
-// not settled (design 3). Totals do not change. It looks at most once an hour, unless the last look did not reach
-// the end, and not at all in a pass whose clock has jumped by more than a day since the one before.
-func (db *DB) Prune(ctx context.Context, now time.Time, limit int) (runIDs []string, err error) {
-	due, err := db.pruneDue(ctx, now)
+// Prune deletes at most limit old runs, and as many other old rows of each table, and returns the ids of the runs, whose
+// directories may go now. It keeps the last 20 runs of each issue, all of the last 30 days, and every unsettled run.
+// Totals do not change. It looks at most once an hour, unless the last time it reached the limit, and not at all in a pass
+// whose clock has jumped by more than a day since the pass before.
+func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []string, err error) {
+	due, err := s.pruneDue(ctx, now)
 	if err != nil || !due || limit <= 0 {
 		return nil, err
 	}
-	crash.At("state.prune.before")
-	more, pruned := false, strconv.FormatInt(now.UnixMilli(), 10)
-	err = db.update(ctx, "delete old runs", full, func(tx *sql.Tx) error {
-		runIDs, err = pruneRuns(ctx, tx, now, limit)
+	err = s.c.update(ctx, "delete old runs", full, func(t tx) error {
+		if runIDs, err = pruneRuns(t, now, limit); err != nil {
+			return err
+		}
+		if err := pruneRequests(t, runIDs); err != nil {
+			return err
+		}
+		passes, err := prunePasses(t, now, limit)
 		if err != nil {
 			return err
 		}
-		if err := pruneRequests(ctx, tx, runIDs); err != nil {
-			return err
-		}
-		passes, err := prunePasses(ctx, tx, now, limit)
+		// No run will resume these threads.
+		threads, err := pruneOrphans(t, "threads", "thread_id", "updated_at", now, limit)
 		if err != nil {
 			return err
 		}
-		// Nothing will resume these.
-		threads, err := pruneOrphans(ctx, tx, "threads", "thread_id", "updated_at", now, limit)
+		attentions, err := pruneAttentions(t, s.c.dir, now, limit)
 		if err != nil {
 			return err
 		}
-		attentions, err := pruneAttentions(ctx, tx, db.dir, now, limit)
+		// Threads have been told of everything newer than these.
+		created, err := pruneOrphans(t, "created", "id", "at", now, limit)
 		if err != nil {
 			return err
 		}
-		// Whatever is newer than these has been told to a thread since.
-		created, err := pruneOrphans(ctx, tx, "created", "id", "at", now, limit)
-		if err != nil {
-			return err
-		}
-		if more = max(int64(len(runIDs)), passes, threads, attentions, created) >= int64(limit); more {
+		if max(int64(len(runIDs)), passes, threads, attentions, created) >= int64(limit) {
 			return nil
 		}
-		return setMeta(ctx, tx, metaPruned, pruned)
+		return setMeta(t, metaPruned, strconv.FormatInt(now.UnixMilli(), 10))
 	})
-	crash.At("state.prune.after")
 	if err != nil {
 		return nil, err
-	}
-	if !more {
-		db.kept.set(metaPruned, pruned)
 	}
 	return runIDs, nil
 }
 
-// pruneDue asks when the last look was, and whether the clock can be trusted.
-func (db *DB) pruneDue(ctx context.Context, now time.Time) (bool, error) {
-	text, found, err := db.Meta(ctx, metaPruned)
+// pruneDue checks when the last look was, and whether the clock can be trusted.
+func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
+	text, found, err := s.c.Meta(ctx, metaPruned)
 	if err != nil {
 		return false, err
 	}
 	if found {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return false, fault(db.dir, "read when runs were last pruned", errors.Join(errStored, err))
+			return false, fault(s.c.dir, "read when runs were last pruned", errors.Join(errStored, err))
 		}
 		if age := now.Sub(time.UnixMilli(ms)); age >= 0 && age < pruneEvery {
 			return false, nil
 		}
 	}
-	passes, err := db.RecentPasses(ctx, 2)
+	passes, err := s.c.passes(ctx, `ORDER BY id DESC LIMIT 2`)
 	if err != nil || len(passes) == 0 {
 		return false, err
 	}
@@ -96,8 +86,8 @@ func (db *DB) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	return len(passes) < 2 || !jumped(passes[1], passes[0]), nil
 }
 
-// jumped reports whether the wall clock went more than a day further, or less far, than the monotonic one between
-// two passes. After a reboot nothing but the wall clock is left to look at.
+// jumped reports whether the wall clock moved by more than a day more or less than the monotonic clock between two passes.
+// After a reboot there is only the wall clock to look at.
 func jumped(before, after Pass) bool {
 	gap := after.StartedAt.Sub(before.StartedAt)
 	if before.BootID == after.BootID && before.BootID != "" {
@@ -106,41 +96,83 @@ func jumped(before, after Pass) bool {
 	return gap.Abs() > longJump
 }
 
-func pruneRuns(ctx context.Context, tx *sql.Tx, now time.Time, limit int) ([]string, error) {
+func pruneRuns(t tx, now time.Time, limit int) ([]string, error) {
 	// The grouping runs over the index alone and leaves the few issues that have more runs than are kept.
-	rows, err := tx.QueryContext(ctx, `DELETE FROM runs WHERE id IN (
+	rows, err := t.query(`DELETE FROM runs WHERE id IN (
 		SELECT r.id FROM runs r
 		WHERE r.issue_id IN (SELECT issue_id FROM runs GROUP BY issue_id HAVING count(*) > ?1)
 		AND r.settled = 1 AND max(r.started_at, coalesce(r.ended_at, 0)) < ?2
 		AND r.id < (SELECT n.id FROM runs n WHERE n.issue_id = r.issue_id ORDER BY n.id DESC LIMIT 1 OFFSET ?1 - 1)
 		ORDER BY r.id LIMIT ?3) RETURNING id`, keepRuns, stamp(now.Add(-keepFor)), limit)
-	return collect(rows, err, func(row scanner) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	})
+	return collect(rows, err, scanOne[string])
 }
 
-// prunePasses spares the newest passes, whatever their age, and those that tell the schedule's rhythm.
-func prunePasses(ctx context.Context, tx *sql.Tx, now time.Time, limit int) (int64, error) {
-	res, err := tx.ExecContext(ctx, `DELETE FROM passes WHERE id IN (
+// prunePasses keeps the newest passes, whatever their age, and those that ScheduleGaps needs.
+func prunePasses(t tx, now time.Time, limit int) (int64, error) {
+	return t.count(`DELETE FROM passes WHERE id IN (
 		SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
 		WHERE id <= newest - ?1 AND (started_at < ?2 OR id <= newest - ?3)
 		AND id NOT IN (SELECT id FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?4)
 		ORDER BY id LIMIT ?5)`, keepPasses, stamp(now.Add(-keepFor)), mostPasses, scheduledKept, limit)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
 }
 
-// pruneOrphans deletes old rows of a table whose runs are gone; key and at name its columns.
-func pruneOrphans(ctx context.Context, tx *sql.Tx, table, key, at string, now time.Time, limit int) (int64, error) {
-	res, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE `+key+` IN (
+// pruneOrphans deletes old rows of a table whose runs are gone; key and at name columns.
+func pruneOrphans(t tx, table, key, at string, now time.Time, limit int) (int64, error) {
+	return t.count(`DELETE FROM `+table+` WHERE `+key+` IN (
 		SELECT `+key+` FROM `+table+` WHERE `+at+` < ?
 		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = `+table+`.run_id) LIMIT ?)`,
 		stamp(now.Add(-keepFor)), limit)
-	if err != nil {
-		return 0, err
+}
+
+// pruneRequests deletes the requests of runs that are deleted.
+func pruneRequests(t tx, runIDs []string) error {
+	for _, id := range runIDs {
+		if err := t.run(`DELETE FROM requests WHERE run_id = ?`, id); err != nil {
+			return err
+		}
 	}
-	return res.RowsAffected()
+	return nil
+}
+
+// PastIssue is an issue of which only ended runs are left.
+type PastIssue struct {
+	IssueID    string
+	Identifier string
+	Runs       int
+}
+
+// PastIssues lists issues without a claim all of whose runs are settled and were over before a time, the oldest first.
+func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
+	rows, err := v.c.query(ctx, `SELECT issue_id, max(identifier), count(*) FROM runs
+		WHERE issue_id <> '' AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = runs.issue_id)
+		GROUP BY issue_id HAVING min(settled) = 1 AND max(max(started_at), coalesce(max(ended_at), 0)) < ?
+		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
+	list, err := collect(rows, err, func(row scanner) (p PastIssue, err error) {
+		err = row.Scan(&p.IssueID, &p.Identifier, &p.Runs)
+		return p, err
+	})
+	return list, fault(v.c.dir, "list past issues", err)
+}
+
+// ForgetIssue deletes the runs of an issue that PastIssues named, with their threads and requests, and returns the runs'
+// ids, whose directories may go now. Its totals stay. An issue that was claimed since is left as it is.
+func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
+	err = o.c.update(ctx, "forget an issue", full, func(t tx) error {
+		rows, err := t.query(`DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
+			AND NOT EXISTS (SELECT 1 FROM claims WHERE issue_id = ?1)
+			AND NOT EXISTS (SELECT 1 FROM runs WHERE issue_id = ?1 AND settled = 0) RETURNING id`, issueID)
+		if runIDs, err = collect(rows, err, scanOne[string]); err != nil || len(runIDs) == 0 {
+			return err
+		}
+		if err := pruneRequests(t, runIDs); err != nil {
+			return err
+		}
+		for _, table := range []string{"threads", "created"} {
+			if err := t.run(`DELETE FROM `+table+` WHERE issue_id = ?`, issueID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return runIDs, err
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	var ids []string
 	issue, err := toJSON(issueOf(i))
 	check(t, err)
-	check(t, db.update(context.Background(), "fill", normal, func(tx *sql.Tx) error {
+	check(t, db.update(context.Background(), "fill", normal, func(tx tx) error {
 		for k := range n {
 			at := from.Add(time.Duration(k) * time.Hour)
 			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
@@ -52,7 +51,7 @@ func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 
 func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(100 * day)
 	old := pastRuns(t, db, 1, 25, epoch)
 	pastRuns(t, db, 2, 20, epoch)                  // old, but the last twenty
@@ -89,7 +88,7 @@ func sorted(ids []string) map[string]bool {
 }
 
 func TestPruneIsBoundedAndGoesOn(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(100 * day)
 	passAt(t, db, now)
 	old := pastRuns(t, db, 1, 45, epoch)
@@ -135,7 +134,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		"not saved yet":    {[]Pass{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			pastRuns(t, db, 1, 21, epoch)
 			for _, p := range c.passes {
 				p.Trigger = "cron"
@@ -151,7 +150,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 
 func TestPrunePassesAndThreads(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(100 * day)
 	for i := range 10 {
 		passAt(t, db, epoch.Add(time.Duration(i)*time.Minute))
@@ -172,7 +171,7 @@ func TestPrunePassesAndThreads(t *testing.T) {
 	prune(t, db, now, 100)
 	scheduled, err := db.ScheduleGaps(ctx)
 	check(t, err)
-	all, err := db.RecentPasses(ctx, 100)
+	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
 	check(t, err)
 	if len(scheduled) != 6 || len(all) != 36 {
 		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
@@ -186,7 +185,7 @@ func TestPrunePassesAndThreads(t *testing.T) {
 
 func TestPassesAreBoundedInNumber(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(day)
 	_, err := db.sql.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped)
@@ -194,7 +193,7 @@ func TestPassesAreBoundedInNumber(t *testing.T) {
 	check(t, err)
 	prune(t, db, now, 20)
 	prune(t, db, now, 20)
-	all, err := db.RecentPasses(ctx, 2*mostPasses)
+	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 2*mostPasses)
 	check(t, err)
 	if len(all) != mostPasses {
 		t.Errorf("%d passes are left", len(all))

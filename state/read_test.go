@@ -13,7 +13,7 @@ import (
 
 func TestFindIssue(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	claim(t, db, 1)
 	insertedRun(t, db, 2)
 	moved := newRun(3) // run under an identifier that the issue no longer has
@@ -39,7 +39,7 @@ func TestFindIssue(t *testing.T) {
 
 func TestRunsNewestFirst(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	for i := range 6 {
 		r := newRun(i % 2)
 		r.ID = runID(i)
@@ -67,7 +67,7 @@ func TestRunsNewestFirst(t *testing.T) {
 
 func TestLatestRateLimits(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	if limits, err := db.RateLimits(ctx); limits != nil || err != nil {
 		t.Errorf("rate limits of nobody: %s %v", limits, err)
 	}
@@ -90,7 +90,7 @@ func TestLatestRateLimits(t *testing.T) {
 
 func TestPasses(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	if _, ok, err := db.LastPass(ctx); ok || err != nil {
 		t.Errorf("a pass before the first: %v", err)
 	}
@@ -112,7 +112,7 @@ func TestPasses(t *testing.T) {
 	if diff := cmp.Diff(all[0], last); !ok || diff != "" {
 		t.Error(diff)
 	}
-	recent, err := db.RecentPasses(ctx, 3)
+	recent, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3)
 	check(t, err)
 	if diff := cmp.Diff(all[:3], recent); diff != "" {
 		t.Error(diff)
@@ -132,7 +132,7 @@ func TestPasses(t *testing.T) {
 
 func TestMeta(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	if _, ok, err := db.Meta(ctx, "last_good_workflow"); ok || err != nil {
 		t.Errorf("a value before the first: %v", err)
 	}
@@ -157,7 +157,7 @@ func TestMeta(t *testing.T) {
 // A pass with nothing to do writes its own record and nothing else.
 func TestIdlePassWritesOnce(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
 		t.Helper()

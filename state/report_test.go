@@ -51,7 +51,7 @@ func letGo(t *testing.T, db *DB, c reconcile.Claim, at time.Time, gone reconcile
 
 func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	c.ClaimedAt, c.Issue.State = epoch, "Todo"
 	before := c // a run of an earlier claim belongs to that
@@ -92,7 +92,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 }
 
 func TestReportOfRuns(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	a, b := claim(t, db, 1), claim(t, db, 2)
 	ranFor(t, db, a, 1, epoch.Add(-time.Millisecond), "m", reconcile.Failed) // too early
 	ranFor(t, db, a, 2, epoch, "m", reconcile.Stalled)
@@ -130,7 +130,7 @@ func TestReportOfRuns(t *testing.T) {
 }
 
 func TestRunsAreKnownAsFarBackAsNoneIsDeleted(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	now := epoch.Add(90 * 24 * time.Hour)
 	since := func(from time.Time) time.Time {
 		r, err := db.Report(context.Background(), now, from, now)
@@ -154,7 +154,7 @@ func TestRunsAreKnownAsFarBackAsNoneIsDeleted(t *testing.T) {
 
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	block := func(minutes int, c reconcile.Change) { check(t, db.Commit(ctx, at(minutes), c)) }
 	block(0, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 500"}})
@@ -213,7 +213,7 @@ func TestMissedPasses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			for _, m := range test.passes {
 				_, err := db.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at(m)})
 				check(t, err)
@@ -233,7 +233,7 @@ func TestMissedPasses(t *testing.T) {
 
 // What a report asks for it finds by an index: a month has tens of thousands of passes, and years of releases are kept.
 func TestReportReadsNoWholeTable(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	for name, query := range map[string]string{
 		"uses": usesQuery, "failures": failuresQuery, "days": modelDaysQuery, "rhythm": rhythmQuery, "releases": releasesQuery,
 	} {

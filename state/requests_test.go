@@ -67,7 +67,7 @@ func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
 }
 
 func TestRequestIsStoredWhole(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 7)
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
@@ -178,7 +178,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 		"no answer without a person": {at: early, before: resolved(reconcile.RequestAnswered)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			run := startedRun(t, db, 1)
 			q := asked(t, db, run, reconcile.CommandRequest)
 			if c.before != nil {
@@ -227,7 +227,7 @@ func deleteRun(t *testing.T, db *DB, r reconcile.Run) {
 
 // Open are those that nobody has decided and whose runs go on, the oldest first.
 func TestOpenRequests(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	runs := []reconcile.Run{startedRun(t, db, 1), startedRun(t, db, 2)}
 	second := asked(t, db, runs[0], reconcile.CommandRequest)
 	older := requestOf(runs[1], reconcile.QuestionRequest)
@@ -262,7 +262,7 @@ func TestOpenRequests(t *testing.T) {
 
 // What a person answers when the run is over is told to one later run, once. Consent is not.
 func TestLateAnswers(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
 	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
@@ -327,7 +327,7 @@ func TestLateAnswers(t *testing.T) {
 
 // An answer is told whatever its words are, and whatever the question is called.
 func TestLateAnswerOfAnyWords(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
 	for _, answers := range []map[string][]string{{"q1": {"Sealed"}}, {"sealed": {"Yes"}}, {"q1": {`{"sealed":"x"}`}}} {
 		q := asked(t, db, run, reconcile.QuestionRequest)
@@ -345,7 +345,7 @@ func TestLateAnswerOfAnyWords(t *testing.T) {
 
 // A worker that is dead and whose run no pass has settled yet takes no answer; the next run does.
 func TestLateAnswerToADeadWorker(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
 	q := asked(t, db, run, reconcile.QuestionRequest)
 	is, err := decided(db, q, reconcile.DecideAnswer, late, true)
@@ -374,7 +374,7 @@ func TestAnswerTakenToTheGrave(t *testing.T) {
 			return db.Finish(ctx, epoch, run)
 		}, 0},
 	} {
-		db := newDB(t)
+		db := newState(t)
 		run := startedRun(t, db, 1)
 		q := asked(t, db, run, reconcile.QuestionRequest)
 		_, err := decided(db, q, reconcile.DecideAnswer, early, false)
@@ -397,7 +397,7 @@ func lost(db *DB, run reconcile.Run) error {
 
 // Requests go with their runs.
 func TestPruneRequests(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	now := epoch.Add(365 * 24 * time.Hour)
 	var runs []reconcile.Run
 	for i := range keepRuns + 1 {
@@ -426,7 +426,7 @@ func TestPruneRequests(t *testing.T) {
 
 // A database of requests that was damaged says so.
 func TestRequestUnreadable(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	q := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest)
 	for _, column := range []string{"detail", "answer"} {
 		_, err := db.sql.Exec(`UPDATE requests SET ` + column + ` = 'no JSON'`)

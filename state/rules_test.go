@@ -15,7 +15,7 @@ import (
 
 func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	if c.Version != 1 {
 		t.Fatalf("version %d after the insert", c.Version)
@@ -58,7 +58,7 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			r := startedRun(t, db, 1)
 			r.Phase, r.Beats = reconcile.StreamingTurn, 7
 			_, err := db.UpdateRun(ctx, epoch, r)
@@ -82,7 +82,7 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 
 func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := insertedRun(t, db, 1)
 	r.Phase = reconcile.StreamingTurn
 	_, err := db.UpdateRun(ctx, epoch, r)
@@ -102,7 +102,7 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 
 func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	check(t, db.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	check(t, db.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
@@ -157,7 +157,7 @@ func wantSeen(t *testing.T, db *DB, id string, want reconcile.Pulse) {
 
 func TestOutcomeIsRecordedOnce(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	stale := r
 	stale.Phase = reconcile.Starting // what a pass read before the worker took the run
@@ -202,7 +202,7 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 
 func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	r := startedRun(t, db, 1)
 	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
@@ -245,7 +245,7 @@ func wantTotals(t testing.TB, db *DB, want Totals) {
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	c := claim(t, db, 1)
 	want := []reconcile.Command{
 		{Verb: reconcile.VerbHold, IssueID: c.IssueID, Identifier: c.Identifier, CreatedAt: epoch},
@@ -292,7 +292,7 @@ func wantDone(t *testing.T, db *DB, id int64, want bool) {
 
 func TestThreadsKeepTheHighest(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	first := startedRun(t, db, 1)
 	save := func(r reconcile.Run, thread string, n int64) {
 		t.Helper()
@@ -334,7 +334,7 @@ func TestThreadsKeepTheHighest(t *testing.T) {
 
 func TestSkipsAreReplaced(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
 	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
 	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)

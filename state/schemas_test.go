@@ -163,7 +163,7 @@ func writtenAs(t *testing.T, version int) (dir string) {
 	check(t, err)
 	path := filepath.Join(dir, databaseName)
 	check(t, os.WriteFile(path, nil, 0o600))
-	db, err := handleOf(path, "rw", "")
+	db, err := openPool(path, "rw", "")
 	check(t, err)
 	check(t, useWAL(context.Background(), db))
 	_, err = db.Exec(string(script))
@@ -173,7 +173,7 @@ func writtenAs(t *testing.T, version int) (dir string) {
 }
 
 func TestKeptSchemaIsWhatThisProgramWrites(t *testing.T) {
-	db := newDB(t)
+	db := newState(t)
 	furnish(t, db)
 	got, path := dump(t, db.sql), keptSchema(schemaVersion)
 	if os.Getenv("UPDATE_SCHEMAS") != "" {
@@ -193,7 +193,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			dir := writtenAs(t, version)
-			old, err := handleOf(filepath.Join(dir, databaseName), "ro", "")
+			old, err := openPool(filepath.Join(dir, databaseName), "ro", "")
 			check(t, err)
 			before := dump(t, old)
 			check(t, old.Close())

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,118 +9,42 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-var _ reconcile.Store = (*DB)(nil)
+// Store is what a pass writes, under the project lock. It implements reconcile.Store.
+type Store struct{ c *conn }
 
-// State implements reconcile.Store. Tokens of an issue are those of its settled runs and of the unsettled ones.
-func (db *DB) State(ctx context.Context) (reconcile.State, error) {
-	if rec, nothing, err := db.nothingRecorded(ctx); nothing || err != nil {
-		return rec, err
-	}
-	var rec reconcile.State
-	err := db.view(ctx, "read the state", func(tx *sql.Tx) (err error) {
-		if err := db.recordMeta(ctx, tx, &rec); err != nil {
+var _ reconcile.Store = Store{}
+
+// State implements reconcile.Store. The tokens of an issue are those of its settled and of its unsettled runs.
+func (s Store) State(ctx context.Context) (rec reconcile.State, err error) {
+	err = s.c.view(ctx, "read the state", func(t tx) (err error) {
+		if rec.Claims, err = readClaims(t); err != nil {
 			return err
 		}
-		return db.readRecords(ctx, tx, &rec)
+		return readRecords(t, s.c.dir, &rec)
 	})
-	if err != nil {
-		return reconcile.State{}, err
-	}
-	return rec, nil
+	return rec, err
 }
 
-// nothingRecorded is State of a pass that knows meta already and finds nothing else: what one statement says is one
-// consistent view without a transaction.
-func (db *DB) nothingRecorded(ctx context.Context) (rec reconcile.State, nothing bool, err error) {
-	found := db.kept.all()
-	if found == nil {
-		return rec, false, nil
-	}
-	t, err := db.whatIsThere(ctx, db.sql)
-	if err != nil || t.claims || t.runs || t.commands {
-		return rec, false, fault(db.dir, "read the state", err)
-	}
-	err = applyFound(db.dir, found, &rec)
-	rec.Claims, rec.Runs, rec.Commands, rec.Tokens = []reconcile.Claim{}, []reconcile.Run{}, []reconcile.Command{}, map[string]int64{}
-	return rec, true, fault(db.dir, "read the state", err)
-}
-
-// thereIs says which tables have anything for a plan.
-type thereIs struct{ claims, runs, commands bool }
-
-// whatIsThere is asked first: most of the time most projects have nothing claimed, and preparing the long statements
-// takes longer than finding that out.
-func (db *DB) whatIsThere(ctx context.Context, q interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) (t thereIs, err error) {
-	var skips, attentions bool
-	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM claims), EXISTS (SELECT 1 FROM runs WHERE settled = 0),
-		EXISTS (SELECT 1 FROM commands), EXISTS (SELECT 1 FROM skips),
-		EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`).Scan(&t.claims, &t.runs, &t.commands, &skips, &attentions)
-	if err == nil {
-		db.kept.skips(skips)
-		db.kept.attentions(attentions)
-	}
-	return t, err
-}
-
-func (db *DB) readRecords(ctx context.Context, tx *sql.Tx, rec *reconcile.State) error {
-	t, err := db.whatIsThere(ctx, tx)
-	if err != nil {
+// readRecords reads what a plan needs beside the claims.
+func readRecords(t tx, dir string, rec *reconcile.State) (err error) {
+	if err := readStateMeta(t, dir, rec); err != nil {
 		return err
 	}
-	rec.Claims, rec.Runs, rec.Commands = []reconcile.Claim{}, []reconcile.Run{}, []reconcile.Command{}
-	if t.claims {
-		if rec.Claims, err = readClaims(ctx, tx); err != nil {
-			return err
-		}
+	if rec.Runs, err = readUnsettled(t); err != nil {
+		return err
 	}
-	if t.runs {
-		if rec.Runs, err = readUnsettled(ctx, tx); err != nil {
-			return err
-		}
+	if rec.Commands, err = readCommands(t); err != nil {
+		return err
 	}
-	if t.commands {
-		if rec.Commands, err = readCommands(ctx, tx); err != nil {
-			return err
-		}
-	}
-	rec.Tokens, err = readTokens(ctx, tx, *rec)
+	rec.Tokens, err = readTokens(t, *rec)
 	return err
 }
 
-// recordMeta reads nothing where a pass has read it at opening: only passes write it.
-func (db *DB) recordMeta(ctx context.Context, tx *sql.Tx, rec *reconcile.State) error {
-	if found := db.kept.all(); found != nil {
-		return applyFound(db.dir, found, rec)
-	}
-	return readMeta(ctx, tx, db.dir, rec)
-}
-
-func applyFound(dir string, found map[string]string, rec *reconcile.State) error {
-	for _, key := range recordedMeta {
-		if value, there := found[key]; there {
-			if err := applyMeta(dir, key, value, rec); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// recordedMeta is what of meta is part of what is recorded.
-var recordedMeta = [...]string{metaSchema, metaOldestWriter, metaPaused, metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep}
-
-func readMeta(ctx context.Context, tx *sql.Tx, dir string, rec *reconcile.State) error {
-	keys := make([]any, len(recordedMeta))
-	for i, key := range recordedMeta {
-		keys[i] = key
-	}
-	rows, err := tx.QueryContext(ctx, `SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`, keys...)
+func readStateMeta(t tx, dir string, rec *reconcile.State) error {
+	rows, err := t.query(`SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`, metaSchema, metaOldestWriter, metaPaused,
+		metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep)
 	if err != nil {
 		return err
 	}
@@ -167,13 +90,9 @@ func applyMeta(dir, key, value string, rec *reconcile.State) error {
 	return nil
 }
 
-func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.State) (map[string]int64, error) {
+func readTokens(t tx, rec reconcile.State) (map[string]int64, error) {
 	tokens := make(map[string]int64, len(rec.Claims))
-	if len(rec.Claims) == 0 {
-		return tokens, nil
-	}
-	rows, err := tx.QueryContext(ctx, `SELECT c.issue_id, coalesce(t.total, 0)
-		FROM claims c LEFT JOIN issue_totals t USING (issue_id)`)
+	rows, err := t.query(`SELECT c.issue_id, coalesce(t.total, 0) FROM claims c LEFT JOIN issue_totals t USING (issue_id)`)
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +113,9 @@ func readTokens(ctx context.Context, tx *sql.Tx, rec reconcile.State) (map[strin
 	return tokens, rows.Err()
 }
 
-// Commit implements reconcile.Store. The run that is settled comes before the claim that draws the consequence
-// and the run that follows it, so that one change may end one run of an issue and begin the next.
-func (db *DB) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
+// Commit implements reconcile.Store. Within a change the settled run comes before the claim, and the claim before the new
+// run, so that one change may end one run of an issue and begin the next.
+func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
 	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
 		return nil
@@ -206,20 +125,17 @@ func (db *DB) Commit(ctx context.Context, now time.Time, changes ...reconcile.Ch
 			return errors.New("commit: a deletion without the claim to delete")
 		}
 	}
-	crash.At("state.commit.before")
-	err := db.update(ctx, "store the change"+subject(changes), full, func(tx *sql.Tx) error {
+	return s.c.update(ctx, "store the change"+subject(changes), full, func(t tx) error {
 		for _, c := range changes {
-			if err := commit(ctx, tx, now, c); err != nil {
+			if err := commit(t, now, c); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	crash.At("state.commit.after")
-	return err
 }
 
-// subject names the issue or run that a change is about, for its errors.
+// subject names the issue or run of a change for error messages.
 func subject(changes []reconcile.Change) string {
 	switch c := changes[0]; {
 	case len(changes) > 1:
@@ -234,84 +150,198 @@ func subject(changes []reconcile.Change) string {
 	return ""
 }
 
-func commit(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) error {
+func commit(t tx, now time.Time, c reconcile.Change) error {
 	if c.Settle != "" {
-		if err := settle(ctx, tx, c.Settle); err != nil {
+		if err := settle(t, c.Settle); err != nil {
 			return err
 		}
 	}
 	if c.Claim != nil {
-		if err := noteHold(ctx, tx, now, c); err != nil {
-			return err
-		}
-		if err := changeClaim(ctx, tx, now, c); err != nil {
+		if err := changeClaim(t, now, c); err != nil {
 			return err
 		}
 	}
-	crash.At("state.commit.half")
 	if c.Insert != nil {
-		if err := insertRun(ctx, tx, now, *c.Insert); err != nil {
+		if err := insertRun(t, now, *c.Insert); err != nil {
 			return err
 		}
 	}
-	if err := consume(ctx, tx, c.Commands); err != nil {
-		return err
-	}
-	if err := saveBlock(ctx, tx, metaAgentBlock, c.AgentBlock); err != nil {
-		return err
-	}
-	if err := saveBlock(ctx, tx, metaTrackerBlock, c.TrackerBlock); err != nil {
-		return err
-	}
-	if err := saveBlock(ctx, tx, metaHostBlock, c.HostBlock); err != nil {
-		return err
-	}
-	if err := noteOutages(ctx, tx, now, c); err != nil {
-		return err
-	}
-	if err := noteBlocks(ctx, tx, now, c.AgentBlock, c.HostBlock); err != nil {
-		return err
-	}
-	if c.Paused == nil {
-		return nil
-	}
-	if *c.Paused {
-		return setMeta(ctx, tx, metaPaused, "1")
-	}
-	return clearMeta(ctx, tx, metaPaused)
-}
-
-func changeClaim(ctx context.Context, tx *sql.Tx, now time.Time, c reconcile.Change) error {
-	if c.Delete {
-		if err := noteRelease(ctx, tx, now, c); err != nil {
+	for _, id := range c.Commands {
+		// A command that is gone was consumed by an earlier change of the same pass.
+		if err := t.run(`DELETE FROM commands WHERE id = ?`, id); err != nil {
 			return err
 		}
-		return deleteClaim(ctx, tx, *c.Claim)
 	}
-	return saveClaim(ctx, tx, now, *c.Claim)
-}
-
-// saveBlock stores a block; nil leaves it, one without a code clears it.
-func saveBlock(ctx context.Context, tx *sql.Tx, key string, b *reconcile.Block) error {
+	for key, block := range map[string]*reconcile.Block{
+		metaAgentBlock: c.AgentBlock, metaTrackerBlock: c.TrackerBlock, metaHostBlock: c.HostBlock,
+	} {
+		if block == nil {
+			continue
+		}
+		if err := saveBlock(t, now, key, *block); err != nil {
+			return err
+		}
+	}
 	switch {
-	case b == nil:
+	case c.Paused == nil:
 		return nil
-	case b.Code == "":
-		return clearMeta(ctx, tx, key)
+	case *c.Paused:
+		return setMeta(t, metaPaused, "1")
+	}
+	return clearMeta(t, metaPaused)
+}
+
+func changeClaim(t tx, now time.Time, c reconcile.Change) error {
+	if c.Delete {
+		if err := noteRelease(t, now, c); err != nil {
+			return err
+		}
+		return deleteClaim(t, *c.Claim)
+	}
+	if err := noteHold(t, now, *c.Claim); err != nil {
+		return err
+	}
+	return saveClaim(t, now, *c.Claim)
+}
+
+// saveBlock stores or clears (no code) a block, together with the outage it begins or ends and the notification of it.
+// That of the tracker comes later, if the block lasts: see OpenAttentions.
+func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
+	if err := noteOutage(t, now, key, b); err != nil {
+		return err
+	}
+	if b.Code == "" {
+		return clearMeta(t, key)
 	}
 	text, err := toJSON(b)
 	if err != nil {
 		return err
 	}
-	return setMeta(ctx, tx, key, text)
+	if err := setMeta(t, key, text); err != nil || key == metaTrackerBlock {
+		return err
+	}
+	return addAttention(t, now, reconcile.BlockAttention(b))
 }
 
 // SaveSweep implements reconcile.Store.
-func (db *DB) SaveSweep(ctx context.Context, now time.Time) error {
-	crash.At("state.save_sweep.before")
-	err := db.update(ctx, "remember the sweep", full, func(tx *sql.Tx) error {
-		return setMeta(ctx, tx, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
+func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
+	return s.c.update(ctx, "remember the sweep", full, func(t tx) error {
+		return setMeta(t, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
 	})
-	crash.At("state.save_sweep.after")
-	return err
+}
+
+// RequestStop implements reconcile.Store: the first reason stays, and a run with an outcome is left alone.
+func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
+	return s.c.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
+		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
+			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), int64(at.Mono), at.Boot, runID)
+	})
+}
+
+// ReapFailed implements reconcile.Store.
+func (s Store) ReapFailed(ctx context.Context, runID string) error {
+	return s.c.update(ctx, "count a try to end run "+runID, full, func(t tx) error {
+		return t.run(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
+	})
+}
+
+// EndDead implements reconcile.Store. The run's share of the runtime totals ends with its last sign of life, because its
+// death may be found out days later.
+func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
+	if outcome == "" {
+		return fmt.Errorf("end run %s: without an outcome", run.ID)
+	}
+	return s.c.update(ctx, "end run "+run.ID, full, func(t tx) error {
+		found, err := t.changed(`UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
+			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
+			WHERE id = ? AND outcome IS NULL AND phase = ?`,
+			string(outcome), code, message, stamp(now), run.ID, string(run.Phase))
+		return runConflict(run.ID, found, err)
+	})
+}
+
+// RecordHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the stored time
+// stays the first one. That is how a frozen worker is found.
+func (s Store) RecordHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
+	return s.c.update(ctx, "record the heartbeat of run "+runID, normal, func(t tx) error {
+		return t.run(`UPDATE runs SET hb_seen = ?, hb_seen_mono = ?, hb_seen_boot = ?
+			WHERE id = ? AND outcome IS NULL AND (hb_seen IS NOT ?1 OR hb_seen_boot IS NOT ?3)`,
+			beats, int64(at.Mono), at.Boot, runID)
+	})
+}
+
+// SaveSkips implements reconcile.Store. The first reason counts for an issue that is skipped twice. A reason that stays
+// keeps its time, and skips that are stored already cost no write.
+func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
+	var stored []StoredSkip
+	err := s.c.view(ctx, "read the skips", func(t tx) (err error) {
+		stored, err = readSkips(t)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	next, changed := mergeSkips(stored, skips, now)
+	if !changed {
+		return nil
+	}
+	return s.c.update(ctx, "save the skips", full, func(t tx) error {
+		if err := t.run(`DELETE FROM skips`); err != nil {
+			return err
+		}
+		insert, err := t.PrepareContext(t.ctx, `INSERT INTO skips (issue_id, identifier, reason, message, since) VALUES (?, ?, ?, ?, ?)`)
+		if err != nil {
+			return err
+		}
+		defer insert.Close()
+		for _, s := range next {
+			if _, err := insert.ExecContext(t.ctx, s.IssueID, s.Identifier, s.Reason, s.Message, stamp(s.Since)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func mergeSkips(stored []StoredSkip, skips []reconcile.Skip, now time.Time) (next []StoredSkip, changed bool) {
+	old := make(map[string]StoredSkip, len(stored))
+	for _, s := range stored {
+		old[s.IssueID] = s
+	}
+	seen := make(map[string]bool, len(skips))
+	for _, s := range skips {
+		if seen[s.IssueID] {
+			continue
+		}
+		seen[s.IssueID] = true
+		merged := StoredSkip{Skip: s, Since: now}
+		was, known := old[s.IssueID]
+		if known && was.Reason == s.Reason {
+			merged.Since = was.Since
+		}
+		changed = changed || !known || was.Skip != s
+		next = append(next, merged)
+	}
+	return next, changed || len(next) != len(stored)
+}
+
+// SavePass records a pass and returns its id; the one in p is ignored. A power failure may take the record of a pass that
+// did nothing: nothing follows from it.
+func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
+	faults := "[]"
+	if len(p.Errors) > 0 {
+		if faults, err = toJSON(p.Errors); err != nil {
+			return 0, err
+		}
+	}
+	level := full
+	if p.Actions == 0 && len(p.Errors) == 0 {
+		level = normal
+	}
+	err = s.c.update(ctx, "record the pass", level, func(t tx) error {
+		return t.row(`INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, p.Trigger, stamp(p.StartedAt),
+			p.Duration.Milliseconds(), p.Actions, p.Skipped, faults, p.BootID, int64(p.Mono)).Scan(&id)
+	})
+	return id, err
 }

@@ -15,7 +15,7 @@ import (
 
 func TestEverythingComesBackAsItWasStored(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	issue := issueOf(1)
 	priority, name := 2, "ABC-0"
@@ -82,7 +82,7 @@ func TestEverythingComesBackAsItWasStored(t *testing.T) {
 // A field that somebody adds to a domain type and forgets to store is found here.
 func TestEveryFieldIsStored(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	var c reconcile.Claim
 	var r reconcile.Run
 	for _, v := range []any{&c, &r} {
@@ -171,7 +171,7 @@ func wantRecorded(t *testing.T, db *DB, want reconcile.State) {
 
 func TestChangeIsAllOrNothing(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	id, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
 	check(t, err)
@@ -206,7 +206,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 
 func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	first := startedRun(t, db, 1)
 	second := newRun(1)
 	second.ID = "run-second"
@@ -221,7 +221,7 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 
 func TestCleanupSettlesWithoutClaimAndTime(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := newRun(1)
 	r.Kind = reconcile.CleanupRun
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
@@ -238,7 +238,7 @@ func TestCleanupSettlesWithoutClaimAndTime(t *testing.T) {
 
 func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	_, err := db.UpdateRun(ctx, epoch.Add(time.Minute), r)
 	check(t, err)
@@ -260,7 +260,7 @@ func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {
 
 func TestTakeRunIsWonOnce(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := insertedRun(t, db, 1)
 	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
@@ -300,7 +300,7 @@ func TestTakeRunIsWonOnce(t *testing.T) {
 // A heartbeat alone must not wait for the disk; all that decisions depend on must.
 func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	for name, step := range map[string]struct {
 		change func(*reconcile.Run)
@@ -363,7 +363,7 @@ func TestLastThread(t *testing.T) {
 		"one that goes on":    {[]past{{"a", reconcile.Failed}, {"a", ""}}, "a", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			for i, p := range c.runs {
 				r := newRun(1)
 				r.ID = runID(i)

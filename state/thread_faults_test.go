@@ -20,7 +20,7 @@ func TestLastThreadMachineFaults(t *testing.T) {
 		"refused":           {[]string{"codex_incompatible", "codex_incompatible"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := newDB(t)
+			db := newState(t)
 			for i, code := range c.codes {
 				r := newRun(1)
 				r.ID = runID(i)

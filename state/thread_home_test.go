@@ -29,7 +29,7 @@ func TestLastThreadByHome(t *testing.T) {
 		"runs without a thread":      {[]past{{"a", first}, {"", ""}}, first, "a", "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, db := context.Background(), newDB(t)
+			ctx, db := context.Background(), newState(t)
 			for i, p := range c.runs {
 				r := newRun(1)
 				r.ID = runID(i)
@@ -57,7 +57,7 @@ func TestLastThreadByHome(t *testing.T) {
 
 // What is told without a home leaves the one that is known.
 func TestHomeStaysKnown(t *testing.T) {
-	ctx, db := context.Background(), newDB(t)
+	ctx, db := context.Background(), newState(t)
 	r := startedRun(t, db, 1)
 	for _, home := range []string{"", "/srv/codex", ""} {
 		check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "a", CodexHome: home}, reconcile.Told{Description: "aa"}, epoch))

@@ -11,7 +11,7 @@ import (
 // What a thread was told outlives its run, goes with the thread, and costs no token.
 func TestToldIsKeptWithTheThread(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	told := func(thread string) reconcile.Told {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 // A resumed thread that is told something first counts for the new run only what it uses in it.
 func TestTellingBeginsANewShareOfTheThread(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", reconcile.Tokens{Input: 90, Output: 10, Total: 100}, epoch))
 	r.Outcome = reconcile.Succeeded
@@ -68,7 +68,7 @@ func TestTellingBeginsANewShareOfTheThread(t *testing.T) {
 // Threads of earlier versions, and those whose first turn's row was lost, say that they don't know.
 func TestToldIsNotKnownOfOldThreads(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", reconcile.Tokens{Input: 1, Total: 1}, epoch))
 	if got, known, err := db.Told(ctx, "t1"); known || err != nil {
@@ -78,7 +78,7 @@ func TestToldIsNotKnownOfOldThreads(t *testing.T) {
 
 func TestLastRunOfAThread(t *testing.T) {
 	ctx := context.Background()
-	db := newDB(t)
+	db := newState(t)
 	if _, found, err := db.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", found, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,38 +34,10 @@ func TestWriterInACrowd(t *testing.T) {
 	check(t, errors.Join(err, <-over))
 }
 
-// TestCrowdThatDoesNotEnd: many writes wait for their turns no longer than one, and who gets one at once is patient again.
-func TestCrowdThatDoesNotEnd(t *testing.T) {
-	dir := newDir(t)
-	db := createIn(t, dir)
-	_, err := db.sql.ExecContext(context.Background(), `PRAGMA busy_timeout = 600`)
-	check(t, err)
-	var done atomic.Bool
-	over := crowded(t, dir, done.Load)
-	stop := time.AfterFunc(20*time.Second, func() { done.Store(true) })
-	db.queued = queueBound - 2*time.Second
-	for i := range 5 {
-		if err := db.SaveSweep(context.Background(), epoch.Add(time.Duration(i)*time.Hour)); err != nil {
-			wantCode(t, err, "state_busy")
-		}
-	}
-	if !stop.Stop() {
-		t.Error("five writes have waited for as long as there was a crowd")
-	}
-	done.Store(true)
-	check(t, <-over)
-	for end := time.Now().Add(20 * time.Second); db.hasty || db.queued > 0; { // the machine may be busy otherwise
-		check(t, db.SaveSweep(context.Background(), epoch))
-		if time.Now().After(end) {
-			t.Fatal("it is still in a hurry")
-		}
-	}
-}
-
 // crowded lets another connection write until over, and returns when it has begun.
 func crowded(t *testing.T, dir string, over func() bool) <-chan error {
 	t.Helper()
-	hog, err := handleOf(filepath.Join(dir, databaseName), "rw", "")
+	hog, err := openPool(filepath.Join(dir, databaseName), "rw", "")
 	check(t, err)
 	t.Cleanup(func() { check(t, hog.Close()) })
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -105,7 +76,7 @@ func TestDatabaseThatIsHeld(t *testing.T) {
 	run := startedRun(t, db, 1)
 	_, err := db.sql.ExecContext(context.Background(), `PRAGMA busy_timeout = 100`)
 	check(t, err)
-	holder, err := handleOf(filepath.Join(dir, databaseName), "rw", "")
+	holder, err := openPool(filepath.Join(dir, databaseName), "rw", "")
 	check(t, err)
 	defer holder.Close()
 	tx, err := holder.BeginTx(context.Background(), nil)
@@ -113,7 +84,7 @@ func TestDatabaseThatIsHeld(t *testing.T) {
 	start := time.Now()
 	_, err = db.UpdateRun(context.Background(), epoch, run)
 	wantCode(t, err, "state_busy")
-	if took := time.Since(start); took > queueBound/2 {
+	if took := time.Since(start); took > turnTimeout/2 {
 		t.Errorf("it took %v to say so", took)
 	}
 	check(t, tx.Rollback())

@@ -91,7 +91,7 @@ func atDesk(ctx context.Context, p *project.Project, verb reconcile.Verb, do fun
 	if err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, db.Leave()) }()
+	defer func() { err = cmp.Or(err, db.Close()) }()
 	return do(db)
 }
 

@@ -27,7 +27,6 @@ type passOptions struct {
 	only        string // an issue's id, or nowhere
 	anySlot     bool
 	db          *state.DB // whoever runs the pass has it open, nil: nobody has
-	last        bool      // the process ends after it
 	stays       bool      // the process waits for the runs that it starts
 }
 
@@ -107,7 +106,7 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, r.leave(o, db)) }()
+	defer func() { err = errors.Join(err, o.closeDB(db)) }()
 	if err := project.TakeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
@@ -147,19 +146,15 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 // enter opens the database, and makes one where there is none.
 func enterDB(ctx context.Context, p *project.Project, o passOptions, now time.Time) (*state.DB, error) {
 	if o.db != nil {
-		return o.db, o.db.EnterPass(ctx)
+		return o.db, nil
 	}
 	return state.Create(ctx, p.StateDir, now)
 }
 
-// leave gives up the database. After a pass that did nothing the process may leave it to a later one to merge the WAL.
-func (r *passResult) leave(o passOptions, db *state.DB) error {
+// closeDB closes a database that the pass has opened itself.
+func (o passOptions) closeDB(db *state.DB) error {
 	if o.db != nil {
-		db.LeavePass()
 		return nil
-	}
-	if o.last && len(r.Applied) == 0 {
-		return db.Leave()
 	}
 	return db.Close()
 }

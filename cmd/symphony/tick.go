@@ -73,7 +73,6 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return loop(c.Context, w, p, o)
 	}
 	o.stays = o.wait
-	o.last = !o.wait && o.trigger != project.TriggerWorker // which may run a second one
 	return tick(c.Context, w, p, o)
 }
 

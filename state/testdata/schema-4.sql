@@ -257,8 +257,6 @@ INSERT INTO commands ("id", "verb", "issue_id", "identifier", "created_at") VALU
   (2, 'pause', 'id-0001', 'ABC', 1795161600123);
 INSERT INTO created ("id", "kind", "issue_id", "run_id", "at") VALUES
   ('comment-1', 'comment', 'id-0001', 'run-000001', 1795161600123);
-INSERT INTO day_totals ("day", "input", "cached", "output", "reasoning", "total") VALUES
-  ('2026-11-20', 15, 0, 50, 0, 65);
 INSERT INTO issue_totals ("issue_id", "input", "output", "total", "runtime_ms", "cached", "reasoning") VALUES
   ('id-0003', 3, 10, 13, 60000, 0, 0);
 INSERT INTO issue_totals ("issue_id", "input", "output", "total", "runtime_ms", "cached", "reasoning") VALUES

@@ -123,7 +123,7 @@ func projectListed(w *term.Env, dir string) (bool, error) {
 		return false, nil //nolint:nilerr // nothing is there, or nothing that can be told to be ours
 	}
 	home := project.StateHome(w)
-	elsewhere, err := state.Elsewhere(home)
+	elsewhere, err := state.RegisteredDirs(home)
 	return filepath.Dir(dir) == project.Resolve(home) || slices.ContainsFunc(elsewhere, func(e string) bool { return project.Resolve(e) == dir }), err
 }
 
@@ -251,7 +251,7 @@ func takeAway(ctx context.Context, w *term.Env, row project.State, spaces []spac
 	if err != nil {
 		return err
 	}
-	if err := state.Delist(project.StateHome(w)); err != nil {
+	if err := state.UnregisterDirs(project.StateHome(w)); err != nil {
 		return err
 	}
 	if err := leaveAccount(w); err != nil {

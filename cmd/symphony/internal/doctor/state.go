@@ -15,7 +15,7 @@ import (
 // checkState looks whether the database is there, ours and sound. It makes none.
 func checkState(ctx context.Context, at *place) (list []finding) {
 	dir := at.p.StateDir
-	there, err := state.Look(dir)
+	there, err := state.CheckDir(dir)
 	if err != nil {
 		return failed(err)
 	}

@@ -66,7 +66,7 @@ func StateDirs(w *term.Env) ([]string, error) {
 			dirs = append(dirs, dir)
 		}
 	}
-	elsewhere, err := state.Elsewhere(base)
+	elsewhere, err := state.RegisteredDirs(base)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func Enlist(p *Project) error {
 	if filepath.Dir(p.StateDir) == home {
 		return nil
 	}
-	return state.Enlist(home, p.StateDir)
+	return state.RegisterDir(home, p.StateDir)
 }
 
 // orphanAge is how old a run directory without a row must be before it counts as an orphan.
