@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 const (
@@ -116,6 +117,7 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 	c.write.Lock()
 	defer c.write.Unlock()
 	ctx = uninterrupted(ctx)
+	crash.Method("before")
 	err := c.setDurability(ctx, level)
 	if err == nil {
 		err = c.inTurn(func() error {
@@ -123,10 +125,15 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 				if err := c.checkFiles(doing); err != nil {
 					return err
 				}
-				return f(t)
+				if err := f(t); err != nil {
+					return err
+				}
+				crash.At("state.transaction")
+				return nil
 			})
 		})
 	}
+	crash.Method("after")
 	return fault(c.dir, doing, err)
 }
 

@@ -67,7 +67,7 @@ func (c *crashScene) checkTokens() {
 	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
 	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
 	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
-	days := c.number(`SELECT coalesce(sum(total), 0) FROM day_totals`)
+	days := c.number(`SELECT coalesce(sum(total), 0) FROM model_totals`)
 	if runs != threads || totals != threads || issues != totals || days != threads {
 		c.t.Errorf("tokens: %d of runs, %d of threads, %d of issues, %d of days, %d in all", runs, threads, issues, days, totals)
 	}

@@ -60,7 +60,7 @@ var crashScenarios = []crashScenario{
 	{
 		// The agent finishes the issue, and its workspace goes, with what could not be deleted without a chmod.
 		name: "removed", issue: finish, ends: "Done", late: true,
-		again: []string{"worker:state.finish.", "worker:workspace.hook.started", "worker:durable.", "pass:state.commit."},
+		again: []string{"worker:state.Finish.", "worker:workspace.hook.started", "worker:durable.", "pass:state.Commit."},
 		play:  func(c *crashScene) { c.finished() },
 	},
 	{
@@ -83,7 +83,7 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// A person finishes the issue while its agent is at work.
-		name: "stopped", issue: "sh sleep 30", ends: "Done", again: []string{"pass:state.commit.", "worker:state.finish."},
+		name: "stopped", issue: "sh sleep 30", ends: "Done", again: []string{"pass:state.Commit.", "worker:state.Finish."},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.move("Done")
@@ -91,7 +91,7 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		name: "operator", issue: waits, ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"pass:state.commit.", "pass:state.request_stop."},
+		again: []string{"pass:state.Commit.", "pass:state.RequestStop."},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.order("stop", "ABC-1")
@@ -105,11 +105,11 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		name: "told", issue: "ask-command touch asked\n" + handOver, ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"pass:state.commit.", "worker:state.take_attention.", "worker:state.done_attention.", "worker:runner.attention."},
+		again: []string{"pass:state.Commit.", "worker:state.TakeAttention.", "worker:state.DoneAttention.", "worker:runner.attention."},
 		play:  toldPlay,
 	},
 	{
-		name: "paused", issue: waits, ends: "Human Review", keeps: true, recounted: true, again: []string{"pass:state.commit.after"},
+		name: "paused", issue: waits, ends: "Human Review", keeps: true, recounted: true, again: []string{"pass:state.Commit.after"},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.order("stop", "--all")
@@ -125,7 +125,7 @@ var crashScenarios = []crashScenario{
 		// A worker dies, and what it leaves ignores a polite request.
 		name: "leftovers", issue: "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
 		ends: "Human Review", keeps: true, deaths: 1,
-		again: []string{"pass:state.commit.after", "pass:state.end_dead."},
+		again: []string{"pass:state.Commit.after", "pass:state.EndDead."},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.kill(syscall.SIGKILL)
@@ -134,7 +134,7 @@ var crashScenarios = []crashScenario{
 	{
 		// A worker stands still.
 		name: "frozen", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
-		again: []string{"pass:state.end_dead."},
+		again: []string{"pass:state.EndDead."},
 		play: func(c *crashScene) {
 			c.atWork()
 			if c.standStill() {
@@ -246,7 +246,7 @@ var crashScenarios = []crashScenario{
 	{
 		// codex has no login, and when it has one again a run shows it.
 		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"worker:state.account.", "pass:state.account."},
+		again: []string{"worker:durable.", "pass:durable."},
 		play: func(c *crashScene) {
 			c.passes("blocked", func() bool {
 				return c.number(`SELECT count(*) FROM claims WHERE kind = 'blocked'`) == 1 && c.blockIsDue()

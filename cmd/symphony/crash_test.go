@@ -120,7 +120,7 @@ func TestFrozenInAWrite(t *testing.T) {
 		c.must(os.WriteFile(alive[0], fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))), 0o600))
 		c.passes("it is ended", func() bool { return !c.working() })
 	}
-	c := newCrashScene(t, program, s, "worker:state.update_run.half#3")
+	c := newCrashScene(t, program, s, "worker:state.transaction#4")
 	c.play()
 	if out := c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`); !slices.Equal(out, []string{"worker_frozen"}) {
 		t.Errorf("the first run ended by %q", out)
@@ -169,8 +169,17 @@ func crashPoints(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
+		writer := "" // the method of state that is looked at
 		ast.Inspect(file, func(n ast.Node) bool {
+			if f, ok := n.(*ast.FuncDecl); ok && file.Name.Name == "state" {
+				writer = f.Name.Name
+			}
 			call, ok := n.(*ast.CallExpr)
+			if ok && writer != "" && isUpdate(call.Fun) {
+				for _, when := range []string{"before", "after"} {
+					at["state."+writer+"."+when] = files.Position(call.Pos())
+				}
+			}
 			if !ok || !isCrashAt(call.Fun) {
 				return true
 			}
@@ -199,6 +208,12 @@ func crashPoints(t *testing.T) []string {
 		t.Errorf("only %d crash points were found", len(at))
 	}
 	return slices.Sorted(maps.Keys(at))
+}
+
+// isUpdate reports a call of the method through which package state writes: see crash.Method.
+func isUpdate(fun ast.Expr) bool {
+	selector, ok := fun.(*ast.SelectorExpr)
+	return ok && selector.Sel.Name == "update"
 }
 
 func isCrashAt(fun ast.Expr) bool {
@@ -235,11 +250,11 @@ func (t crashTask) at() string {
 // them are died at.
 var everyVisit = map[string]int{
 	"workspace.hook.started": 3, "workspace.hook.over": 2, "durable.written": 3, "durable.renamed": 3,
-	"state.update_run.after": 3, "state.set_meta.after": 2, "state.commit.after": 2, "proc.procs.added": 2,
+	"state.UpdateRun.after": 3, "state.SetMeta.after": 2, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 
 // freezerPoints are those that only a process which no signal reaches leads to; not every system can make one.
-var freezerPoints = []string{"state.reap_failed.before", "state.reap_failed.after"}
+var freezerPoints = []string{"state.ReapFailed.before", "state.ReapFailed.after"}
 
 // crashTasks says which deaths are to be died in which scenarios.
 func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {

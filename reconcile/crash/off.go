@@ -2,8 +2,11 @@
 
 package crash
 
-// At is a place to die at: nothing in a program that is built without the tag crashpoints.
+// At does nothing without the build tag crashpoints.
 func At(string) {}
 
-// Variables are those that steer At: none in a program that is built without the tag crashpoints.
+// Method does nothing without the build tag crashpoints.
+func Method(string) {}
+
+// Variables are the environment variables that control the points: none without the build tag crashpoints.
 func Variables() []string { return nil }

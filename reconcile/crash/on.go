@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,19 +16,18 @@ import (
 )
 
 const (
-	// pointVar names where to die: [ROLE:]NAME[#N], at the Nth visit of the process (1 without). ROLE is "worker" or
-	// "pass", which is everything else; without one either dies.
+	// pointVar names where to die: [ROLE:]NAME[#N], at the Nth visit of the process (1 without). ROLE is "worker", or
+	// "pass" for every other process; without one either dies.
 	pointVar = "SYMPHONY_CRASH_AT"
-	// logVar names a file. Where pointVar is set too, the process that dies there makes it first, and one that finds
-	// it lives on: of all who inherit the variables only one dies. Where it stands alone, every visit is added to the
-	// file as a line "ROLE:NAME PID".
+	// logVar names a file. Beside pointVar the process that dies creates it, and processes that find it live on, so that
+	// only one of those that inherit the variables dies. Alone, every visit is appended to it as a line "ROLE:NAME PID".
 	logVar = "SYMPHONY_CRASH_LOG"
-	// stopVar is set where the process shall stand still instead (SIGSTOP).
+	// stopVar makes the process stop (SIGSTOP) instead of dying.
 	stopVar = "SYMPHONY_CRASH_STOP"
 )
 
-// Variables are those that steer At. A worker and its own pass inherit them; hooks and agent must not, for a command of
-// theirs that happens to be this program would die in the place of the one that is meant.
+// Variables are the environment variables that control the points. A worker and its own pass inherit them. Hooks and
+// agents must not: a symphony command of theirs would die instead of the process that is meant.
 func Variables() []string { return []string{pointVar, logVar, stopVar} }
 
 var state = struct {
@@ -34,7 +35,16 @@ var state = struct {
 	visits map[string]int
 }{visits: map[string]int{}}
 
-// At is a place to die at: with SIGKILL, so that nothing is cleaned up.
+// Method is a point named after the package and method that called the caller, and when: "before" or "after".
+func Method(when string) {
+	pc := make([]uintptr, 4)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])
+	frame, _ := frames.Next()
+	pkg, name, _ := strings.Cut(filepath.Base(frame.Function), ".") // state.Store.Commit
+	At(pkg + "." + name[strings.LastIndexByte(name, '.')+1:] + "." + when)
+}
+
+// At is a point: the process dies here by SIGKILL, so that nothing is cleaned up.
 func At(name string) {
 	wanted, log := os.Getenv(pointVar), os.Getenv(logVar)
 	if wanted == "" && log == "" {
@@ -60,7 +70,7 @@ func At(name string) {
 		}
 	}
 	state.Lock()
-	defer state.Unlock() // never, for the one that dies: nobody else gets past this place meanwhile
+	defer state.Unlock() // never reached by the process that dies: no other goroutine passes this point meanwhile
 	if state.visits[name]++; state.visits[name] != n || log != "" && !note(log, os.O_EXCL, wanted) {
 		return
 	}
@@ -71,7 +81,7 @@ func At(name string) {
 	if err := syscall.Kill(os.Getpid(), how); err != nil {
 		fail(err)
 	}
-	select {} // it ends here, though perhaps not in this very instant
+	select {} // the signal may take a moment
 }
 
 // note adds a line to the log, and reports whether it could.
@@ -90,7 +100,7 @@ func note(path string, how int, line string) bool {
 	return true
 }
 
-// fail ends a test binary that can't do what it is for.
+// fail ends a test binary that can't do its work.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "crash point:", err)
 	os.Exit(125)
