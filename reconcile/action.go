@@ -132,6 +132,7 @@ const (
 	SkipRateLimited   = "rate_limited"
 	SkipDiskLow       = "disk_low"
 	SkipWorkspaceBusy = "workspace_busy"
+	SkipUnsavedWork   = "unsaved_work"
 )
 
 // Plan is what a pass will do, in order.

@@ -45,6 +45,9 @@ func (p *planner) dispatch() {
 			}
 		}
 	}
+	if p.s.Tracker.Fetched {
+		p.unsavedSkips()
+	}
 	if p.s.Tracker.Fetched && p.plan.Skips == nil {
 		p.plan.Skips = []Skip{} // fetched, and no candidate was skipped
 	}

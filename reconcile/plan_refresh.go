@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -173,6 +174,9 @@ func (p *planner) removeWorkspace(issueID, reason string) {
 		if w.IssueID != issueID || w.Project != p.s.Policy.Project {
 			continue
 		}
+		if w.unsavedLately(p.s.Now) {
+			continue
+		}
 		p.removing[issueID] = true
 		run := Run{
 			Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
@@ -182,5 +186,30 @@ func (p *planner) removeWorkspace(issueID, reason string) {
 			Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: w.Path,
 			Workspace: &w, Change: &Change{Insert: &run},
 		})
+	}
+}
+
+// recheckUnsaved is how long a workspace with unsaved work is left alone before another cleanup run examines it.
+const recheckUnsaved = time.Hour
+
+// unsavedLately reports whether a cleanup run has just left the workspace alone because of unsaved work.
+func (w Workspace) unsavedLately(now time.Time) bool {
+	age := now.Sub(w.UnsavedAt)
+	return w.Unsaved != "" && age >= 0 && age < recheckUnsaved
+}
+
+// unsavedSkips reports, in every pass that fetches candidates, the workspaces that stay because of unsaved work.
+func (p *planner) unsavedSkips() {
+	listed := map[string]bool{}
+	for _, issue := range p.s.Tracker.Candidates {
+		listed[issue.ID] = true // it is worked on again, and so is its workspace
+	}
+	for _, w := range p.s.Workspaces {
+		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
+			p.plan.Skips = append(p.plan.Skips, Skip{
+				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
+				Message: fmt.Sprintf("its workspace %s stays: %s; push that, or symphony prune --force gives it up", w.Path, w.Unsaved),
+			})
+		}
 	}
 }

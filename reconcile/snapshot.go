@@ -97,4 +97,7 @@ type Workspace struct {
 	Root       string
 	Path       string
 	Project    string
+	// Unsaved is the work for which the last cleanup run left the workspace alone, at UnsavedAt; empty for none.
+	Unsaved   string
+	UnsavedAt time.Time
 }

@@ -362,7 +362,7 @@ func (a *attempt) removeWorkspace(ctx context.Context) error {
 	}
 	root.Trash = trashOf(a.Config.Policy.Project, a.Config.KeepRemoved)
 	if a.run.IssueID != "" {
-		if err := a.remove(ctx, root); err != nil {
+		if err := a.remove(ctx, root, false); err != nil {
 			return err
 		}
 	}
@@ -371,14 +371,17 @@ func (a *attempt) removeWorkspace(ctx context.Context) error {
 		keep = 0 // space is short: what is left of it goes to the living
 	}
 	crash.At("runner.cleanup.removed")
-	_, stuck, err := root.PurgeTrash(ctx, a.Now(), keep, false)
-	if len(stuck) > 0 {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", stuck))
+	purged, err := root.PurgeTrash(ctx, workspace.Purge{Now: a.Now(), Keep: keep})
+	if len(purged.Undeletable) > 0 {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", purged.Undeletable))
+	}
+	for _, left := range purged.Unsaved {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "left in the trash: it holds work that exists nowhere else", slog.String("path", left.Path), slog.String("work", left.Work))
 	}
 	return err
 }
 
-func (a *attempt) remove(ctx context.Context, root *workspace.Root) error {
+func (a *attempt) remove(ctx context.Context, root *workspace.Root, discard bool) error {
 	before := func(w *workspace.Workspace) error {
 		a.space = w
 		defer func() { a.space = nil }() // the lease is Remove's
@@ -390,9 +393,15 @@ func (a *attempt) remove(ctx context.Context, root *workspace.Root) error {
 		}
 		return a.hook(ctx, "before_remove", a.Config.Hooks.BeforeRemove, "")
 	}
-	removal, err := root.Remove(ctx, a.owner(), a.Config.KeepRemoved, a.Now(), before)
+	removal, err := root.Remove(ctx, a.owner(), workspace.RemoveOptions{
+		Now: a.Now(), Keep: a.Config.KeepRemoved, Before: before, Discard: discard,
+	})
 	if err != nil {
 		return err
+	}
+	if removal.Unsaved != "" {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace left alone: it holds work that exists nowhere else", slog.String("work", removal.Unsaved))
+		return nil
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "workspace removed", slog.Bool("was_there", removal.Removed), slog.String("trash", removal.Trash))
 	if err := errors.Join(removal.HookErr, removal.Undeletable); err != nil {

@@ -292,6 +292,7 @@ func (l *Local) workspaces(path string, ours bool) ([]reconcile.Workspace, error
 		}
 		list = append(list, reconcile.Workspace{
 			IssueID: r.IssueID, Identifier: r.Identifier, Key: r.Key, Root: root.Path, Path: r.Path, Project: r.Project,
+			Unsaved: r.Unsaved, UnsavedAt: r.UnsavedAt,
 		})
 	}
 	return list, err

@@ -58,15 +58,16 @@ func (t *Takeover) Take(ctx context.Context) error {
 	return err
 }
 
-// Remove takes the workspace away in the place of Take, as a cleanup run does. Close is due as well.
-func (t *Takeover) Remove(ctx context.Context) error {
+// Remove removes the workspace instead of taking it, as a cleanup run does. With discard it goes even if work in it
+// exists nowhere else. Close must be called.
+func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
 	}
 	root, err := workspace.OpenRoot(t.Root)
 	if err == nil {
 		root.Trash = trashOf(t.Config.Policy.Project, t.Config.KeepRemoved)
-		err = t.a.remove(ctx, root)
+		err = t.a.remove(ctx, root, discard)
 	}
 	return asError(err)
 }

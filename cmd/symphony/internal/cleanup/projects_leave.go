@@ -19,7 +19,7 @@ import (
 )
 
 // leaveRoot lets go of what a root says of the project.
-func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve bool) error {
+func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve, discard bool) error {
 	root, found, err := workspace.FindRoot(path)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func leaveRoot(ctx context.Context, w *term.Env, path, stateDir string, dissolve
 		if _, err := root.UnclaimProjects(stateDir); err != nil || !dissolve {
 			return err
 		}
-		_, err = root.Dissolve(ctx)
+		_, err = root.Dissolve(ctx, discard)
 	} else if dissolve {
 		_ = os.Remove(path) // the last step of a removal that was cut off; what is not empty stays
 	}

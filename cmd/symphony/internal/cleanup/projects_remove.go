@@ -238,7 +238,7 @@ func takeAway(ctx context.Context, w *term.Env, row project.State, spaces []spac
 		}
 	}
 	for _, path := range row.Roots {
-		if err := leaveRoot(ctx, w, path, row.StateDir, o.Workspaces); err != nil {
+		if err := leaveRoot(ctx, w, path, row.StateDir, o.Workspaces, o.Force); err != nil {
 			return project.WorkspaceError(err)
 		}
 	}

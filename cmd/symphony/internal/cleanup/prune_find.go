@@ -23,6 +23,8 @@ const mostPast = 1000
 // prunable is what may go.
 type prunable struct {
 	trash   []trashFound
+	// keptTrash was removed with work that exists nowhere else.
+	keptTrash []workspace.UnsavedPath
 	spaces  []goneSpace
 	kept    []goneSpace // they would be lost, or are in use
 	issues  []goneIssue
@@ -85,7 +87,7 @@ func findPrunable(ctx context.Context, p *project.Project, cfg *workflow.Config,
 	if err := askGone(ctx, p, cfg, found, spaces, past, busy, o.Force); err != nil {
 		return nil, err
 	}
-	if err := found.findTrash(ctx, p, cfg, roots); err != nil {
+	if err := found.findTrash(ctx, p, cfg, roots, o.Force); err != nil {
 		return nil, err
 	}
 	found.orphans, err = findOrphans(ctx, p, db)
@@ -183,10 +185,10 @@ func ownTrash(cfg *workflow.Config) workspace.Trash {
 		boot, err := proc.BootID()
 		return boot, proc.Monotonic(), err
 	}
-	return workspace.Trash{Clock: clock, Project: cfg.Policy().Project}
+	return workspace.Trash{Clock: clock, Project: cfg.Policy().Project, Recheck: true}
 }
 
-func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) error {
+func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string, force bool) error {
 	for _, path := range roots {
 		root, there, err := workspace.FindRoot(path)
 		if err != nil {
@@ -200,15 +202,20 @@ func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workf
 		if err != nil {
 			return project.WorkspaceError(err)
 		}
-		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash"), entries: len(entries)}
+		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash"), }
 		for _, e := range entries {
+			if work := root.UnsavedInTrash(ctx, e); work != "" && !force {
+				f.keptTrash = append(f.keptTrash, workspace.UnsavedPath{Path: e, Work: work})
+				continue
+			}
+			t.entries++
 			size, _, err := sizeOf(ctx, e)
 			if err != nil {
 				return err
 			}
 			t.size += size
 		}
-		if len(entries) > 0 || lostNotes(t.path) {
+		if t.entries > 0 || lostNotes(t.path) {
 			f.trash = append(f.trash, t)
 		}
 	}

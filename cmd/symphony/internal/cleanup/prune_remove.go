@@ -23,17 +23,19 @@ import (
 
 // removePrunable removes what was found, as far as it still may go: the project lock is held from here on, so that no run
 // begins. found then holds what has gone.
-func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable) error {
+func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Config, found *prunable, force bool) error {
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		return project.NoState(p, err)
 	}
 	defer db.Close()
 	for _, t := range found.trash {
-		if _, stuck, err := t.root.PurgeTrash(ctx, p.Env.Now(), 0, false); err != nil {
+		purged, err := t.root.PurgeTrash(ctx, workspace.Purge{Now: p.Env.Now(), Discard: force})
+		if err != nil {
 			return project.WorkspaceError(err)
-		} else if len(stuck) > 0 {
-			fmt.Fprintln(p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(stuck, ", ")))
+		}
+		if len(purged.Undeletable) > 0 {
+			fmt.Fprintln(p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(purged.Undeletable, ", ")))
 		}
 	}
 	crash.At("prune.trash")
@@ -76,7 +78,7 @@ func removeSpace(ctx context.Context, p *project.Project, db *state.DB, cfg *wor
 	if _, claimed, err := db.ClaimByIssue(ctx, s.rec.IssueID); err != nil || claimed {
 		return false, err
 	}
-	if now := unsaved(ctx, s.rec.Path, p.Env.Environ); now != s.unsaved && now != "" {
+	if now := workspace.Unsaved(ctx, s.rec.Path); now != s.unsaved && now != "" {
 		s.unsaved = now
 		return false, nil // of that work nobody was told
 	}
@@ -85,7 +87,7 @@ func removeSpace(ctx context.Context, p *project.Project, db *state.DB, cfg *wor
 		Issue: reconcile.Issue{ID: s.rec.IssueID, Identifier: s.rec.Identifier},
 		Env:   p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: project.NewLog(p.Env, slog.LevelWarn),
 	}
-	err = hand.Remove(ctx)
+	err = hand.Remove(ctx, s.unsaved != "")
 	busy := err != nil && exit.From(err).Code == workspace.CodeBusy
 	if busy {
 		err = nil
@@ -106,6 +108,9 @@ func (f *prunable) print(w *term.Env, verb string) {
 	}
 	for _, i := range f.issues {
 		say(verb, fmt.Sprintf("%s of %s, which is %s", text.Plural(i.Runs, "run"), i.Identifier, i.why))
+	}
+	for _, t := range f.keptTrash {
+		say("stays", t.Path+": removed before, with work that exists nowhere else ("+t.Work+")")
 	}
 	for _, s := range f.kept {
 		say("stays", s.rec.Path+": "+s.rec.Identifier+" is "+s.why+s.remark())
@@ -137,6 +142,7 @@ type prunedJSON struct {
 	Kept       []prunedSpace `json:"kept"`
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
+	KeptTrash  []keptTrash   `json:"kept_trash"`
 	RunDirs    []string      `json:"run_directories"`
 }
 
@@ -156,6 +162,11 @@ type prunedTrash struct {
 	Bytes   int64  `json:"bytes"`
 }
 
+type keptTrash struct {
+	Path    string `json:"path"`
+	Unsaved string `json:"unsaved"`
+}
+
 type prunedRuns struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
@@ -165,7 +176,7 @@ type prunedRuns struct {
 
 func (f *prunable) json(dryRun bool) prunedJSON {
 	out := prunedJSON{
-		DryRun: dryRun, Workspaces: []prunedSpace{}, Kept: []prunedSpace{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
+		DryRun: dryRun, Workspaces: []prunedSpace{}, Kept: []prunedSpace{}, Trash: []prunedTrash{}, Runs: []prunedRuns{}, KeptTrash: []keptTrash{},
 		RunDirs: append([]string{}, f.orphans...),
 	}
 	row := func(s goneSpace) prunedSpace {
@@ -179,6 +190,9 @@ func (f *prunable) json(dryRun bool) prunedJSON {
 	}
 	for _, t := range f.trash {
 		out.Trash = append(out.Trash, prunedTrash{t.path, t.entries, t.size})
+	}
+	for _, t := range f.keptTrash {
+		out.KeptTrash = append(out.KeptTrash, keptTrash{t.Path, t.Work})
 	}
 	for _, i := range f.issues {
 		out.Runs = append(out.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, i.why})

@@ -58,7 +58,7 @@ func spacesOf(ctx context.Context, w *term.Env, row project.State) ([]space, err
 				continue // another's; one of a project that was removed is whoever's has the root now
 			}
 			s := space{root: root, rec: rec}
-			if err := s.look(ctx, w.Environ); err != nil {
+			if err := s.look(ctx); err != nil {
 				return nil, err
 			}
 			list = append(list, s)
@@ -74,14 +74,14 @@ func surelyGone(path string) bool {
 }
 
 // look finds out how large the workspace is, who has it, and what would be lost with it.
-func (s *space) look(ctx context.Context, environ []string) (err error) {
+func (s *space) look(ctx context.Context) (err error) {
 	if s.held, err = s.root.Held(s.rec.Key); err != nil {
 		return project.WorkspaceError(err)
 	}
 	if s.size, _, err = sizeOf(ctx, s.rec.Path); err != nil {
 		return err
 	}
-	s.unsaved = unsaved(ctx, s.rec.Path, environ)
+	s.unsaved = workspace.Unsaved(ctx, s.rec.Path)
 	return nil
 }
 
@@ -112,6 +112,6 @@ func (s space) delete(ctx context.Context, now time.Time) error {
 	owner := workspace.Owner{
 		IssueID: s.rec.IssueID, Identifier: s.rec.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: removedByHand,
 	}
-	removed, err := s.root.Remove(ctx, owner, 0, now, nil)
+	removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: now, Discard: s.unsaved != ""})
 	return errors.Join(err, removed.Undeletable)
 }

@@ -56,7 +56,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 		return project.LockedError(holder)
 	}
 	if err = dropRevived(ctx, p, cfg, found); err == nil {
-		err = removePrunable(context.WithoutCancel(ctx), p, cfg, found)
+		err = removePrunable(context.WithoutCancel(ctx), p, cfg, found, o.Force)
 	}
 	if unlocked := release(); err == nil {
 		err = unlocked

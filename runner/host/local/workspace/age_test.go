@@ -33,7 +33,7 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 			boot, mono := "b1", 50*time.Hour
 			r.Trash.Clock = func() (string, time.Duration, error) { return boot, mono, nil }
 			ready(t, r, owner("A", "r1"))
-			_, err := r.Remove(t.Context(), owner("A", "r2"), keep, day, nil)
+			_, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: keep, Now: day})
 			check(t, err)
 			if boot = c.boot; boot == "b1" {
 				mono += c.mono
@@ -43,7 +43,7 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 			now := day.Add(c.wall)
 			due, err := r.ExpiredTrash(now, keep)
 			check(t, err)
-			n, _, err := r.PurgeTrash(t.Context(), now, keep, false)
+			n, _, err := purge(t.Context(), r, Purge{Now: now, Keep: keep})
 			check(t, err)
 			if (len(due) > 0) != c.due || (n == 1) != c.due {
 				t.Errorf("due %v, %d deleted", due, n)
@@ -65,7 +65,7 @@ func TestTrashFromTheFuture(t *testing.T) {
 	boot, mono := "b1", time.Hour
 	r.Trash.Clock = func() (string, time.Duration, error) { return boot, mono, nil }
 	ready(t, r, owner("A", "r1"))
-	_, err := r.Remove(t.Context(), owner("A", "r2"), keep, day.Add(year), nil)
+	_, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: keep, Now: day.Add(year)})
 	check(t, err)
 	boot, mono = "b2", time.Minute
 	for _, step := range []struct {
@@ -76,7 +76,7 @@ func TestTrashFromTheFuture(t *testing.T) {
 		mono = time.Minute + step.after
 		due, err := r.ExpiredTrash(day.Add(step.after), keep)
 		check(t, err)
-		n, _, err := r.PurgeTrash(t.Context(), day.Add(step.after), keep, false)
+		n, _, err := purge(t.Context(), r, Purge{Now: day.Add(step.after), Keep: keep})
 		check(t, err)
 		if (len(due) > 0) != step.due || n != step.deleted {
 			t.Errorf("after %v: due %v, %d deleted", step.after, due, n)
@@ -89,10 +89,10 @@ func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Clock = func() (string, time.Duration, error) { return "b1", time.Hour, nil }
 	ready(t, r, owner("A", "r1"))
-	report, err := r.Remove(t.Context(), owner("A", "r2"), time.Hour, day, nil)
+	report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: time.Hour, Now: day})
 	check(t, err)
 	check(t, os.Rename(report.Trash, filepath.Join(r.Path, "A")))
-	_, _, err = r.PurgeTrash(t.Context(), day, time.Hour, false)
+	_, _, err = purge(t.Context(), r, Purge{Now: day, Keep: time.Hour})
 	check(t, err)
 	if left, err := os.ReadDir(r.trash()); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
@@ -104,7 +104,7 @@ func TestTrashOfAnotherProject(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
 	ready(t, r, owner("A", "r1"))
-	_, err := r.Remove(t.Context(), owner("A", "r2"), r.Trash.Keep, day, nil)
+	_, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: r.Trash.Keep, Now: day})
 	check(t, err)
 	other := *r
 	purged := func(keep, mine, after time.Duration) int {
@@ -112,7 +112,7 @@ func TestTrashOfAnotherProject(t *testing.T) {
 		other.Trash = Trash{Project: "two", Keep: mine}
 		due, err := other.ExpiredTrash(day.Add(after), keep)
 		check(t, err)
-		n, _, err := other.PurgeTrash(t.Context(), day.Add(after), keep, false)
+		n, _, err := purge(t.Context(), &other, Purge{Now: day.Add(after), Keep: keep})
 		check(t, err)
 		if n != len(due) {
 			t.Errorf("%d due, %d deleted", len(due), n)
@@ -126,7 +126,7 @@ func TestTrashOfAnotherProject(t *testing.T) {
 		t.Errorf("%d deleted after their time", n)
 	}
 	ready(t, r, owner("B", "r1"))
-	_, err = r.Remove(t.Context(), owner("B", "r2"), r.Trash.Keep, day, nil)
+	_, err = r.Remove(t.Context(), owner("B", "r2"), RemoveOptions{Keep: r.Trash.Keep, Now: day})
 	check(t, err)
 	if n := purged(0, time.Hour, time.Minute); n != 1 {
 		t.Errorf("%d deleted for want of space", n)

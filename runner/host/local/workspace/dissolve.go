@@ -39,11 +39,21 @@ func (r *Root) UnclaimProjects(stateDir string) (removed []string, err error) {
 	return removed, nil
 }
 
-// Dissolve takes away what is ours in a root where no workspace and no project is left: the trash and the lock files, and
-// the root itself where nothing else is in it. ours is false where somebody still needs it: then nothing is touched.
-func (r *Root) Dissolve(ctx context.Context) (gone bool, err error) {
+// Dissolve removes symphony's own files from a root without a workspace or project: the trash and the lock files, and the
+// root itself if it is empty then. gone is false where the root is still in use, or its trash holds unsaved work and
+// discard is not set: then nothing is removed.
+func (r *Root) Dissolve(ctx context.Context, discard bool) (gone bool, err error) {
 	if used, err := r.used(); err != nil || used {
 		return false, err
+	}
+	list, err := r.listTrash()
+	if err != nil {
+		return false, err
+	}
+	for _, t := range list {
+		if r.unsavedEntry(ctx, t, discard) != "" {
+			return false, nil
+		}
 	}
 	crash.At("workspace.dissolve.before")
 	if err := removeTree(ctx, r.meta()); err != nil {

@@ -562,14 +562,14 @@ func TestGuardPending(t *testing.T) {
 	next.undo()
 	check(t, next.Release())
 
-	_, err = g.root.Remove(t.Context(), owner("ABC-1", "run-3"), 0, day, func(w *Workspace) error {
+	_, err = g.root.Remove(t.Context(), owner("ABC-1", "run-3"), RemoveOptions{Now: day, Before: func(w *Workspace) error {
 		last := &guarded{t: t, Workspace: w}
 		last.undo()
 		last.trust()
 		git(t, w.Path, "config", "alias.evil", "!false")
 		last.undo("alias.evil")
 		return nil
-	})
+	}})
 	check(t, err)
 }
 

@@ -90,7 +90,7 @@ func TestKeyForTellsCaseApart(t *testing.T) {
 		t.Fatal("a key changed")
 	}
 	// Each keeps its directory when the other one goes.
-	_, err := r.Remove(t.Context(), owner("ABC-1", "r3"), 0, r.now(), nil)
+	_, err := r.Remove(t.Context(), owner("ABC-1", "r3"), RemoveOptions{Now: r.now()})
 	check(t, err)
 	if got := key("abc-1"); got != lower.Key {
 		t.Fatalf("the workspace moved to %q", got)

@@ -189,3 +189,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+func purge(ctx context.Context, r *Root, p Purge) (removed int, undeletable []string, err error) {
+	purged, err := r.PurgeTrash(ctx, p)
+	return purged.Removed, purged.Undeletable, err
+}

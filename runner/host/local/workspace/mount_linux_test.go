@@ -40,10 +40,10 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	check(t, os.Mkdir(at, 0o700))
 	mountTmpfs(t, r.Path, at)
 	write(t, filepath.Join(at, "precious"), "kept")
-	report, err := r.Remove(t.Context(), owner("A", "r2"), 0, day, nil)
+	report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Now: day})
 	check(t, err)
 	mounted := filepath.Join(report.Trash, "mounted")
-	if report.Undeletable == nil || !strings.HasSuffix(report.Trash, stuck) || !there(t, filepath.Join(mounted, "precious")) {
+	if report.Undeletable == nil || !strings.HasSuffix(report.Trash, stuckSuffix) || !there(t, filepath.Join(mounted, "precious")) {
 		t.Fatalf("%+v", report)
 	}
 	if there(t, filepath.Join(report.Trash, "work")) || there(t, filepath.Join(r.Path, "A")) || there(t, r.record("A")) {
@@ -53,13 +53,13 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 		t.Fatalf("would be tried again: %v, %v", paths, err)
 	}
 	for _, all := range []bool{false, true} {
-		n, left, err := r.PurgeTrash(t.Context(), day.Add(time.Hour), 0, all)
+		n, left, err := purge(t.Context(), r, Purge{Now: day.Add(time.Hour), All: all})
 		if n != 0 || err != nil || !slices.Equal(left, []string{report.Trash}) {
 			t.Fatalf("%d, %v, %v", n, left, err)
 		}
 	}
 	check(t, syscall.Unmount(mounted, 0))
-	if n, left, err := r.PurgeTrash(t.Context(), day, 0, true); n != 1 || len(left) != 0 || err != nil {
+	if n, left, err := purge(t.Context(), r, Purge{Now: day, All: true}); n != 1 || len(left) != 0 || err != nil {
 		t.Fatalf("%d, %v, %v", n, left, err)
 	}
 }

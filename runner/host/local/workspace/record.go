@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -48,6 +49,9 @@ type Record struct {
 	// Previous are earlier holders whose processes nobody is known to have reaped, oldest first.
 	Previous []RunRef `json:"previous,omitempty"`
 	Path     string   `json:"path"`
+	// Unsaved is the work for which the last removal left the workspace alone, at UnsavedAt; empty for none.
+	Unsaved   string    `json:"unsaved,omitempty"`
+	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 }
 
 // maxPrevious bounds Record.Previous: more crashes in a row than that are held by the planner long before.

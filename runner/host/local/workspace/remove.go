@@ -9,27 +9,41 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
+// RemoveOptions say how a workspace is removed.
+type RemoveOptions struct {
+	// Now dates the entry in the trash. With Keep 0 it is deleted at once.
+	Now  time.Time
+	Keep time.Duration
+	// Before ends what Previous left and runs before_remove. It is not called for a workspace that was never complete.
+	Before func(*Workspace) error
+	// Discard removes the workspace whatever Unsaved finds in it.
+	Discard bool
+}
+
 // Removal is what became of a workspace.
 type Removal struct {
-	// Removed is false where there was none.
+	// Removed is false where there was none, or Unsaved says why it stays.
 	Removed bool
-	// HookErr is what before said; it does not keep the workspace (specification 9.4).
+	// Unsaved is the work that exists nowhere else.
+	Unsaved string
+	// HookErr is the error of Before; it does not keep the workspace (specification 9.4).
 	HookErr error
-	// Trash is where the workspace is kept; empty where it is deleted.
+	// Trash is the path in the trash; empty where the workspace is deleted.
 	Trash string
 	// Undeletable says what of it could not be deleted; it is kept in the trash, marked, and not tried again
 	// by passes.
 	Undeletable error
 }
 
-// Remove takes the workspace of an issue away (specification 8.5, 8.6; design section 7). It takes the
-// lease as Acquire does, calls before with the workspace (to reap what Previous left and run before_remove;
-// not for one that was never made completely), moves the directory into the trash under the name of now, and
-// deletes it at once where keep is 0. Where ctx is over after before, nothing is moved and the next call goes
-// on. The lock file stays: who waits for a lock on a deleted file would hold a lock that nobody else sees.
-func (r *Root) Remove(
-	ctx context.Context, o Owner, keep time.Duration, now time.Time, before func(*Workspace) error,
-) (Removal, error) {
+// Remove takes the workspace of an issue away (specification 8.5, 8.6; design section 7): it takes the lease as Acquire
+// does, calls Before, and moves the directory into the trash.
+//
+// A workspace with unsaved work (see Unsaved) stays where it is. That is judged after Before, because before_remove may
+// push what is there; once a workspace has been kept, it is judged first, so that the hook is not repeated in vain.
+//
+// If ctx ends during Before, nothing is moved and the next call continues. The lock file stays: a lock on a deleted file
+// would exclude no other process.
+func (r *Root) Remove(ctx context.Context, o Owner, opt RemoveOptions) (Removal, error) {
 	w, found, err := r.hold(ctx, o)
 	if err != nil {
 		return Removal{}, err
@@ -37,65 +51,83 @@ func (r *Root) Remove(
 	if !found && w.info == nil {
 		return Removal{}, w.Release()
 	}
-	report, err := w.remove(ctx, o, found, now, before)
+	removal, err := w.remove(ctx, o, found, opt)
 	// The rest needs no lease: the path is free for the next run already.
 	if err := errors.Join(err, w.Release()); err != nil {
-		return report, err
+		return removal, err
 	}
 	crash.At("workspace.remove.released")
-	if keep > 0 || report.Trash == "" {
-		return report, nil
+	if opt.Keep > 0 || removal.Trash == "" {
+		return removal, nil
 	}
-	err = r.deleteTrash(ctx, report.Trash)
+	err = r.deleteTrash(ctx, removal.Trash)
 	switch {
 	case ctx.Err() != nil:
-		return report, fmt.Errorf("delete %s: %w", report.Trash, ctx.Err())
+		return removal, fmt.Errorf("delete %s: %w", removal.Trash, ctx.Err())
 	case err != nil:
-		report.Trash, report.Undeletable = report.Trash+stuck, err
+		removal.Trash, removal.Undeletable = removal.Trash+stuckSuffix, err
 	default:
-		report.Trash = ""
+		removal.Trash = ""
 	}
-	return report, nil
+	return removal, nil
 }
 
-func (w *Workspace) remove(
-	ctx context.Context, o Owner, found bool, now time.Time, before func(*Workspace) error,
-) (Removal, error) {
-	whole := w.info != nil && (!found || w.rec.State != Creating)
+func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveOptions) (Removal, error) {
+	complete := w.info != nil && (!found || w.rec.State != Creating)
+	if w.rec.Unsaved != "" && w.rec.State == Prepared && !opt.Discard {
+		if work := Unsaved(ctx, w.Path); work != "" {
+			return Removal{Unsaved: work}, w.leaveAlone(work, opt.Now)
+		}
+	}
 	if err := w.recordRemoval(o, found); err != nil {
 		return Removal{}, err
 	}
 	crash.At("workspace.remove.recorded")
-	report := Removal{Removed: true}
-	if whole && before != nil {
+	removal := Removal{}
+	if complete && opt.Before != nil {
 		if err := w.makeWork(); err != nil {
-			return report, err
+			return removal, err
 		}
-		report.HookErr = before(w)
+		removal.HookErr = opt.Before(w)
 	}
 	crash.At("workspace.remove.hooked")
 	if err := ctx.Err(); err != nil {
-		return Removal{HookErr: report.HookErr}, fmt.Errorf("remove %s: %w", w.Path, err)
+		return removal, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
-	// The hook may have taken the directory away itself, or put something else there.
+	// The hook may have removed the directory itself, or put something else there.
 	info, err := lookAt(w.Path)
 	if err != nil {
-		return Removal{HookErr: report.HookErr}, err
+		return removal, err
 	}
 	if info != nil {
-		if report.Trash, err = w.root.moveToTrash(w.Path, w.Key, now); err != nil {
-			return Removal{HookErr: report.HookErr}, err
+		if complete && !opt.Discard {
+			if removal.Unsaved = Unsaved(ctx, w.Path); removal.Unsaved != "" {
+				return removal, w.leaveAlone(removal.Unsaved, opt.Now)
+			}
+		}
+		n := note{Project: w.root.Trash.Project, Keep: w.root.Trash.Keep, Discard: opt.Discard}
+		if removal.Trash, err = w.root.moveWithNote(w.Path, w.Key, opt.Now, n); err != nil {
+			return removal, err
 		}
 	}
+	removal.Removed = true
 	crash.At("workspace.remove.trashed")
 	if err := w.clearWork(ctx); err != nil {
-		return report, err
+		return removal, err
 	}
 	crash.At("workspace.remove.cleared")
-	return report, w.root.removeRecord(w.Key)
+	return removal, w.root.removeRecord(w.Key)
 }
 
-// recordRemoval writes down that the workspace goes, so that nobody works in it from now on.
+// leaveAlone records that the workspace stays, and why, so that the next run finds it complete and passes wait before
+// they try again.
+func (w *Workspace) leaveAlone(work string, now time.Time) error {
+	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, now
+	crash.At("workspace.remove.unsaved")
+	return w.root.writeRecord(w.rec)
+}
+
+// recordRemoval writes down that the workspace is being removed, so that no run works in it from now on.
 func (w *Workspace) recordRemoval(o Owner, found bool) error {
 	w.Previous = w.rec.holders(o)
 	if !found {
@@ -103,7 +135,7 @@ func (w *Workspace) recordRemoval(o Owner, found bool) error {
 			IssueID: o.IssueID, Identifier: o.Identifier, Key: w.Key, Project: o.Project, ID: newID(), Path: w.Path,
 		}
 	}
-	// One that was never complete stays "creating": a hook must not see it the next time either.
+	// An incomplete workspace stays "creating": a hook must not see it the next time either.
 	if !found || w.rec.State != Creating {
 		w.rec.State = Removing
 	}

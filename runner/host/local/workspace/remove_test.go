@@ -20,7 +20,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	write(t, filepath.Join(old.TmpDir, "t"), "x")
 	var seen Workspace
 	hookErr := errors.New("hook failed")
-	report, err := r.Remove(t.Context(), owner("A", "r2"), time.Hour, day, func(w *Workspace) error {
+	report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: time.Hour, Now: day, Before: func(w *Workspace) error {
 		seen = *w
 		check(t, w.Verify())
 		if rec, _, err := r.readRecord("A"); err != nil || rec.State != Removing || rec.RunID != "r2" {
@@ -30,7 +30,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 			t.Errorf("no lease: %v, %v", held, err)
 		}
 		return hookErr
-	})
+	}})
 	check(t, err)
 	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
 	if !report.Removed || report.HookErr != hookErr || report.Trash != trash || report.Undeletable != nil {
@@ -46,7 +46,7 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 		t.Errorf("lease %v, %v", held, err)
 	}
 	// Nothing left: nothing to do, and no hook.
-	report, err = r.Remove(t.Context(), owner("A", "r3"), 0, day, func(*Workspace) error { t.Error("called"); return nil })
+	report, err = r.Remove(t.Context(), owner("A", "r3"), RemoveOptions{Now: day, Before: func(*Workspace) error { t.Error("called"); return nil }})
 	if err != nil || report != (Removal{}) {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -61,7 +61,7 @@ func TestRemoveAtOnce(t *testing.T) {
 	ready(t, r, owner("A", "r1"))
 	write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
 	for _, identifier := range []string{"A", "B"} {
-		report, err := r.Remove(t.Context(), owner(identifier, "r2"), 0, day, nil)
+		report, err := r.Remove(t.Context(), owner(identifier, "r2"), RemoveOptions{Now: day})
 		check(t, err)
 		if report != (Removal{Removed: true}) {
 			t.Errorf("%+v", report)
@@ -82,10 +82,10 @@ func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	hook := func(*Workspace) error { t.Error("called"); return nil }
-	if _, err := r.Remove(ctx, owner("A", "r2"), 0, day, hook); !errors.Is(err, context.Canceled) {
+	if _, err := r.Remove(ctx, owner("A", "r2"), RemoveOptions{Now: day, Before: hook}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, err := r.Remove(t.Context(), owner("A", "r3"), 0, day, hook); err != nil {
+	if _, err := r.Remove(t.Context(), owner("A", "r3"), RemoveOptions{Now: day, Before: hook}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -94,18 +94,18 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	r := newRoot(t)
 	w := ready(t, r, owner("A", "r1"))
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := r.Remove(ctx, owner("A", "r2"), 0, day, func(*Workspace) error { cancel(); return nil })
+	_, err := r.Remove(ctx, owner("A", "r2"), RemoveOptions{Now: day, Before: func(*Workspace) error { cancel(); return nil }})
 	if !errors.Is(err, context.Canceled) || !there(t, filepath.Join(w.Path, "work")) {
 		t.Fatalf("%v", err)
 	}
 	calls := 0
-	report, err := r.Remove(t.Context(), owner("A", "r3"), 0, day, func(w *Workspace) error {
+	report, err := r.Remove(t.Context(), owner("A", "r3"), RemoveOptions{Now: day, Before: func(w *Workspace) error {
 		calls++
 		if want := []RunRef{{"r1", "/state/one"}, {"r2", "/state/one"}}; !slices.Equal(w.Previous, want) {
 			t.Errorf("previous %v", w.Previous)
 		}
 		return os.RemoveAll(w.Path) // a hook may do it all by itself
-	})
+	}})
 	check(t, err)
 	if !report.Removed || calls != 1 || there(t, r.record("A")) {
 		t.Fatalf("%+v after %d calls", report, calls)
@@ -124,12 +124,12 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 			readOnly(t, w.Path)
 			readOnly(t, filepath.Join(w.CacheDir, "mod"))
 			check(t, w.Release())
-			report, err := r.Remove(t.Context(), owner("A", "r2"), keep, day, nil)
+			report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: keep, Now: day, Discard: true})
 			check(t, err)
 			if report.Undeletable != nil {
 				t.Fatal(report.Undeletable)
 			}
-			n, stuck, err := r.PurgeTrash(t.Context(), day.Add(keep), keep, false)
+			n, stuck, err := purge(t.Context(), r, Purge{Now: day.Add(keep), Keep: keep})
 			if err != nil || len(stuck) != 0 || keep > 0 && n != 1 {
 				t.Fatalf("%d, %v, %v", n, stuck, err)
 			}
@@ -175,7 +175,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	check(t, os.Link(filepath.Join(outside, "dir", "precious"), filepath.Join(w.Path, "hard")))
 	check(t, syscall.Mkfifo(filepath.Join(w.Path, "pipe"), 0o600))
 	check(t, w.Release())
-	report, err := r.Remove(t.Context(), owner("A", "r2"), 0, day, nil)
+	report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Now: day})
 	check(t, err)
 	if report != (Removal{Removed: true}) {
 		t.Fatalf("%+v", report)
@@ -191,7 +191,7 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	r := newRoot(t)
 	for i, identifier := range []string{"old", "due", "new"} {
 		ready(t, r, owner(identifier, "r1"))
-		_, err := r.Remove(t.Context(), owner(identifier, "r2"), time.Hour, day.Add(time.Duration(i)*time.Hour), nil)
+		_, err := r.Remove(t.Context(), owner(identifier, "r2"), RemoveOptions{Keep: time.Hour, Now: day.Add(time.Duration(i) * time.Hour)})
 		check(t, err)
 	}
 	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
@@ -203,14 +203,14 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, _, err := r.PurgeTrash(ctx, now, time.Hour, false); n != 0 || !errors.Is(err, context.Canceled) {
+	if n, _, err := purge(ctx, r, Purge{Now: now, Keep: time.Hour}); n != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%d, %v", n, err)
 	}
-	n, stuck, err := r.PurgeTrash(t.Context(), now, time.Hour, false)
+	n, stuck, err := purge(t.Context(), r, Purge{Now: now, Keep: time.Hour})
 	if n != 2 || len(stuck) != 0 || err != nil {
 		t.Fatalf("%d, %v, %v", n, stuck, err)
 	}
-	n, stuck, err = r.PurgeTrash(t.Context(), now, time.Hour, true)
+	n, stuck, err = purge(t.Context(), r, Purge{Now: now, Keep: time.Hour, All: true})
 	if n != 1 || len(stuck) != 0 || err != nil {
 		t.Fatalf("%d, %v, %v", n, stuck, err)
 	}
@@ -223,7 +223,7 @@ func TestTrashNamesNeverCollide(t *testing.T) {
 	r := newRoot(t)
 	for range 3 {
 		ready(t, r, owner("A", "r1"))
-		_, err := r.Remove(t.Context(), owner("A", "r2"), time.Hour, day, nil)
+		_, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Keep: time.Hour, Now: day})
 		check(t, err)
 	}
 	if paths, err := r.ExpiredTrash(day.Add(2*time.Hour), time.Hour); len(paths) != 3 || err != nil {

@@ -154,7 +154,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 				check(t, err)
 				_, err = r.Acquire(t.Context(), o)
 				wantCode(t, err, CodeInvalidCwd)
-				_, err = r.Remove(t.Context(), o, 0, r.now(), nil)
+				_, err = r.Remove(t.Context(), o, RemoveOptions{Now: r.now()})
 				wantCode(t, err, CodeInvalidCwd)
 				after, err := os.Lstat(path)
 				check(t, err)

@@ -186,13 +186,13 @@ func (rec Record) holders(o Owner) []RunRef {
 	return list[max(0, len(list)-maxPrevious):]
 }
 
-// disposeFor bounds the deletion of leftovers while a run waits; what is left then is purged with the trash.
-const disposeFor = 10 * time.Second
+// deleteTimeout bounds the deletion of leftovers while a run waits for it.
+const deleteTimeout = 10 * time.Second
 
 // clear takes away what a cut-off run left. What was on its way into the trash stays there for its time; the
 // rest is worth nothing.
 func (w *Workspace) clear(ctx context.Context, keep bool) error {
-	ctx, cancel := context.WithTimeout(ctx, disposeFor)
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if w.info != nil {
 		trashed, err := w.root.moveToTrash(w.Path, w.Key, w.root.now())
@@ -201,7 +201,7 @@ func (w *Workspace) clear(ctx context.Context, keep bool) error {
 		}
 		crash.At("workspace.clear.trashed")
 		if !keep {
-			w.root.dispose(ctx, trashed)
+			_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
 		}
 		w.info = nil
 	}
@@ -219,7 +219,7 @@ func (w *Workspace) clearWork(ctx context.Context) error {
 		return err
 	}
 	crash.At("workspace.clear.work")
-	w.root.dispose(ctx, trashed)
+	_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
 	return nil
 }
 

@@ -93,7 +93,7 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 		_, err := r.Acquire(t.Context(), o)
 		wantCode(t, err, CodeForeign)
 		called := false
-		_, err = r.Remove(t.Context(), o, 0, r.now(), func(*Workspace) error { called = true; return nil })
+		_, err = r.Remove(t.Context(), o, RemoveOptions{Now: r.now(), Before: func(*Workspace) error { called = true; return nil }})
 		wantCode(t, err, CodeForeign)
 		after, err := os.ReadFile(r.record("A"))
 		check(t, err)
@@ -196,7 +196,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 			if len(list) != c.trash {
 				t.Errorf("in the trash: %v", list)
 			}
-			_, _, err = r.PurgeTrash(t.Context(), r.now(), 0, true) // the test's own clean-up can't
+			_, _, err = purge(t.Context(), r, Purge{Now: r.now(), All: true}) // the test's own clean-up can't
 			check(t, err)
 		})
 	}
@@ -263,7 +263,7 @@ func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 	write(t, r.record("A"), "{")
 	_, err := r.Acquire(t.Context(), owner("A", "r1"))
 	wantCode(t, err, CodeFailed)
-	_, err = r.Remove(t.Context(), owner("A", "r1"), 0, r.now(), nil)
+	_, err = r.Remove(t.Context(), owner("A", "r1"), RemoveOptions{Now: r.now()})
 	wantCode(t, err, CodeFailed)
 	if !there(t, filepath.Join(r.Path, "A", "work")) {
 		t.Fatal("it was touched")
@@ -280,7 +280,7 @@ func TestLeaseExcludesOtherProcesses(t *testing.T) {
 	if !strings.Contains(err.Error(), "run-1 of /state/one") {
 		t.Errorf("the holder is not named: %v", err)
 	}
-	_, err = r.Remove(t.Context(), o, 0, r.now(), nil)
+	_, err = r.Remove(t.Context(), o, RemoveOptions{Now: r.now()})
 	wantCode(t, err, CodeBusy)
 	if held, err := r.Held("ABC-1"); !held || err != nil {
 		t.Fatalf("%v, %v", held, err)
