@@ -83,6 +83,8 @@ const (
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
 	CodeRebooted      = "rebooted"
+	// CodeTerminated: a signal ended the worker, and not a pass.
+	CodeTerminated = "terminated"
 	// CodeResourceLimit: the system refused another process, descriptor or more memory.
 	CodeResourceLimit = "resource_limit"
 	// CodeMaxTokens: the issue used up its tokens during a turn, which was interrupted.

@@ -113,7 +113,7 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer
 	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
 	a.rec.flush(ctx)
 	if issue, visible := found[a.run.IssueID]; visible && answer.Success {
-		a.described(ctx, args, issue)
+		a.noteDescription(ctx, args, issue)
 	}
 	return answer
 }

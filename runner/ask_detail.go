@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -99,8 +100,8 @@ func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
 type bounded struct{ left, cut int }
 
 func (b *bounded) text(s string) string {
-	kept, cut := cutAt(s, b.left)
+	kept := text.Within(s, b.left)
 	b.left -= len(kept)
-	b.cut += cut
+	b.cut += len(s) - len(kept)
 	return kept
 }

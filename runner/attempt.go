@@ -284,7 +284,9 @@ func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may b
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run is left out: the agent still has a hand in the workspace")
 	default:
 		if err := a.hook(ctx, "after_run", script, outcome); err != nil {
-			a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, ignored", slog.String("error", err.Error()))
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, the outcome stays", slog.String("error", err.Error()))
+			_, message := a.codeOf(err)
+			a.rec.change(func(r *reconcile.Run) { r.AfterRunError = a.Redactor.Text(message) })
 		}
 		crash.At("runner.finish.hook")
 		err = a.killEverything(ctx)

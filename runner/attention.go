@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -185,11 +186,10 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 // oneLine is a text without line breaks and other control characters, of bounded length.
 func oneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
-	kept, left := cutAt(s, attentionText)
-	if left > 0 {
-		kept += "…"
+	if short := text.Within(s, attentionText); short != s {
+		return short + "…"
 	}
-	return kept
+	return s
 }
 
 // lastOutput is the last line with something on it.

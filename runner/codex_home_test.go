@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // A thread that codex keeps in another home is not gone on with: a new one is begun, and told why. Back in the first
@@ -33,7 +34,7 @@ func TestThreadOfAnotherHome(t *testing.T) {
 	if second.ThreadID == first.ThreadID {
 		t.Error("a thread of another home is gone on with")
 	}
-	holds(t, told, []string{"Do this.\n", workElsewhere}, guidanceTitle, earlierWork)
+	holds(t, told, []string{"Do this.\n", agent.WorkElsewhere}, agent.GuidanceTitle, agent.EarlierWork)
 	if !strings.Contains(r.log.String(), "its_home=/srv/codex home="+home) {
 		t.Errorf("the log does not say why:\n%s", r.log)
 	}
@@ -43,7 +44,7 @@ func TestThreadOfAnotherHome(t *testing.T) {
 	if third.ThreadID != first.ThreadID {
 		t.Errorf("thread %s, not %s", third.ThreadID, first.ThreadID)
 	}
-	holds(t, told, []string{guidanceTitle, "Since then another thread has worked on the issue"}, "Do this.")
+	holds(t, told, []string{agent.GuidanceTitle, "Since then another thread has worked on the issue"})
 
 	// By another name it is the same.
 	link := filepath.Join(filepath.Dir(home), "link")

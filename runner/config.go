@@ -103,5 +103,5 @@ type Journal interface {
 	// Meta and SetMeta keep small facts, here which codex homes have been used.
 	Meta(ctx context.Context, key string) (string, bool, error)
 	SetMeta(ctx context.Context, key, value string) error
-	Recollection
+	ThreadNotes
 }

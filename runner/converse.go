@@ -31,7 +31,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 	if err != nil {
 		return a.explain(ctx, err)
 	}
-	input, err := a.opening(ctx, prompt, thread)
+	input, err := a.firstInput(ctx, prompt, thread)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 		if !more || err != nil {
 			return err
 		}
-		input = a.continuation(ctx, turn+1)
+		input = a.nextInput(ctx, turn+1)
 	}
 }
 
@@ -132,9 +132,9 @@ func (t openedThread) note() string {
 	case !t.worked:
 		return ""
 	case t.elsewhere:
-		return workElsewhere
+		return agent.WorkElsewhere
 	}
-	return earlierWork
+	return agent.EarlierWork
 }
 
 // openThread goes on with the thread that worked in this very workspace and that this home of codex's has, or starts
@@ -198,7 +198,8 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	if err != nil {
 		return err
 	}
-	issue := a.rec.get().Issue
+	before := a.rec.get()
+	issue := before.Issue
 	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	a.rec.flush(ctx)
 	a.notePrompt(input, number)
@@ -216,9 +217,19 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
 		a.worked(ctx)
 	}
+	if after := a.rec.get(); after.TurnID != before.TurnID {
+		outcome := "completed"
+		if err != nil {
+			outcome = err.Error()
+		}
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "turn ended", sessionID(after), slog.Int("turn", number), slog.String("outcome", outcome))
+	}
 	a.rec.flush(ctx)
 	return err
 }
+
+// sessionID names a turn as the specification does (4.1.6).
+func sessionID(r reconcile.Run) slog.Attr { return slog.String("session_id", r.ThreadID+"-"+r.TurnID) }
 
 // onEvent keeps what the agent says: in the run's event file, and the latest in its row.
 func (a *attempt) onEvent(e codex.Event) {
@@ -252,8 +263,9 @@ func (a *attempt) onEvent(e codex.Event) {
 		}
 	})
 	a.limits.note(limits)
-	if e.Name == codex.EventSessionStarted && e.ThreadID == a.rec.get().ThreadID {
-		a.accepted(context.Background())
+	if run := a.rec.get(); e.Name == codex.EventSessionStarted && e.ThreadID == run.ThreadID {
+		a.Log.Info("turn started", sessionID(run), slog.Int("turn", run.Turns))
+		a.turnAccepted(context.Background())
 	}
 	if e.Name == codex.EventSessionStarted {
 		a.rec.flush(context.Background()) // who watches sees the session at once

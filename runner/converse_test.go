@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -333,7 +334,7 @@ func TestThreadInUse(t *testing.T) {
 				t.Errorf("thread %s after %s", run.ThreadID, first.ThreadID)
 			}
 			list := r.prompts(run.ThreadID)
-			if last := list[len(list)-1]; strings.HasPrefix(last, guidanceTitle) != c.resumed || strings.Contains(last, earlierWork) == c.resumed {
+			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != c.resumed || strings.Contains(last, agent.EarlierWork) == c.resumed {
 				t.Errorf("it is told\n%s", last)
 			}
 		})

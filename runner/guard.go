@@ -56,7 +56,7 @@ func someNames(names []string) string {
 	if more := len(names) - undoneShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return printable(shown)
+	return agent.Printable(shown)
 }
 
 // gitEnv is a hook's environment, with what git in it has to be told of a workspace that an agent has had.

@@ -98,7 +98,7 @@ func TestLinksMade(t *testing.T) {
 
 // The run's row has the links, without secrets and each once, and the model, before the run has ended.
 func TestRunKeepsLinksAndModel(t *testing.T) {
-	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/"+testKey+"/r/pull/8\n"+
+	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
 		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
 	r.Tool = &Tool{
 		Spec: codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -107,6 +107,7 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 		},
 		ChangesIssue: func(json.RawMessage) bool { return false },
 	}
+	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")
 	run := r.ends(reconcile.Succeeded, "")
 	want := []reconcile.Link{
 		{Kind: linkAttachment, URL: "https://example.com/1"},

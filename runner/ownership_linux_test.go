@@ -48,7 +48,7 @@ func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
 			return err == nil && len(named(found, hooks, agents)) == 2
 		})
 	}()
-	r.ends(reconcile.InterruptedRun, CodeTerminated)
+	r.ends(reconcile.InterruptedRun, reconcile.CodeTerminated)
 	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, treeFile)}); err != nil || len(found) > 0 {
 		t.Errorf("after the run: %v, %v", found, err)
 	}

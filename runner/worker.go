@@ -55,9 +55,6 @@ type errStopped struct{ reason string }
 
 func (e errStopped) Error() string { return "stopped: " + e.reason }
 
-// CodeTerminated is the error code of a run whose worker was asked to end by somebody else than a pass.
-const CodeTerminated = "terminated"
-
 // errTerminated: somebody outside ended the worker.
 var errTerminated = errors.New("the worker was asked to end from outside")
 
@@ -90,7 +87,7 @@ type attempt struct {
 	tree    *os.File // what hooks and agent hold of the run
 	space   *workspace.Workspace
 	agent   *agentProcess
-	telling telling
+	thread  threadState
 	made    creations
 	limits  limitsTeller
 	spent   atomic.Bool // the issue has used up its tokens
@@ -327,7 +324,7 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	case errors.As(cause, &stopped):
 		return reconcile.Canceled, stopped.reason, stopped.Error()
 	case errors.Is(cause, errTerminated):
-		return reconcile.InterruptedRun, CodeTerminated, errTerminated.Error()
+		return reconcile.InterruptedRun, reconcile.CodeTerminated, errTerminated.Error()
 	case errors.As(cause, &spent):
 		return reconcile.Canceled, reconcile.CodeMaxTokens, spent.Error()
 	case errors.As(err, &moved):

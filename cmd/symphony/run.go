@@ -144,5 +144,8 @@ func endLine(run reconcile.Run) string {
 	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + *e
 	}
+	if run.AfterRunError != "" {
+		line += "; hook failed: " + run.AfterRunError
+	}
 	return term.Visible(line)
 }

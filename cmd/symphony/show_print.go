@@ -200,6 +200,9 @@ func printIssueRuns(w *term.Env, v issueView) {
 		if r.Error != nil {
 			text = *r.Error
 		}
+		if r.AfterRunError != nil {
+			text = strings.TrimPrefix(text+"; hook failed: "+*r.AfterRunError, "; ")
+		}
 		if r.EndedAt != nil {
 			end = *r.EndedAt
 		}

@@ -86,6 +86,8 @@ type issueRun struct {
 	Turns     int        `json:"turn_count"`
 	Tokens    tokensRow  `json:"tokens"`
 	ThreadID  *string    `json:"thread_id"`
+	// AfterRunError says why after_run failed, which does not change the outcome.
+	AfterRunError *string `json:"after_run_error"`
 }
 
 // issueView puts the facts into their shape.
@@ -174,7 +176,7 @@ func (v *issueView) addRuns(p *project.Project, f *issueFacts) {
 		v.Runs = append(v.Runs, issueRun{
 			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: term.OrNull(string(r.Outcome)),
 			Error: errorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: timeOrNull(r.EndedAt),
-			Turns: r.Turns, Tokens: tokensRow(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
+			Turns: r.Turns, Tokens: tokensRow(r.Tokens), ThreadID: term.OrNull(r.ThreadID), AfterRunError: term.OrNull(r.AfterRunError),
 		})
 		if r.Kind != reconcile.AgentRun {
 			continue

@@ -88,7 +88,7 @@ func work(ctx context.Context, w *term.Env, id, stateDir, path, slot string) err
 	crash.At("worker.closed")
 	// One that was ended from outside stands in a service or a session that is being stopped: a pass started there would
 	// start new work in it, only to have it killed.
-	if h.run.Kind == reconcile.AgentRun && h.run.ErrorCode != runner.CodeTerminated {
+	if h.run.Kind == reconcile.AgentRun && h.run.ErrorCode != reconcile.CodeTerminated {
 		startOwnPass(ctx, exe, w, h.run.ID, stateDir, path, log)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
@@ -71,11 +72,11 @@ func TestWhichThreadIsGoneOnWith(t *testing.T) {
 			list := r.prompts(run.ThreadID)
 			last := list[len(list)-1]
 			if c.resumed {
-				holds(t, last, []string{guidanceTitle, "ended well after 1 turn", "- Attempt: 1\n"}, "Do this.", earlierWork)
+				holds(t, last, []string{agent.GuidanceTitle, "ended well after 1 turn", "- Attempt: 1\n"}, agent.EarlierWork)
 				return
 			}
-			holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, guidanceTitle)
-			if strings.Contains(last, earlierWork) != c.note {
+			holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
+			if strings.Contains(last, agent.EarlierWork) != c.note {
 				t.Errorf("a new thread is told\n%s", last)
 			}
 		})
@@ -98,8 +99,8 @@ func TestNewsBetweenTurns(t *testing.T) {
 	if want, _ := r.Prompt.Render(issueIn("Todo"), 0); list[0] != want {
 		t.Errorf("a new thread is told more than the prompt: %q", list[0])
 	}
-	holds(t, list[1], []string{"continuation turn #2 of 3", fromTracker, "Two.", "use red", "no, blue", `"Kim Poe"`}, "before it began", "work log")
-	holds(t, list[2], []string{"continuation turn #3 of 3"}, fromTracker, "Two.", "red", "blue")
+	holds(t, list[1], []string{"continuation turn #2 of 3", agent.FromTracker, "Two.", "use red", "no, blue", `"Kim Poe"`}, "before it began", "work log")
+	holds(t, list[2], []string{"continuation turn #3 of 3"}, agent.FromTracker, "Two.", "red", "blue")
 	if got := r.journal.mind.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
 		t.Errorf("the thread counts as told of %+v", got)
 	}
@@ -193,7 +194,7 @@ func TestLateAnswers(t *testing.T) {
 			} else {
 				holds(t, last, nil, "blue indeed")
 			}
-			if strings.HasPrefix(last, guidanceTitle) != resumed {
+			if strings.HasPrefix(last, agent.GuidanceTitle) != resumed {
 				t.Errorf("turn %d: %s", turn, last)
 			}
 		}
@@ -243,7 +244,7 @@ func TestOwnDescriptionIsNoNews(t *testing.T) {
 		r.Config.MaxTurns = 1
 		first := r.ends(reconcile.Succeeded, "")
 		r.next("run-2")
-		r.run.Attempt, r.journal.finished = 1, nil
+		r.journal.finished = nil
 		r.journal.mind.lastRun = &first
 		run := r.ends(reconcile.Succeeded, "")
 		list := r.prompts(run.ThreadID)
@@ -275,7 +276,7 @@ func TestNewThreadIsToldOfComments(t *testing.T) {
 			r.Config.MaxTurns = 1
 			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
 			first := r.ends(reconcile.Succeeded, "")
-			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", fromTracker)
+			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
 			r.next("run-2")
 			r.run.Attempt, r.journal.finished = 1, nil
 			r.journal.mind.lastRun = &first
@@ -285,8 +286,8 @@ func TestNewThreadIsToldOfComments(t *testing.T) {
 			c.change(r)
 			run := r.ends(reconcile.Succeeded, "")
 			last := r.prompts(run.ThreadID)[0]
-			holds(t, last, []string{"Do this.\n"}, guidanceTitle, "work log", testKey, "was edited")
-			if news := []string{fromTracker, "begin with the tests", "use red"}; c.told {
+			holds(t, last, []string{"Do this.\n"}, agent.GuidanceTitle, "work log", testKey, "was edited")
+			if news := []string{agent.FromTracker, "begin with the tests", "use red"}; c.told {
 				holds(t, last, news)
 			} else {
 				holds(t, last, nil, news...)
@@ -339,6 +340,54 @@ func TestCreationsThatCouldNotBeKept(t *testing.T) {
 		}
 		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
 			t.Errorf("kept are %v", made)
+		}
+	}
+}
+
+// A resumed thread gets the rendered prompt again where it has changed since, once, and not otherwise.
+func TestChangedPromptIsSentAgain(t *testing.T) {
+	r := newRig(t, "say hm", in("Todo"))
+	r.Config.MaxTurns = 1
+	last := r.ends(reconcile.Succeeded, "")
+	for _, step := range []struct {
+		name    string
+		change  func()
+		prompts bool
+	}{
+		{"the same prompt", func() {}, false},
+		{"another attempt", func() { r.run.Attempt = 1 }, true},
+		{"that attempt again", func() { r.run.Attempt = 1 }, false},
+		{"an edited template", func() { r.run.Attempt, r.Prompt = 1, scripted("say aha") }, true},
+		{"a thread of an earlier version", func() {
+			r.journal.mind.told = nil
+			r.run.Attempt, r.Prompt = 1, scripted("say oh")
+		}, false},
+	} {
+		r.next("run-again")
+		r.journal.finished = nil
+		ended := last
+		r.journal.mind.lastRun = &ended
+		step.change()
+		last = r.ends(reconcile.Succeeded, "")
+		list := r.prompts(last.ThreadID)
+		text := list[len(list)-1]
+		if !strings.HasPrefix(text, agent.GuidanceTitle) || strings.Contains(text, "The task:\n\nDo this.") != step.prompts {
+			t.Errorf("%s: the thread was told\n%s", step.name, text)
+		}
+		if strings.Contains(text, "Attempt: 0") {
+			t.Errorf("%s: a first attempt is numbered:\n%s", step.name, text)
+		}
+	}
+}
+
+// The start and the end of each turn are logged with the session's id.
+func TestTurnsAreLogged(t *testing.T) {
+	r := newRig(t, "say hm", in("Todo"), in("Todo"), in("Human Review"))
+	run := r.ends(reconcile.Succeeded, "")
+	session := "session_id=" + run.ThreadID + "-" + run.TurnID
+	for _, want := range []string{`msg="turn started" ` + session + " turn=2", `msg="turn ended" ` + session + " turn=2 outcome=completed"} {
+		if strings.Count(r.log.String(), want) != 1 || strings.Count(r.log.String(), `msg="turn started"`) != 2 {
+			t.Errorf("no %s in\n%s", want, r.log)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -129,15 +128,11 @@ func (r *rig) prompts(thread string) []string {
 	return list
 }
 
-// golden compares a text with a file in testdata/guidance, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "guidance", name+".golden")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(got+"\n"), 0o600))
-	}
-	if want := read(t, path); want != got+"\n" {
-		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
+// answered is a question whose run ended before its answer came.
+func answered(number int, text, answer string) reconcile.Request {
+	return reconcile.Request{
+		IssueID: "id-1", Identifier: "ABC-1", Number: number, Kind: reconcile.QuestionRequest,
+		Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "q1", Text: text}, {ID: "q2", Text: "not answered"}}},
+		Answer: reconcile.RequestAnswer{Answers: map[string][]string{"q1": {answer}}},
 	}
 }

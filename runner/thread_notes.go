@@ -1,0 +1,265 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// ThreadNotes is what the database keeps of what threads were told.
+type ThreadNotes interface {
+	// Told returns what a thread knows of its issue; false where it is not known.
+	Told(ctx context.Context, threadID string) (reconcile.Told, bool, error)
+	// Tell stores it.
+	Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.Told, now time.Time) error
+	// LastRunOf returns the newest ended run on a thread; false where there is none.
+	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
+	// Created returns which of these ids of the tracker were created by agents.
+	Created(ctx context.Context, ids []string) (map[string]bool, error)
+	// LateAnswers returns the answers to requests of ended runs that no run was told yet. MarkTold marks them as told to
+	// a run.
+	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
+	MarkTold(ctx context.Context, told []reconcile.Request, runID string) error
+}
+
+// threadState is what the run's thread knows of its issue.
+type threadState struct {
+	mu      sync.Mutex
+	seen    reconcile.Told
+	pending *pendingUpdate // what the turn that is about to begin tells it
+}
+
+// pendingUpdate becomes what the thread knows once codex has accepted the turn.
+type pendingUpdate struct {
+	seen    reconcile.Told
+	answers []reconcile.Request
+}
+
+func (s *threadState) set(seen reconcile.Told) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = seen
+}
+
+func (s *threadState) get() reconcile.Told {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
+}
+
+func (s *threadState) propose(p pendingUpdate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = &p
+}
+
+// accept makes the pending update known; nil where there is none.
+func (s *threadState) accept() *pendingUpdate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pending
+	if p != nil {
+		s.seen, s.pending = p.seen, nil
+	}
+	return p
+}
+
+// setDescription also changes the pending update, for the turn that is under way.
+func (s *threadState) setDescription(hash string) (seen reconcile.Told, changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending != nil {
+		s.pending.seen.Description = hash
+	}
+	changed = s.seen.Description != hash
+	s.seen.Description = hash
+	return s.seen, changed
+}
+
+// firstInput is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
+// thread gets the prompt again where it differs from the one it was given, because the workflow's template, the attempt
+// or the issue has changed.
+func (a *attempt) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
+	issue := a.rec.get().Issue
+	if !t.resumed {
+		return a.exact.Text(agent.FirstTurn(prompt, t.note(), a.updateForNewThread(ctx, issue, prompt, t))), nil
+	}
+	last, err := a.loadThreadState(ctx, t.id, issue)
+	if err != nil {
+		return "", err
+	}
+	r := agent.Resumption{Issue: issue, Attempt: a.run.Attempt, Policy: a.Config.Policy, Last: last, Elsewhere: t.elsewhere}
+	seen := a.thread.get()
+	if hash := hashOf(prompt); hash != seen.Prompt {
+		if seen.Prompt != "" { // threads of earlier versions have none: their prompt is taken for this one
+			r.NewPrompt = prompt
+		}
+		seen.Prompt = hash
+	}
+	r.Update = a.update(ctx, seen)
+	return a.exact.Text(r.Text()), nil
+}
+
+// nextInput is the text of a later turn of the run.
+func (a *attempt) nextInput(ctx context.Context, turn int) string {
+	return a.exact.Text(agent.Continuation(a.rec.get().Issue, turn, a.Config.MaxTurns, a.update(ctx, a.thread.get())))
+}
+
+// updateForNewThread is what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
+// that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
+// operator wants each run to begin anew.
+func (a *attempt) updateForNewThread(ctx context.Context, issue reconcile.Issue, prompt string, t openedThread) agent.Update {
+	seen := reconcile.Told{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
+	a.thread.set(seen)
+	if t.replaces && a.Config.ResumeThread {
+		return a.update(ctx, seen)
+	}
+	u := agent.Update{Answers: a.lateAnswers(ctx)}
+	if issue.LastCommentAt != nil {
+		seen.CommentAt = *issue.LastCommentAt
+	}
+	a.thread.propose(pendingUpdate{seen, u.Answers})
+	return u
+}
+
+// loadThreadState finds out how the thread's last run ended and what the thread was told. Where that was not stored, the
+// thread counts as told of everything that was there when its last run began.
+func (a *attempt) loadThreadState(ctx context.Context, thread string, issue reconcile.Issue) (*reconcile.Run, error) {
+	last, found, err := a.Journal.LastRunOf(ctx, a.run.IssueID, thread)
+	if err != nil {
+		return nil, err
+	}
+	seen, known, err := a.Journal.Told(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		began, described := a.run.StartedAt, issue
+		if found {
+			began, described = last.StartedAt, last.Issue
+		}
+		seen = reconcile.Told{CommentAt: began, Description: hashOf(textOf(described.Description))}
+	}
+	a.thread.set(seen)
+	if !found {
+		return nil, nil //nolint:nilnil // nothing is kept of it
+	}
+	return &last, nil
+}
+
+// update gathers what a thread that has seen this has not been told. What cannot be read now is left to a later turn.
+func (a *attempt) update(ctx context.Context, seen reconcile.Told) agent.Update {
+	issue := a.rec.get().Issue
+	u := agent.Update{Answers: a.lateAnswers(ctx)}
+	if hash := hashOf(textOf(issue.Description)); hash != seen.Description {
+		description := textOf(issue.Description)
+		u.Description, seen.Description = &description, hash
+	}
+	comments, newest, err := a.newComments(ctx, issue, seen.CommentAt)
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "comments not read, the turn begins without them", slog.String("error", err.Error()))
+	} else {
+		u.Comments, seen.CommentAt = comments, newest
+	}
+	a.thread.propose(pendingUpdate{seen, u.Answers})
+	return u
+}
+
+// commentsBound is how long a turn waits for the comments of its issue.
+const commentsBound = 30 * time.Second
+
+// newComments returns the comments since then that no agent wrote, the newest first, and the time of the newest of all.
+// Agents' comments are known by their ids only: the tracker's user may be a person who comments by hand.
+func (a *attempt) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
+	if issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
+		return nil, since, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commentsBound)
+	defer cancel()
+	all, err := a.Tracker.Comments(ctx, issue.ID, since)
+	if err != nil {
+		return nil, since, err
+	}
+	if err := a.saveCreated(ctx, nil); err != nil {
+		return nil, since, err
+	}
+	ids := make([]string, 0, len(all))
+	for _, c := range all {
+		ids = append(ids, c.ID)
+	}
+	byAgents, err := a.Journal.Created(ctx, ids)
+	if err != nil {
+		return nil, since, err
+	}
+	newest = since
+	for _, c := range all {
+		if c.CreatedAt.After(newest) {
+			newest = c.CreatedAt
+		}
+		if !byAgents[c.ID] {
+			fromPeople = append(fromPeople, c)
+		}
+	}
+	return fromPeople, newest, nil
+}
+
+func (a *attempt) lateAnswers(ctx context.Context) []reconcile.Request {
+	answers, err := a.Journal.LateAnswers(ctx, a.run.IssueID)
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "late answers not read, the turn begins without them", slog.String("error", err.Error()))
+	}
+	return answers
+}
+
+// turnAccepted stores that the text of the turn is in the thread now. After a crash before that it is told again.
+func (a *attempt) turnAccepted(ctx context.Context) {
+	if p := a.thread.accept(); p != nil {
+		a.storeThreadState(ctx, *p)
+	}
+}
+
+func (a *attempt) storeThreadState(ctx context.Context, p pendingUpdate) {
+	run := a.rec.get()
+	ctx = context.WithoutCancel(ctx)
+	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: a.codexHome}
+	for _, err := range []error{
+		a.Journal.Tell(ctx, run.ID, run.IssueID, thread, p.seen, a.Now()), a.Journal.MarkTold(ctx, p.answers, run.ID),
+	} {
+		if err != nil {
+			a.Log.LogAttrs(ctx, slog.LevelWarn, "what the thread was told is not stored, it may be told again", slog.String("error", err.Error()))
+		}
+	}
+}
+
+// noteDescription notes a tool call by which the agent itself wrote the description of its issue: no turn has to tell it. The
+// issue is as the call left it.
+func (a *attempt) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
+	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
+		return
+	}
+	if seen, changed := a.thread.setDescription(hashOf(textOf(issue.Description))); changed {
+		a.storeThreadState(ctx, pendingUpdate{seen: seen})
+	}
+}
+
+// hashOf is never empty: an empty text has a hash, too.
+func hashOf(text string) string {
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:12])
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
