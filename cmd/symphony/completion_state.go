@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -116,7 +117,7 @@ func claimInAWord(c reconcile.Claim) string {
 
 // requestCandidates are the requests that somebody is to decide.
 func requestCandidates(ctx context.Context, p *project.Project, db *state.DB) ([]candidate, error) {
-	open, err := openRequests(ctx, p, db)
+	open, err := view.OpenRequests(ctx, p, db)
 	var list []candidate
 	for _, r := range open {
 		list = append(list, candidate{r.ID(), string(r.Kind) + ": " + r.Summary})

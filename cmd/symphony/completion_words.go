@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -201,7 +202,7 @@ func fixedValues(command, flag string) []string {
 	case "init --example":
 		return setup.ExampleNames
 	case "logs --last":
-		return lastNames()
+		return logs.LastNames()
 	case "takeover --then":
 		return []string{"retry", "hold"}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -130,7 +131,7 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 		}
 	}
 	r.Decision, r.Answer = d.how, d.answer
-	at, err := instant()
+	at, err := view.Instant()
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref stri
 		}
 		return r, true, err
 	}
-	open, err := openRequests(ctx, p, db)
+	open, err := view.OpenRequests(ctx, p, db)
 	if err != nil {
 		return r, false, err
 	}
@@ -191,9 +192,9 @@ func unfit(r reconcile.Request, d decision) error {
 		verb = "answer"
 	}
 	if r.Kind == reconcile.QuestionRequest {
-		return exit.Usage("%s: %s is a question: %s", verb, r.ID(), howToAnswer(r))
+		return exit.Usage("%s: %s is a question: %s", verb, r.ID(), view.HowToAnswer(r))
 	}
-	return exit.Usage("%s: %s asks for consent: %s", verb, r.ID(), howToAnswer(r))
+	return exit.Usage("%s: %s asks for consent: %s", verb, r.ID(), view.HowToAnswer(r))
 }
 
 func noRequest(ref string) error {
@@ -214,9 +215,9 @@ func notPending(ctx context.Context, p *project.Project, db *state.DB, r reconci
 		showRequest(p.Env, r)
 	}
 	if named {
-		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), howToAnswer(r))
+		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
 	}
-	open, err := openRequests(ctx, p, db)
+	open, err := view.OpenRequests(ctx, p, db)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -17,7 +19,7 @@ func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.Re
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
 		return reconcile.RequestAnswer{}, exit.Usage("answer: %s asks %s, and %s given: %s",
-			r.ID(), text.Plural(len(questions), "question"), howMany(given), howToAnswer(r))
+			r.ID(), text.Plural(len(questions), "question"), howMany(given), view.HowToAnswer(r))
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
@@ -56,9 +58,9 @@ func howMany(n int) string {
 func chosen(r reconcile.Request, q reconcile.RequestQuestion, n int) (string, error) {
 	switch {
 	case len(q.Options) == 0:
-		return "", exit.Usage("answer: %s offers nothing to choose from: %s", r.ID(), howToAnswer(r))
+		return "", exit.Usage("answer: %s offers nothing to choose from: %s", r.ID(), view.HowToAnswer(r))
 	case n < 1 || n > len(q.Options):
-		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
+		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), render.Numbered(q))
 	}
 	return q.Options[n-1].Label, nil
 }
@@ -93,7 +95,7 @@ func writtenOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (
 	case strings.TrimSpace(text) == "":
 		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
-		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), numbered(q))
+		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), render.Numbered(q))
 	}
 	var err error
 	what := ""

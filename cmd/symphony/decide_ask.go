@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -138,10 +139,6 @@ func showRequest(w *term.Env, r reconcile.Request) {
 		}
 	}
 	if d.Cut > 0 {
-		fmt.Fprintln(w.Stdout, "  "+w.Red(notKept(d.Cut)))
+		fmt.Fprintln(w.Stdout, "  "+w.Red(render.NotKept(d.Cut)))
 	}
-}
-
-func notKept(bytes int) string {
-	return fmt.Sprintf("%d bytes more are not kept; the run's log may have them", bytes)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -282,7 +283,7 @@ func (d *playground) show(ctx context.Context, r passResult) error {
 
 func (d *playground) showEnds(ctx context.Context) error {
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	v, err := readView(ctx, p, true)
+	v, err := view.ReadView(ctx, p, true)
 	if err != nil {
 		return err
 	}
@@ -346,7 +347,7 @@ func (d *playground) clear(ctx context.Context) error {
 // close shows how it ended and what can be looked at now.
 func (d *playground) close(ctx context.Context, removed bool) error {
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	v, err := readView(ctx, p, true)
+	v, err := view.ReadView(ctx, p, true)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
@@ -14,12 +15,12 @@ import (
 // A log is followed over the turn of its file, and no line is shown twice or in pieces.
 func TestFollowOverTheTurn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	f := follower{path: path}
-	defer f.close()
+	f := logs.Follower{Path: path}
+	defer f.Close()
 	var seen []string
 	read := func(want string) {
 		t.Helper()
-		if err := f.read(func(line []byte) { seen = append(seen, string(line)) }); err != nil {
+		if err := f.Read(func(line []byte) { seen = append(seen, string(line)) }); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(seen, " "); got != want {
@@ -51,7 +52,7 @@ func TestFollowOverTheTurn(t *testing.T) {
 	read("one two three")
 	write("four\nfi")
 	read("one two three four")
-	f.showRest(func(line []byte) { seen = append(seen, string(line)) })
+	f.ShowRest(func(line []byte) { seen = append(seen, string(line)) })
 	read("one two three four fi")
 }
 
@@ -75,8 +76,8 @@ func TestTurnOfALogThatIsRead(t *testing.T) {
 		}
 		write(previous, "one\n")
 		write(path, "two\n")
-		f := follower{path: path}
-		defer f.close()
+		f := logs.Follower{Path: path}
+		defer f.Close()
 		var seen []string
 		show := func(line []byte) {
 			if len(seen) == 0 && !early {
@@ -86,17 +87,17 @@ func TestTurnOfALogThatIsRead(t *testing.T) {
 		}
 		want := "one two three"
 		if early {
-			if err := f.open(); err != nil {
+			if err := f.Open(); err != nil {
 				t.Fatal(err)
 			}
 			turn()
 			want = "two three" // the older one is gone
 		}
 		for range 2 {
-			if err := f.readPrevious(previous, show); err != nil {
+			if err := f.ReadPrevious(previous, show); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.read(show); err != nil {
+			if err := f.Read(show); err != nil {
 				t.Fatal(err)
 			}
 			previous = "" // there is none any more
@@ -112,8 +113,8 @@ func TestRawEventsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &project.Project{Env: &term.Env{Stdout: &out}}
 	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
-	showRaw(p, []byte(stored))
-	showRaw(p, []byte(`{"message":"plain é"}`))
+	logs.ShowRaw(p, []byte(stored))
+	logs.ShowRaw(p, []byte(`{"message":"plain é"}`))
 	want := `{"message":"a \u009b31m\u202e\u007f é…\u001b"}` + "\n" + `{"message":"plain é"}` + "\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)

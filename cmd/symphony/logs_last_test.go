@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 )
 
 // The last line is found whatever stands behind it: lines longer than one step, none at all, one without an end.
@@ -16,14 +18,14 @@ func TestLastLine(t *testing.T) {
 		{"alone", "", "this", ""},
 		{"the later", "this 1\n", "this 2", "\nother\n"},
 		{"before a long one", "this 1\n", "this 2", "\n" + string(long) + "\nother"},
-		{"a long one", "other\n", "this " + string(long), "\n" + string(long[:tailStep-1]) + "\n"},
-		{"at a step's edge", "", "this", "\n" + string(long[:tailStep-1])},
+		{"a long one", "other\n", "this " + string(long), "\n" + string(long[:logs.TailStep-1]) + "\n"},
+		{"at a step's edge", "", "this", "\n" + string(long[:logs.TailStep-1])},
 		{"none", "other\n", "", string(long)},
 	} {
 		if err := os.WriteFile(path, []byte(c.before+c.want+c.behind), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := lastLine(path, is)
+		got, err := logs.LastLine(path, is)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %d bytes, %v, want %d", c.name, len(got), err, len(c.want))
 		}
@@ -39,7 +41,7 @@ func TestLastLineCopiesLittle(t *testing.T) {
 	got := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := lastLine(path, func([]byte) bool { return false }); err != nil {
+			if _, err := logs.LastLine(path, func([]byte) bool { return false }); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 )
 
@@ -22,7 +23,7 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 		w := testWorld()
 		var out strings.Builder
 		w.Stdout = &out
-		showEvent((&project.Project{Env: w}), []byte(line))
+		logs.ShowEvent((&project.Project{Env: w}), []byte(line))
 		if out.String() != want {
 			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
 		}
@@ -32,11 +33,11 @@ func TestLinesThatAreNoEvents(t *testing.T) {
 // A terminal has the time of day here, a pipe the whole time.
 func TestEventTime(t *testing.T) {
 	w, at := testWorld(), time.Date(2026, 1, 31, 18, 0, 0, 500, time.FixedZone("", 7200))
-	if got := eventTime(w, at); got != "2026-01-31T16:00:00.0000005Z" {
+	if got := logs.EventTime(w, at); got != "2026-01-31T16:00:00.0000005Z" {
 		t.Errorf("in a pipe it is %s", got)
 	}
 	w.Width = 80
-	if got := eventTime(w, at); got != at.Local().Format(time.TimeOnly) {
+	if got := logs.EventTime(w, at); got != at.Local().Format(time.TimeOnly) {
 		t.Errorf("on a terminal it is %s", got)
 	}
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/urfave/cli/v2"
 )
 
@@ -15,39 +17,39 @@ func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "what runs, what waits, what is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: "With ISSUE it shows these issues alone. On a terminal --watch has a screen of its own, one line per row: q and\n" +
-			"Ctrl-C end it, Ctrl-Z suspends it. In a pipe rows are lines with tabs between exact values.\n\n" +
+		Description: "With ISSUE it shows these issues alone. With --watch it prints again every second until\n" +
+			"Ctrl-C. In a pipe rows are lines with tabs between exact values.\n\n" +
 			exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "all", Usage: "also what was skipped and the runs that have ended"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, the shape of the specification's 13.7"},
-			&cli.BoolFlag{Name: "watch", Usage: "repaint every second; q ends it"},
+			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
 		),
 		Action: func(c *cli.Context) error {
 			w.JSON, w.JSONLines = c.Bool("json"), c.Bool("watch")
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-			o := viewOptions{all: c.Bool("all"), ended: c.Int("n"), issues: issues}
+			o := view.ViewOptions{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
 			switch {
 			case slices.Contains(c.Args().Slice(), ""):
 				return exit.Usage("ps: an argument is empty") // a script's variable that was never set
-			case c.IsSet("n") && !o.all:
+			case c.IsSet("n") && !o.All:
 				return exit.Usage("ps: -n is for the ended runs: it goes with --all")
-			case o.ended < 1:
-				return exit.Usage("ps: -n wants a number from 1 up, not %d", o.ended)
+			case o.Ended < 1:
+				return exit.Usage("ps: -n wants a number from 1 up, not %d", o.Ended)
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
 			if c.Bool("watch") {
-				return watch(c.Context, p, o)
+				return render.Watch(c.Context, p, o)
 			}
-			v, err := readViewFor(c.Context, p, o)
+			v, err := view.ReadViewFor(c.Context, p, o)
 			if err != nil {
 				return err
 			}
-			showView(w, v)
+			render.ShowView(w, v)
 			return nil
 		},
 	}
@@ -70,22 +72,4 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 func issueShaped(name string) bool {
 	team, number, ok := strings.Cut(name, "-")
 	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""
-}
-
-func showView(w *term.Env, v view) {
-	if w.JSON {
-		w.PrintJSON(v)
-	} else {
-		printView(w, v)
-	}
-}
-
-// printView is ps for a person: first who waits for an answer, then what blocks the project, then what runs, waits and is held.
-func printView(w *term.Env, v view) {
-	printRequests(w, v)
-	w.PrintLines(obstacleLines(w, v))
-	for _, s := range sections(w, v) {
-		w.PrintTable(s.title, s.table)
-	}
-	w.PrintLines(closingLines(w, v))
 }

@@ -19,12 +19,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/urfave/cli/v2"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/urfave/cli/v2"
 )
 
 // The README is read by people who run this every day: what it says of commands, keys, codes and shapes is
@@ -444,7 +444,7 @@ func TestReadmeWords(t *testing.T) {
 
 // The JSON that the README shows has exactly the fields that the program prints.
 func TestReadmeJSON(t *testing.T) {
-	for mark, v := range map[string]any{"ps": view{}, "tick": tickJSON{}} {
+	for mark, v := range map[string]any{"ps": view.View{}, "tick": tickJSON{}} {
 		var shown any
 		text := between(t, readme(t), "<!-- "+mark+" -->\n```json\n", "```")
 		if err := json.Unmarshal([]byte(text), &shown); err != nil {

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/urfave/cli/v2"
 )
 
@@ -30,7 +26,6 @@ Example: symphony report --since 2026-01-31`,
 			&cli.StringFlag{Name: "since", Usage: "from this `TIME` on: 12h or 7d ago, a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
 			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-			&cli.BoolFlag{Name: "csv", Usage: "print a line of comma-separated values for each issue"},
 		),
 		Action: func(c *cli.Context) error {
 			w.JSON = c.Bool("json")
@@ -38,15 +33,12 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") && c.Bool("csv") {
-				return exit.Usage("report: one of --json, --csv")
-			}
 			for _, flag := range []string{"since", "until"} {
 				if c.IsSet(flag) && c.String(flag) == "" { // a script's variable that was never set
 					return exit.Usage("report: --%s wants a time, and got nothing", flag)
 				}
 			}
-			when, err := newWindow(c.String("since"), c.String("until"), w.Now())
+			when, err := view.NewWindow(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err
 			}
@@ -54,62 +46,15 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			facts, err := gatherReport(c.Context, p, when)
+			facts, err := view.GatherReport(c.Context, p, when)
 			if err != nil {
 				return err
 			}
-			switch {
-			case w.JSON:
+			if w.JSON {
 				w.PrintJSON(facts)
 				return nil
-			case c.Bool("csv"):
-				return facts.writeCSV(w.Stdout)
 			}
-			return printFacts(w, facts)
+			return render.PrintFacts(w, facts)
 		},
 	}
-}
-
-// facts reads what a report tells.
-func gatherReport(ctx context.Context, p *project.Project, when window) (facts, error) {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return facts{}, err
-	}
-	defer db.Close()
-	now := p.Env.Now()
-	happened, err := db.Report(ctx, now, when.since, when.until)
-	if err != nil {
-		return facts{}, err
-	}
-	var claims []state.Standing
-	if when.present {
-		if claims, err = db.Standings(ctx); err != nil {
-			return facts{}, err
-		}
-	}
-	purse, account := readPrices(p)
-	f := newFacts(happened, claims, purse, now)
-	if account != nil && when.present {
-		f.addAccount(*account, when)
-	}
-	return f, nil
-}
-
-// purse has the prices that the workflow gives, and what stops its account. Where it can't be read the report goes on without them.
-func readPrices(p *project.Project) (purse, *project.BlockedRow) {
-	env := p.Environment(nil)
-	env.KeyOptional = true
-	err := p.SourceErr
-	if err == nil {
-		cfg, parseErr := workflow.Parse(p.Source, env)
-		if parseErr == nil {
-			return purse{cfg.Agent.Prices}, project.AccountBlock(project.OpenAccount(p, cfg.Codex.Home), p.Env.Now())
-		}
-		err = parseErr
-	}
-	for _, e := range workflow.Faults(err) {
-		fmt.Fprintln(p.Env.Stderr, "symphony: warning: without estimates of money:", term.Visible(e.Message))
-	}
-	return purse{}, nil
 }

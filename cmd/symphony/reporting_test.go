@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -10,7 +9,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -32,14 +33,14 @@ func TestTimeOfAReport(t *testing.T) {
 		{"", "2026-11-18T06:00:00Z", "2026-11-17T19:00:00+01:00", "2026-11-18T07:00:00+01:00", false},
 		{"3h", "1h", "2026-11-20T05:30:00+01:00", "2026-11-20T07:30:00+01:00", false},
 	} {
-		got, err := newWindow(test.since, test.until, now)
-		if err != nil || got.since.In(berlin).Format(time.RFC3339) != test.from || got.until.In(berlin).Format(time.RFC3339) != test.to || got.present != test.present {
+		got, err := view.NewWindow(test.since, test.until, now)
+		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != test.from || got.Until.In(berlin).Format(time.RFC3339) != test.to || got.Present != test.present {
 			t.Errorf("--since %q --until %q: %+v, %v", test.since, test.until, got, err)
 		}
 	}
 	for _, bad := range [][2]string{{"-1h", ""}, {"1.5d", ""}, {"d", ""}, {"99999999999d", ""}, {"40000d", ""}, {"2026-13-01", ""}, {"", "noon"}, {"0s", ""}, {"2026-11-21", ""}} {
 		var e *reconcile.Error
-		if got, err := newWindow(bad[0], bad[1], now); !errors.As(err, &e) || e.Code != "usage" {
+		if got, err := view.NewWindow(bad[0], bad[1], now); !errors.As(err, &e) || e.Code != "usage" {
 			t.Errorf("%q: %+v, %v", bad, got, err)
 		}
 	}
@@ -51,9 +52,9 @@ func TestDayWithoutMidnight(t *testing.T) {
 	if err != nil {
 		t.Skip("the machine has no time zones: ", err)
 	}
-	got, err := newWindow("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
-	if err != nil || term.Rfc3339(got.since) != "2026-04-23T22:00:00Z" || term.Rfc3339(got.until) != "2026-04-24T21:00:00Z" {
-		t.Errorf("it is from %s to %s, %v", term.Rfc3339(got.since), term.Rfc3339(got.until), err)
+	got, err := view.NewWindow("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
+	if err != nil || term.Rfc3339(got.Since) != "2026-04-23T22:00:00Z" || term.Rfc3339(got.Until) != "2026-04-24T21:00:00Z" {
+		t.Errorf("it is from %s to %s, %v", term.Rfc3339(got.Since), term.Rfc3339(got.Until), err)
 	}
 }
 
@@ -62,20 +63,20 @@ func TestEstimatesOfMoney(t *testing.T) {
 		return state.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
 	}
 	uses := []state.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "nothing used"}}
-	if m := (purse{}).of(uses); m != nil || m.cell() != "" {
+	if m := (view.Purse{}).Of(uses); m != nil || view.CostCell(m) != "" {
 		t.Errorf("without prices: %+v", m)
 	}
-	one := purse{workflow.Prices{Currency: "EUR", Models: map[string]workflow.Price{"a": {Input: 10}}}}
-	if m := one.of(uses); m.Amount != 10 || m.Unpriced != 14e6 || strings.Join(m.Models, " ") != "b "+unknownModel+" a+b" || m.cell() != "10.00+" || !m.Estimate {
+	one := view.Purse{Prices: workflow.Prices{Currency: "EUR", Models: map[string]workflow.Price{"a": {Input: 10}}}}
+	if m := one.Of(uses); m.Amount != 10 || m.Unpriced != 14e6 || strings.Join(m.Models, " ") != "b "+view.UnknownModel+" a+b" || view.CostCell(m) != "10.00+" || !m.Estimate {
 		t.Errorf("one price: %+v", m)
 	}
 	// Of a run that several models worked for nobody knows which of them used how much.
-	one.prices.Models["default"] = workflow.Price{Input: 1}
-	if m := one.of(uses); m.Amount != 15 || m.Unpriced != 9e6 || strings.Join(m.Models, " ") != "a+b" {
+	one.Prices.Models["default"] = workflow.Price{Input: 1}
+	if m := one.Of(uses); m.Amount != 15 || m.Unpriced != 9e6 || strings.Join(m.Models, " ") != "a+b" {
 		t.Errorf("with a default: %+v", m)
 	}
-	if m := one.of(uses[:1]); m.cell() != "10.00" {
-		t.Errorf("the cell is %q", m.cell())
+	if m := one.Of(uses[:1]); view.CostCell(m) != "10.00" {
+		t.Errorf("the cell is %q", view.CostCell(m))
 	}
 }
 
@@ -99,37 +100,18 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		{Claim: reconcile.Claim{IssueID: "1", Identifier: "ABC-1", Status: reconcile.Running, RunID: "r"}, StartedAt: at, ModelUse: tokens},
 		{Claim: reconcile.Claim{IssueID: "5", Identifier: "ABC-5", Status: reconcile.Running}}, // its run has ended
 	}
-	f := newFacts(r, claims, purse{}, at.Add(30*time.Minute))
-	f.addAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
-	f.addAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, window{until: r.Until})
+	f := view.NewFacts(r, claims, view.Purse{}, at.Add(30*time.Minute))
+	f.AddAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, view.Window{Until: r.Until})
+	f.AddAccount(project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, view.Window{Until: r.Until})
 	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {
 		t.Errorf("%+v", f)
 	}
 	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 || tot.Running != 1 || tot.Issues != 2 || tot.Tokens.Total != 30 || tot.Seconds != 1800 {
 		t.Errorf("totals are %+v", tot)
 	}
-	var out bytes.Buffer
-	if err := f.writeCSV(&out); err != nil {
-		t.Fatal(err)
-	}
-	lines, err := csv.NewReader(&out).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, l := range lines[1:] {
-		got = append(got, strings.Join([]string{l[0], l[1], l[2], l[3], l[5], l[12], l[15], l[16]}, "|"))
-	}
-	want := []string{
-		"ABC-1|handed_over|Todo|Human Review|1|10|https://a https://b|'=HYPERLINK(1)", "ABC-2|let_go|Todo|Todo|1|10|https://a https://b|'=HYPERLINK(1)",
-		"ABC-3|let_go|Todo||1|10|https://a https://b|'=HYPERLINK(1)", "ABC-1|running|||0|0||", "ABC-4|ended|||3|10||",
-	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("the lines are\n%s", strings.Join(got, "\n"))
-	}
 	page := &bytes.Buffer{}
 	w := &term.Env{Stdout: page, Now: func() time.Time { return at }}
-	if err := printFacts(w, f); err != nil {
+	if err := render.PrintFacts(w, f); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"let go\tABC-2\tTodo\tTodo (label)\t", "let go\tABC-3\tTodo\tmissing\t", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n"} {
@@ -141,7 +123,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 
 // Lists are never null, whatever there is.
 func TestEmptyReportHasNoNullLists(t *testing.T) {
-	raw, err := json.Marshal(newFacts(state.Report{}, nil, purse{}, time.Time{}))
+	raw, err := json.Marshal(view.NewFacts(state.Report{}, nil, view.Purse{}, time.Time{}))
 	if err != nil || strings.Contains(string(raw), ":null,\"failed") {
 		t.Fatal(err)
 	}
@@ -167,7 +149,7 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 	}
 	page := &bytes.Buffer{}
 	w := &term.Env{Stdout: page, Width: 100, Now: func() time.Time { return at }}
-	if err := printFacts(w, newFacts(r, nil, purse{}, at)); err != nil {
+	if err := render.PrintFacts(w, view.NewFacts(r, nil, view.Purse{}, at)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -183,11 +165,11 @@ func TestLongReportEndsOnATerminal(t *testing.T) {
 func TestCountsOnATerminal(t *testing.T) {
 	w := &term.Env{Width: 80}
 	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_995_000: "10.0M", 2_000_000_000_000_000: "2000T"} {
-		if got := countText(w, n); got != want {
+		if got := render.CountText(w, n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
 		}
 	}
-	if got := countText((&term.Env{}), 123456); got != "123456" {
+	if got := render.CountText((&term.Env{}), 123456); got != "123456" {
 		t.Errorf("in a pipe it is %s", got)
 	}
 }

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/urfave/cli/v2"
@@ -60,7 +61,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	if err := printLog(ctx, p, runID, logOptions{follow: true}); err != nil {
+	if err := logs.PrintLog(ctx, p, runID, logs.LogOptions{Follow: true}); err != nil {
 		return err
 	}
 	return runOutcome(ctx, p, runID)
@@ -124,28 +125,12 @@ func runOutcome(ctx context.Context, p *project.Project, runID string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.Env.Stdout, endLine(run))
-	if hint := wayOut(run.ErrorCode); hint != "" {
+	fmt.Fprintln(p.Env.Stdout, logs.EndLine(run))
+	if hint := render.WayOut(run.ErrorCode); hint != "" {
 		fmt.Fprintln(p.Env.Stderr, "  "+hint)
 	}
 	if run.Outcome != reconcile.Succeeded {
 		return exit.Only(exit.Failed)
 	}
 	return nil
-}
-
-// endLine says how a run ended.
-func endLine(run reconcile.Run) string {
-	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
-	if !run.EndedAt.IsZero() { // one that was lost has no end yet
-		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
-	}
-	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
-	if e := errorText(run.ErrorCode, run.ErrorText); e != nil {
-		line += ": " + *e
-	}
-	if run.AfterRunError != "" {
-		line += "; hook failed: " + run.AfterRunError
-	}
-	return term.Visible(line)
 }

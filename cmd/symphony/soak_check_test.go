@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -120,7 +121,7 @@ func (c *checker) sample() {
 	c.mu.Lock()
 	c.looks = append(c.looks, took)
 	c.mu.Unlock()
-	var v view
+	var v view.View
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		c.t.Errorf("ps --json: %v\n%s", err, out)
 		return
@@ -139,8 +140,8 @@ func (c *checker) sample() {
 }
 
 // atOnce are faults that no delay excuses.
-func (c *checker) atOnce(v view, processes []process) {
-	if v.Counts != (viewCounts{len(v.Running), len(v.Retrying), len(v.Held)}) || len(v.Running) > soakAgents {
+func (c *checker) atOnce(v view.View, processes []process) {
+	if v.Counts != (view.ViewCounts{Running: len(v.Running), Retrying: len(v.Retrying), Held: len(v.Held)}) || len(v.Running) > soakAgents {
 		c.t.Errorf("counts %+v of %d running, %d retrying, %d held", v.Counts, len(v.Running), len(v.Retrying), len(v.Held))
 	}
 	cwds := map[string]int{}
@@ -170,7 +171,7 @@ func (c *checker) atOnce(v view, processes []process) {
 }
 
 // rows: every running row has its worker, and its one agent in its workspace.
-func (c *checker) rows(v view, processes []process, say func(kind, format string, args ...any)) {
+func (c *checker) rows(v view.View, processes []process, say func(kind, format string, args ...any)) {
 	for _, r := range v.Running {
 		var workers, agents []process
 		for _, p := range processes {
@@ -200,14 +201,14 @@ func (c *checker) rows(v view, processes []process, say func(kind, format string
 }
 
 // strays: no worker, agent or command without a running row, but for workers that remove a workspace.
-func (c *checker) strays(v view, processes []process, say func(kind, format string, args ...any)) {
+func (c *checker) strays(v view.View, processes []process, say func(kind, format string, args ...any)) {
 	cleanups := c.query("SELECT id FROM runs WHERE kind = 'cleanup'")
 	for _, p := range processes {
 		id, ok := p.worker()
 		if !ok {
 			id = p.runID
 		}
-		row := slices.ContainsFunc(v.Running, func(r runningRow) bool { return r.RunID == id })
+		row := slices.ContainsFunc(v.Running, func(r view.RunningRow) bool { return r.RunID == id })
 		if !row && !slices.Contains(cleanups, id) {
 			say("stray", "%d %.80q of run %s", p.pid, strings.Join(p.argv, " "), id)
 		}
@@ -216,7 +217,7 @@ func (c *checker) strays(v view, processes []process, say func(kind, format stri
 
 // tracked: rows know the state of their issue, what nobody should work on is not worked on, and what could
 // be worked on is somewhere.
-func (c *checker) tracked(v view, issues []lineartest.Issue, say func(kind, format string, args ...any)) {
+func (c *checker) tracked(v view.View, issues []lineartest.Issue, say func(kind, format string, args ...any)) {
 	states, known := map[string]string{}, map[string]bool{}
 	for _, i := range issues {
 		states[i.Identifier] = i.State

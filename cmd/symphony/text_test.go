@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -55,7 +57,7 @@ func TestErrorText(t *testing.T) {
 		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
 	} {
 		got := ""
-		if text := errorText(c.code, c.message); text != nil {
+		if text := view.ErrorText(c.code, c.message); text != nil {
 			got = *text
 		}
 		if got != c.want {
@@ -112,7 +114,7 @@ func TestHumanize(t *testing.T) {
 		{agent.EventLine{Event: "notification", Method: "thread/settings/updated", Message: "settings of the thread changed"}, ""},
 		{agent.EventLine{Event: "notification", Method: "some/thing/new"}, "some/thing/new"},
 	} {
-		if got, ok := humanize(c.e, inShort); ok && got != c.want || ok != (c.want != "") {
+		if got, ok := logs.Humanize(c.e, logs.InShort); ok && got != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -182,7 +183,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r passResult, o tickOp
 			return false, err
 		}
 		if !o.json && !o.quiet { // of JSON there is one object, and it has been printed
-			fmt.Fprintln(p.Env.Stdout, endLine(run))
+			fmt.Fprintln(p.Env.Stdout, logs.EndLine(run))
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}
