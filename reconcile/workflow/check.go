@@ -22,12 +22,15 @@ func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Lin
 
 // Check finds unknown variables, fields and filters and text that looks like a tag that was never closed, also in
 // branches that no issue takes. The order is that of the lines.
-func (p *Prompt) Check() []Problem {
+func (p *Prompt) Check() []Problem { return p.check().problems }
+
+func (p *Prompt) check() *checker {
 	c := &checker{file: p.file, filters: filterNames()}
 	c.scopes = []map[string]*shape{{"issue": issueShape(), "attempt": plain(), "null": plain()}}
 	c.node(p.template.GetRoot())
 	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Line - b.Line })
-	return slices.Compact(c.problems)
+	c.problems = slices.Compact(c.problems)
+	return c
 }
 
 // shape is what is known of a value: an object with its fields, a list with its items, a plain value, or (nil)
@@ -51,7 +54,8 @@ func object(names ...string) *shape {
 }
 
 func issueShape() *shape {
-	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at", "assignee_id")
+	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at", "assignee_id", "dispatchable")
+	s.fields["native_ref"] = nil // a tracker's own value: of any shape
 	s.fields["labels"] = listOf(plain())
 	s.fields["blocked_by"] = listOf(object("id", "identifier", "state"))
 	return s
@@ -81,6 +85,8 @@ type checker struct {
 	scopes   []map[string]*shape
 	loops    int
 	problems []Problem
+	// joined are the places that print a list without separators.
+	joined []Problem
 }
 
 func (c *checker) report(line int, format string, args ...any) {
@@ -94,7 +100,10 @@ func (c *checker) node(n render.Node) {
 	case *render.TextNode:
 		c.text(n)
 	case *render.ObjectNode:
-		c.expression(n.Args, n.SourceLoc.LineNo)
+		if s := c.expression(n.Args, n.SourceLoc.LineNo); s != nil && s.list {
+			message := fmt.Sprintf("%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}", strings.TrimSpace(n.Args))
+			c.joined = append(c.joined, Problem{File: c.file, Line: n.SourceLoc.LineNo, Message: message})
+		}
 	case *render.TagNode:
 		c.tag(n)
 	case *render.BlockNode:

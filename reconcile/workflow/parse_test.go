@@ -166,7 +166,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			t.Errorf("%s is not described: %+v", k.Name, k)
 		}
 	}
-	for key := range unbuilt() {
+	for key := range Unbuilt() {
 		for _, k := range Keys() {
 			if k.Name == key {
 				t.Errorf("%s is both there and not built", key)
@@ -207,6 +207,26 @@ func TestAssigneeVariable(t *testing.T) {
 			t.Errorf("%s: %q, %v", tt.value, cfg.Tracker.Assignee, cfg.Warnings)
 		}
 	}
+}
+
+func TestProjectVariable(t *testing.T) {
+	file := func(slug string) string { return strings.Replace(literalFile("$LINEAR_API_KEY"), "slug: b", "slug: "+slug, 1) }
+	env := func(value string) Environment {
+		vars := map[string]string{"LINEAR_API_KEY": "k", "BOARD": value}
+		return Environment{EnvFile: "/etc/x.env", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}
+	}
+	for value, want := range map[string]string{"board-1": "board-1", " board-1\n": "board-1", "https://linear.app/a/project/board-1/overview": "board-1"} {
+		for _, written := range []string{"$BOARD", "${BOARD}"} {
+			cfg, err := Parse(source(t, file(written)), env(value))
+			if err != nil || cfg.Tracker.ProjectSlug != want {
+				t.Errorf("%s = %q: %q, %v", written, value, cfg.Tracker.ProjectSlug, err)
+			}
+		}
+	}
+	_, err := Parse(source(t, file("$BOARD")), env(""))
+	wantCode(t, err, CodeMissingProject, "WORKFLOW.md:5: tracker.project_slug: the environment variable BOARD is not set, or empty")
+	_, err = Parse(source(t, file("$OTHER")), env("b"))
+	wantCode(t, err, CodeMissingProject, "OTHER is not set")
 }
 
 // TestPassThrough: what belongs to codex arrives as it is, and what YAML can do beyond JSON is refused in time.

@@ -194,6 +194,9 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		"created_at":  timeOrNil(issue.CreatedAt),
 		"updated_at":  timeOrNil(issue.UpdatedAt),
 		"assignee_id": nil,
+		// Linear has no reference beside its ids, and what a run is told of was dispatched.
+		"native_ref":   nil,
+		"dispatchable": true,
 	}
 	if issue.Assignee != nil {
 		vars["assignee_id"] = issue.Assignee.ID

@@ -52,6 +52,7 @@ func TestRender(t *testing.T) {
 		{name: "null equals nil and null", issue: bare, template: "{% if issue.description == nil %}a{% endif %}{% if issue.url == null %}b{% endif %}", want: "ab"},
 		{name: "null with default", issue: bare, template: "{{ issue.description | default: 'none' }}", want: "none"},
 		{name: "null in a blocker", issue: full, template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% endunless %}{% endfor %}", want: "ABC-3"},
+		{name: "of a tracker", issue: bare, template: "[{{ issue.native_ref }}{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}]{% if issue.dispatchable %}yes{% endif %}", want: "[]yes"},
 		{name: "first attempt", issue: bare, template: "{% if attempt %}again{% else %}first{% endif %}[{{ attempt }}]", want: "first[]"},
 		{name: "later attempt", issue: bare, attempt: 3, template: "{% if attempt > 2 %}again {{ attempt }}{% endif %}", want: "again 3"},
 		{name: "trimmed", issue: bare, template: "\n\n{% if attempt %}x{% endif %}\ntext\n{% if attempt %}x{% endif %}\n", want: "text"},
@@ -105,6 +106,7 @@ func TestRender(t *testing.T) {
 // TestCheckAgreesWithRender: what Check objects to fails when it is rendered, and good templates pass both.
 func TestCheckAgreesWithRender(t *testing.T) {
 	good := []string{
+		"{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}{{ issue.dispatchable }}",
 		"{% for b in issue.blocked_by reversed limit: 1 offset: 0 %}{{ b.state }}{{ forloop.last }}{% endfor %}",
 		"{% for i in (1..issue.labels.size) %}{{ i }}{% endfor %}",
 		"{% assign open = issue.blocked_by | where: 'state', 'Done' | map: 'identifier' | join: ', ' %}{{ open }}",

@@ -212,11 +212,11 @@ func (r *reader) suggest(key, parent string, candidates []string) string {
 	return ""
 }
 
-func isUnbuilt(key string) bool { _, ok := unbuilt()[key]; return ok }
+func isUnbuilt(key string) bool { _, ok := Unbuilt()[key]; return ok }
 
 func (r *reader) notBuilt(key string, line int, value *yaml.Node) {
-	if !unbuilt()[key] {
-		r.warn(line, key, "not built yet: it has no effect")
+	if message := Unbuilt()[key]; message != "" {
+		r.warn(line, key, message)
 		return
 	}
 	if value.Kind == yaml.SequenceNode && len(value.Content) == 0 {

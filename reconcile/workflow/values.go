@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,27 +13,55 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// get finds a key's value. Asking for a key that is not in the table is a fault of the program.
-func (r *reader) get(key string) (field, Key, bool) {
-	k := r.key(key)
-	if k == nil {
-		panic("workflow: no such key: " + key)
+// value reads one key into the configuration.
+func (r *reader) value(k Key, cfg *Config) {
+	switch {
+	case k.read != nil:
+		k.read(r, k, cfg)
+		return
+	case k.to == nil: // another place for a key, see mergeProvider
+		return
 	}
-	f, ok := r.fields[key]
-	return f, *k, ok
+	switch to := k.to(cfg).(type) {
+	case *string:
+		*to = r.text(k)
+	case *bool:
+		*to = r.boolean(k)
+	case *int:
+		*to = int(r.integer(k))
+	case *int64:
+		*to = r.integer(k)
+	case *time.Duration:
+		*to = r.milliseconds(k)
+	case *Answer:
+		*to = Answer(r.choice(k))
+	case *map[string]int:
+		*to = r.stateLimits(k)
+	default:
+		panic("workflow: no way to read " + k.Name)
+	}
 }
 
-// text reads a string: whatever single value is there, as it is written.
-func (r *reader) text(key string) string {
-	f, k, ok := r.get(key)
-	if !ok {
-		return k.Default
-	}
-	if f.node.Kind != yaml.ScalarNode {
+// scalar gives the trimmed text of a single value; ok is false where the file has none, or has something else, which is
+// reported.
+func (r *reader) scalar(k Key) (f field, text string, ok bool) {
+	f, ok = r.fields[k.Name]
+	if ok && f.node.Kind != yaml.ScalarNode {
 		r.wrong(f, k.Type, kindName(f.node))
-		return k.Default
+		return f, "", false
 	}
-	return f.node.Value
+	if ok {
+		text = strings.TrimSpace(f.node.Value)
+	}
+	return f, text, ok
+}
+
+// text reads a string: a single value of any kind, as it is written.
+func (r *reader) text(k Key) string {
+	if f, _, ok := r.scalar(k); ok {
+		return f.node.Value
+	}
+	return k.Default
 }
 
 // wrong reports a value of the wrong type.
@@ -53,8 +82,8 @@ func article(noun string) string {
 }
 
 // integer reads a whole number within the bounds of its key. Digits in quotes count (specification 5.3.2).
-func (r *reader) integer(key string) int64 {
-	f, k, ok := r.get(key)
+func (r *reader) integer(k Key) int64 {
+	f, ok := r.fields[k.Name]
 	standard := mustInt(k.Default)
 	if !ok {
 		return standard
@@ -97,13 +126,13 @@ func digits(n *yaml.Node) (int64, error) {
 	return v, nil
 }
 
-func (r *reader) milliseconds(key string) time.Duration {
-	return time.Duration(r.integer(key)) * time.Millisecond
+func (r *reader) milliseconds(k Key) time.Duration {
+	return time.Duration(r.integer(k)) * time.Millisecond
 }
 
 // boolean reads true or false and nothing else: a word that is neither must not be taken for one.
-func (r *reader) boolean(key string) bool {
-	f, k, ok := r.get(key)
+func (r *reader) boolean(k Key) bool {
+	f, ok := r.fields[k.Name]
 	if ok && f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool" {
 		return strings.EqualFold(f.node.Value, "true")
 	}
@@ -115,11 +144,17 @@ func (r *reader) boolean(key string) bool {
 	return k.Default == "true"
 }
 
-// list reads a list of strings; named reports whether the file has one.
-func (r *reader) list(key string) (items []string, named bool) {
-	f, k, ok := r.get(key)
+// item is one text of a list, with its line.
+type item struct {
+	line int
+	text string
+}
+
+// items reads a list of strings, trimmed; named reports whether the file has one.
+func (r *reader) items(k Key) (list []item, named bool) {
+	f, ok := r.fields[k.Name]
 	if !ok {
-		return defaultList(k.Default), false
+		return nil, false
 	}
 	if f.node.Kind != yaml.SequenceNode {
 		hint := ""
@@ -127,57 +162,64 @@ func (r *reader) list(key string) (items []string, named bool) {
 			hint = "write it in brackets, with commas between the items"
 		}
 		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(k.Type), kindName(f.node)), hint)
-		return defaultList(k.Default), false
+		return nil, false
 	}
-	items = []string{}
-	for _, item := range f.node.Content {
-		line := r.line(item)
-		item = deref(item)
+	for _, node := range f.node.Content {
+		line := r.line(node)
+		node = deref(node)
+		text := strings.TrimSpace(node.Value)
 		switch {
-		case item.Kind != yaml.ScalarNode:
-			r.fail(CodeInvalid, line, f.key, "an item is "+kindName(item)+", not a string", "")
-		case strings.TrimSpace(item.Value) == "" || null(item):
+		case node.Kind != yaml.ScalarNode:
+			r.fail(CodeInvalid, line, f.key, "an item is "+kindName(node)+", not a string", "")
+		case text == "" || null(node):
 			r.fail(CodeInvalid, line, f.key, "an item is empty", "remove it")
 		default:
-			items = append(items, item.Value)
+			list = append(list, item{line, text})
 		}
 	}
-	return items, true
+	return list, true
 }
 
-func defaultList(text string) []string {
-	text = strings.Trim(text, "[]")
-	if text == "" {
-		return []string{}
+// list reads a list of strings, or gives the default.
+func (r *reader) list(k Key) (texts []string, named bool) {
+	texts = []string{}
+	items, named := r.items(k)
+	for _, i := range items {
+		texts = append(texts, i.text)
 	}
-	return strings.Split(text, ", ")
+	if standard := strings.Trim(k.Default, "[]"); !named && standard != "" {
+		texts = strings.Split(standard, ", ")
+	}
+	return texts, named
 }
 
-// choice reads one of a few words.
-func (r *reader) choice(key string, standard Answer, allowed ...Answer) Answer {
-	f, _, ok := r.get(key)
-	if !ok {
-		return standard
+// choice reads one of a few words. It is empty where the file has none and the default depends on other keys.
+func (r *reader) choice(k Key) string {
+	f, ok := r.fields[k.Name]
+	switch {
+	case ok && f.node.Kind == yaml.ScalarNode && slices.Contains(k.Words, f.node.Value):
+		return f.node.Value
+	case ok:
+		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", strings.Join(k.Words, " or "), given(f.node)), "")
+	case slices.Contains(k.Words, k.Default):
+		return k.Default
 	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		if names[i] = string(a); f.node.Kind == yaml.ScalarNode && f.node.Value == names[i] {
-			return a
-		}
+	return ""
+}
+
+// given is a value as the file has it.
+func given(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return strconv.Quote(n.Value)
 	}
-	got := kindName(f.node)
-	if f.node.Kind == yaml.ScalarNode {
-		got = strconv.Quote(f.node.Value)
-	}
-	r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", strings.Join(names, " or "), got), "")
-	return standard
+	return kindName(n)
 }
 
 // stateLimits reads the map of states to limits. What is no positive number is ignored with a warning
 // (specification 5.3.5).
-func (r *reader) stateLimits(key string) map[string]int {
+func (r *reader) stateLimits(k Key) map[string]int {
 	limits := map[string]int{}
-	f, k, ok := r.get(key)
+	f, ok := r.fields[k.Name]
 	if !ok {
 		return limits
 	}
@@ -209,8 +251,8 @@ func (r *reader) stateLimits(key string) map[string]int {
 
 // passThrough reads a value that belongs to codex, a map or, with scalar, a string too, and gives it in JSON; nil
 // where the file has none. Nulls in it are left out, as keys that are null are.
-func (r *reader) passThrough(key string, scalar bool) json.RawMessage {
-	f, _, ok := r.get(key)
+func (r *reader) passThrough(k Key, scalar bool) json.RawMessage {
+	f, ok := r.fields[k.Name]
 	if !ok {
 		return nil
 	}
@@ -259,9 +301,6 @@ func repeated(n *yaml.Node) *yaml.Node {
 }
 
 func quoteJSON(text string) json.RawMessage {
-	if !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' }) {
-		return json.RawMessage(`"` + text + `"`) // as most are; the encoder is nothing that a pass has use for otherwise
-	}
 	raw, err := json.Marshal(text)
 	if err != nil {
 		panic(err) // a string always has a JSON form

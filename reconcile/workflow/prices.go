@@ -48,13 +48,15 @@ func (p Price) Cost(t reconcile.Tokens) float64 {
 }
 
 // prices reads agent.prices. A wrong price would be a wrong figure that nobody sees, so everything in it is checked.
-func (r *reader) prices() Prices {
-	const key = "agent.prices"
-	p := Prices{Currency: usualCurrency}
-	f, k, ok := r.get(key)
-	if !ok {
-		return p
+func (r *reader) prices(k Key, cfg *Config) {
+	cfg.Agent.Prices.Currency = usualCurrency
+	if f, given := r.fields[k.Name]; given {
+		cfg.Agent.Prices = r.priceMap(k, f)
 	}
+}
+
+func (r *reader) priceMap(k Key, f field) Prices {
+	key, p := k.Name, Prices{Currency: usualCurrency}
 	if f.node.Kind != yaml.MappingNode {
 		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(k.Type), kindName(f.node)), pricesHint)
 		return p
@@ -128,12 +130,4 @@ func (r *reader) amount(line int, key string, value *yaml.Node) float64 {
 		return 0
 	}
 	return n
-}
-
-// given is a value as the file has it.
-func given(n *yaml.Node) string {
-	if n.Kind == yaml.ScalarNode {
-		return strconv.Quote(n.Value)
-	}
-	return kindName(n)
 }
