@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -194,9 +195,9 @@ func fixedValues(command, flag string) []string {
 	case "tick --trigger":
 		return []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerCommand, project.TriggerWorker}
 	case "tick --log-format":
-		return logFormats()
+		return pass.LogFormats()
 	case "tick --log-level":
-		return logLevelNames()
+		return pass.LogLevelNames()
 	case "demo --agent":
 		return []string{"scripted", "codex"}
 	case "init --example":

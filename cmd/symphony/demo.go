@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -246,10 +247,10 @@ func (d *playground) play(ctx context.Context) error {
 	}
 }
 
-func (d *playground) pass(ctx context.Context) (passResult, error) {
+func (d *playground) pass(ctx context.Context) (pass.Result, error) {
 	p := project.New(d.w, d.workflow(), d.stateDir())
 	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, stays: true, lockTimeout: project.CommandPatience}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience}, log)
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}
@@ -257,7 +258,7 @@ func (d *playground) pass(ctx context.Context) (passResult, error) {
 }
 
 // show tells what has moved in the tracker, which runs have ended, and what the pass did about it.
-func (d *playground) show(ctx context.Context, r passResult) error {
+func (d *playground) show(ctx context.Context, r pass.Result) error {
 	for _, issue := range d.linear.Issues() {
 		changes, err := d.linear.History(issue.Identifier)
 		if err != nil {
@@ -275,7 +276,7 @@ func (d *playground) show(ctx context.Context, r passResult) error {
 	}
 	for _, a := range r.Applied {
 		if a.Kind != reconcile.ActSettle { // the run's own end says it
-			d.say("pass %-4d %s", r.pass.ID, a.String())
+			d.say("pass %-4d %s", r.Pass.ID, a.String())
 		}
 	}
 	return nil
@@ -313,8 +314,8 @@ func (d *playground) showEnds(ctx context.Context) error {
 }
 
 // over: nothing is claimed, nothing is left to do, and no workspace is being removed.
-func (d *playground) over(r passResult) bool {
-	if r.holder != nil || r.Running+r.Retrying+r.Held > 0 || len(r.Applied) > 0 {
+func (d *playground) over(r pass.Result) bool {
+	if r.Holder != nil || r.Running+r.Retrying+r.Held > 0 || len(r.Applied) > 0 {
 		return false
 	}
 	for _, issue := range d.linear.Issues() {
@@ -323,7 +324,7 @@ func (d *playground) over(r passResult) bool {
 		}
 	}
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	return len(liveRuns(context.Background(), p)) == 0
+	return len(pass.LiveRuns(context.Background(), p)) == 0
 }
 
 // clear ends what still runs when the demo is broken off.
@@ -339,7 +340,7 @@ func (d *playground) clear(ctx context.Context) error {
 	if err := applyForIssue(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
 		return err
 	}
-	for len(liveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {
+	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {
 	}
 	return nil
 }

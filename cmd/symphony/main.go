@@ -25,7 +25,7 @@ func mainCode() int {
 	w, err := term.NewEnv()
 	if err != nil {
 		lost := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
-		return exitWith(lost, err)
+		return exit.With(lost, err)
 	}
 	ctx, stop := signals(command)
 	defer stop()
@@ -51,7 +51,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	if app.Command(command) != nil && errors.As(err, &usage) && usage.Code == "usage" {
 		usage.Hint += " " + command
 	}
-	return exitWith(w, err)
+	return exit.With(w, err)
 }
 
 // wantsJSON looks for --json before anything else is understood, so that a mistake in the rest of the line
@@ -75,20 +75,4 @@ func helpTopic(app *cli.App, args []string) error {
 		return exit.Usage("help: unexpected argument %q", args[3])
 	}
 	return nil
-}
-
-func exitWith(w *term.Env, err error) int {
-	if err == nil {
-		return exit.OK
-	}
-	var silent exit.Only
-	if errors.As(err, &silent) {
-		return int(silent)
-	}
-	known := exit.From(err)
-	w.PrintError(known)
-	if w.JSON {
-		w.PrintJSON(map[string]any{"error": term.ErrorOf(known)})
-	}
-	return exit.Code(known)
 }

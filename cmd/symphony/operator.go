@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -75,7 +76,7 @@ func projectVerb(c *cli.Context, w *term.Env, verb reconcile.Verb) error {
 	if err != nil {
 		return err
 	}
-	return applyForIssue(c.Context, p, reconcile.Command{Verb: verb}, nowhere)
+	return applyForIssue(c.Context, p, reconcile.Command{Verb: verb}, pass.Nowhere)
 }
 
 // atDesk opens the database once for all that a command of an operator's does, its pass included: opening it is a good
@@ -118,7 +119,7 @@ func sendCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reco
 		return err
 	}
 	if p.Env.JSON {
-		p.Env.PrintJSON(r.json(false))
+		p.Env.PrintJSON(r.Json(false))
 	} else if err := sayPass(ctx, p, db, cmd, *r, done); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func sendCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reco
 // steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
 // command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
 // to write it to, and all workers have been ended without.
-func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *passResult, done bool, err error) {
+func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *pass.Result, done bool, err error) {
 	cmd.CreatedAt = p.Env.Now()
 	id, err := db.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
@@ -138,12 +139,12 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 		return nil, false, err
 	}
 	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerCommand, only: only, lockTimeout: project.CommandPatience, db: db}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: only, LockTimeout: project.CommandPatience, Db: db}, log)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
-	case r.holder != nil:
-		e := project.LockedError(r.holder)
+	case r.Holder != nil:
+		e := project.LockedError(r.Holder)
 		e.Hint = "the command is kept: the next pass takes it up"
 		return nil, false, e
 	}
@@ -152,8 +153,8 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 }
 
 // sayPass prints the pass of a command and what the command has led to.
-func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
-	reportText(p, p.Env, r)
+func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, done bool) error {
+	pass.ReportText(p, p.Env, r)
 	if !done {
 		return nil
 	}
@@ -165,7 +166,7 @@ func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcil
 }
 
 // noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
-func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r passResult, done bool) error {
+func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, done bool) error {
 	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
@@ -179,12 +180,12 @@ func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd recon
 	if done {
 		return nil // what else is wrong has been said, and what was asked for is done
 	}
-	return r.code()
+	return r.Code()
 }
 
 // outcomeOf says what a command has led to, where no action of the pass says it: it may have been taken up by
 // another pass, or there was nothing to change.
-func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r passResult) (string, error) {
+func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r pass.Result) (string, error) {
 	switch cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		return "paused: nothing new is started until symphony resume", nil

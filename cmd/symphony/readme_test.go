@@ -20,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -440,7 +441,7 @@ func TestReadmeWords(t *testing.T) {
 
 // The JSON that the README shows has exactly the fields that the program prints.
 func TestReadmeJSON(t *testing.T) {
-	for mark, v := range map[string]any{"ps": view.View{}, "tick": tickJSON{}} {
+	for mark, v := range map[string]any{"ps": view.View{}, "tick": pass.TickJSON{}} {
 		var shown any
 		text := between(t, readme(t), "<!-- "+mark+" -->\n```json\n", "```")
 		if err := json.Unmarshal([]byte(text), &shown); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -45,15 +46,15 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := runPass(ctx, p, passOptions{trigger: project.TriggerManual, only: issue.ID, anySlot: true, stays: true, lockTimeout: project.CommandPatience}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AnySlot: true, Stays: true, LockTimeout: project.CommandPatience}, log)
 	if err != nil {
 		return err
 	}
-	if r.holder != nil {
-		return project.LockedError(r.holder)
+	if r.Holder != nil {
+		return project.LockedError(r.Holder)
 	}
-	reportText(p, p.Env, r)
-	if err := r.code(); err != nil {
+	pass.ReportText(p, p.Env, r)
+	if err := r.Code(); err != nil {
 		return err
 	}
 	// From here on a signal ends only the following: which run goes on is still to be said.
@@ -68,7 +69,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 }
 
 // startedRun names the run that the pass started or found, or says why there is none.
-func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue, r passResult) (string, error) {
+func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue, r pass.Result) (string, error) {
 	for _, a := range r.Applied {
 		if a.Kind == reconcile.ActDispatch && a.Err == nil {
 			return a.RunID, nil
@@ -121,11 +122,11 @@ func runOutcome(ctx context.Context, p *project.Project, runID string) error {
 		return err
 	}
 	defer db.Close()
-	run, err := waitForRun(ctx, p, db, runID)
+	run, err := pass.WaitForRun(ctx, p, db, runID)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.Env.Stdout, logs.EndLine(run))
+	fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
 	if hint := render.WayOut(run.ErrorCode); hint != "" {
 		fmt.Fprintln(p.Env.Stderr, "  "+hint)
 	}

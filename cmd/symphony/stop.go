@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -106,13 +107,13 @@ func (s *stopping) at(ctx context.Context, db *state.DB) error {
 		waited = s.await(context.WithoutCancel(ctx), ctx.Done(), *r, before, began)
 	}
 	if s.p.Env.JSON {
-		s.p.Env.PrintJSON(stopJSON{r.json(false), append([]stoppedRow{}, s.stopped...)})
+		s.p.Env.PrintJSON(stopJSON{r.Json(false), append([]stoppedRow{}, s.stopped...)})
 	}
 	return cmp.Or(waited, noteUndone(ctx, s.p, db, s.cmd, *r, done))
 }
 
 // stopJSON is the pass, as tick --json has it, and what was stopped.
 type stopJSON struct {
-	tickJSON
+	pass.TickJSON
 	Stopped []stoppedRow `json:"stopped"`
 }

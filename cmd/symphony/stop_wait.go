@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -64,7 +65,7 @@ func (s *stopping) unsettled(ctx context.Context) ([]reconcile.Run, error) {
 
 // await waits until every run has ended and is settled, and says what became of each. over ends the waiting, and with it
 // nothing else. Where no other pass does it in time, it runs one that ends and settles what is left.
-func (s *stopping) await(ctx context.Context, over <-chan struct{}, r passResult, before []reconcile.Run, began time.Duration) error {
+func (s *stopping) await(ctx context.Context, over <-chan struct{}, r pass.Result, before []reconcile.Run, began time.Duration) error {
 	after, err := s.unsettled(ctx)
 	if err != nil {
 		return err
@@ -79,8 +80,8 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r passResult
 	}
 	defer db.Close()
 	grace := reconcile.ShortestStop
-	if r.cfg != nil {
-		grace = project.Policy(r.cfg).StopGrace
+	if r.Cfg != nil {
+		grace = project.Policy(r.Cfg).StopGrace
 	}
 	patience := grace + stopSlack
 	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
@@ -159,7 +160,7 @@ func (s *stopping) dead(run reconcile.Run) bool {
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
 func (s *stopping) nudge(ctx context.Context) error {
-	_, err := runPass(ctx, s.p, passOptions{trigger: project.TriggerCommand, only: s.only, lockTimeout: nudgeEvery}, project.NewLog(s.p.Env, slog.LevelWarn))
+	_, err := pass.Run(ctx, s.p, pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: nudgeEvery}, project.NewLog(s.p.Env, slog.LevelWarn))
 	return err
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -57,7 +57,7 @@ func TestErrorText(t *testing.T) {
 		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
 	} {
 		got := ""
-		if text := view.ErrorText(c.code, c.message); text != nil {
+		if text := project.ErrorText(c.code, c.message); text != nil {
 			got = *text
 		}
 		if got != c.want {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
@@ -209,9 +210,9 @@ func (h *held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		Alive: h.alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
 	}
 	var stopTelling func()
-	worker.Attend, stopTelling = teller{
-		p: p, db: h.db, hook: attentionHook(p, cfg).OfRun(p.StateDir, h.run.ID), by: h.run.ID, issueID: h.run.IssueID,
-	}.attending(ctx, log)
+	worker.Attend, stopTelling = pass.Teller{
+		P: p, Db: h.db, Hook: pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.run.ID), By: h.run.ID, IssueID: h.run.IssueID,
+	}.Attending(ctx, log)
 	defer stopTelling()
 	run, err := worker.Run(context.WithoutCancel(ctx), h.run, ctx.Done())
 	h.run = run

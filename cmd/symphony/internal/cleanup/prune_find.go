@@ -22,13 +22,13 @@ const mostPast = 1000
 
 // prunable is what may go.
 type prunable struct {
-	trash   []trashFound
+	trash []trashFound
 	// keptTrash was removed with work that exists nowhere else.
 	keptTrash []workspace.UnsavedPath
-	spaces  []goneSpace
-	kept    []goneSpace // they would be lost, or are in use
-	issues  []goneIssue
-	orphans []string // directories of runs without a row
+	spaces    []goneSpace
+	kept      []goneSpace // they would be lost, or are in use
+	issues    []goneIssue
+	orphans   []string // directories of runs without a row
 }
 
 type trashFound struct {
@@ -202,7 +202,7 @@ func (f *prunable) findTrash(ctx context.Context, p *project.Project, cfg *workf
 		if err != nil {
 			return project.WorkspaceError(err)
 		}
-		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash"), }
+		t := trashFound{root: root, path: filepath.Join(root.Path, ".symphony", "trash")}
 		for _, e := range entries {
 			if work := root.UnsavedInTrash(ctx, e); work != "" && !force {
 				f.keptTrash = append(f.keptTrash, workspace.UnsavedPath{Path: e, Work: work})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -61,4 +62,21 @@ func Code(err error) int {
 		return Workflow
 	}
 	return Failed
+}
+
+// With prints the error, as text and where asked as JSON, and returns the exit code that belongs to it.
+func With(w *term.Env, err error) int {
+	if err == nil {
+		return OK
+	}
+	var silent Only
+	if errors.As(err, &silent) {
+		return int(silent)
+	}
+	known := From(err)
+	w.PrintError(known)
+	if w.JSON {
+		w.PrintJSON(map[string]any{"error": term.ErrorOf(known)})
+	}
+	return Code(known)
 }

@@ -91,7 +91,7 @@ func printEnd(ctx context.Context, p *project.Project, db *state.DB, runID strin
 	case err != nil:
 		return err
 	case run.Outcome != "":
-		fmt.Fprintln(p.Env.Stdout, EndLine(run))
+		fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
 	case project.WorkerDead(p, run):
 		fmt.Fprintf(p.Env.Stdout, "%s: the worker of this run is gone; the next pass says what became of it\n", term.Visible(run.Identifier))
 	}

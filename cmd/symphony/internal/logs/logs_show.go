@@ -2,14 +2,9 @@ package logs
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
-	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -70,20 +65,4 @@ func printRun(ctx context.Context, p *project.Project, db *state.DB, runID strin
 		return err
 	}
 	return printEnd(ctx, p, db, runID, o)
-}
-
-// endLine says how a run ended.
-func EndLine(run reconcile.Run) string {
-	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
-	if !run.EndedAt.IsZero() { // one that was lost has no end yet
-		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
-	}
-	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
-	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
-		line += ": " + *e
-	}
-	if run.AfterRunError != "" {
-		line += "; hook failed: " + run.AfterRunError
-	}
-	return term.Visible(line)
 }

@@ -180,7 +180,7 @@ func (f *Facts) addFailures(failures []state.Failure) {
 	stands := f.standing()
 	for _, x := range failures {
 		f.Failed = append(f.Failed, failedRow{
-			x.IssueID, x.Identifier, x.Runs, x.RunID, string(x.Outcome), ErrorText(x.Code, x.Text), x.At, term.OrNull(stands[x.IssueID]),
+			x.IssueID, x.Identifier, x.Runs, x.RunID, string(x.Outcome), project.ErrorText(x.Code, x.Text), x.At, term.OrNull(stands[x.IssueID]),
 		})
 	}
 }

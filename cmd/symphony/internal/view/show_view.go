@@ -151,9 +151,9 @@ func (f *issueFacts) claimRow() *claimRow {
 	}
 	switch c.Status {
 	case reconcile.Waiting:
-		row.Kind, row.DueAt, row.Error = term.OrNull(string(c.Kind)), timeOrNull(c.DueAt), ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.Kind, row.DueAt, row.Error = term.OrNull(string(c.Kind)), timeOrNull(c.DueAt), project.ErrorText(c.ErrorCode, c.ErrorMessage)
 	case reconcile.Held:
-		row.HoldReason, row.HeldAt, row.Error = term.OrNull(c.HoldReason), timeOrNull(c.HeldAt), ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.HoldReason, row.HeldAt, row.Error = term.OrNull(c.HoldReason), timeOrNull(c.HeldAt), project.ErrorText(c.ErrorCode, c.ErrorMessage)
 	case reconcile.Running:
 	}
 	return row
@@ -175,7 +175,7 @@ func (v *IssueView) addRuns(p *project.Project, f *issueFacts) {
 	for _, r := range f.runs {
 		v.Runs = append(v.Runs, issueRun{
 			RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOf(r.Attempt), Phase: string(r.Phase), Outcome: term.OrNull(string(r.Outcome)),
-			Error: ErrorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: timeOrNull(r.EndedAt),
+			Error: project.ErrorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: timeOrNull(r.EndedAt),
 			Turns: r.Turns, Tokens: TokensRow(r.Tokens), ThreadID: term.OrNull(r.ThreadID), AfterRunError: term.OrNull(r.AfterRunError),
 		})
 		if r.Kind != reconcile.AgentRun {

@@ -76,7 +76,7 @@ func (f *issueFacts) whyHeld() reasonRow {
 	case message != "":
 		text += ", " + message
 	}
-	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !strings.Contains(message, *last) {
+	if last := project.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !strings.Contains(message, *last) {
 		text += ", last " + *last
 	}
 	return reasonRow{"held", text}
@@ -95,7 +95,7 @@ func (f *issueFacts) whyWaiting(plan forecast) reasonRow {
 		return reasonRow{plan.reason, inWords(plan.reason, plan.message, *f.issue)}
 	}
 	last := ""
-	if e := ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
+	if e := project.ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
 		last = ": " + *e
 	}
 	text := map[reconcile.RetryKind]string{

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -220,7 +219,7 @@ func (v *View) claims(p *project.Project, rec reconcile.State, only chosenIssues
 func newRetryingRow(c reconcile.Claim) RetryingRow {
 	return RetryingRow{
 		IssueID: c.IssueID, Identifier: c.Identifier, Attempt: attemptOf(c.Attempt), DueAt: c.DueAt.UTC(),
-		Error: ErrorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
+		Error: project.ErrorText(c.ErrorCode, c.ErrorMessage), Kind: string(c.Kind),
 	}
 }
 
@@ -260,20 +259,6 @@ func timeOrNull(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// errorText is "<code>: <message>"; the specification's own wordings stand alone.
-func ErrorText(code, message string) *string {
-	switch {
-	case code == "" && message == "":
-		return nil
-	case code == "" || code == reconcile.CodeSpawnFailed || strings.HasPrefix(message, "stalled for "):
-		return &message
-	case message == "":
-		return &code
-	}
-	text := code + ": " + message
-	return &text
 }
 
 // tracker names the project and what stops its account, as far as the workflow can be read.
@@ -354,7 +339,7 @@ func (v *View) past(ctx context.Context, db *state.DB, only chosenIssues, limit 
 	for _, r := range runs {
 		v.Ended = append(v.Ended, endedRow{
 			RunID: r.ID, Identifier: r.Identifier, Kind: string(r.Kind), Outcome: string(r.Outcome),
-			Error: ErrorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: r.EndedAt.UTC(),
+			Error: project.ErrorText(r.ErrorCode, r.ErrorText), StartedAt: r.StartedAt.UTC(), EndedAt: r.EndedAt.UTC(),
 			Turns: r.Turns, Tokens: TokensRow(r.Tokens),
 		})
 	}

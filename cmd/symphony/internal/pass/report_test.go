@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 
 // Between taking the lock and writing down who took it a pass is known to nobody; what is not known is null.
 func TestHolderThatIsNotKnown(t *testing.T) {
-	r := passResult{holder: &state.Holder{}}
-	got, err := json.Marshal(r.json(false))
+	r := Result{Holder: &state.Holder{}}
+	got, err := json.Marshal(r.Json(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestHolderThatIsNotKnown(t *testing.T) {
 
 // Each thing is said once, and a full disk once for all that it stops.
 func TestCondense(t *testing.T) {
-	var r passResult
+	var r Result
 	for _, e := range []reconcile.Error{
 		{Code: "disk_full", Message: "a"},
 		{Code: "tracker_error", Message: "a"},

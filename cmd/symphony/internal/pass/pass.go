@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -19,31 +19,31 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// passOptions say what kind of pass it is.
-type passOptions struct {
-	trigger     string
-	dryRun      bool
-	lockTimeout time.Duration
-	only        string // an issue's id, or nowhere
-	anySlot     bool
-	db          *state.DB // whoever runs the pass has it open, nil: nobody has
-	stays       bool      // the process waits for the runs that it starts
+// Options say what kind of pass it is.
+type Options struct {
+	Trigger     string
+	DryRun      bool
+	LockTimeout time.Duration
+	Only        string // an issue's id, or nowhere
+	AnySlot     bool
+	Db          *state.DB // whoever runs the pass has it open, nil: nobody has
+	Stays       bool      // the process waits for the runs that it starts
 }
 
-// passResult is what a pass did.
-type passResult struct {
+// Result is what a pass did.
+type Result struct {
 	reconcile.Report
-	pass state.Pass
+	Pass state.Pass
 	// holder is who has the lock, nil where this pass had it.
-	holder *state.Holder
+	Holder *state.Holder
 	// cfg is the configuration the pass ran with; the last good one where the present one is invalid.
-	cfg *workflow.Config
+	Cfg *workflow.Config
 	// warnings of the workflow.
 	warnings []string
 	dryRun   bool
 }
 
-func (r *passResult) fail(err error) {
+func (r *Result) fail(err error) {
 	faults := workflow.Faults(err)
 	if len(faults) == 0 {
 		faults = []*reconcile.Error{exit.From(err)}
@@ -52,7 +52,7 @@ func (r *passResult) fail(err error) {
 }
 
 // condense says each thing once. A full disk or a busy database stops every step of a pass, and the first tells all there is to know.
-func (r *passResult) condense() {
+func (r *Result) condense() {
 	type what struct{ code, message string }
 	seen := map[what]bool{}
 	r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool {
@@ -67,11 +67,11 @@ func (r *passResult) condense() {
 }
 
 // warn adds what works otherwise than its writer may expect.
-func (r *passResult) warn(text string) { r.warnings = append(r.warnings, text) }
+func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 
 // pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
 // it from being a pass at all; what went wrong in it stands in the result.
-func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.Logger) (r passResult, err error) {
+func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (r Result, err error) {
 	if err := p.Nested(); err != nil {
 		return r, err
 	}
@@ -82,7 +82,7 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 	if cfgErr != nil && !p.HasState() {
 		return r, cfgErr
 	}
-	if o.dryRun {
+	if o.DryRun {
 		return dryPass(ctx, p, o, cfg, cfgErr, log)
 	}
 	release, holder, err := takeLock(ctx, p, o)
@@ -91,11 +91,11 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 		return r, err
 	}
 	if release == nil {
-		r.holder = holder
+		r.Holder = holder
 		return r, nil
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if o.lockTimeout > 0 {
+	if o.LockTimeout > 0 {
 		// The wait may have been long, and a pass works with the workflow as it is now.
 		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = readPassConfig(p)
@@ -127,14 +127,14 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 	if bootErr != nil {
 		r.fail(bootErr)
 	}
-	r.pass = state.Pass{
-		Trigger: o.trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
+	r.Pass = state.Pass{
+		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
 		Actions: len(r.Applied), Skipped: len(r.Skips),
 	}
 	for _, e := range r.Errors {
-		r.pass.Errors = append(r.pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
+		r.Pass.Errors = append(r.Pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
 	}
-	if r.pass.ID, err = db.SavePass(ctx, r.pass); err != nil {
+	if r.Pass.ID, err = db.SavePass(ctx, r.Pass); err != nil {
 		r.fail(err)
 	}
 	crash.At("pass.recorded")
@@ -144,16 +144,16 @@ func runPass(ctx context.Context, p *project.Project, o passOptions, log *slog.L
 }
 
 // enter opens the database, and makes one where there is none.
-func enterDB(ctx context.Context, p *project.Project, o passOptions, now time.Time) (*state.DB, error) {
-	if o.db != nil {
-		return o.db, nil
+func enterDB(ctx context.Context, p *project.Project, o Options, now time.Time) (*state.DB, error) {
+	if o.Db != nil {
+		return o.Db, nil
 	}
 	return state.Create(ctx, p.StateDir, now)
 }
 
 // closeDB closes a database that the pass has opened itself.
-func (o passOptions) closeDB(db *state.DB) error {
-	if o.db != nil {
+func (o Options) closeDB(db *state.DB) error {
+	if o.Db != nil {
 		return nil
 	}
 	return db.Close()
@@ -164,12 +164,12 @@ const waiterStep = 30 * time.Millisecond
 
 // lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
 // that one will see the run's end, too. An operator's time counts in full, whoever else waits.
-func takeLock(ctx context.Context, p *project.Project, o passOptions) (func() error, *state.Holder, error) {
-	end := p.Env.Now().Add(o.lockTimeout)
+func takeLock(ctx context.Context, p *project.Project, o Options) (func() error, *state.Holder, error) {
+	end := p.Env.Now().Add(o.LockTimeout)
 	for {
 		now := p.Env.Now()
-		release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: o.trigger, Since: now}, max(end.Sub(now), 0))
-		if err != nil || holder == nil || !holder.Queued || o.trigger == project.TriggerWorker || !p.Env.Now().Before(end) {
+		release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: now}, max(end.Sub(now), 0))
+		if err != nil || holder == nil || !holder.Queued || o.Trigger == project.TriggerWorker || !p.Env.Now().Before(end) {
 			return release, holder, err
 		}
 		if !project.Sleep(ctx, waiterStep) {
@@ -179,11 +179,11 @@ func takeLock(ctx context.Context, p *project.Project, o passOptions) (func() er
 }
 
 // reconcile runs the pass proper on an open database.
-func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *passResult) {
-	options := reconcile.Options{DryRun: o.dryRun, Only: o.only, AnySlot: o.anySlot}
+func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *Result) {
+	options := reconcile.Options{DryRun: o.DryRun, Only: o.Only, AnySlot: o.AnySlot}
 	patient := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
-	askTracker := o.only != nowhere // of no issue there is nothing to ask
+	askTracker := o.Only != Nowhere // of no issue there is nothing to ask
 	if cfgErr != nil {
 		r.fail(cfgErr)
 		options.DispatchOff = true
@@ -195,17 +195,17 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 		}
 		askTracker = askTracker && known
 	}
-	r.cfg = cfg
+	r.Cfg = cfg
 	r.warnings = workflowWarnings(p, cfg)
 	if err := db.Newer(); err != nil {
 		r.fail(err) // and starts nothing
 	}
-	rootErr := project.RootFits(p, cfg, o.dryRun)
+	rootErr := project.RootFits(p, cfg, o.DryRun)
 	if rootErr != nil {
 		r.fail(rootErr)
 		options.DispatchOff = true
 	}
-	if o.trigger == project.TriggerWorker || o.trigger == project.TriggerCommand {
+	if o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		if err != nil {
 			r.fail(err)
@@ -217,7 +217,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 		r.fail(err)
 		return
 	}
-	if err := rememberRoots(ctx, p, db, deps.Runners, o.dryRun || rootErr != nil); err != nil {
+	if err := rememberRoots(ctx, p, db, deps.Runners, o.DryRun || rootErr != nil); err != nil {
 		r.fail(err)
 	}
 	if rootErr != nil {
@@ -229,7 +229,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 	}
 	options.TrackerLow = low.After(p.Env.Now())
 	// Before anything is started: a pass that dies in its middle leaves it behind for the next.
-	if cfgErr == nil && !o.dryRun {
+	if cfgErr == nil && !o.DryRun {
 		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
 			r.fail(err)
 		}
@@ -242,12 +242,12 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o pass
 	}
 }
 
-func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o passOptions, askTracker bool, log *slog.Logger, r *passResult) (reconcile.Deps, error) {
+func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, log *slog.Logger, r *Result) (reconcile.Deps, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
 	}
-	runners.Stays = o.stays
+	runners.Stays = o.Stays
 	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
 	runners.Slots = account
 	boot, err := proc.BootID()
@@ -258,8 +258,8 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o passOpti
 		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
-	if o.only != "" {
-		d.Store = confined{db, o.only}
+	if o.Only != "" {
+		d.Store = confined{db, o.Only}
 	}
 	if askTracker {
 		client, err := project.NewTracker(cfg, p.Env.Now, log)
@@ -275,7 +275,7 @@ const lastGoodKey = "last_good_workflow"
 
 // lastGood gives the last configuration that was valid, for reconciliation only. A literal key was not
 // kept: with it only the local half of a pass is left.
-func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *passResult) (cfg *workflow.Config, askTracker bool) {
+func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, askTracker bool) {
 	text, known, err := db.Meta(ctx, lastGoodKey)
 	if err != nil || !known {
 		if err != nil {

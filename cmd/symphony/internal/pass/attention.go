@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -21,20 +21,20 @@ import (
 const attentionsAtOnce = 16
 
 // teller runs hooks.on_attention for what a person has not been told of.
-type teller struct {
-	p    *project.Project
-	db   *state.DB
-	hook runner.AttentionHook
-	by   string // who tells: a run's id, or ofPass
+type Teller struct {
+	P    *project.Project
+	Db   *state.DB
+	Hook runner.AttentionHook
+	By   string // who tells: a run's id, or ofPass
 	// issueID confines it to one issue, where it is not empty; standing is what is told of without being stored.
-	issueID  string
+	IssueID  string
 	standing []reconcile.Attention
 }
 
 // ofPass is who takes an attention in a pass. There is only one at a time, so that one of another pass is a dead one's.
 const ofPass = "pass"
 
-func attentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
+func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
 	named := "" // where symphony would not find the state directory from the home directory
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
@@ -48,26 +48,26 @@ func attentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 
 // tellPeople is the end of a pass: whatever a person has not been told of is told now. It takes no longer than the
 // hook's bound and what it takes to end those that hang; what goes wrong is a warning.
-func tellPeople(ctx context.Context, p *project.Project, db *state.DB, r *passResult) {
-	if r.cfg == nil || ctx.Err() != nil { // whoever broke the pass off waits for no hook: the next one tells
+func tellPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
+	if r.Cfg == nil || ctx.Err() != nil { // whoever broke the pass off waits for no hook: the next one tells
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	hook := attentionHook(p, r.cfg).OfPass(p.StateDir)
+	hook := AttentionHook(p, r.Cfg).OfPass(p.StateDir)
 	if err := endLeftHooks(ctx, db, hook); err != nil {
 		r.fail(err)
 	}
-	if strings.TrimSpace(r.cfg.Hooks.OnAttention) == "" {
+	if strings.TrimSpace(r.Cfg.Hooks.OnAttention) == "" {
 		if err := db.DropAttentions(ctx, p.Env.Now()); err != nil {
 			r.fail(err)
 		}
 		return
 	}
-	t := teller{p: p, db: db, hook: hook, by: ofPass}
-	t.standing = accountAttentions(project.OpenAccount(p, r.cfg.Codex.Home), p.Env.Now())
+	t := Teller{P: p, Db: db, Hook: hook, By: ofPass}
+	t.standing = accountAttentions(project.OpenAccount(p, r.Cfg.Codex.Home), p.Env.Now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
-		err = errors.Join(err, t.hook.Clear(ctx))
+		err = errors.Join(err, t.Hook.Clear(ctx))
 	}
 	if err != nil {
 		r.fail(err)
@@ -133,14 +133,14 @@ func failedHooks(told []runner.Told) error {
 }
 
 // tell runs the hook for all that is open, side by side, and returns how each ended.
-func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
-	open, err := t.db.OpenAttentions(ctx, t.p.Env.Now(), runner.AttentionPatience, t.issueID, t.standing...)
+func (t Teller) tell(ctx context.Context) ([]runner.Told, error) {
+	open, err := t.Db.OpenAttentions(ctx, t.P.Env.Now(), runner.AttentionPatience, t.IssueID, t.standing...)
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, t.hook.Bound())
+	bounded, cancel := context.WithTimeout(ctx, t.Hook.Bound())
 	defer cancel()
-	late, cancelLate := context.WithTimeout(bounded, t.hook.Bound()/2)
+	late, cancelLate := context.WithTimeout(bounded, t.Hook.Bound()/2)
 	defer cancelLate()
 
 	var mu sync.Mutex
@@ -165,19 +165,19 @@ func (t teller) tell(ctx context.Context) ([]runner.Told, error) {
 		})
 	}
 	wg.Wait()
-	return told, errors.Join(append(errs, t.hook.Keep(told))...)
+	return told, errors.Join(append(errs, t.Hook.Keep(told))...)
 }
 
 // tellOne takes one and runs the hook for it; nil where it is somebody else's to tell.
-func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
-	if a.TakenBy != "" && a.TakenBy != ofPass && project.Alive(t.p.StateDir, a.TakenBy) {
+func (t Teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
+	if a.TakenBy != "" && a.TakenBy != ofPass && project.Alive(t.P.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
 	}
-	took, err := t.db.TakeAttention(ctx, t.p.Env.Now(), runner.AttentionPatience, a.Attention, t.by)
+	took, err := t.Db.TakeAttention(ctx, t.P.Env.Now(), runner.AttentionPatience, a.Attention, t.By)
 	if err != nil || !took {
 		return nil, err
 	}
-	told := t.hook.Run(bounded, a.Attention)
+	told := t.Hook.Run(bounded, a.Attention)
 	if told.Unfinished {
 		return &told, nil // a later pass tries once more
 	}
@@ -185,13 +185,13 @@ func (t teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*r
 	if told.Err != nil {
 		failure = exit.From(told.Err).Message
 	}
-	return &told, t.db.DoneAttention(context.WithoutCancel(ctx), t.p.Env.Now(), a.Key, failure)
+	return &told, t.Db.DoneAttention(context.WithoutCancel(ctx), t.P.Env.Now(), a.Key, failure)
 }
 
 // attending lets a worker tell of its requests. attend returns at once; stop waits for a hook that is still at work,
 // which it ends.
-func (t teller) attending(ctx context.Context, log *slog.Logger) (attend func(context.Context), stop func()) {
-	if strings.TrimSpace(t.hook.Script) == "" {
+func (t Teller) Attending(ctx context.Context, log *slog.Logger) (attend func(context.Context), stop func()) {
+	if strings.TrimSpace(t.Hook.Script) == "" {
 		return func(context.Context) {}, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 // nowhere confines a pass to no issue at all: it takes up commands about the whole project only.
-const nowhere = "-"
+const Nowhere = "-"
 
 // confined is the database of a pass that is confined to one issue: it reads no more than that takes, however many
 // others are claimed.

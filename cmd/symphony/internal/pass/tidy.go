@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 )
 
 // tidy deletes old runs and their directories.
-func tidyUp(ctx context.Context, p *project.Project, db *state.DB, r *passResult) {
+func tidyUp(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	ids, err := db.Prune(ctx, p.Env.Now(), pruneLimit)
 	if err != nil {
 		r.fail(err)
@@ -31,7 +31,7 @@ func tidyUp(ctx context.Context, p *project.Project, db *state.DB, r *passResult
 		}
 	}
 	crash.At("tidy.removed")
-	if r.pass.ID%orphanEvery != 0 {
+	if r.Pass.ID%orphanEvery != 0 {
 		return
 	}
 	if err := removeOrphans(ctx, p, db); err != nil {

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
 // do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
 // somebody is still looking; later mistakes are said, and the loop goes on.
-func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) error {
+func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
 	if _, err := readPassConfig(p); err != nil {
 		return err
 	}
@@ -35,9 +35,9 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.StateDir, Hint: "one loop per project is enough"}
 	}
 	defer func() { _ = lock.Unlock() }() // it ends with the process
-	if o.lockTimeout == 0 {
+	if o.LockTimeout == 0 {
 		// An operator's command holds it for a moment, and looks at one issue only.
-		o.lockTimeout = project.CommandPatience
+		o.LockTimeout = project.CommandPatience
 	}
 	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}, program: thisProgram()}
 	reapForeign(ctx, l.log)
@@ -58,7 +58,7 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o tickOptions) e
 
 type looper struct {
 	w        *term.Env
-	options  tickOptions
+	options  TickOptions
 	log      *slog.Logger
 	interval time.Duration
 	// seen are the ended runs that a pass was woken for: one that can't be settled must not wake every pass.
@@ -67,8 +67,8 @@ type looper struct {
 }
 
 // pass runs one; whatever goes wrong is said, and the code returned.
-func (l *looper) pass(ctx context.Context, p *project.Project) (passResult, int) {
-	r, err := runPass(ctx, p, l.options.passOptions, l.log)
+func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
+	r, err := Run(ctx, p, l.options.Options, l.log)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
@@ -78,14 +78,14 @@ func (l *looper) pass(ctx context.Context, p *project.Project) (passResult, int)
 	}
 	if err != nil {
 		err = quietly(ctx, p, l.options, err)
-		return r, exitWith(l.w, err)
+		return r, exit.With(l.w, err)
 	}
-	reportPass(ctx, p, l.w, l.options, r)
-	if r.cfg != nil {
-		l.interval = r.cfg.Polling.Interval
+	Print(ctx, p, l.w, l.options, r)
+	if r.Cfg != nil {
+		l.interval = r.Cfg.Polling.Interval
 	}
 	var code exit.Only
-	errors.As(r.code(), &code)
+	errors.As(r.Code(), &code)
 	return r, int(code)
 }
 
@@ -98,8 +98,8 @@ const (
 
 // wait is for the next pass: the polling interval, cut short by a due retry, by the end of a worker, or by a
 // signal, for which it returns false.
-func (l *looper) wait(ctx context.Context, p *project.Project, r passResult) bool {
-	if r.holder != nil {
+func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
+	if r.Holder != nil {
 		clear(l.seen) // what this pass was woken for has not been looked at
 	}
 	end := l.w.Now().Add(l.interval)
@@ -145,13 +145,13 @@ func unsettled(ctx context.Context, p *project.Project) []string {
 }
 
 // liveRuns names the runs that have a worker.
-func liveRuns(ctx context.Context, p *project.Project) []string {
+func LiveRuns(ctx context.Context, p *project.Project) []string {
 	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !project.Alive(p.StateDir, id) })
 }
 
 // leaveLoop says what goes on without the loop.
 func leaveLoop(p *project.Project, w *term.Env) {
-	if n := len(liveRuns(context.Background(), p)); n > 0 {
+	if n := len(LiveRuns(context.Background(), p)); n > 0 {
 		w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
 			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
 	}

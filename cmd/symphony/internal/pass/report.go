@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -18,28 +18,28 @@ import (
 
 // report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
 // a change in what is wrong.
-func reportPass(ctx context.Context, p *project.Project, w *term.Env, o tickOptions, r passResult) {
+func Print(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) {
 	if w.Log != nil {
 		r.logPass(ctx, w.Log)
 	}
 	switch {
-	case o.quiet:
-		if r.holder == nil {
+	case o.Quiet:
+		if r.Holder == nil {
 			reportQuiet(ctx, p, r.Errors)
 		}
-	case o.json:
-		w.PrintJSON(r.json(o.dryRun))
+	case o.Json:
+		w.PrintJSON(r.Json(o.DryRun))
 		for _, e := range r.Errors {
 			w.PrintError(e)
 		}
 	default:
-		reportText(p, w, r)
+		ReportText(p, w, r)
 	}
 }
 
-func reportText(p *project.Project, w *term.Env, r passResult) {
-	if r.holder != nil {
-		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.holder))
+func ReportText(p *project.Project, w *term.Env, r Result) {
+	if r.Holder != nil {
+		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.Holder))
 		return
 	}
 	for _, text := range r.warnings {
@@ -52,7 +52,7 @@ func reportText(p *project.Project, w *term.Env, r passResult) {
 		}
 		fmt.Fprintln(w.Stdout, term.Visible(line))
 	}
-	name := fmt.Sprintf("pass %d", r.pass.ID)
+	name := fmt.Sprintf("pass %d", r.Pass.ID)
 	if r.dryRun {
 		name = "dry run"
 		for _, s := range r.Skips { // of a pass they are stored, and ps --all shows them
@@ -65,7 +65,7 @@ func reportText(p *project.Project, w *term.Env, r passResult) {
 	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.Now()))
 }
 
-func nextDue(r passResult, now time.Time) string {
+func nextDue(r Result, now time.Time) string {
 	if r.NextDue.IsZero() {
 		return ""
 	}
@@ -129,8 +129,8 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 }
 
 // quietly returns the error that kept a pass from running, unless a schedule has been told of it already.
-func quietly(ctx context.Context, p *project.Project, o tickOptions, err error) error {
-	if !o.quiet || !p.HasState() {
+func quietly(ctx context.Context, p *project.Project, o TickOptions, err error) error {
+	if !o.Quiet || !p.HasState() {
 		return err
 	}
 	known := exit.From(err)
@@ -138,7 +138,7 @@ func quietly(ctx context.Context, p *project.Project, o tickOptions, err error) 
 	return exit.Only(exit.Code(known))
 }
 
-type tickJSON struct {
+type TickJSON struct {
 	Pass    *passJSON        `json:"pass"`
 	Holder  *holderJSON      `json:"holder,omitempty"`
 	Actions []actionJSON     `json:"actions"`
@@ -183,21 +183,21 @@ type countsJSON struct {
 }
 
 // json is the documented shape of tick --json.
-func (r passResult) json(dryRun bool) tickJSON {
-	out := tickJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
-	if r.holder != nil {
+func (r Result) Json(dryRun bool) TickJSON {
+	out := TickJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
+	if r.Holder != nil {
 		out.Skipped = "locked"
 		out.Holder = &holderJSON{}
-		if h := r.holder; h.PID != 0 {
+		if h := r.Holder; h.PID != 0 {
 			out.Holder = &holderJSON{&h.PID, &h.Trigger, new(term.Rfc3339(h.Since))}
 		}
 		return out
 	}
 	var id *int64
 	if !dryRun {
-		id = &r.pass.ID
+		id = &r.Pass.ID
 	}
-	out.Pass = &passJSON{id, r.pass.Trigger, term.Rfc3339(r.pass.StartedAt), r.pass.Duration.Milliseconds(), dryRun}
+	out.Pass = &passJSON{id, r.Pass.Trigger, term.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), dryRun}
 	for _, a := range r.Applied {
 		if a.Err == nil {
 			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, term.OrNull(a.RunID), a.Reason})

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // saveLow remembers what the tracker has said in this pass, where it was asked, and says so to a person.
-func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *passResult) error {
+func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *Result) error {
 	v, ok := tracker.(*project.Verified)
 	if !ok {
 		return nil

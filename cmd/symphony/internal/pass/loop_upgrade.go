@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (l *looper) upgrade(ctx context.Context, p *project.Project) {
 		return
 	}
 	if err == nil {
-		if !l.options.quiet {
+		if !l.options.Quiet {
 			l.w.Note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
 		}
 		// The lock of the loop falls with it, and the new program takes it again.

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 )
 
 // dryPass plans on what is there and changes nothing: no lock, no directory, no row.
-func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r passResult, err error) {
+func dryPass(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r Result, err error) {
 	r.dryRun = true
 	if cfgErr != nil {
 		return r, cfgErr
 	}
-	r.cfg, r.warnings = cfg, workflowWarnings(p, cfg)
+	r.Cfg, r.warnings = cfg, workflowWarnings(p, cfg)
 	if err := project.RootFits(p, cfg, true); err != nil {
 		return r, err
 	}
@@ -43,11 +43,11 @@ func dryPass(ctx context.Context, p *project.Project, o passOptions, cfg *workfl
 		}
 		deps.Store = db
 	}
-	r.pass = state.Pass{Trigger: o.trigger, StartedAt: p.Env.Now()}
-	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.only, AnySlot: o.anySlot})
+	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
+	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot})
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	r.pass.Duration = p.Env.Now().Sub(r.pass.StartedAt)
+	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"

@@ -1,4 +1,4 @@
-package main
+package pass
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 
 // logPass writes what a pass did into its log: each action and the sum of it, and at the level debug also who was skipped.
 // Errors and warnings are logged where they are told.
-func (r passResult) logPass(ctx context.Context, log *slog.Logger) {
-	if r.holder != nil {
-		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.holder.PID), slog.String("trigger", r.holder.Trigger))
+func (r Result) logPass(ctx context.Context, log *slog.Logger) {
+	if r.Holder != nil {
+		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.Holder.PID), slog.String("trigger", r.Holder.Trigger))
 		return
 	}
-	of := []slog.Attr{slog.Int64("pass_id", r.pass.ID)}
+	of := []slog.Attr{slog.Int64("pass_id", r.Pass.ID)}
 	if r.dryRun {
 		of = []slog.Attr{slog.Bool("dry_run", true)}
 	}
@@ -30,7 +30,7 @@ func (r passResult) logPass(ctx context.Context, log *slog.Logger) {
 			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))...)
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "pass", append(of[:1:1],
-		slog.String("trigger", r.pass.Trigger), slog.Int64("duration_ms", r.pass.Duration.Milliseconds()),
+		slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
 		slog.Int("running", r.Running), slog.Int("retrying", r.Retrying), slog.Int("held", r.Held),
 		slog.Int("skipped", len(r.Skips)), slog.Int("errors", len(r.Errors)))...)
 }
