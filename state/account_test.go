@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -140,22 +140,6 @@ func TestLimitsAreMerged(t *testing.T) {
 	check(t, json.Unmarshal(text, &stored))
 	wantString(t, "home", stored.CodexHome, a.Home)
 	wantString(t, "plan", string(stored.Limits["planType"]), `"pro"`)
-}
-
-// What people read in the file is what passes go by.
-func TestLimitsFile(t *testing.T) {
-	a := newAccount(t)
-	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
-	text, err := os.ReadFile(filepath.Join(a.Dir, limitsName))
-	check(t, err)
-	for _, want := range []string{`"exhausted_until":"2026-11-20T09:00:00Z"`, `"window":"primary"`, `"at":"2026-11-20T08:00:00.123Z"`, `"block":null`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s lacks %s", text, want)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(a.Dir, limitsName+durable.TempSuffix)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
-	}
 }
 
 // A damaged file is an error that stops nobody: nothing is known, and whoever writes next makes it anew.
@@ -291,39 +275,103 @@ func writeAccount(args []string) error {
 	return nil
 }
 
-// A lock that somebody keeps is waited for, but not for ever, and who it is can be found.
-func TestAccountLockKept(t *testing.T) {
-	a := newAccount(t)
-	unlock, err := a.lock(t.Context(), limitsLock)
+func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
+	t.Helper()
+	files, count, err := a.TakeSlots(context.Background(), limit, want)
 	check(t, err)
-	defer unlock()
-	e := wantCode(t, a.Failed(t.Context(), epoch, reconcile.CodeAgentAuth, "log in"), "account_state")
-	if want := "fuser -v " + filepath.Join(a.Dir, limitsLock); !strings.Contains(e.Hint, want) {
-		t.Errorf("%v\n%s\nlacks %s", e, e.Hint, want)
+	if len(files) != count.Free {
+		t.Errorf("%d files for %+v", len(files), count)
+	}
+	t.Cleanup(func() { closeAll(files) })
+	return files, count
+}
+
+func wantSlots(t testing.TB, got reconcile.Slots, free, taken, most int) {
+	t.Helper()
+	if want := (reconcile.Slots{Free: free, Taken: taken, Max: most}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
-// It is known when a fault was last over: a run that began before may still tell of it.
-func TestAccountFaultOver(t *testing.T) {
-	ctx := context.Background()
+// Slots are taken up to the limit, and free as soon as who held them has closed them.
+func TestSlots(t *testing.T) {
 	a := newAccount(t)
-	if s := read(t, a, epoch); !s.Over.IsZero() {
-		t.Errorf("over at %v, and never was one", s.Over)
+	first, count := takeSlots(t, a, 3, 2)
+	wantSlots(t, count, 2, 0, 3)
+	second, count := takeSlots(t, a, 3, 5)
+	wantSlots(t, count, 1, 2, 3)
+	_, count = takeSlots(t, a, 3, 1)
+	wantSlots(t, count, 0, 3, 3)
+
+	counted, err := a.CountSlots(context.Background(), 3, 1)
+	check(t, err)
+	wantSlots(t, counted, 0, 3, 3)
+	closeAll(second)
+	counted, err = a.CountSlots(context.Background(), 3, 1)
+	check(t, err)
+	wantSlots(t, counted, 1, 2, 3)
+	closeAll(first)
+	_, count = takeSlots(t, a, 3, 9)
+	wantSlots(t, count, 3, 0, 3)
+}
+
+// Another project may have been given a larger number: what its runs hold counts for all.
+func TestSlotsBeyondTheLimit(t *testing.T) {
+	a := newAccount(t)
+	many, _ := takeSlots(t, a, 4, 4)
+	closeAll(many[:2]) // 1 and 2
+	_, count := takeSlots(t, a, 2, 2)
+	wantSlots(t, count, 0, 2, 2)
+	_, count = takeSlots(t, a, 3, 2)
+	wantSlots(t, count, 1, 2, 3)
+}
+
+// Processes at once never have more than the limit between them, and one that is killed gives its slots back.
+func TestSlotsOfProcesses(t *testing.T) {
+	const limit = 3
+	a := newAccount(t)
+	type holder struct {
+		lines *bufio.Scanner
+		end   func()
 	}
-	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
-	check(t, a.Worked(ctx, epoch.Add(time.Minute), epoch.Add(time.Second)))
-	if s := read(t, a, epoch.Add(time.Hour)); !s.Over.Equal(epoch.Add(time.Minute)) {
-		t.Errorf("the block was over at %v", s.Over)
+	var all []holder
+	for range 5 {
+		cmd, lines, _ := startHelper(t, "slots", a.Dir, fmt.Sprint(limit))
+		all = append(all, holder{lines, func() { check(t, cmd.Process.Kill()); _ = cmd.Wait() }})
 	}
-	back := epoch.Add(time.Hour).Truncate(time.Second)
-	saveLimits(t, a, epoch.Add(2*time.Minute), `{"primary":{"usedPercent":100,"resetsAt":%d}}`, back.Unix())
-	if s := read(t, a, back.Add(-time.Second)); !s.Over.Equal(epoch.Add(time.Minute)) {
-		t.Errorf("used up, and over at %v", s.Over)
+	sum := 0
+	for _, h := range all {
+		if !h.lines.Scan() {
+			t.Fatal("a holder said nothing")
+		}
+		var n int
+		_, err := fmt.Sscan(h.lines.Text(), &n)
+		check(t, err)
+		sum += n
 	}
-	if s := read(t, a, back.Add(time.Second)); !s.Over.Equal(back) {
-		t.Errorf("the limit was over at %v", s.Over)
+	if sum != limit {
+		t.Errorf("%d slots were given away, %d are there", sum, limit)
 	}
-	if s := read(t, a, epoch.Add(-time.Hour)); !s.Over.IsZero() {
-		t.Errorf("over at %v, by a clock that was ahead", s.Over)
+	for _, h := range all {
+		h.end()
 	}
+	_, count := takeSlots(t, a, limit, limit)
+	wantSlots(t, count, limit, 0, limit)
+}
+
+// holdSlots takes two slots, says how many it got, and holds them until it is ended.
+func holdSlots(args []string) error {
+	a := &Account{Dir: args[0]}
+	var limit int
+	if _, err := fmt.Sscan(args[1], &limit); err != nil {
+		return err
+	}
+	files, _, err := a.TakeSlots(context.Background(), limit, 2)
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	fmt.Println(len(files))
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	return err
 }

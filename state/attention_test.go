@@ -73,16 +73,6 @@ func TestAttentionOfAHold(t *testing.T) {
 	wantOpen(t, db, epoch, first.Key, reconcile.HoldAttention(c).Key)
 }
 
-// Where the change of the claim is refused nobody is told of it.
-func TestAttentionGoesWithItsChange(t *testing.T) {
-	db := newState(t)
-	c := claim(t, db, 1)
-	changed(t, db, c, epoch)
-	c.Status, c.HeldAt = reconcile.Held, epoch
-	wantConflict(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
-	wantOpen(t, db, epoch)
-}
-
 // One is told by whoever takes it first; of two that try only one does.
 func TestAttentionIsTakenOnce(t *testing.T) {
 	ctx := context.Background()
@@ -209,18 +199,6 @@ func TestAttentionsAreDropped(t *testing.T) {
 	wantOpen(t, db, epoch.Add(time.Hour))
 	c := heldAt(t, db, claim(t, db, 2), epoch.Add(time.Hour))
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
-}
-
-// Only those of one issue are for its worker.
-func TestAttentionsOfOneIssue(t *testing.T) {
-	db := newState(t)
-	heldAt(t, db, claim(t, db, 1), epoch)
-	c := heldAt(t, db, claim(t, db, 2), epoch)
-	list, err := db.OpenAttentions(context.Background(), epoch, tellPatience, c.IssueID)
-	check(t, err)
-	if len(list) != 1 || list[0].IssueID != c.IssueID {
-		t.Errorf("open are %v", list)
-	}
 }
 
 // After a month they go, but that of a block which stands would be told anew.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,11 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
@@ -38,21 +42,6 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	check(t, err)
 	if len(left) != 0 {
 		t.Errorf("left over: %v", left)
-	}
-}
-
-func TestEveryMigrationIsNumbered(t *testing.T) {
-	files, err := migrations.ReadDir("migration")
-	check(t, err)
-	if len(files) != schemaVersion {
-		t.Fatalf("%d migrations, schema version %d", len(files), schemaVersion)
-	}
-	for v := 1; v <= schemaVersion; v++ {
-		text, err := migrationScript(migrations, v)
-		check(t, err)
-		if text == "" {
-			t.Errorf("migration %d is empty", v)
-		}
 	}
 }
 
@@ -334,4 +323,119 @@ func TestDefaultDir(t *testing.T) {
 			t.Errorf("tag of %q is %q, want %q", folder, got, want)
 		}
 	}
+}
+
+// A database file that was cut to nothing is reported before SQLite sees it: it would take the WAL beside it,
+// which may hold all that is left, for a leftover and throw it away.
+func TestEmptyFileKeepsItsWAL(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	db, err := Create(t.Context(), dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.SetMeta(t.Context(), "fact", "kept in the WAL"); err != nil {
+		t.Fatal(err)
+	}
+	// What a crash leaves: the files as they are now, with nobody who has them open.
+	crashed := filepath.Join(t.TempDir(), "crashed")
+	if err := os.Mkdir(crashed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wal, err := os.ReadFile(filepath.Join(dir, databaseName+"-wal"))
+	if err != nil || !bytes.Contains(wal, []byte("kept in the WAL")) {
+		t.Fatalf("the WAL does not hold the fact: %d bytes, %v", len(wal), err)
+	}
+	for name, data := range map[string][]byte{databaseName: nil, databaseName + "-wal": wal} {
+		if err := os.WriteFile(filepath.Join(crashed, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, open := range map[string]func() (*DB, error){
+		"pass":    func() (*DB, error) { return Create(t.Context(), crashed, time.Now()) },
+		"worker":  func() (*DB, error) { return Open(t.Context(), crashed) },
+		"command": func() (*DB, error) { return OpenReadOnly(t.Context(), crashed) },
+	} {
+		opened, err := open()
+		var known *reconcile.Error
+		if !errors.As(err, &known) || known.Code != "state_corrupt" {
+			t.Errorf("%s: %v, not state_corrupt", name, err)
+		}
+		if opened != nil {
+			opened.Close()
+		}
+		if now, err := os.ReadFile(filepath.Join(crashed, databaseName+"-wal")); err != nil || !bytes.Equal(now, wal) {
+			t.Errorf("%s: the WAL has changed: %d bytes, %v", name, len(now), err)
+		}
+	}
+}
+
+func lookCode(err error) string {
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
+}
+
+// Look says what a pass would meet, and makes and changes nothing.
+func TestLook(t *testing.T) {
+	base := t.TempDir()
+	for _, c := range []struct {
+		name   string
+		mode   os.FileMode // 0: there is nothing
+		inside bool
+		exists bool
+		code   string
+	}{
+		{name: "none"},
+		{name: "private", mode: 0o700, inside: true, exists: true},
+		{name: "open", mode: 0o755, inside: true, exists: true, code: "state_dir"},
+		{name: "open but empty", mode: 0o755, exists: true},
+	} {
+		dir := filepath.Join(base, c.name, "state")
+		if c.mode != 0 {
+			check(t, os.MkdirAll(dir, 0o700))
+			if c.inside {
+				check(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
+			}
+			check(t, os.Chmod(dir, c.mode))
+		}
+		exists, err := CheckDir(dir)
+		if exists != c.exists || lookCode(err) != c.code {
+			t.Errorf("%s: %v, %v", c.name, exists, err)
+		}
+		info, err := os.Stat(dir)
+		if (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
+			t.Errorf("%s: afterwards %v, %v", c.name, info, err)
+		}
+	}
+	file := filepath.Join(base, "file")
+	check(t, os.WriteFile(file, nil, 0o600))
+	if _, err := CheckDir(file); lookCode(err) != "state_dir" {
+		t.Error(err)
+	}
+}
+
+func TestQuickCheck(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	db, err := Create(t.Context(), dir, time.UnixMilli(1))
+	check(t, err)
+	check(t, db.QuickCheck(t.Context()))
+	if db.Schema() != schemaVersion {
+		t.Errorf("schema %d", db.Schema())
+	}
+	var page int64
+	check(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
+	check(t, db.Close())
+	// An index is gone: all rows can still be read, and nothing else notices.
+	const pageSize = 4096
+	f, err := os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0)
+	check(t, err)
+	_, err = f.WriteAt(make([]byte, pageSize), (page-1)*pageSize)
+	check(t, errors.Join(err, f.Close()))
+	db, err = OpenReadOnly(t.Context(), dir)
+	check(t, err)
+	defer db.Close()
+	wantCode(t, db.QuickCheck(t.Context()), "state_corrupt")
 }

@@ -236,7 +236,7 @@ func TestInterleavingsOfMany(t *testing.T) {
 		check(t, err)
 	}
 	t.Logf("SYMPHONY_SEED=%d", seed)
-	n := 1000
+	n := 200
 	if raceDetector {
 		n = 20
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 
 func init() {
 	helpers["hold"] = func(args []string) error { return holdUntilTold(args[0], args[1]) }
-	helpers["count"] = func(args []string) error { return countUnderLock(args[0], args[1]) }
 	helpers["linger"] = func([]string) error {
 		fmt.Println("here")
 		_, err := io.Copy(io.Discard, os.Stdin)
@@ -176,81 +173,4 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 }
 
-func TestHolderOfUnknownRecord(t *testing.T) {
-	dir := newDir(t)
-	release, _ := acquire(t, dir, 0)
-	check(t, os.WriteFile(filepath.Join(dir, lockName), []byte("{"), 0o600))
-	_, held := acquire(t, dir, 0)
-	if held == nil || *held != (Holder{}) {
-		t.Errorf("held by %+v", held)
-	}
-	check(t, release())
-	_, _, err := Acquire(context.Background(), dir, Holder{Trigger: strings.Repeat("x", holderSize)}, 0)
-	if err == nil {
-		t.Error("a record of any length was written")
-	}
-	release, held = acquire(t, dir, 0)
-	if held != nil {
-		t.Fatal("the refused holder kept the lock")
-	}
-	check(t, release())
-}
-
-func TestLockRefusesWhatCreateRefuses(t *testing.T) {
-	dir := newDir(t)
-	check(t, os.Mkdir(dir, 0o777))
-	check(t, os.WriteFile(filepath.Join(dir, "note"), nil, 0o600))
-	_, _, err := Acquire(context.Background(), dir, Holder{}, 0)
-	wantCode(t, err, "state_dir")
-}
-
 const rounds = 20
-
-// countUnderLock reads, waits for another to get in between if it can, and writes.
-func countUnderLock(dir, path string) error {
-	for n := 0; n < rounds; {
-		release, held, err := Acquire(context.Background(), dir, Holder{Trigger: "loop"}, time.Second)
-		if err != nil {
-			return err
-		}
-		if held != nil {
-			continue
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		i, err := strconv.Atoi(string(text))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(strconv.Itoa(i+1)), 0o600); err != nil {
-			return err
-		}
-		if err := release(); err != nil {
-			return err
-		}
-		n++
-	}
-	return nil
-}
-
-func TestLockExcludes(t *testing.T) {
-	const several = 8
-	dir, path := newDir(t), filepath.Join(t.TempDir(), "count")
-	check(t, os.WriteFile(path, []byte("0"), 0o600))
-	var ends []func() error
-	for range several {
-		cmd := helper(t, "count", dir, path)
-		check(t, cmd.Start())
-		ends = append(ends, cmd.Wait)
-	}
-	for _, wait := range ends {
-		check(t, wait())
-	}
-	text, err := os.ReadFile(path)
-	check(t, err)
-	if string(text) != strconv.Itoa(several*rounds) {
-		t.Errorf("counted to %s, want %d", text, several*rounds)
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -77,23 +76,6 @@ func openWhenThere(dir string) error {
 		_, err = db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 		return errors.Join(err, db.Close())
 	}
-}
-
-func TestRacingBirths(t *testing.T) {
-	const each = 10
-	dir := newDir(t)
-	var all sync.WaitGroup
-	errs := make(chan error, 2*each)
-	for range each {
-		all.Go(func() { errs <- createLocked(dir) })
-		all.Go(func() { errs <- openWhenThere(dir) })
-	}
-	all.Wait()
-	close(errs)
-	for err := range errs {
-		check(t, err)
-	}
-	wantCounts(t, dir, each, each)
 }
 
 func TestRacingBirthsOfProcesses(t *testing.T) {

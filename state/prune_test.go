@@ -182,20 +182,3 @@ func TestPrunePassesAndThreads(t *testing.T) {
 		}
 	}
 }
-
-func TestPassesAreBoundedInNumber(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	now := epoch.Add(day)
-	_, err := db.sql.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped)
-		SELECT 'cron', ?, 0, 0, 0 FROM n`, mostPasses+30, stamp(now))
-	check(t, err)
-	prune(t, db, now, 20)
-	prune(t, db, now, 20)
-	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 2*mostPasses)
-	check(t, err)
-	if len(all) != mostPasses {
-		t.Errorf("%d passes are left", len(all))
-	}
-}

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -129,29 +128,6 @@ func TestReportOfRuns(t *testing.T) {
 	}
 }
 
-func TestRunsAreKnownAsFarBackAsNoneIsDeleted(t *testing.T) {
-	db := newState(t)
-	now := epoch.Add(90 * 24 * time.Hour)
-	since := func(from time.Time) time.Time {
-		r, err := db.Report(context.Background(), now, from, now)
-		check(t, err)
-		return r.RunsSince
-	}
-	if got := since(epoch.Add(time.Hour)); !got.Equal(epoch.Add(time.Hour)) {
-		t.Errorf("none of an issue with few runs is deleted: since %s", got)
-	}
-	c := claim(t, db, 1)
-	for n := range keepRuns {
-		ranFor(t, db, c, n, epoch, "m", reconcile.Succeeded)
-	}
-	if got := since(epoch.Add(time.Hour)); !got.Equal(now.Add(-keepFor)) {
-		t.Errorf("with enough runs the older may be gone: since %s", got)
-	}
-	if late := now.Add(-time.Hour); !since(late).Equal(late) {
-		t.Errorf("the last hours are whole: since %s", since(late))
-	}
-}
-
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -228,26 +204,5 @@ func TestMissedPasses(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// What a report asks for it finds by an index: a month has tens of thousands of passes, and years of releases are kept.
-func TestReportReadsNoWholeTable(t *testing.T) {
-	db := newState(t)
-	for name, query := range map[string]string{
-		"uses": usesQuery, "failures": failuresQuery, "days": modelDaysQuery, "rhythm": rhythmQuery, "releases": releasesQuery,
-	} {
-		rows, err := db.sql.Query(`EXPLAIN QUERY PLAN `+query, 1, 2)
-		steps, err := collect(rows, err, func(row scanner) (step string, err error) {
-			var id, parent, unused int
-			err = row.Scan(&id, &parent, &unused, &step)
-			return step, err
-		})
-		check(t, err)
-		for _, step := range steps {
-			if strings.HasPrefix(step, "SCAN") {
-				t.Errorf("%s: %v", name, steps)
-			}
-		}
 	}
 }

@@ -2,13 +2,11 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,49 +94,6 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	if told != 1 {
 		t.Errorf("of this request a person is to be told %d times", told)
 	}
-}
-
-// Requests are numbered by issue, whoever asks at the same time.
-func TestRequestNumbers(t *testing.T) {
-	dir := newDir(t)
-	db := createIn(t, dir)
-	first, other := startedRun(t, db, 1), startedRun(t, db, 2)
-	var all sync.WaitGroup
-	numbers := make(chan int, 20)
-	for range 4 {
-		db := openIn(t, dir)
-		all.Go(func() {
-			for range 5 {
-				q, err := db.AddRequest(context.Background(), requestOf(first, reconcile.QuestionRequest))
-				if err != nil {
-					t.Error(err)
-				}
-				numbers <- q.Number
-			}
-		})
-	}
-	all.Wait()
-	close(numbers)
-	var got []int
-	for n := range numbers {
-		got = append(got, n)
-	}
-	slices.Sort(got)
-	for i, n := range got {
-		if n != i+1 {
-			t.Fatalf("the numbers are %v", got)
-		}
-	}
-	if q := asked(t, db, other, reconcile.CommandRequest); q.Number != 1 {
-		t.Errorf("the first of another issue is %s", q.ID())
-	}
-	finishRun(t, db, first)
-	_, err := db.AddRequest(context.Background(), requestOf(first, reconcile.QuestionRequest))
-	wantConflict(t, err)
-	never := requestOf(first, reconcile.QuestionRequest)
-	never.RunID = "no such run"
-	_, err = db.AddRequest(context.Background(), never)
-	wantConflict(t, err)
 }
 
 // Every request is decided once, in time, by whoever comes first.
@@ -325,40 +280,6 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// An answer is told whatever its words are, and whatever the question is called.
-func TestLateAnswerOfAnyWords(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
-	run := startedRun(t, db, 1)
-	for _, answers := range []map[string][]string{{"q1": {"Sealed"}}, {"sealed": {"Yes"}}, {"q1": {`{"sealed":"x"}`}}} {
-		q := asked(t, db, run, reconcile.QuestionRequest)
-		q.Decision, q.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Answers: answers}
-		_, err := db.DecideRequest(ctx, epoch, early, q, false)
-		check(t, err)
-	}
-	finishRun(t, db, run)
-	list, err := db.LateAnswers(ctx, run.IssueID)
-	check(t, err)
-	if len(list) != 3 {
-		t.Errorf("of 3 answers %d are told: %+v", len(list), list)
-	}
-}
-
-// A worker that is dead and whose run no pass has settled yet takes no answer; the next run does.
-func TestLateAnswerToADeadWorker(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
-	run := startedRun(t, db, 1)
-	q := asked(t, db, run, reconcile.QuestionRequest)
-	is, err := decided(db, q, reconcile.DecideAnswer, late, true)
-	check(t, err)
-	if is.Fate != reconcile.RequestRunEnded || fateOf(t, db, q) != reconcile.RequestRunEnded {
-		t.Errorf("it is %+v", is)
-	}
-	check(t, db.EndDead(ctx, epoch, mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
-	if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != 1 {
-		t.Errorf("late answers are %v, %v", list, err)
-	}
-}
-
 // An answer that a worker has taken up, and that died before it could do anything with it, is not lost.
 func TestAnswerTakenToTheGrave(t *testing.T) {
 	ctx := context.Background()
@@ -424,21 +345,30 @@ func TestPruneRequests(t *testing.T) {
 	}
 }
 
-// A database of requests that was damaged says so.
-func TestRequestUnreadable(t *testing.T) {
+func TestCreated(t *testing.T) {
 	db := newState(t)
-	q := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest)
-	for _, column := range []string{"detail", "answer"} {
-		_, err := db.sql.Exec(`UPDATE requests SET ` + column + ` = 'no JSON'`)
-		check(t, err)
-		_, err = db.RequestByID(context.Background(), q.IssueID, q.Number)
-		wantCode(t, err, "state_corrupt")
-		_, err = db.sql.Exec(`UPDATE requests SET ` + column + ` = '{}'`)
-		check(t, err)
+	ctx := context.Background()
+	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
+	check(t, db.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
+	check(t, db.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
+	// A run that does the same again creates nothing anew: a link that is there already.
+	check(t, db.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
+
+	ids := []string{"c-1", "c-2", "a-1", `"]'`, ""}
+	for i := range 2000 { // more than SQLite takes parameters by default
+		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
-	var none sql.NullString
-	check(t, db.sql.QueryRow(`SELECT decision FROM requests`).Scan(&none))
-	if none.Valid {
-		t.Errorf("decided is %v", none)
+	ours, err := db.Created(ctx, ids)
+	check(t, err)
+	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
+		t.Errorf("ours are %v", ours)
+	}
+	if ours, err := db.Created(ctx, nil); err != nil || len(ours) != 0 {
+		t.Errorf("of none: %v, %v", ours, err)
+	}
+	var kind, run string
+	check(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
+	if kind != "attachment" || run != "run-1" {
+		t.Errorf("kept as %s of %s", kind, run)
 	}
 }

@@ -370,3 +370,57 @@ func changes(t testing.TB, db *DB) (n int) {
 	check(t, db.sql.QueryRow(`SELECT total_changes()`).Scan(&n))
 	return n
 }
+
+// A claim made anew counts what its issue uses from there on.
+func TestTokenBaseOfANewClaim(t *testing.T) {
+	db := newState(t)
+	ctx := t.Context()
+	if _, err := db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES ('i', 60, 40, 100, 0)`); err != nil {
+		t.Fatal(err)
+	}
+	claim := reconcile.Claim{IssueID: "i", Identifier: "A-1", Status: reconcile.Held, Issue: reconcile.Issue{ID: "i"}}
+	if err := db.Commit(ctx, epoch, reconcile.Change{Claim: &claim}); err != nil {
+		t.Fatal(err)
+	}
+	got, ok, err := db.ClaimByIssue(ctx, "i")
+	if err != nil || !ok || got.TokenBase != 100 {
+		t.Errorf("base %d, %v, %v", got.TokenBase, ok, err)
+	}
+}
+
+// What agent.max_tokens bounds begins anew with a retry, whose mark is the claim's token base; settled runs and the
+// one that goes on count.
+func TestIssueTokensSinceTheRetry(t *testing.T) {
+	db := newState(t)
+	ctx := t.Context()
+	c := claim(t, db, 1)
+	use := func(run reconcile.Run, thread string, n int64) {
+		t.Helper()
+		check(t, db.SaveThread(ctx, run.ID, run.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
+	}
+	want := func(n int64) {
+		t.Helper()
+		if got, err := db.IssueTokens(ctx, c.IssueID); err != nil || got != n {
+			t.Errorf("%d tokens, want %d, %v", got, n, err)
+		}
+	}
+	want(0)
+	first := startedRun(t, db, 1)
+	use(first, "thread-1", 700)
+	want(700)
+	first.Outcome = reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch, first))
+	want(700)
+	c.TokenBase = 700
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Claim: &c}))
+	want(0)
+
+	second := newRun(1)
+	second.ID = runID(2)
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
+	second, err := db.TakeRun(ctx, second.ID, worker, epoch)
+	check(t, err)
+	use(second, "thread-1", 900)
+	use(second, "thread-2", 50)
+	want(250)
+}

@@ -13,72 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func TestEverythingComesBackAsItWasStored(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-	issue := issueOf(1)
-	priority, name := 2, "ABC-0"
-	issue.Priority, issue.UpdatedAt, issue.LastCommentAt = &priority, &epoch, &epoch
-	issue.BlockedBy = []reconcile.BlockerRef{{Identifier: &name}}
-	issue.Assignee = &reconcile.Assignee{ID: "u", Email: "u@example.org", IsMe: true}
-	c := reconcile.Claim{
-		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Held, RunID: runID(1),
-		Attempt: 3, Kind: reconcile.Backoff, DueAt: at(1), ErrorCode: "code", ErrorMessage: "message",
-		HoldReason: "max_failures", HoldMessage: "hold", HeldAt: at(2), HoldCommentAt: at(3), HoldNext: true,
-		Failures: 4, IdleRuns: 5, Runs: 6, Interruptions: 7, Issue: issue, Project: "project",
-		WorkspaceRoot: "/roots", ClaimedAt: at(4),
-	}
-	r := newRun(1)
-	r.Issue, r.Attempt, r.Host, r.WorkspaceRoot, r.WorkspacePath = issue, 3, "host", "/roots", "/roots/ABC-1"
-	paused := true
-	block := reconcile.Block{Code: "agent_auth", Message: "m", Since: at(5), NextTry: at(6), Tries: 2}
-	check(t, db.Commit(ctx, at(7), reconcile.Change{
-		Claim: &c, Insert: &r, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "linear_api_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Paused: &paused,
-	}))
-	check(t, db.SaveSweep(ctx, at(8)))
-
-	c.Version, c.UpdatedAt = 1, at(7)
-	r.Phase = reconcile.Starting
-	want := reconcile.State{
-		Claims: []reconcile.Claim{c}, Runs: []reconcile.Run{r},
-		Commands: []reconcile.Command{}, Paused: true, AgentBlock: &block,
-		TrackerBlock: &reconcile.Block{Code: "linear_api_status"}, HostBlock: &reconcile.Block{Code: "workers_would_die"}, Tokens: map[string]int64{issue.ID: 0},
-		LastSweep: at(8),
-	}
-	wantRecorded(t, db, want)
-
-	r, err := db.TakeRun(ctx, r.ID, worker, at(9))
-	check(t, err)
-	r.Phase, r.WorkspaceID, r.ThreadID, r.TurnID = reconcile.StreamingTurn, "ws", "thread", "turn"
-	r.Turns, r.TurnsDone, r.Progress, r.Tokens = 2, 1, true, reconcile.Tokens{Input: 1, Output: 2, Total: 3}
-	r.RateLimits, r.LastEvent, r.LastMessage, r.LastEventAt = []byte(`{"a":1}`), "event", "text", at(10)
-	r.Beats, r.HeartbeatAt = 8, at(11)
-	_, err = db.UpdateRun(ctx, at(11), r)
-	check(t, err)
-	want.Runs[0], want.Tokens[issue.ID] = r, 3
-	running := false
-	check(t, db.Commit(ctx, at(12), reconcile.Change{
-		AgentBlock: &reconcile.Block{}, TrackerBlock: &reconcile.Block{}, HostBlock: &reconcile.Block{},
-		Paused: &running,
-	}))
-	want.AgentBlock, want.TrackerBlock, want.HostBlock, want.Paused = nil, nil, nil, false
-	wantRecorded(t, db, want)
-
-	r.Outcome, r.ErrorCode, r.ErrorText = reconcile.Failed, "turn_failed", "why"
-	r.EndedAt, r.HeartbeatAt = at(13), at(13)
-	check(t, db.Finish(ctx, at(13), r))
-	want.Runs[0] = r
-	wantRecorded(t, db, want)
-	check(t, db.Commit(ctx, at(14), reconcile.Change{Settle: r.ID}))
-	want.Runs = []reconcile.Run{} // and its tokens still count for the issue
-	wantRecorded(t, db, want)
-	if limits, err := db.RateLimits(ctx); err != nil || string(limits) != `{"a":1}` {
-		t.Errorf("rate limits %s: %v", limits, err)
-	}
-}
-
 // A field that somebody adds to a domain type and forgets to store is found here.
 func TestEveryFieldIsStored(t *testing.T) {
 	ctx := context.Background()
@@ -160,15 +94,6 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 	}
 }
 
-func wantRecorded(t *testing.T, db *DB, want reconcile.State) {
-	t.Helper()
-	got, err := db.State(context.Background())
-	check(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestChangeIsAllOrNothing(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -217,23 +142,6 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	first.Outcome = reconcile.Succeeded
 	check(t, db.Finish(ctx, epoch, first))
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
-}
-
-func TestCleanupSettlesWithoutClaimAndTime(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	r := newRun(1)
-	r.Kind = reconcile.CleanupRun
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-	taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
-	check(t, err)
-	taken.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch.Add(time.Hour), taken))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
-	if !mustRun(t, db, r.ID).Settled {
-		t.Error("the cleanup is not settled")
-	}
-	wantTotals(t, db, Totals{})
 }
 
 func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {

@@ -1,13 +1,9 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -92,168 +88,59 @@ func TestDatabaseThatIsHeld(t *testing.T) {
 	check(t, err)
 }
 
-// The heartbeats of this test come as often as those of workers, because the time that SQLite waits is the real one.
-const (
-	beatPeriod = 5 * time.Second
-	beatCount  = 3
-)
-
-// TestTwentyWorkers lets twenty processes beat while passes and readers come and go: nobody is told that the database
-// is busy, and no heartbeat is later than twice its period.
-func TestTwentyWorkers(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	dir := newDir(t)
-	db := createIn(t, dir)
-	var beaters, others []*crowdMember
-	for i := range 20 {
-		insertedRun(t, db, i)
-		beaters = append(beaters, joinCrowd(t, "beater", dir, runID(i)))
-	}
-	for range 2 {
-		others = append(others, joinCrowd(t, "passer", dir), joinCrowd(t, "reader", dir))
-	}
-	for _, m := range beaters {
-		r := m.result(t)
-		if r.Times != beatCount || r.Longest > 2*beatPeriod {
-			t.Errorf("%s: %d heartbeats, the longest gap %v", m.name, r.Times, r.Longest)
-		}
-	}
-	came := 0 // all together, for on a loaded machine one may wait while the others come
-	for _, m := range others {
-		m.end()
-		came += m.result(t).Times
-	}
-	if came < 10*len(others) {
-		t.Errorf("passes and readers came only %d times: nobody was in the way", came)
-	}
-	for i := range 20 {
-		if run := mustRun(t, db, runID(i)); run.Beats != beatCount {
-			t.Errorf("%s has %d heartbeats stored", run.ID, run.Beats)
-		}
-	}
-}
-
-// attended is what a member of the crowd reports at its end.
-type attended struct {
-	Times   int
-	Longest time.Duration // between two heartbeats
-	Failed  string
-}
-
-type crowdMember struct {
-	name  string
-	lines *bufio.Scanner
-	end   func()
-	wait  func() error
-}
-
-func joinCrowd(t *testing.T, name string, args ...string) *crowdMember {
-	t.Helper()
-	cmd, lines, end := startHelper(t, name, args...)
-	return &crowdMember{fmt.Sprint(name, args[1:]), lines, end, cmd.Wait}
-}
-
-func (m *crowdMember) result(t *testing.T) (r attended) {
-	t.Helper()
-	if !m.lines.Scan() {
-		t.Fatalf("%s says nothing: %v", m.name, m.wait())
-	}
-	check(t, json.Unmarshal(m.lines.Bytes(), &r))
-	check(t, m.wait())
-	if r.Failed != "" {
-		t.Errorf("%s: %s", m.name, r.Failed)
-	}
-	return r
-}
-
-func init() {
-	helpers["beater"] = func(args []string) error { return report(beatOn(args[0], args[1])) }
-	helpers["passer"] = func(args []string) error { return report(untilEnd(func() error { return passOnce(args[0]) })) }
-	helpers["reader"] = func(args []string) error { return report(untilEnd(func() error { return readOnce(args[0]) })) }
-}
-
-func report(r attended, err error) error {
-	if err != nil {
-		r.Failed = err.Error()
-	}
-	return json.NewEncoder(os.Stdout).Encode(r)
-}
-
-func beatOn(dir, id string) (r attended, err error) {
+// A program that has the database open for hours writes nothing into files that are no longer it, and spoils nothing in
+// those that have taken their place.
+func TestReplacedUnderAWriter(t *testing.T) {
 	ctx := context.Background()
-	db, err := Open(ctx, dir)
-	if err != nil {
-		return r, err
-	}
-	defer db.Close()
-	run, err := db.TakeRun(ctx, id, worker, time.Now())
-	if err != nil {
-		return r, err
-	}
-	last := time.Now()
-	ticker := time.NewTicker(beatPeriod)
-	defer ticker.Stop()
-	for r.Times < beatCount {
-		run.Beats++
-		if _, err := db.UpdateRun(ctx, time.Now(), run); err != nil {
-			return r, err
-		}
-		r.Longest = max(r.Longest, time.Since(last))
-		last = time.Now()
-		if r.Times++; r.Times < beatCount {
-			<-ticker.C
-		}
-	}
-	return r, nil
-}
-
-// untilEnd does it over and over until the test closes this process's input.
-func untilEnd(once func() error) (r attended, err error) {
-	over := make(chan struct{})
-	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(over) }()
-	pace := time.NewTicker(20 * time.Millisecond) // of a test machine with other things to do
-	defer pace.Stop()
-	for {
-		if err := once(); err != nil {
-			return r, err
-		}
-		r.Times++
-		select {
-		case <-over:
-			return r, nil
-		case <-pace.C:
-		}
+	for name, c := range map[string]struct {
+		code string
+		make func(t *testing.T, path string)
+	}{
+		"another database": {"state_replaced", func(t *testing.T, path string) {
+			check(t, os.Rename(path, path+".old"))
+			copyFile(t, path+".old", path)
+		}},
+		"no database": {"state_missing", func(t *testing.T, path string) { check(t, os.Remove(path)) }},
+		"empty":       {"state_corrupt", func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) }},
+		"no log":      {"state_replaced", func(t *testing.T, path string) { check(t, os.Remove(path+"-wal")) }},
+		"another log": {"state_replaced", func(t *testing.T, path string) {
+			check(t, os.Rename(path+"-wal", path+"-wal.old"))
+			copyFile(t, path+"-wal.old", path+"-wal")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newState(t)
+			path := filepath.Join(db.Dir(), databaseName)
+			claim(t, db, 1)
+			c.make(t, path)
+			before, _ := os.ReadFile(path) // none is as good
+			other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
+			wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &other}), c.code)
+			check(t, db.Close())
+			if after, _ := os.ReadFile(path); string(after) != string(before) {
+				t.Errorf("closing changed what lies there: %d bytes, before %d", len(after), len(before))
+			}
+		})
 	}
 }
 
-// passOnce does to the database what a pass does.
-func passOnce(dir string) error {
-	ctx, now := context.Background(), time.Now()
-	release, held, err := Acquire(ctx, dir, Holder{Trigger: "timer", Since: now}, 20*time.Second)
-	if err != nil || held != nil {
-		return err
-	}
-	db, err := Create(ctx, dir, now)
-	if err != nil {
-		return errors.Join(err, release())
-	}
-	rec, err := db.State(ctx)
-	for _, run := range rec.Runs {
-		err = errors.Join(err, db.RecordHeartbeat(ctx, run.ID, run.Beats, reconcile.Instant{Boot: "boot", Mono: time.Hour}))
-	}
-	_, passErr := db.SavePass(ctx, Pass{Trigger: "timer", StartedAt: now, Actions: 1})
-	return errors.Join(err, passErr, db.Close(), release())
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	check(t, err)
+	check(t, os.WriteFile(to, data, 0o600))
 }
 
-// readOnce does what ps does.
-func readOnce(dir string) error {
+// A stop that a pass has written down is read also where the worker can write nothing any more.
+func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	ctx := context.Background()
-	db, err := OpenReadOnly(ctx, dir)
-	if err != nil {
-		return err
+	db := newState(t)
+	run := startedRun(t, db, 1)
+	check(t, db.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
+	reason, err := db.UpdateRun(ctx, epoch, run)
+	wantCode(t, err, "state_missing")
+	if reason != reconcile.StopTerminal {
+		t.Errorf("the reason is %q", reason)
 	}
-	_, err = db.State(ctx)
-	_, totalsErr := db.Totals(ctx)
-	_, _, passErr := db.LastPass(ctx)
-	return errors.Join(err, totalsErr, passErr, db.Close())
 }

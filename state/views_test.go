@@ -37,34 +37,6 @@ func TestFindIssue(t *testing.T) {
 	}
 }
 
-func TestRunsNewestFirst(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	for i := range 6 {
-		r := newRun(i % 2)
-		r.ID = runID(i)
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-		check(t, db.EndDead(ctx, epoch, mustRun(t, db, r.ID), reconcile.Lost, "", ""))
-	}
-	ids := func(runs []reconcile.Run, err error) (ids []string) {
-		t.Helper()
-		check(t, err)
-		for _, r := range runs {
-			ids = append(ids, r.ID)
-		}
-		return ids
-	}
-	if diff := cmp.Diff([]string{runID(5), runID(4), runID(3)}, ids(db.RecentRuns(ctx, 3))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{runID(4), runID(2)}, ids(db.RunsOfIssue(ctx, issueOf(0).ID, 2))); diff != "" {
-		t.Error(diff)
-	}
-	if got := ids(db.RunsOfIssue(ctx, "other", 2)); len(got) != 0 {
-		t.Errorf("another issue has the runs %v", got)
-	}
-}
-
 func TestLatestRateLimits(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -176,5 +148,62 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	pass(epoch.Add(time.Minute))
 	if n := changes(t, db) - before; n != 1 {
 		t.Errorf("%d rows were written", n)
+	}
+}
+
+// A plan for one issue depends on its claim and on those that have a slot; all others stay where they are, and are counted.
+func TestRecordedOf(t *testing.T) {
+	ctx, db := context.Background(), newState(t)
+	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
+		c := reconcile.Claim{
+			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,
+		}
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	}
+	_, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	check(t, err)
+	startedRun(t, db, 7)
+	all, err := db.State(ctx)
+	check(t, err)
+	for issue, want := range map[string]struct {
+		claims []string
+		others reconcile.OtherCounts
+	}{
+		issueOf(0).ID: {[]string{issueOf(0).ID, issueOf(1).ID}, reconcile.OtherCounts{Waiting: 2, Held: 1, NextDue: epoch.Add(3 * time.Minute)}},
+		issueOf(1).ID: {[]string{issueOf(1).ID}, reconcile.OtherCounts{Waiting: 3, Held: 1, NextDue: epoch}},
+		issueOf(2).ID: {[]string{issueOf(1).ID, issueOf(2).ID}, reconcile.OtherCounts{Waiting: 3, NextDue: epoch}},
+		"":            {[]string{issueOf(1).ID}, reconcile.OtherCounts{Waiting: 3, Held: 1, NextDue: epoch}},
+	} {
+		rec, err := db.StateOf(ctx, issue)
+		check(t, err)
+		var got []string
+		for _, c := range rec.Claims {
+			got = append(got, c.IssueID)
+		}
+		if diff := cmp.Diff(want.claims, got); diff != "" {
+			t.Errorf("%s: %s", issue, diff)
+		}
+		if diff := cmp.Diff(want.others, rec.Others); diff != "" {
+			t.Errorf("%s: %s", issue, diff)
+		}
+		rec.Claims, rec.Others = all.Claims, reconcile.OtherCounts{}
+		if diff := cmp.Diff(all, rec); diff != "" {
+			t.Errorf("%s: all else is the same: %s", issue, diff)
+		}
+	}
+	for at, want := range map[time.Duration]int{0: 0, 3 * time.Minute: 1, 4 * time.Minute: 2} {
+		n, err := db.CountDue(ctx, issueOf(0).ID, epoch.Add(at))
+		check(t, err)
+		if n != want {
+			t.Errorf("%s on, %d others are due, want %d", at, n, want)
+		}
+	}
+	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "a", Identifier: "A-1", Reason: "label", Message: "m"}}))
+	for id, want := range map[string]string{"a": "label", "b": ""} {
+		s, ok, err := db.SkipOf(ctx, id)
+		check(t, err)
+		if s.Reason != want || ok != (want != "") {
+			t.Errorf("%s: %+v", id, s)
+		}
 	}
 }
