@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -337,7 +338,7 @@ func (d *playground) clear(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := applyForIssue(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
+	if err := operate.Apply(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
 		return err
 	}
 	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -80,13 +81,13 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := &held{db: db, alive: alive}
-			defer h.close(slog.New(slog.DiscardHandler))
-			if h.run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
+			h := &worker.Held{Db: db, Alive: alive}
+			defer h.Close(slog.New(slog.DiscardHandler))
+			if h.Run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
 				t.Fatal(err)
 			}
-			h.run.Outcome = c.had
-			h.failed(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			h.Run.Outcome = c.had
+			h.Failed(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
 			if got, err := db.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
 				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
 			}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -112,8 +114,8 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 			return false, err
 		}
 	}
-	s := stopping{p: t.p, only: t.id, takingOver: true, cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
-	return true, s.run(ctx)
+	s := operate.Stop{P: t.p, Only: t.id, TakingOver: true, Cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
+	return true, s.Run(ctx)
 }
 
 // claim reads the issue as it is held now.
@@ -150,7 +152,7 @@ func (t *takeover) claim(ctx context.Context, cfg *workflow.Config) error {
 func (t *takeover) session(ctx context.Context, cfg *workflow.Config) (code int, err error) {
 	w := t.p.Env
 	log := project.NewLog(w, slog.LevelWarn)
-	stopReaping := supervise(ctx, log)
+	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	hand := &runner.Takeover{
 		Config: project.RunnerConfig(cfg), StateDir: t.p.StateDir, ID: project.NewRunID(w.Now()), Issue: t.issue, Root: t.root,
@@ -221,7 +223,7 @@ func (t *takeover) after(ctx context.Context, code int) error {
 		fmt.Fprintln(w.Stdout, term.Visible(t.identifier+" stays held: symphony retry "+t.identifier+" lets it go"))
 		return nil
 	}
-	return applyForIssue(ctx, t.p, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
+	return operate.Apply(ctx, t.p, reconcile.Command{Verb: reconcile.VerbRetry, IssueID: t.id, Identifier: t.identifier}, t.id)
 }
 
 // cutOff: a signal, or a terminal that went away, decides nothing.

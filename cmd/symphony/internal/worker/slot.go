@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"os"
@@ -16,7 +16,7 @@ func handedSlot(path string) (*os.File, error) {
 }
 
 // freeSlot lets another run have the slot.
-func (h *held) freeSlot() error {
+func (h *Held) freeSlot() error {
 	if h.slot == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 // takeovers ends what takeovers have left that were killed, and names what has not ended, and takeovers at which somebody
 // still is: those are theirs to end. No pass knows of either.
-func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, err error) {
-	dirs, err := project.Rowless(ctx, s.p, db)
+func (s *Stop) takeovers(ctx context.Context, db *state.DB) (list []string, err error) {
+	dirs, err := project.Rowless(ctx, s.P, db)
 	if err != nil || len(dirs) == 0 {
 		return nil, err
 	}
@@ -23,16 +23,16 @@ func (s *stopping) takeovers(ctx context.Context, db *state.DB) (list []string, 
 	if err != nil {
 		return nil, err
 	}
-	local := &runner.Local{StateDir: s.p.StateDir}
+	local := &runner.Local{StateDir: s.P.StateDir}
 	for _, d := range dirs {
 		rec := holders[d.Name()]
-		if s.only != "" && s.only != rec.IssueID {
+		if s.Only != "" && s.Only != rec.IssueID {
 			continue
 		}
 		run := reconcile.Run{ID: d.Name(), IssueID: rec.IssueID, Identifier: rec.Identifier}
 		live := local.Probe(ctx, run)
 		switch {
-		case live.Alive && rec.IssueID != "" && !s.takingOver:
+		case live.Alive && rec.IssueID != "" && !s.TakingOver:
 			list = append(list, fmt.Sprintf("the takeover of %s (run %s), which ends in its own terminal", run.Identifier, run.ID))
 		case live.Alive || len(live.Left) == 0:
 			continue // or a run that is just being made

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"cmp"
@@ -53,19 +53,19 @@ type leftRow struct {
 }
 
 // unsettled are the runs that the command is about and that no pass has settled yet.
-func (s *stopping) unsettled(ctx context.Context) ([]reconcile.Run, error) {
-	db, err := project.OpenForReading(ctx, s.p)
+func (s *Stop) unsettled(ctx context.Context) ([]reconcile.Run, error) {
+	db, err := project.OpenForReading(ctx, s.P)
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	rec, err := db.StateOf(ctx, s.only)
-	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
+	rec, err := db.StateOf(ctx, s.Only)
+	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.Only != "" && r.IssueID != s.Only }), err
 }
 
 // await waits until every run has ended and is settled, and says what became of each. over ends the waiting, and with it
 // nothing else. Where no other pass does it in time, it runs one that ends and settles what is left.
-func (s *stopping) await(ctx context.Context, over <-chan struct{}, r pass.Result, before []reconcile.Run, began time.Duration) error {
+func (s *Stop) await(ctx context.Context, over <-chan struct{}, r pass.Result, before []reconcile.Run, began time.Duration) error {
 	after, err := s.unsettled(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r pass.Resul
 	runs := append(before, slices.DeleteFunc(after, func(a reconcile.Run) bool {
 		return slices.ContainsFunc(before, func(b reconcile.Run) bool { return a.ID == b.ID })
 	})...)
-	db, err := project.OpenForReading(ctx, s.p)
+	db, err := project.OpenForReading(ctx, s.P)
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (s *stopping) await(ctx context.Context, over <-chan struct{}, r pass.Resul
 
 // awaitPasses waits for the passes that the workers have started when they ended, and returns those that do not end.
 // Nothing shall be left of all; an issue's run is over without them.
-func (s *stopping) awaitPasses(over <-chan struct{}) (list []reconcile.Process, err error) {
-	if s.only != "" {
+func (s *Stop) awaitPasses(over <-chan struct{}) (list []reconcile.Process, err error) {
+	if s.Only != "" {
 		return nil, nil
 	}
 	for end := proc.Monotonic() + stopSlack; ; {
-		list, err = proc.OwnPasses(s.p.StateDir)
+		list, err = proc.OwnPasses(s.P.StateDir)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, nil // they end by themselves, within seconds
 		}
@@ -136,13 +136,13 @@ func (s *stopping) awaitPasses(over <-chan struct{}) (list []reconcile.Process, 
 }
 
 // look reports the runs that are over and returns those that are not.
-func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run, began time.Duration) (open []reconcile.Run, err error) {
+func (s *Stop) look(ctx context.Context, db *state.DB, runs []reconcile.Run, began time.Duration) (open []reconcile.Run, err error) {
 	for _, r := range runs {
 		run, err := db.Run(ctx, r.ID)
 		if err != nil {
 			return nil, err
 		}
-		if !run.Settled || project.Alive(s.p.StateDir, run.ID) {
+		if !run.Settled || project.Alive(s.P.StateDir, run.ID) {
 			open = append(open, run)
 			continue
 		}
@@ -154,23 +154,23 @@ func (s *stopping) look(ctx context.Context, db *state.DB, runs []reconcile.Run,
 }
 
 // dead: nobody will record its outcome, or somebody has, and no pass has settled it.
-func (s *stopping) dead(run reconcile.Run) bool {
-	return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+func (s *Stop) dead(run reconcile.Run) bool {
+	return !project.Alive(s.P.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 }
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
-func (s *stopping) nudge(ctx context.Context) error {
-	_, err := pass.Run(ctx, s.p, pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: nudgeEvery}, project.NewLog(s.p.Env, slog.LevelWarn))
+func (s *Stop) nudge(ctx context.Context) error {
+	_, err := pass.Run(ctx, s.P, pass.Options{Trigger: project.TriggerCommand, Only: s.Only, LockTimeout: nudgeEvery}, project.NewLog(s.P.Env, slog.LevelWarn))
 	return err
 }
 
 // endCleanups asks workers that remove workspaces to end: none of them holds a claim, so that no command reaches them.
 // What they have begun a later pass goes on with. Of one issue's stop they are none.
-func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
-	if s.only != "" {
+func (s *Stop) endCleanups(ctx context.Context, runs []reconcile.Run) {
+	if s.Only != "" {
 		return
 	}
-	local := &runner.Local{StateDir: s.p.StateDir}
+	local := &runner.Local{StateDir: s.P.StateDir}
 	at, cancel := context.WithTimeout(ctx, stopLook) // their end is waited for with the others'
 	defer cancel()
 	for _, r := range runs {
@@ -178,26 +178,26 @@ func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
 			continue
 		}
 		if err := local.Stop(at, r); err != nil {
-			s.p.Env.PrintError(exit.From(err))
+			s.P.Env.PrintError(exit.From(err))
 		}
 	}
 }
 
 // ended notes what became of a run, and says it.
-func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) error {
+func (s *Stop) ended(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) error {
 	row, err := s.row(ctx, db, run, began)
 	if err != nil {
 		return err
 	}
 	s.stopped = append(s.stopped, row)
-	if s.p.Env.JSON {
+	if s.P.Env.JSON {
 		return nil
 	}
 	took := stopTook(time.Duration(row.AfterMS) * time.Millisecond)
 	what := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
 	switch {
 	case run.Kind == reconcile.CleanupRun:
-		fmt.Fprintln(s.p.Env.Stdout, term.Visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
+		fmt.Fprintln(s.P.Env.Stdout, term.Visible(fmt.Sprintf("stopped the removal of %s after %s: %s", row.Identifier, took, run.Outcome)))
 		return nil
 	case run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun:
 		what += "its run " + string(run.Outcome) + ", "
@@ -211,11 +211,11 @@ func (s *stopping) ended(ctx context.Context, db *state.DB, run reconcile.Run, b
 	} else {
 		what += ", no workspace"
 	}
-	fmt.Fprintln(s.p.Env.Stdout, term.Visible(what))
+	fmt.Fprintln(s.P.Env.Stdout, term.Visible(what))
 	return nil
 }
 
-func (s *stopping) row(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) (stoppedRow, error) {
+func (s *Stop) row(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) (stoppedRow, error) {
 	row := stoppedRow{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
 		AfterMS: (proc.Monotonic() - began).Milliseconds(), Claim: "released", Left: []leftRow{},
@@ -234,14 +234,14 @@ func (s *stopping) row(ctx context.Context, db *state.DB, run reconcile.Run, beg
 	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}
-	for _, left := range (&runner.Local{StateDir: s.p.StateDir}).Probe(ctx, run).Left {
+	for _, left := range (&runner.Local{StateDir: s.P.StateDir}).Probe(ctx, run).Left {
 		row.Left = append(row.Left, leftRow{left.PID, left.Name})
 	}
 	return row, nil
 }
 
 // leftovers is an error where processes of runs that have ended live on.
-func (s *stopping) leftovers(passes []reconcile.Process, takeovers []string) error {
+func (s *Stop) leftovers(passes []reconcile.Process, takeovers []string) error {
 	list := takeovers
 	for _, p := range passes {
 		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
@@ -255,14 +255,14 @@ func (s *stopping) leftovers(passes []reconcile.Process, takeovers []string) err
 }
 
 // unended is the error for runs that have not ended in time; their workers and processes are named.
-func (s *stopping) unended(ctx context.Context, db *state.DB, open []reconcile.Run, began time.Duration) error {
+func (s *Stop) unended(ctx context.Context, db *state.DB, open []reconcile.Run, began time.Duration) error {
 	var list []string
 	for _, run := range open {
 		row, err := s.row(ctx, db, run, began)
 		if err != nil {
 			return err
 		}
-		if project.Alive(s.p.StateDir, run.ID) {
+		if project.Alive(s.P.StateDir, run.ID) {
 			row.Left = append([]leftRow{{run.Worker.PID, "symphony worker"}}, row.Left...)
 		}
 		s.stopped = append(s.stopped, row)
@@ -287,7 +287,7 @@ func leftError(list []string) error {
 }
 
 // broken: somebody has ended the waiting.
-func (s *stopping) broken(open []reconcile.Run) error {
+func (s *Stop) broken(open []reconcile.Run) error {
 	var names []string
 	for _, r := range open {
 		names = append(names, r.Identifier)
