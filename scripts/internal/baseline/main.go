@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	err := errors.New("usage: baseline requests|heartbeats|rows DATABASE ARGUMENT...")
+	err := errors.New("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS")
 	if len(os.Args) > 3 {
 		err = run(os.Args[1], os.Args[2], os.Args[3:])
 	}
