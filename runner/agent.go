@@ -34,11 +34,13 @@ type agentProcess struct {
 	// used is what was last counted; only the handler of events looks at it.
 	used codex.Usage
 
+	// sandboxUnproven: codex could not be asked whether it can sandbox commands.
+	sandboxUnproven bool
+
 	mu       sync.Mutex
 	baseline map[reconcile.Process]bool // what lived below the agent when the turn began
 	commands int                        // command items completed in this turn
 	refused  int                        // those that look as if they could not be sandboxed
-	doubt    *doubt                     // what of the turn's sandbox is in doubt
 }
 
 // launch starts codex.command in the workspace (specification 10.1). Its stdin is a pipe that the worker
@@ -190,11 +192,11 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 }
 
 // beginTurn notes what lives below the agent: what it starts from here on is the turn's.
-func (g *agentProcess) beginTurn(d *doubt) {
+func (g *agentProcess) beginTurn() {
 	below, err := proc.Descendants(g.child.Process().PID)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.commands, g.refused, g.doubt = 0, 0, d
+	g.commands, g.refused = 0, 0
 	g.baseline = map[reconcile.Process]bool{}
 	if err != nil {
 		return // then every process counts as the turn's: patience, not a wrong stall
@@ -242,16 +244,15 @@ func (g *agentProcess) watch(e codex.Event) {
 	g.commands++
 	if item := m.Params.Item; item.Status == "failed" && codex.SandboxWords(item.AggregatedOutput) {
 		g.refused++
-		g.doubt.raise()
 	}
 }
 
-// sandboxFault reports a turn whose every command failed as if the machine can't sandbox: codex calls such a turn
-// completed. It is for a codex that can't be asked: what a command prints is no proof while one of them worked.
+// sandboxFault reports a turn whose every command failed as if the machine could not sandbox: codex calls such a turn
+// completed. What a command prints proves nothing where the sandbox was probed, or another command worked.
 func (g *agentProcess) sandboxFault() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refused < g.commands {
+	if !g.sandboxUnproven || g.refused < g.commands || g.commands == 0 {
 		return nil
 	}
 	return sandboxUnavailable(fmt.Sprintf("all %d commands of the turn failed in its sandbox", g.commands))

@@ -78,7 +78,7 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
 	a.readEnviron(ctx)
 	a.codexHome = a.environ.home(server.CodexHome)
-	if err := a.trySandbox(ctx, server.Version); err != nil {
+	if err := a.probeSandbox(ctx); err != nil {
 		return openedThread{}, err
 	}
 	params, err := a.threadParams()
@@ -203,13 +203,14 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	a.rec.flush(ctx)
 	a.notePrompt(input, number)
-	bounded, settled := a.doubting(ctx, policy)
-	_, err = a.agent.session.RunTurn(bounded, codex.TurnParams{
+	a.agent.beginTurn()
+	_, err = a.agent.session.RunTurn(ctx, codex.TurnParams{
 		Input: input, Cwd: a.space.Path, Title: issue.Identifier + ": " + issue.Title,
 		ApprovalPolicy: a.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
 	a.rec.usage(ctx, a.agent.session.UsageByThread())
-	if fault := settled(); fault != nil && ctx.Err() == nil {
+	if fault := a.agent.sandboxFault(); fault != nil && ctx.Err() == nil {
+		a.logHint(ctx, fault)
 		err = fault
 	}
 	crash.At("runner.turn.over")

@@ -1,23 +1,29 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
+	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// sandboxPolicy is what every turn carries, because codex forgets it over a resume. By default the agent
-// may write the workspace, its own temporary and cache directories, what git commit needs, and nothing
-// else; a policy of the workflow's passes through, and only a workspaceWrite that says nothing of
-// writable roots is given these directories.
+// sandboxPolicy is sent with every turn, because codex forgets it over a resume. By default the agent may write the
+// workspace, its own temporary and cache directories, and what git commit needs. The workflow's own policy passes
+// through; a workspaceWrite without writable roots is given these directories.
 func (c Config) sandboxPolicy(w *workspace.Workspace) (json.RawMessage, error) {
-	roots, err := c.writable(w)
+	git, err := workspace.GitWritable(w.Path, c.WritableRoots...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("git directories of %s: %w", w.Path, err)
 	}
+	roots := slices.Concat([]string{w.TmpDir, w.CacheDir}, git, c.WritableRoots)
 	if c.TurnSandboxPolicy == nil {
 		return json.Marshal(map[string]any{
 			"type": "workspaceWrite", "writableRoots": roots, "networkAccess": c.Network,
@@ -26,8 +32,7 @@ func (c Config) sandboxPolicy(w *workspace.Workspace) (json.RawMessage, error) {
 	}
 	var policy map[string]any
 	if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
-		// No object: codex judges it.
-		return c.TurnSandboxPolicy, nil //nolint:nilerr
+		return c.TurnSandboxPolicy, nil //nolint:nilerr // not an object: codex will refuse it
 	}
 	if _, has := policy["writableRoots"]; policy["type"] != "workspaceWrite" || has {
 		return c.TurnSandboxPolicy, nil
@@ -36,18 +41,18 @@ func (c Config) sandboxPolicy(w *workspace.Workspace) (json.RawMessage, error) {
 	return json.Marshal(policy)
 }
 
-func (c Config) writable(w *workspace.Workspace) ([]string, error) {
-	git, err := workspace.GitWritable(w.Path, c.WritableRoots...)
-	if err != nil {
-		return nil, fmt.Errorf("git directories of %s: %w", w.Path, err)
+// networkOf reports whether a policy lets sandboxed commands reach the network.
+func networkOf(policy json.RawMessage) bool {
+	var p struct {
+		NetworkAccess bool `json:"networkAccess"`
 	}
-	return slices.Concat([]string{w.TmpDir, w.CacheDir}, git, c.WritableRoots), nil
+	return json.Unmarshal(policy, &p) == nil && p.NetworkAccess
 }
 
-// threadConfig is what codex is told beside the sandbox: no goals (it would start turns by itself), no
-// endless reconnecting, what its commands get of its environment, and that it must not trust the repository: a thread
-// sandbox would make it, and it may have been told to earlier, by a person who works in the main repository of this
-// worktree for instance. Passed are variables that commands get whatever their names.
+// threadConfig is codex's configuration for a thread: no goals, by which codex starts turns itself; no endless
+// reconnecting; which variables its commands get (see commandEnv); and no trust in the repository, which an operator may
+// have granted earlier, for instance while working in the main repository of this worktree. Passed are variables that
+// commands get whatever their names.
 func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[string]string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
@@ -55,7 +60,7 @@ func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[st
 		"shell_environment_policy":              commandEnv(runID, passed),
 	}
 	if c.OnQuestion == codex.QuestionAsk {
-		config["features.default_mode_request_user_input"] = true // else the model is not let ask
+		config["features.default_mode_request_user_input"] = true // without it the model cannot ask
 	}
 	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
@@ -64,7 +69,99 @@ func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[st
 	if err != nil {
 		return nil, fmt.Errorf("repository of %s: %w", w.Path, err)
 	}
-	never := map[string]any{"trust_level": "untrusted"}
-	config["projects"] = map[string]any{w.Path: never, root: never}
+	untrusted := map[string]any{"trust_level": "untrusted"}
+	config["projects"] = map[string]any{w.Path: untrusted, root: untrusted}
 	return config, nil
+}
+
+// CodeSandboxFailed: codex can sandbox commands on this machine, but not in this workspace or with these writable roots.
+const CodeSandboxFailed = "sandbox_failed"
+
+// probeTries and probePause bound the probes in one workspace. Codex protects a repository by mount points that it makes
+// and removes in its git directory. In linked worktrees of one repository two sandboxes can meet there, and one fails.
+const (
+	probeTries = 5
+	probePause = 200 * time.Millisecond
+)
+
+// ProbeSandbox has codex try the sandbox of a turn in cwd. Where that fails it tries the plainest sandbox in elsewhere, a
+// directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
+//
+// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; codex.ErrNoProbe where only a turn can tell; those
+// of the session.
+func ProbeSandbox(ctx context.Context, s *codex.Session, policy json.RawMessage, cwd, elsewhere string) error {
+	plainest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		var here, there *codex.Error
+		err := s.ProbeSandbox(ctx, cwd, policy)
+		if !errors.As(err, &here) || here.Code != codex.CodeSandboxUnavailable {
+			return err
+		}
+		if try == 1 {
+			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == codex.CodeSandboxUnavailable {
+				return sandboxUnavailable(there.Message)
+			} else if err != nil {
+				return err
+			}
+		}
+		if try == probeTries {
+			return &reconcile.Error{
+				Code: CodeSandboxFailed, Message: "codex can't sandbox commands in " + cwd + ", though it can elsewhere: " + here.Message,
+				Hint: "look at what that names: a .git, .codex or .agents that is a symlink or broken, or a path in agent.writable_roots that is missing",
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(probePause):
+		}
+	}
+}
+
+// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
+// workspace. Where codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
+func (a *attempt) probeSandbox(ctx context.Context) error {
+	policy, err := a.Config.sandboxPolicy(a.space)
+	if err != nil || !codex.Confines(policy) {
+		return err
+	}
+	err = ProbeSandbox(ctx, a.agent.session, policy, a.space.Path, a.Dir)
+	if errors.Is(err, codex.ErrNoProbe) {
+		a.agent.sandboxUnproven = true
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "sandbox not probed, the first turn will tell", slog.String("error", err.Error()))
+		return nil
+	}
+	a.logHint(ctx, err)
+	return err
+}
+
+// logHint puts the hint of an error into the worker's log; the run's row has only code and message.
+func (a *attempt) logHint(ctx context.Context, err error) {
+	var known *reconcile.Error
+	if errors.As(err, &known) {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, known.Message, slog.String("code", known.Code), slog.String("hint", known.Hint))
+	}
+}
+
+func sandboxUnavailable(reason string) *reconcile.Error {
+	return &reconcile.Error{
+		Code:    string(codex.CodeSandboxUnavailable),
+		Message: "codex can't sandbox commands on this machine: " + reason,
+		Hint:    SandboxHint(runtime.GOOS),
+	}
+}
+
+// SandboxHint says what to do where a system can't sandbox, and what it costs.
+func SandboxHint(system string) string {
+	hint := "run symphony outside of another sandbox"
+	if system == "linux" {
+		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they exist " +
+			"kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap with its " +
+			"AppArmor profile; a container must be let make namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+	}
+	return hint + "; or, only in a container or virtual machine of its own, codex.turn_sandbox_policy: {type: externalSandbox}: codex " +
+		"confines nothing then; or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
 }

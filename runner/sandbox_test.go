@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -240,4 +241,39 @@ func mustRoot(t *testing.T, path string) *workspace.Root {
 	root, err := workspace.OpenRoot(path)
 	must(t, err)
 	return root
+}
+
+// Before the first turn the machine's sandbox is probed. Where it does not work no turn begins.
+func TestSandboxIsProbed(t *testing.T) {
+	const noNamespace = " --fault 'sandbox=bwrap: No permissions to create a new namespace'"
+	for _, c := range []struct {
+		name, fault, policy string
+		network             bool
+		code                string
+	}{
+		{name: "works"},
+		{name: "works with the network", network: true},
+		{name: "fails", fault: noNamespace, code: "sandbox_unavailable"},
+		{name: "codex does not answer", fault: " --fault no-exec"},
+		{name: "off", fault: noNamespace, policy: `{"type":"dangerFullAccess"}`},
+		{name: "external", fault: noNamespace, policy: `{"type":"externalSandbox"}`},
+		{name: "read-only fails", fault: noNamespace, policy: `{"type":"readOnly"}`, code: "sandbox_unavailable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// A command that prints what a sandbox would say proves nothing.
+			r := newRig(t, "sh echo 'bwrap: Creating new namespace failed'; exit 1\nsh true")
+			r.Config.Command += c.fault
+			r.Config.Network = c.network
+			if c.policy != "" {
+				r.Config.TurnSandboxPolicy = []byte(c.policy)
+			}
+			if c.code == "" {
+				r.ends(reconcile.Succeeded, "")
+				return
+			}
+			if run := r.ends(reconcile.Failed, c.code); run.Turns != 0 || run.ThreadID != "" || !strings.Contains(run.ErrorText, "No permissions to create") {
+				t.Errorf("%d turns, thread %q, %q", run.Turns, run.ThreadID, run.ErrorText)
+			}
+		})
+	}
 }

@@ -84,7 +84,7 @@ func checkSandbox(ctx context.Context, at *place) []finding {
 		return []finding{wary("codex.turn_sandbox_policy has codex sandbox nothing: agents can do what confines symphony itself lets them",
 			"leave it out, unless this is a container or virtual machine of its own")}
 	}
-	err = runner.TrySandbox(ctx, i.Session, i.Policy, i.Cwd, i.Elsewhere)
+	err = runner.ProbeSandbox(ctx, i.Session, i.Policy, i.Cwd, i.Elsewhere)
 	if errors.Is(err, codex.ErrNoProbe) {
 		return []finding{wary("could not be tried: "+err.Error(), "the first command of a run will tell")}
 	}

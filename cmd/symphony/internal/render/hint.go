@@ -11,7 +11,7 @@ import (
 // all others. A run keeps no more of its error than code and message.
 func WayOut(code string) string {
 	if code == string(codex.CodeSandboxUnavailable) {
-		return runner.SandboxWaysOut(runtime.GOOS)
+		return runner.SandboxHint(runtime.GOOS)
 	}
 	return ""
 }
