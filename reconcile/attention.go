@@ -39,7 +39,7 @@ func HoldAttention(c Claim) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("hold:%s:%d", c.IssueID, c.HeldAt.UnixMilli()),
 		Kind: AttentionHold, IssueID: c.IssueID, Identifier: c.Identifier,
-		Text: fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldMessage), At: c.HeldAt,
+		Text: fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldText()), At: c.HeldAt,
 	}
 }
 

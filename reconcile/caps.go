@@ -19,8 +19,6 @@ const (
 // maxInterruptions in a row hold an issue.
 const maxInterruptions = 3
 
-const operatorHold = "held by an operator: symphony retry ends it"
-
 // caps holds waiting claims that have reached a limit. It comes after the refresh, because a claim whose
 // issue has moved on is released, not held.
 func (p *planner) caps() {
@@ -36,23 +34,41 @@ func (p *planner) caps() {
 	}
 }
 
+// cap says which limit a claim has reached; empty for none.
 func (p *planner) cap(c Claim) (reason, message string) {
-	const end = "; symphony retry %s, a comment, or moving it away and back ends the hold"
-	hint := fmt.Sprintf(end, c.Identifier)
 	used := p.s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := p.s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s%s", runs(c.Failures), c.ErrorCode, c.ErrorMessage, hint)
+		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
 	case c.Interruptions >= maxInterruptions:
-		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers%s", c.Interruptions, hint)
+		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers", c.Interruptions)
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
-		return HoldMaxIdleRuns, fmt.Sprintf("%s in a row changed nothing%s", runs(c.IdleRuns), hint)
+		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
-		return HoldMaxRuns, fmt.Sprintf("%s since the issue last changed%s", runs(c.Runs), hint)
+		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
-		return HoldMaxTokens, fmt.Sprintf("%d tokens used%s", used, hint)
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used", used)
 	}
 	return "", ""
+}
+
+// HoldEnds says what ends the hold of a claim.
+func (c Claim) HoldEnds() string {
+	switch c.HoldReason {
+	case HoldOperator:
+		return "symphony retry " + c.Identifier + " ends the hold"
+	case HoldLeftover:
+		return "end the process, then symphony retry " + c.Identifier
+	}
+	return "symphony retry " + c.Identifier + ", a comment, or moving it away and back ends the hold"
+}
+
+// HoldText says why a claim is held and what ends the hold.
+func (c Claim) HoldText() string {
+	if c.HoldMessage == "" {
+		return c.HoldEnds()
+	}
+	return c.HoldMessage + "; " + c.HoldEnds()
 }
 
 func runs(n int) string {

@@ -56,7 +56,7 @@ func (p *planner) issueCommand(cmd Command) {
 		next.HoldNext = true
 		p.consume(cmd, p.put(next), ActHold, next, "when its present run has ended")
 	default:
-		next = p.hold(next, HoldOperator, operatorHold)
+		next = p.hold(next, HoldOperator, "held by an operator")
 		p.consume(cmd, p.put(next), ActHold, next, "")
 	}
 }
@@ -71,7 +71,7 @@ func (p *planner) unclaimedCommand(cmd Command) {
 		IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now,
 		Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
 	}
-	c = p.hold(c, HoldOperator, operatorHold)
+	c = p.hold(c, HoldOperator, "held by an operator")
 	p.consume(cmd, p.put(c), ActHold, c, "")
 }
 

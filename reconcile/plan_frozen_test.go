@@ -65,7 +65,8 @@ func TestLeftoverIsGivenUp(t *testing.T) {
 	c := w.claims[issueNo(1).ID]
 	equal(t, "status", c.Status, Held)
 	equal(t, "reason", c.HoldReason, HoldLeftover)
-	equal(t, "message", c.HoldMessage, "leftover process 7 (sleep): end it, then symphony retry A-1")
+	equal(t, "message", c.HoldMessage, "leftover process 7 (sleep)")
+	equal(t, "what to do", c.HoldEnds(), "end the process, then symphony retry A-1")
 	equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
 }
 

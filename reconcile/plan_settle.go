@@ -171,11 +171,11 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 	switch live := p.s.Liveness[r.ID]; {
 	case p.givesUp(&r, live):
 		left := live.Left[0]
-		return p.hold(c, HoldLeftover, fmt.Sprintf("leftover process %d (%s): end it, then symphony retry %s", left.PID, left.Name, c.Identifier)), true
+		return p.hold(c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)), true
 	case r.StopReason == StopProject:
 		return c, false
 	case c.HoldNext: // and not the run's stop reason: a retry given since has taken the hold back
-		return p.hold(c, HoldOperator, operatorHold), true
+		return p.hold(c, HoldOperator, "held by an operator"), true
 	case r.Outcome == Succeeded:
 		return p.afterSuccess(c, r), true
 	case r.Outcome == Canceled && r.ErrorCode == CodeMaxTokens:

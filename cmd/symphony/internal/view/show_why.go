@@ -65,7 +65,7 @@ func (f *issueFacts) run() *reconcile.Run {
 // whyHeld leaves out what ends the hold: that is what comes next.
 func (f *issueFacts) whyHeld() reasonRow {
 	c := f.claim
-	message, _, _ := strings.Cut(c.HoldMessage, "; symphony retry ")
+	message := c.HoldMessage
 	text := "held: " + c.HoldReason
 	switch {
 	case c.HoldReason == reconcile.HoldOperator:
@@ -92,7 +92,7 @@ func (f *issueFacts) whyWaiting(plan forecast) reasonRow {
 	case due && f.rec.TrackerBlock != nil:
 		return reasonRow{f.rec.TrackerBlock.Code, "nothing is started before the tracker answers: " + f.rec.TrackerBlock.Message}
 	case plan.reason != "" && (due || plan.reason == reconcile.SkipPaused):
-		return reasonRow{plan.reason, inWords(plan.reason, plan.message, *f.issue)}
+		return reasonRow{plan.reason, inWords(plan.reason, plan.message)}
 	}
 	last := ""
 	if e := project.ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
@@ -117,15 +117,11 @@ func (f *issueFacts) whyUnclaimed(plan forecast) reasonRow {
 	case f.cfgErr != nil:
 		return f.whyBroken()
 	case plan.reason != "":
-		return reasonRow{plan.reason, inWords(plan.reason, plan.message, *f.issue)}
+		return reasonRow{plan.reason, inWords(plan.reason, plan.message)}
 	case plan.starts:
 		return reasonRow{"eligible", "nothing keeps it from running"}
 	case f.skip != nil:
-		issue := reconcile.Issue{}
-		if f.issue != nil {
-			issue = *f.issue
-		}
-		return reasonRow{f.skip.Reason, inWords(f.skip.Reason, f.skip.Message, issue) + " (at the last pass)"}
+		return reasonRow{f.skip.Reason, inWords(f.skip.Reason, f.skip.Message) + " (at the last pass)"}
 	}
 	return reasonRow{"unclaimed", "the last pass found nothing to do for it; how it stands now only the tracker knows"}
 }
@@ -135,18 +131,11 @@ func (f *issueFacts) whyBroken() reasonRow {
 	return reasonRow{exit.From(f.cfgErr).Code, "nothing is started before the workflow is right: " + exit.From(f.cfgErr).Message}
 }
 
-// inWords puts a skip's reason into words for who asks about this issue alone.
-func inWords(reason, message string, issue reconcile.Issue) string {
+// inWords is a skip as a sentence about one issue.
+func inWords(reason, message string) string {
 	switch reason {
-	case reconcile.SkipBlockedBy:
-		return "blocked by " + strings.TrimPrefix(message, "waits for ")
-	case reconcile.SkipNoSlot:
+	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
 		return "no slot: " + message
-	case reconcile.SkipNoSlotInState:
-		if issue.State == "" {
-			return "no slot in its state: " + message
-		}
-		return fmt.Sprintf("no slot in state %s: %s", issue.State, strings.TrimSuffix(message, " in "+issue.State))
 	case reconcile.SkipLabel, reconcile.SkipAssignee:
 		return "it " + message
 	case reconcile.SkipPaused:
@@ -190,16 +179,8 @@ func (f *issueFacts) pending() string {
 	return ""
 }
 
-// endsHold is what ends the hold; of one by its own limits its message says it.
-func (f *issueFacts) endsHold() string {
-	if f.claim.HoldReason == reconcile.HoldOperator {
-		return "nothing before symphony retry " + f.identifier
-	}
-	if _, ends, ok := strings.Cut(f.claim.HoldMessage, "; symphony retry "); ok {
-		return "nothing by itself: symphony retry " + ends
-	}
-	return "nothing before symphony retry " + f.identifier + ", a comment, or moving it away and back"
-}
+// endsHold is what ends the hold.
+func (f *issueFacts) endsHold() string { return "nothing by itself: " + f.claim.HoldEnds() }
 
 // starts says which pass starts the issue.
 func (f *issueFacts) starts() nextRow {
@@ -249,8 +230,7 @@ func (f *issueFacts) unblocks(code string, plan forecast) nextRow {
 	done, _, _ := strings.Cut(code, "_")
 	switch pass := f.thePass(); done {
 	case string(reconcile.ActHold):
-		why, _, _ := strings.Cut(plan.message, "; symphony retry ")
-		return f.atPass(pass + " holds it: " + why)
+		return f.atPass(pass + " holds it: " + plan.message)
 	case string(reconcile.ActRelease):
 		return f.atPass(pass + " lets it go")
 	}

@@ -224,7 +224,7 @@ func newRetryingRow(c reconcile.Claim) RetryingRow {
 }
 
 func newHeldRow(c reconcile.Claim) heldRow {
-	return heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldMessage, c.HeldAt.UTC()}
+	return heldRow{c.IssueID, c.Identifier, c.HoldReason, c.HoldText(), c.HeldAt.UTC()}
 }
 
 func newRunningRow(p *project.Project, c reconcile.Claim, r reconcile.Run) RunningRow {
