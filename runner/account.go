@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
+	"os"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -14,112 +14,70 @@ import (
 
 // Account is the worker's side of what all projects of one codex home share.
 type Account interface {
-	// SaveLimits keeps what has changed in codex's rate-limit record, an object of its members.
+	// SaveLimits stores the changed members of codex's rate-limit record.
 	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
-	// Failed notes the fault of login or allowance by which a run ended.
+	// Failed stores the fault of login or quota by which a run ended.
 	Failed(ctx context.Context, now time.Time, code, message string) error
-	// Worked notes that a run which began at the given time got a turn done.
+	// Worked stores that a run which began at the given time completed a turn.
 	Worked(ctx context.Context, now, began time.Time) error
 }
 
-// limitsEvery is how often a worker tells what is left of the account's allowance.
-const limitsEvery = time.Second
-
-// limitsTeller tells other projects what codex says of the account's allowance: what has changed, at most once in
-// limitsEvery, and the last in any case.
-type limitsTeller struct {
-	account Account
+// limitsReporter passes codex's rate limits on to the account, from the goroutine of the agent's events.
+type limitsReporter struct {
+	account Account // nil: limits are not shared
 	now     func() time.Time
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	latest []byte                     // codex's record
-	told   map[string]json.RawMessage // its members as they were told
-	at     time.Time                  // when that was
-	later  *time.Timer                // set while something waits to be told
+	last   []byte                     // the record that was reported last
+	shared map[string]json.RawMessage // its members as they were stored
 }
 
-// note takes codex's record as it is now.
-func (t *limitsTeller) note(record []byte) {
-	if t.account == nil {
+// report stores the members that have changed. What could not be stored is repeated with the next change.
+func (r *limitsReporter) report(ctx context.Context, record []byte) {
+	if r.account == nil || record == nil || bytes.Equal(record, r.last) {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if record == nil || bytes.Equal(record, t.latest) {
-		return
-	}
-	t.latest = bytes.Clone(record)
-	wait := limitsEvery - time.Since(t.at)
-	switch {
-	case t.later != nil:
-	case wait <= 0:
-		t.tell()
-	default:
-		t.later = time.AfterFunc(wait, t.flush)
-	}
-}
-
-// flush tells what has not been told yet.
-func (t *limitsTeller) flush() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.later != nil {
-		t.later.Stop()
-		t.later = nil
-	}
-	if t.latest != nil {
-		t.tell()
-	}
-}
-
-// tell writes the members that have changed. What could not be written is told with the next. mu is held.
-func (t *limitsTeller) tell() {
-	changed, members, err := changedMembers(t.latest, t.told)
+	r.last = bytes.Clone(record)
+	changed, members, err := changedMembers(record, r.shared)
 	if err == nil && changed != nil {
-		err = t.account.SaveLimits(context.Background(), t.now(), changed)
+		err = r.account.SaveLimits(ctx, r.now(), changed)
 	}
-	t.at = time.Now()
 	if err != nil {
-		t.log.Warn("rate limits not shared", slog.String("error", err.Error()))
+		r.log.Warn("rate limits not shared", slog.String("error", err.Error()))
 		return
 	}
-	t.told = members
+	r.shared = members
 }
 
-// changedMembers gives the members of a record that are not as they were, and which limit they belong to: what this
-// worker has heard long ago must not replace what another has heard since. It gives nil where all is as it was.
+// changedMembers returns the members of a record that differ from before, with the name of their limit; nil where none
+// does. Only those are stored, because an old value of this worker must not replace a newer one of another worker.
 func changedMembers(record []byte, before map[string]json.RawMessage) (changed []byte, members map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(record, &members); err != nil {
 		return nil, nil, fmt.Errorf("rate limits: %w", err)
 	}
 	if !bytes.Equal(members["limitId"], before["limitId"]) {
-		before = nil // what was told is of another limit
+		before = nil // it belongs to another limit
 	}
-	news := map[string]json.RawMessage{}
+	differing := map[string]json.RawMessage{}
 	for name, value := range members {
 		if !bytes.Equal(value, before[name]) {
-			news[name] = value
+			differing[name] = value
 		}
 	}
-	if len(news) == 0 {
+	if len(differing) == 0 {
 		return nil, members, nil
 	}
 	if id, known := members["limitId"]; known {
-		news["limitId"] = id
+		differing["limitId"] = id
 	}
-	changed, err = json.Marshal(news)
+	changed, err = json.Marshal(differing)
 	return changed, members, err
 }
 
-// tellAccount shares how the run ended, as far as that is the account's business. It comes before the outcome is
-// recorded, so that no pass settles the run and starts another into the same fault.
-func (a *attempt) tellAccount(ctx context.Context, code, message string) {
-	if a.Account == nil {
-		return
-	}
-	a.limits.flush()
-	if !reconcile.AccountFault(code) {
+// shareFault stores a fault of the account by which the run ended. It comes before the outcome, so that no pass settles the
+// run and starts another into the same fault.
+func (a *attempt) shareFault(ctx context.Context, code, message string) {
+	if a.Account == nil || !reconcile.AccountFault(code) {
 		return
 	}
 	if err := a.Account.Failed(ctx, a.Now(), code, message); err != nil {
@@ -127,12 +85,58 @@ func (a *attempt) tellAccount(ctx context.Context, code, message string) {
 	}
 }
 
-// worked ends a block of the account that was there when the run began.
-func (a *attempt) worked(ctx context.Context) {
+// shareSuccess ends a block of the account that was there when the run began.
+func (a *attempt) shareSuccess(ctx context.Context) {
 	if a.Account == nil {
 		return
 	}
 	if err := a.Account.Worked(context.WithoutCancel(ctx), a.Now(), a.run.StartedAt); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "the account's block not ended", slog.String("error", err.Error()))
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "block of the account not ended", slog.String("error", err.Error()))
 	}
+}
+
+// overBudgetGrace is how long a turn goes on that has crossed agent.max_tokens: codex counts a model call just before it
+// ends the turn by it, and a turn that ends by itself is done.
+const overBudgetGrace = 500 * time.Millisecond
+
+// errOverBudget: the issue has used up agent.max_tokens. It is the cause of a cancelled run.
+type errOverBudget struct{ used, most int64 }
+
+func (e errOverBudget) Error() string {
+	return fmt.Sprintf("%d tokens used, agent.max_tokens is %d", e.used, e.most)
+}
+
+// checkBudget ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier
+// runs count, but for those before an operator's retry. The next pass holds the issue.
+func (a *attempt) checkBudget(ctx context.Context, cancel context.CancelCauseFunc) {
+	most := a.Config.Policy.MaxTokens
+	if most <= 0 {
+		return
+	}
+	used, err := a.Journal.IssueTokens(context.WithoutCancel(ctx), a.run.IssueID)
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "tokens of the issue not read", slog.String("error", err.Error()))
+		return // the next count checks again
+	}
+	if used >= most && a.overBudget.CompareAndSwap(false, true) {
+		time.AfterFunc(overBudgetGrace, func() { cancel(errOverBudget{used, most}) })
+	}
+}
+
+// SlotSource hands out the slots of the account that a pass has taken (reconcile.Accounts). Where the number of runs is not
+// bounded, bounded is false. Where the slots are used up Next returns an error.
+type SlotSource interface {
+	Next() (slot *os.File, bounded bool, err error)
+}
+
+// slotFor takes a slot for an agent's run; cleanup runs need none.
+func (l *Local) slotFor(run reconcile.Run) (*os.File, error) {
+	if l.Slots == nil || run.Kind != reconcile.AgentRun {
+		return nil, nil
+	}
+	slot, bounded, err := l.Slots.Next()
+	if !bounded {
+		return nil, nil
+	}
+	return slot, err
 }

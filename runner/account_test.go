@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -74,40 +73,31 @@ func wantTold(t *testing.T, a *toldAccount, want ...string) {
 	}
 }
 
-// Limits are told as they change, and only what has changed of them: at most once in a second, and the last in any case.
-func TestLimitsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &toldAccount{}
-		teller := limitsTeller{account: a, now: time.Now, log: slog.New(slog.DiscardHandler)}
-		note := func(record string) { teller.note([]byte(record)) }
-		teller.note(nil)
-		note(`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`)
-		first := `limits {"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`
-		wantTold(t, a, first)
-		note(`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`)
-		note(`{"limitId":"codex","primary":{"usedPercent":3},"secondary":{"usedPercent":9}}`)
-		wantTold(t, a, first)
-		time.Sleep(limitsEvery)
-		synctest.Wait()
-		second := `limits {"limitId":"codex","primary":{"usedPercent":3}}`
-		wantTold(t, a, first, second)
-		note(`{"limitId":"codex","primary":{"usedPercent":4},"secondary":{"usedPercent":9}}`)
-		teller.flush()
-		teller.flush()
-		third := `limits {"limitId":"codex","primary":{"usedPercent":4}}`
-		wantTold(t, a, first, second, third)
-
-		// What could not be written comes with the next.
-		time.Sleep(limitsEvery)
-		a.err = errors.New("no space")
-		note(`{"limitId":"codex","primary":{"usedPercent":4},"secondary":{"usedPercent":10}}`)
-		fourth := `limits {"limitId":"codex","secondary":{"usedPercent":10}}`
-		a.err = nil
-		time.Sleep(limitsEvery)
-		note(`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`)
-		fifth := `limits {"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`
-		wantTold(t, a, first, second, third, fourth, fifth)
-	})
+// Limits are shared as they change, and only what has changed of them.
+func TestLimitsAreShared(t *testing.T) {
+	a := &toldAccount{}
+	reporter := limitsReporter{account: a, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	for _, step := range []struct {
+		record, stored string
+		err            error
+	}{
+		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, nil},
+		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, "", nil},
+		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":2}}`, nil},
+		// What could not be stored comes with the next.
+		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","secondary":{"usedPercent":10}}`, errors.New("no space")},
+		{`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, nil},
+		// What is the same by chance belongs to another limit.
+		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
+	} {
+		a.told, a.err = nil, step.err
+		reporter.report(t.Context(), []byte(step.record))
+		if step.stored == "" {
+			wantTold(t, a)
+		} else {
+			wantTold(t, a, "limits "+step.stored)
+		}
+	}
 }
 
 // The account hears of a fault, and of the last limits, before a pass can see that the run has ended.
@@ -183,17 +173,6 @@ func TestTokensUsedUp(t *testing.T) {
 				t.Errorf("after_run saw %q, want %q", after, want)
 			}
 		})
-	}
-}
-
-// When codex goes over from a single model's limit to the main one, all of that is told: what is the same by chance
-// belongs to another limit.
-func TestAnotherLimitIsTold(t *testing.T) {
-	before := map[string]json.RawMessage{"limitId": json.RawMessage(`"some-model"`), "primary": json.RawMessage(`{"usedPercent":100}`)}
-	changed, _, err := changedMembers([]byte(`{"limitId":"codex","primary":{"usedPercent":100}}`), before)
-	must(t, err)
-	if want := `{"limitId":"codex","primary":{"usedPercent":100}}`; string(changed) != want {
-		t.Errorf("told %s, want %s", changed, want)
 	}
 }
 

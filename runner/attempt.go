@@ -238,7 +238,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
 	a.endAgent(ctx)
-	a.tellAccount(ctx, code, a.Redactor.Text(message))
+	a.shareFault(ctx, code, a.Redactor.Text(message))
 	crash.At("runner.finish.agent")
 	err := a.killEverything(ctx)
 	crash.At("runner.finish.reaped")

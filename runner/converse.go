@@ -52,7 +52,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 // wantsMore asks the tracker whether the issue wants another turn of this run. A stop that comes after a
 // turn has completed takes nothing from it: the run ends well.
 func (a *attempt) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if ctx.Err() != nil || a.spent.Load() {
+	if ctx.Err() != nil || a.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
 	err := a.refreshPatiently(ctx)
@@ -216,7 +216,7 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 	crash.At("runner.turn.over")
 	if err == nil {
 		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
-		a.worked(ctx)
+		a.shareSuccess(ctx)
 	}
 	if after := a.rec.get(); after.TurnID != before.TurnID {
 		outcome := "completed"
@@ -263,7 +263,7 @@ func (a *attempt) onEvent(e codex.Event) {
 			r.RateLimits = limits
 		}
 	})
-	a.limits.note(limits)
+	a.limits.report(context.Background(), limits)
 	if run := a.rec.get(); e.Name == codex.EventSessionStarted && e.ThreadID == run.ThreadID {
 		a.Log.Info("turn started", sessionID(run), slog.Int("turn", run.Turns))
 		a.turnAccepted(context.Background())

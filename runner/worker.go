@@ -82,15 +82,15 @@ type attempt struct {
 	procs  *proc.ProcFile
 	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
 	// brood is nil where the kernel does not tell who is new: then glances counts.
-	brood   *proc.Brood
-	glances int
-	tree    *os.File // what hooks and agent hold of the run
-	space   *workspace.Workspace
-	agent   *agentProcess
-	thread  threadState
-	made    creations
-	limits  limitsTeller
-	spent   atomic.Bool // the issue has used up its tokens
+	brood      *proc.Brood
+	glances    int
+	tree       *os.File // what hooks and agent hold of the run
+	space      *workspace.Workspace
+	agent      *agentProcess
+	thread     threadState
+	made       creations
+	limits     limitsReporter
+	overBudget atomic.Bool // the issue has used up its tokens
 	// exact keeps only the tracker's key out of what the agent is told.
 	exact *agent.Redactor
 	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
@@ -118,7 +118,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 		w.fingerprint = workspace.Fingerprint
 	}
 	a.Redactor.Add(slices.Concat(w.Config.SecretValues, secretsAmong(w.Env, w.Config.PassEnv)))
-	a.limits = limitsTeller{account: w.Account, now: w.Now, log: w.Log}
+	a.limits = limitsReporter{account: w.Account, now: w.Now, log: w.Log}
 	a.rec = a.newRecord(cancel)
 	err := a.open()
 	defer a.close()
@@ -190,7 +190,7 @@ func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
 		fresh:   a.noteFresh,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },
-		counted: func(ctx context.Context) { a.heedTokens(ctx, cancel) },
+		counted: func(ctx context.Context) { a.checkBudget(ctx, cancel) },
 		base:    map[string]reconcile.Tokens{},
 	}
 }
@@ -316,7 +316,7 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	var stopped errStopped
 	var moved errMovedOn
 	var gone errTrackerGone
-	var spent errSpent
+	var overBudget errOverBudget
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
@@ -325,8 +325,8 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 		return reconcile.Canceled, stopped.reason, stopped.Error()
 	case errors.Is(cause, errTerminated):
 		return reconcile.InterruptedRun, reconcile.CodeTerminated, errTerminated.Error()
-	case errors.As(cause, &spent):
-		return reconcile.Canceled, reconcile.CodeMaxTokens, spent.Error()
+	case errors.As(cause, &overBudget):
+		return reconcile.Canceled, reconcile.CodeMaxTokens, overBudget.Error()
 	case errors.As(err, &moved):
 		return reconcile.Canceled, moved.reason, moved.Error()
 	case errors.As(err, &gone):
