@@ -52,7 +52,6 @@ func builders() []builder {
 		{"worker", workerCommand},
 		{"demo-agent", demoAgentCommand},
 		{"complete", completeCommand},
-		{"reference", referenceCommand},
 	}
 }
 

@@ -1,43 +1,36 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
 	"fmt"
-
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-
-	_ "embed"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/state"
 )
 
-// The scripts know nothing of symphony's commands: at each press of the tab key they ask the program, by the hidden
-// command complete, so that they fit whatever program is installed. What the program answers they take as it is:
-// nothing that came from a tracker is expanded by a shell.
-
-//go:embed completion/symphony.bash
-var bashCompletion string
-
-//go:embed completion/_symphony
-var zshCompletion string
-
-//go:embed completion/symphony.fish
-var fishCompletion string
-
-// completionScripts are the scripts of the shells, by the shell.
-func completionScripts() map[string]string {
-	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
-}
+// The scripts ask the installed program at each press of the tab key, through the hidden command complete. They do not
+// evaluate the typed line, as the scripts that the command line library ships would.
+//
+//go:embed completion
+var completionScripts embed.FS
 
 func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a script that completes symphony's commands in a shell",
 		UsageText: "symphony completion bash|zsh|fish",
-		Description: `Commands, flags and their values, the issues, runs and requests that there are, and files where a file is wanted.
+		Description: `Completes commands, flags, issues and requests.
 
   bash   a line of ~/.bashrc:  source <(symphony completion bash)
   zsh    a line of ~/.zshrc, below compinit:  source <(symphony completion zsh)
-         or once:  symphony completion zsh > DIRECTORY/_symphony, with a DIRECTORY of $fpath
   fish   once:  symphony completion fish > ~/.config/fish/completions/symphony.fish
 
 Example:
@@ -50,35 +43,100 @@ Example:
 			case c.NArg() > 1:
 				return exit.Usage("completion: unexpected argument %q", c.Args().Get(1))
 			}
-			script, known := completionScripts()[c.Args().First()]
-			if !known {
+			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
+			if err != nil {
 				return exit.Usage("completion: there is one for bash, zsh and fish, not for %q", c.Args().First())
 			}
-			_, err := fmt.Fprint(w.Stdout, script)
+			_, err = w.Stdout.Write(script)
 			return err
 		},
 	}
 }
 
-// completeCommand is what the scripts ask. It prints what the last word may become: first a line that says what else
-// fits, plain, files or directories, then a line for each candidate, with a tab before its description. What can't be
-// found out is said on stderr, which the scripts discard.
+// completeCommand prints what the last of its arguments may become: a line for each candidate, with a tab before its
+// description. Nothing is printed where only a file fits: then the shells complete files.
 func completeCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "complete", Hidden: true, SkipFlagParsing: true, Usage: "what the shells ask when they complete",
+		Name: "complete", Hidden: true, SkipFlagParsing: true, Usage: "list completions (called by the shells)",
 		Action: func(c *cli.Context) error {
 			words := c.Args().Slice()
-			switch {
-			case len(words) == 2 && words[0] == "--line":
-				words = splitLine(words[1], w)
-			case len(words) > 1 && words[0] == "--":
-				words = words[1:]
-			default:
-				return exit.Usage("complete: want --line LINE or -- WORD...")
+			if len(words) < 2 || words[0] != "--" {
+				return exit.Usage("complete: want -- WORD...")
 			}
-			answer, err := complete(c.Context, w, newApp(w), words)
-			answer.print(w)
-			return err
+			return complete(c.Context, w, newApp(w), words[1:])
 		},
 	}
+}
+
+func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) error {
+	current, typed := words[len(words)-1], words[:len(words)-1]
+	offer := func(word, about string) {
+		// An identifier comes from a tracker: only a plain word may reach the shell's line.
+		if strings.HasPrefix(word, current) && term.ShellQuote(word) == word {
+			fmt.Fprintf(w.Stdout, "%s\t%s\n", word, term.Visible(about))
+		}
+	}
+	at := commandAt(append([]string{"symphony"}, typed...))
+	var command *cli.Command
+	if at > 0 {
+		command = app.Command(typed[at-1])
+	}
+	switch {
+	case command == nil && at > 0:
+	case command == nil:
+		for _, c := range app.Commands {
+			if !c.Hidden {
+				offer(c.Name, c.Usage)
+			}
+		}
+	case strings.HasPrefix(current, "-"):
+		for _, f := range command.Flags {
+			usage, _ := f.(cli.DocGenerationFlag)
+			offer("--"+f.Names()[0], strings.ReplaceAll(usage.GetUsage(), "`", ""))
+		}
+	case len(typed) > at && takesValue(command, typed[len(typed)-1]):
+	default:
+		return completeArgument(ctx, w, command, typed[at:], offer)
+	}
+	return nil
+}
+
+// completeArgument offers the issues or requests that the project's state knows. There may be no state yet.
+func completeArgument(ctx context.Context, w *term.Env, command *cli.Command, typed []string, offer func(word, about string)) error {
+	wantsIssue, wantsRequest := strings.Contains(command.UsageText, "ISSUE"), strings.Contains(command.UsageText, "REQUEST")
+	if !wantsIssue && !wantsRequest {
+		return nil
+	}
+	value := func(names ...string) string {
+		for i, word := range typed {
+			for _, name := range names {
+				if word == name && i+1 < len(typed) {
+					return strings.Trim(typed[i+1], `"'`)
+				}
+			}
+		}
+		return ""
+	}
+	p := project.New(w, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md"),
+		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if wantsRequest {
+		open, err := view.OpenRequests(ctx, p, db)
+		for _, r := range open {
+			offer(r.ID(), string(r.Kind)+": "+r.Summary)
+		}
+		return err
+	}
+	names, err := db.Identifiers(ctx)
+	for _, name := range names {
+		offer(name, "")
+	}
+	return err
 }

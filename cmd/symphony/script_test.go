@@ -94,7 +94,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 }
 
 // condition knows [root], [mount]: file systems can be mounted here, [freezer]: processes can be made immovable,
-// [unshare]: a command can have a mount or pid namespace of its own, [tmux]: there is a real terminal, [bash], [zsh], [fish], [mandoc], [groff]:
+// [unshare]: a command can have a mount or pid namespace of its own, [tmux]: there is a real terminal, [bash], [zsh], [fish]:
 // the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
@@ -108,7 +108,7 @@ func condition(name string) (bool, error) {
 		return canUnshare(), nil
 	case "tmux":
 		return hasTmux(), nil
-	case "bash", "zsh", "fish", "mandoc", "groff":
+	case "bash", "zsh", "fish":
 		_, err := exec.LookPath(name)
 		return err == nil, nil
 	}
