@@ -1,12 +1,10 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -16,7 +14,7 @@ const (
 	longestReset = 24 * time.Hour
 )
 
-// Deps is all that a pass works with.
+// Deps are the values and interfaces that a pass works with.
 type Deps struct {
 	Policy  Policy
 	Store   Store
@@ -27,9 +25,9 @@ type Deps struct {
 	Now      func() time.Time
 	Mono     func() time.Duration // CLOCK_MONOTONIC
 	Boot     string
-	// Shelter says why a worker started now would not outlive the pass; nil where nothing ends workers. Only a pass
-	// that has something to start asks.
-	Shelter func(ctx context.Context) error
+	// CheckHost says why a worker started now would end together with the pass; nil where that can't happen. Only a pass
+	// that has something to start calls it.
+	CheckHost func(ctx context.Context) error
 	// NewRunID gives ids that sort by time.
 	NewRunID func() string
 	Log      *slog.Logger
@@ -42,8 +40,8 @@ type Options struct {
 	DispatchOff bool
 	Only        string
 	AnySlot     bool
-	// TrackerLow says that less than a tenth of the tracker's allowance was left at the last answer, and that it has
-	// not filled up since: only what runs is asked for.
+	// TrackerLow: at the last answer less than a tenth of the tracker's allowance was left, and it has not filled up
+	// since. The pass asks for running claims alone.
 	TrackerLow bool
 }
 
@@ -59,17 +57,17 @@ type Report struct {
 	Running, Retrying, Held int
 	// NextDue is the earliest due time of a waiting claim, zero if none waits.
 	NextDue time.Time
-	// NextWake is the earliest due time that had not come when the pass planned, zero if there is none: then another
-	// pass finds something new. It may be over by now.
+	// NextWake is the earliest due time that had not come when the pass planned, zero if there is none. A pass at that
+	// time finds something to do. It may be over by now.
 	NextWake time.Time
 	// TrackerLow: nothing was started, because less than a tenth of the tracker's allowance is left.
 	TrackerLow bool
 }
 
-// Tick runs one pass: the local half, which needs nothing but this machine, is applied before the tracker
-// is asked, so that a tracker that hangs delays no settlement.
+// Tick runs one pass. The local half, which needs this machine alone, is applied before the tracker is asked, so that a
+// tracker that hangs delays no settlement.
 //
-// A cancelled ctx cuts short the wait for the tracker and nothing else: what was begun is finished.
+// A cancelled ctx shortens the wait for the tracker and nothing else: the pass finishes what it has begun.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, Options: o, free: -1, reaped: map[string]bool{}}
 	work := context.WithoutCancel(ctx)
@@ -83,7 +81,7 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		t.planAndApply(work)
 	}
 	if tracked := t.ask(ctx); tracked != nil || o.DryRun {
-		// While the tracker was asked an agent may have handed its issue over: its row says so.
+		// While the tracker was asked, an agent may have moved its issue on, which the row of its run says.
 		if t.anyAtWork() && !t.load(work) {
 			return t.report
 		}
@@ -95,26 +93,29 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	return t.report
 }
 
+// tick is the state of one pass.
 type tick struct {
 	Deps
 	Options
 	recorded State
 	snapshot Snapshot
 	report   Report
-	planned  time.Time       // the instant of the last plan
-	reaped   map[string]bool // runs whose leftovers this pass has tried to end in vain
-	busy     bool            // another process keeps the database
-	asked    bool            // Shelter was
-	host     *Block          // what it said
-	slots    *Slots          // of the account, taken by this pass
-	free     int64           // bytes of the workspace volume, negative where not known yet
-	stale    bool            // the database is ahead of the snapshot, of which the claims alone are true
+	planned  time.Time // the instant of the last plan
+	// reaped are the runs whose remaining processes this pass has tried to end without success.
+	reaped      map[string]bool
+	busy        bool   // another process keeps the database locked
+	hostChecked bool   // CheckHost was called
+	host        *Block // its answer
+	slots       *Slots // of the account, taken by this pass
+	free        int64  // bytes of the workspace volume, negative where not known yet
+	// stale: the database is ahead of the snapshot, in which only the claims are up to date.
+	stale bool
 }
 
 // concerns reports whether the pass may touch the issue.
 func (t *tick) concerns(issueID string) bool { return t.Only == "" || t.Only == issueID }
 
-// anyAtWork reports whether a run that the pass is about may have a worker: of the others the rows stay as they are.
+// anyAtWork reports whether a run that the pass may touch may have a worker: the rows of other runs do not change.
 func (t *tick) anyAtWork() bool {
 	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool {
 		return c.Status == Running && t.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
@@ -144,20 +145,20 @@ func (t *tick) load(ctx context.Context) bool {
 		DispatchOff: t.DispatchOff || rec.ReadOnly, Only: t.Only, AnySlot: t.AnySlot,
 		Workspaces: t.snapshot.Workspaces, SweepDue: t.snapshot.SweepDue, TrashDue: t.snapshot.TrashDue,
 	}
-	t.snapshot.Account = t.lookAtAccount(ctx)
+	t.snapshot.Account = t.account(ctx)
 	return true
 }
 
-// endedUnseen reports whether a run that seemed to go on has no worker any more. A worker writes its outcome before it
-// lets go of its run, so that it is in the database by now, unless the worker has died.
+// endedUnseen reports whether a run without an outcome has no worker any more. A worker writes its outcome before it gives
+// its run up, so that a second read finds the outcome, unless the worker died.
 func endedUnseen(runs []Run, live map[string]Liveness) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool {
 		return r.Outcome == "" && live[r.ID].dead()
 	})
 }
 
-// probe looks at the workers of the runs that the pass may touch. The others are left alone, as if nothing could be
-// found out about them: a look at a dead one is a look at every process of the machine, and one at a living one a write.
+// probe looks at the workers of the runs that the pass may touch. The others count as unknown: to look at a dead one
+// reads every process of the machine, and to look at a living one writes to the database.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	for i, r := range runs {
@@ -167,7 +168,7 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 		}
 		l := t.Runners.Probe(ctx, r)
 		if t.reaped[r.ID] {
-			l = Liveness{Unknown: true} // once in a pass is enough
+			l = Liveness{Unknown: true} // one attempt in a pass is enough
 		}
 		live[r.ID] = l
 		if !t.recordHeartbeat(ctx, r, l) {
@@ -177,9 +178,8 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	return live
 }
 
-// recordHeartbeat remembers a heartbeat that no pass has seen before: one that stays the same is how a frozen worker
-// shows itself to a later pass.
-// It returns false where the database is kept by another process, for which one wait in a pass is enough.
+// recordHeartbeat stores a heartbeat that no pass has seen before. By one that stays the same a later pass recognises a
+// frozen worker. It returns false where another process keeps the database locked; the pass waits for that once.
 func (t *tick) recordHeartbeat(ctx context.Context, r Run, l Liveness) bool {
 	if !l.Alive || t.DryRun || r.Seen.Beats == l.Beats && r.Seen.At.Boot == t.Boot {
 		return true
@@ -196,9 +196,9 @@ func (t *tick) recordHeartbeat(ctx context.Context, r Run, l Liveness) bool {
 	return !t.busy
 }
 
-// lastBeat gives what no pass could store. It may be the frozen worker itself that stands still in the middle of a
-// write and keeps the database from all others: then the beat's own clock, and a look after the wait that shows no
-// other beat, are what an earlier pass would have seen.
+// lastBeat replaces what could not be stored. The frozen worker itself may keep the database locked, in the middle of a
+// write. Then the clock in the heartbeat, and a second look that finds the same heartbeat, stand for what an earlier pass
+// would have stored.
 func (t *tick) lastBeat(ctx context.Context, r Run, l Liveness) Pulse {
 	if again := t.Runners.Probe(ctx, r); l.BeatAt == 0 || !again.Alive || again.Beats != l.Beats {
 		return r.Seen
@@ -206,11 +206,12 @@ func (t *tick) lastBeat(ctx context.Context, r Run, l Liveness) Pulse {
 	return Pulse{l.Beats, Instant{t.Boot, l.BeatAt}}
 }
 
-// planAndApply plans on the present snapshot and carries it out.
+// planAndApply computes a plan from the snapshot and applies it. It plans again where the host or the account allows less
+// than the plan wants.
 func (t *tick) planAndApply(ctx context.Context) {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
-	if planned.plan.starts() && !t.sheltered(ctx) {
+	if planned.plan.starts() && !t.hostAllows(ctx) {
 		planned = compute(t.snapshot)
 	}
 	if t.takeSlots(ctx, planned.plan) {
@@ -238,8 +239,8 @@ func (t *tick) planAndApply(ctx context.Context) {
 	}
 }
 
-// apply carries out what was planned. Where all of it was stored and nothing was started the claims are as planned, and
-// reading them again is left to a half that still follows.
+// apply applies the plan. If everything was stored and nothing was started, the claims are as planned, and the next half
+// of the pass reads the database again only if it needs to.
 func (t *tick) apply(ctx context.Context, planned *planner) {
 	done := apply(ctx, t.Deps, planned.plan, t.snapshot.Runs)
 	t.report.Applied = append(t.report.Applied, done...)
@@ -263,197 +264,78 @@ func (t *tick) apply(ctx context.Context, planned *planner) {
 	}
 }
 
-// ask puts the tracker's two questions at once (specification 8.1). It returns nil where the answer can't
-// be used, after which nothing is stopped, released or dispatched.
-func (t *tick) ask(ctx context.Context) *Tracked {
-	work := context.WithoutCancel(ctx)
-	if t.Tracker == nil || t.limited() || t.stale && !t.load(work) {
-		return nil
-	}
-	t.lookAtWorkspaces(work)
-	// What is asked depends on the claims as the local half leaves them. A dry run has not stored those.
-	local := t.snapshot
-	local.Tracker = nil
-	claims := compute(local).remaining()
-	ids := t.idsToAsk(claims)
-	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
-	bounded, cancel := context.WithTimeout(ctx, trackerBound)
-	defer cancel()
-
-	var wg sync.WaitGroup
-	var refreshErr, candidatesErr error
-	if len(ids) > 0 {
-		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
-	}
-	if tracked.Fetched {
-		// On this goroutine, for most passes ask nothing else: another would first have to grow a stack of its own.
-		tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates)
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		// Somebody broke the pass off: that is no fault of the tracker's.
-		t.fail("", &Error{
-			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
-			Hint: "what the pass has done is kept, and the next one goes on from there",
-		})
-		return nil
-	}
-	return t.answer(work, tracked, ids, refreshErr, candidatesErr)
+// starts reports whether the plan starts a process that must outlive the pass.
+func (p Plan) starts() bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace })
 }
 
-func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refreshErr, candidatesErr error) *Tracked {
-	err := cmp.Or(refreshErr, candidatesErr)
-	if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-		err = candidatesErr // of two errors the one that forbids the next request counts
+// hostAllows reports whether a worker started now would outlive the pass. Where it would not, the snapshot says so, and
+// everything but starting workers goes on.
+func (t *tick) hostAllows(ctx context.Context) bool {
+	if t.CheckHost == nil {
+		return true
 	}
+	t.hostChecked = true
+	err := t.CheckHost(ctx)
+	if err == nil {
+		return true
+	}
+	known := &Error{Code: CodeWorkersWouldDie, Message: err.Error(), Err: err}
+	errors.As(err, &known)
+	t.fail("", known)
+	t.host = &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
+	if old := t.recorded.HostBlock; old != nil {
+		t.host.Since = old.Since
+	}
+	t.snapshot.HostBlock = t.host
+	return false
+}
+
+// keepHostBlock stores the block for ps, and clears it as soon as a worker could start or there is nothing to start.
+func (t *tick) keepHostBlock(ctx context.Context) {
+	old, next := t.recorded.HostBlock, t.host
+	idle := t.snapshot.Tracker != nil && t.snapshot.Tracker.Fetched && !t.snapshot.DispatchOff && t.Only == ""
 	switch {
-	case err != nil:
-		t.blockTracker(ctx, err)
-		t.fail("tracker_error", err)
-	case len(ids) > 0 || tracked.Fetched: // else it was not asked, and nothing is known
-		t.unblockTracker(ctx)
+	case t.DryRun, old == nil && next == nil, old != nil && next != nil && *old == *next:
+		return
+	case next == nil && !t.hostChecked && !idle:
+		return
+	case next == nil:
+		next = &Block{}
 	}
-	if refreshErr != nil {
-		return nil
+	if err := t.Store.Commit(ctx, t.Now(), Change{HostBlock: next}); err != nil {
+		t.fail("state_write", err)
 	}
-	t.swept(ctx)
-	for _, id := range ids {
-		tracked.Asked[id] = true
-	}
-	if candidatesErr != nil {
-		tracked.Fetched, t.snapshot.DispatchOff = false, true
-		t.DispatchOff = true
-	}
-	tracked.Low = t.TrackerLow || t.Tracker.Low()
-	t.report.TrackerLow = tracked.Low
-	return tracked
 }
 
-// limited reports a rate limit that the tracker has not lifted yet.
-func (t *tick) limited() bool {
-	b := t.snapshot.TrackerBlock
-	if b == nil || b.Code != "tracker_rate_limited" || !t.snapshot.Now.Before(b.NextTry) {
+// account reads the account, with the slots that the pass has taken.
+func (t *tick) account(ctx context.Context) Account {
+	if t.Accounts == nil {
+		return Account{}
+	}
+	a := t.Accounts.Look(ctx, t.snapshot.Now)
+	a.Slots = t.slots
+	return a
+}
+
+// takeSlots takes slots of the account for the agents that the plan starts, and reports whether the pass must plan again
+// because there are fewer. It comes after the tracker's answer, so that other projects need not wait for the tracker.
+func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
+	want := plan.dispatches()
+	if t.Accounts == nil || want == 0 {
 		return false
 	}
-	if b.NextTry.After(t.snapshot.Now.Add(longestReset)) || b.Since.After(t.snapshot.Now) {
-		return false // the clock was stepped since, and only the tracker knows how long it still is
-	}
-	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
-	return true
-}
-
-// Limited is implemented by tracker errors that say when the next request may be made.
-type Limited interface{ ResetAt() time.Time }
-
-func (t *tick) blockTracker(ctx context.Context, err error) {
-	b := Block{Code: "tracker_error", Message: err.Error(), Since: t.snapshot.Now, NextTry: t.snapshot.Now}
-	var known *Error
-	if errors.As(err, &known) {
-		b.Code, b.Message = known.Code, known.Message
-	}
-	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
-		b.Since = old.Since
-	}
-	if at := resetOf(err); !at.IsZero() {
-		b.NextTry = at
-	}
-	t.setTrackerBlock(ctx, b)
-}
-
-// resetOf is when the error lets the next request be made, zero where it says nothing.
-func resetOf(err error) time.Time {
-	var limit Limited
-	if errors.As(err, &limit) {
-		return limit.ResetAt()
-	}
-	return time.Time{}
-}
-
-func (t *tick) unblockTracker(ctx context.Context) {
-	if t.snapshot.TrackerBlock != nil {
-		t.setTrackerBlock(ctx, Block{})
-	}
-}
-
-func (t *tick) setTrackerBlock(ctx context.Context, b Block) {
-	if t.DryRun {
-		return
-	}
-	if err := t.Store.Commit(ctx, t.Now(), Change{TrackerBlock: &b}); err != nil {
-		t.fail("state_write", err)
-		return
-	}
-	t.snapshot.TrackerBlock = nil
-	if b.Code != "" {
-		t.snapshot.TrackerBlock = &b
-	}
-}
-
-func (t *tick) lookAtWorkspaces(ctx context.Context) {
-	list, err := t.Runners.Workspaces(ctx)
+	slots, err := t.Accounts.TakeSlots(ctx, want, t.DryRun)
 	if err != nil {
-		t.fail("workspace_list", err)
+		t.fail("account_state", err)
+		t.DispatchOff, t.snapshot.DispatchOff = true, true
+		return true
 	}
-	t.free = t.Runners.FreeBytes()
-	t.snapshot.Workspaces, t.snapshot.FreeBytes = list, t.free
-	// A sweep that lies ahead is the mark of a clock that was set back.
-	if since := t.snapshot.Now.Sub(t.recorded.LastSweep); since >= 0 && since < sweepEvery {
-		return
-	}
-	if t.snapshot.TrashDue, err = t.Runners.TrashDue(t.snapshot.Now, t.free, t.Policy.MinFreeBytes); err != nil {
-		t.fail("trash", err)
-	}
-	t.snapshot.SweepDue = len(list) > 0 || t.snapshot.TrashDue
+	t.slots, t.snapshot.Account.Slots = slots, slots
+	return slots != nil && slots.Free < want
 }
 
-// swept remembers a sweep that the tracker has answered.
-func (t *tick) swept(ctx context.Context) {
-	if !t.snapshot.SweepDue || t.DryRun || t.Only != "" {
-		return
-	}
-	if err := t.Store.SaveSweep(ctx, t.snapshot.Now); err != nil {
-		t.fail("state_write", err)
-	}
-}
-
-// idsToAsk lists the claims, and in a sweep the issues of unclaimed workspaces.
-func (t *tick) idsToAsk(claims []Claim) []string {
-	var ids []string
-	claimed := map[string]bool{}
-	for _, c := range claims {
-		if t.concerns(c.IssueID) && (!t.TrackerLow || c.Status == Running) {
-			ids = append(ids, c.IssueID)
-		}
-		claimed[c.IssueID] = true
-	}
-	if t.snapshot.SweepDue && t.Only == "" {
-		for _, w := range t.snapshot.Workspaces {
-			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
-				ids = append(ids, w.IssueID)
-				claimed[w.IssueID] = true
-			}
-		}
-	}
-	return ids
-}
-
-// wantCandidates leaves the list of candidates out where nothing could start.
-func (t *tick) wantCandidates(claims []Claim) bool {
-	if t.snapshot.DispatchOff || t.TrackerLow {
-		return false
-	}
-	running := 0
-	for _, c := range claims {
-		switch {
-		case c.Status == Running:
-			running++
-		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
-			return true
-		}
-	}
-	return running < t.Policy.MaxConcurrent || t.AnySlot
-}
-
+// fail adds an error to the report, with this code if it has none.
 func (t *tick) fail(code string, err error) {
 	var known *Error
 	if !errors.As(err, &known) {
@@ -462,6 +344,7 @@ func (t *tick) fail(code string, err error) {
 	t.report.Errors = append(t.report.Errors, known)
 }
 
+// count fills in the claims after the pass.
 func (t *tick) count() {
 	others := t.recorded.Others
 	t.report.Held, t.report.Retrying, t.report.NextDue = others.Held, others.Waiting, others.NextDue

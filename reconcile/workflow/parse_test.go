@@ -210,7 +210,9 @@ func TestAssigneeVariable(t *testing.T) {
 }
 
 func TestProjectVariable(t *testing.T) {
-	file := func(slug string) string { return strings.Replace(literalFile("$LINEAR_API_KEY"), "slug: b", "slug: "+slug, 1) }
+	file := func(slug string) string {
+		return strings.Replace(literalFile("$LINEAR_API_KEY"), "slug: b", "slug: "+slug, 1)
+	}
 	env := func(value string) Environment {
 		vars := map[string]string{"LINEAR_API_KEY": "k", "BOARD": value}
 		return Environment{EnvFile: "/etc/x.env", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}

@@ -255,7 +255,7 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options,
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, Shelter: runners.Shelter, Now: p.Env.Now,
+		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
 	if o.Only != "" {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-var errMortal = &Error{Code: CodeWorkersWouldDie, Message: "a worker would end with x.service"}
+var errWouldDie = &Error{Code: CodeWorkersWouldDie, Message: "a worker would end with x.service"}
 
-// shelterless runs a pass that asks whether workers would outlive it, and says how often it has asked.
-func shelterless(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
+// tickOnHost runs a pass that asks whether workers would outlive it, and says how often it has asked.
+func tickOnHost(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
 	t.Helper()
 	deps := w.deps(p)
-	deps.Shelter = func(context.Context) error { asked++; return answer }
+	deps.CheckHost = func(context.Context) error { asked++; return answer }
 	r = Tick(t.Context(), deps, o)
 	w.noWrong(t)
 	return r, asked
@@ -24,20 +24,20 @@ func TestWorkersWouldDie(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
 		running(issueNo(3), nil).same().candidates(issueNo(4))
 	w := worldOf(s.Snapshot)
-	r, asked := shelterless(t, w, s.Policy, Options{}, errMortal)
+	r, asked := tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "plan", w.story(r), "settle A-1 failed; skip A-4 blocked")
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 	equal(t, "asked", asked, 1)
-	equal(t, "block", *w.hostBlock, Block{Code: CodeWorkersWouldDie, Message: errMortal.Message, Since: noon})
-	equal(t, "skips", w.skips[0].Reason+" "+w.skips[0].Message, "blocked workers_would_die: "+errMortal.Message)
+	equal(t, "block", *w.hostBlock, Block{Code: CodeWorkersWouldDie, Message: errWouldDie.Message, Since: noon})
+	equal(t, "skips", w.skips[0].Reason+" "+w.skips[0].Message, "blocked workers_would_die: "+errWouldDie.Message)
 	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
 
 	w.now = noon.Add(time.Minute)
-	r, _ = shelterless(t, w, s.Policy, Options{}, errMortal)
+	r, _ = tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "still", codes(r), CodeWorkersWouldDie)
 	equal(t, "since", w.hostBlock.Since, noon)
 
-	r, asked = shelterless(t, w, s.Policy, Options{}, nil)
+	r, asked = tickOnHost(t, w, s.Policy, Options{}, nil)
 	equal(t, "plan", w.story(r), "dispatch A-1 backoff; dispatch A-2 backoff; dispatch A-4")
 	equal(t, "asked", asked, 1)
 	equal(t, "over", w.hostBlock == nil, true)
@@ -49,13 +49,13 @@ func TestRemovalsWouldDie(t *testing.T) {
 	s := newScene().workspace(done).answer(done)
 	w := worldOf(s.Snapshot)
 	w.trash = true
-	r, _ := shelterless(t, w, s.Policy, Options{}, errMortal)
+	r, _ := tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "plan", w.story(r), "")
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
 
 // A pass that starts nothing asks nobody; one that has seen that there is nothing to start forgets the block.
-func TestShelterIsAskedForWhatStarts(t *testing.T) {
+func TestHostIsCheckedBeforeStarts(t *testing.T) {
 	for name, row := range map[string]struct {
 		edit    func(*Snapshot)
 		options Options
@@ -76,7 +76,7 @@ func TestShelterIsAskedForWhatStarts(t *testing.T) {
 			}
 			w := worldOf(s.Snapshot)
 			w.hostBlock = &Block{Code: CodeWorkersWouldDie}
-			_, asked := shelterless(t, w, s.Policy, row.options, nil)
+			_, asked := tickOnHost(t, w, s.Policy, row.options, nil)
 			equal(t, "asked", asked, row.asked)
 			equal(t, "block kept", w.hostBlock != nil, row.kept)
 		})
@@ -84,8 +84,8 @@ func TestShelterIsAskedForWhatStarts(t *testing.T) {
 }
 
 // The error keeps its code if it has one.
-func TestShelterError(t *testing.T) {
+func TestHostError(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
-	r, _ := shelterless(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: true}, errors.New("no idea"))
+	r, _ := tickOnHost(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: true}, errors.New("no idea"))
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
