@@ -55,6 +55,7 @@ func run(ctx context.Context, args []string) int {
 
 // suite is what all measurements share.
 type suite struct {
+	ctx      context.Context
 	dir      string
 	symphony string
 	// agent is a copy of the program: run from one file, agents would share memory with the workers that are measured.
@@ -67,7 +68,7 @@ type suite struct {
 }
 
 func bench(ctx context.Context, args []string) int {
-	s := &suite{}
+	s := &suite{ctx: ctx}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.BoolVar(&s.quick, "quick", false, "for CI: smaller loads and fewer repetitions, half a minute; a missed budget is measured again")
 	flags.StringVar(&s.only, "only", "", "only the measurements whose name contains this `TEXT`: idle, claims, burst, workers, commands")
@@ -77,7 +78,7 @@ func bench(ctx context.Context, args []string) int {
 	case err != nil || flags.NArg() > 0:
 		return 2
 	}
-	rows, err := s.measure(ctx)
+	rows, err := s.measure()
 	if len(rows) > 0 {
 		printRows(os.Stdout, rows)
 	}
@@ -92,41 +93,32 @@ func bench(ctx context.Context, args []string) int {
 }
 
 // measure returns the rows that were measured before an error, too.
-func (s *suite) measure(ctx context.Context) (rows []row, err error) {
-	if s.dir, err = os.MkdirTemp("", "symphony-bench-"); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+func (s *suite) measure() (rows []row, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	s.dir = get(os.MkdirTemp("", "symphony-bench-"))
+	defer s.close()
 	fmt.Fprintln(os.Stderr, "bench: building")
-	if err := s.build(ctx); err != nil {
-		return nil, err
-	}
-	if s.tracker, err = stage.StartTracker(); err != nil {
-		return nil, err
-	}
+	s.build()
+	s.tracker = get(stage.StartTracker())
 	for _, part := range []struct {
 		name    string
-		measure func(context.Context, *suite) ([]row, error)
-	}{
-		{"idle", idle},
-		{"claims", manyClaims},
-		{"burst", burst},
-		{"workers", crowd},
-		{"commands", desk},
-	} {
+		measure func(*suite) []row
+	}{{"idle", idle}, {"claims", manyClaims}, {"burst", burst}, {"workers", crowd}, {"commands", desk}} {
 		if !strings.Contains(part.name, s.only) {
 			continue
 		}
 		began := time.Now()
-		var more []row
-		// On a busy machine another process may have disturbed a measurement.
-		for try := 1; ; try++ {
-			if more, err = part.measure(ctx, s); err != nil {
-				return rows, fmt.Errorf("%s: %w", part.name, err)
-			}
-			if !s.quick || try == 3 || !missed(more) {
-				break
-			}
+		more := part.measure(s)
+		for try := 1; s.quick && try < 3 && missed(more); try++ {
+			more = part.measure(s) // on a busy machine another process may have disturbed it
 		}
 		rows = append(rows, more...)
 		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", part.name, time.Since(began).Round(100*time.Millisecond))
@@ -134,36 +126,41 @@ func (s *suite) measure(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-func (s *suite) build(ctx context.Context) error {
-	s.symphony, s.agent, s.baseline = filepath.Join(s.dir, "symphony"), filepath.Join(s.dir, "agent"), filepath.Join(s.dir, "baseline")
-	if err := stage.Build(ctx, s.symphony); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(s.symphony)
+// failure is an error that ends all measurements: must panics with it, and measure returns it.
+type failure struct{ error }
+
+func must(err error) {
 	if err != nil {
-		return err
+		panic(failure{err})
 	}
-	if err := os.WriteFile(s.agent, data, 0o700); err != nil { //nolint:gosec // a program
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.baseline, "./scripts/internal/baseline")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the comparison program: %w\n%s", err, text)
-	}
-	return nil
+}
+
+func get[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func (s *suite) build() {
+	s.symphony, s.agent, s.baseline = filepath.Join(s.dir, "symphony"), filepath.Join(s.dir, "agent"), filepath.Join(s.dir, "baseline")
+	must(stage.Build(s.ctx, s.symphony))
+	must(os.WriteFile(s.agent, get(os.ReadFile(s.symphony)), 0o700)) //nolint:gosec // a program
+	cmd := exec.CommandContext(s.ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.baseline, "./scripts/internal/baseline")
+	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	must(cmd.Run())
 }
 
 // close ends what the projects still run and removes the folder.
-func (s *suite) close(ctx context.Context) error {
-	var errs []error
+func (s *suite) close() {
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
+	defer cancel()
 	for _, p := range s.projects {
-		errs = append(errs, p.stop(ctx))
+		p.stop()
 	}
 	if s.tracker != nil {
-		errs = append(errs, s.tracker.Close())
+		must(s.tracker.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+	must(os.RemoveAll(s.dir))
 }
 
 // row is a measured value with its budget.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,115 +43,83 @@ type project struct {
 	s *suite
 }
 
-func (s *suite) project(agents int) (*project, error) {
-	dir, err := os.MkdirTemp(s.dir, "project-")
-	if err != nil {
-		return nil, err
-	}
-	made, err := stage.NewProject(dir)
-	if err != nil {
-		return nil, err
-	}
-	p := &project{made, s}
+func (s *suite) project(agents int) *project {
+	p := &project{get(stage.NewProject(get(os.MkdirTemp(s.dir, "project-")))), s}
 	s.projects = append(s.projects, p)
-	return p, p.WriteWorkflow(workflowText, s.tracker.Endpoint(), agents, s.agent, p.AgentHome)
+	must(p.WriteWorkflow(workflowText, s.tracker.Endpoint(), agents, s.agent, p.AgentHome))
+	return p
 }
 
 // symphony runs a command of the program to its end and measures it.
-func (p *project) symphony(ctx context.Context, args ...string) (sample, error) {
-	return measureCommand(ctx, p, append([]string{p.s.symphony}, args...))
+func (p *project) symphony(args ...string) sample {
+	return p.run(append([]string{p.s.symphony}, args...))
 }
 
 // baseline runs and measures the comparison program.
-func (p *project) baseline(ctx context.Context, args ...string) (sample, error) {
-	return measureCommand(ctx, p, append([]string{p.s.baseline}, args...))
+func (p *project) baseline(args ...string) sample {
+	return p.run(append([]string{p.s.baseline}, args...))
 }
 
 // quietTick is a pass that must succeed and do nothing.
-func (p *project) quietTick(ctx context.Context) (sample, error) {
-	got, err := p.symphony(ctx, "tick", "--json")
-	if err != nil {
-		return got, err
-	}
+func (p *project) quietTick() sample {
+	got := p.symphony("tick", "--json")
 	var report struct{ Actions, Errors []json.RawMessage }
-	if err := json.Unmarshal([]byte(got.Output), &report); err != nil || len(report.Actions)+len(report.Errors) > 0 {
-		return got, errors.Join(err, fmt.Errorf("the pass was to do nothing: %s", got.Output))
+	must(json.Unmarshal([]byte(got.Output), &report))
+	if len(report.Actions)+len(report.Errors) > 0 {
+		must(fmt.Errorf("the pass was to do nothing: %s", got.Output))
 	}
-	return got, nil
+	return got
 }
 
 // copyDatabase copies the state for the comparison program, so that neither reads what the other left in the WAL.
-func (p *project) copyDatabase() (string, error) {
+func (p *project) copyDatabase() string {
 	copied := filepath.Join(p.Dir, "copy.db")
 	for _, suffix := range []string{"", "-wal"} {
-		data, err := os.ReadFile(p.Database() + suffix)
-		if suffix != "" && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = os.WriteFile(copied+suffix, data, 0o600)
-		}
-		if err != nil {
-			return "", err
+		if data, err := os.ReadFile(p.Database() + suffix); suffix == "" || !errors.Is(err, fs.ErrNotExist) {
+			must(err)
+			must(os.WriteFile(copied+suffix, data, 0o600))
 		}
 	}
-	return copied, nil
+	return copied
 }
 
 // writeRequests writes request bodies to a file that the comparison program sends.
-func (p *project) writeRequests(bodies []json.RawMessage) (string, error) {
+func (p *project) writeRequests(bodies []json.RawMessage) string {
 	var text bytes.Buffer
 	for _, body := range bodies {
-		if err := json.Compact(&text, body); err != nil {
-			return "", err
-		}
+		must(json.Compact(&text, body))
 		text.WriteByte('\n')
 	}
 	file := filepath.Join(p.Dir, "requests")
-	return file, os.WriteFile(file, text.Bytes(), 0o600)
+	must(os.WriteFile(file, text.Bytes(), 0o600))
+	return file
 }
 
 // stop ends all workers and waits until no process of the project is left.
-func (p *project) stop(ctx context.Context) error {
-	list, err := stage.Processes(p.Dir, "")
-	if err != nil || len(list) == 0 {
-		return err
+func (p *project) stop() {
+	if len(get(stage.Processes(p.Dir, ""))) == 0 {
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	_, err = p.symphony(ctx, "stop", "--all")
-	if err == nil {
-		err = until(ctx, func() (bool, error) {
-			list, err = stage.Processes(p.Dir, "")
-			return len(list) == 0, err
-		})
-	}
-	for _, left := range list {
-		if err != nil {
-			err = errors.Join(err, fmt.Errorf("killed: %s", left), syscall.Kill(left.PID, syscall.SIGKILL))
+	p.symphony("stop", "--all")
+	for end := time.Now().Add(20 * time.Second); ; p.s.pause(10 * time.Millisecond) {
+		left := get(stage.Processes(p.Dir, ""))
+		if len(left) == 0 {
+			return
 		}
-	}
-	return err
-}
-
-// until calls done every few milliseconds until it is true.
-func until(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return err
+		if time.Now().After(end) {
+			for _, each := range left {
+				_ = syscall.Kill(each.PID, syscall.SIGKILL) // it may have ended meanwhile
+			}
+			must(fmt.Errorf("stop --all left processes, which were killed: %v", left))
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func (s *suite) pause(d time.Duration) {
 	select {
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-s.ctx.Done():
+		must(s.ctx.Err())
 	case <-time.After(d):
-		return nil
 	}
 }
 
@@ -166,34 +133,26 @@ type sample struct {
 
 const stopwatchCommand = "stopwatch"
 
-// measureCommand runs a command, which must succeed, by a small process of its own: Linux counts the memory of the
-// parent at its peak as that of a new process.
-func measureCommand(ctx context.Context, p *project, argv []string) (s sample, err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return s, err
-	}
+// run runs a command, which must succeed, by a small process of its own: Linux counts the peak memory of the parent as that
+// of a new process.
+func (p *project) run(argv []string) (s sample) {
 	// A file: with a pipe the end of the output would be waited for and measured.
-	output, err := os.CreateTemp(p.Tmp, "output-")
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, output.Close(), os.Remove(output.Name())) }()
+	output := filepath.Join(p.Tmp, "output")
 	var result bytes.Buffer
-	cmd := exec.CommandContext(ctx, exe, append([]string{stopwatchCommand, output.Name()}, argv...)...)
+	cmd := exec.CommandContext(p.s.ctx, get(os.Executable()), append([]string{stopwatchCommand, output}, argv...)...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.Dir, p.Env, &result, os.Stderr
-	err = cmd.Run()
-	text, readErr := os.ReadFile(output.Name())
-	if err = errors.Join(err, readErr); err != nil {
-		return s, fmt.Errorf("%q: %w\n%s", argv[1:], err, text)
+	err := cmd.Run()
+	s.Output = string(get(os.ReadFile(output)))
+	if err != nil {
+		must(fmt.Errorf("%q: %w\n%s", argv[1:], err, s.Output))
 	}
-	s.Output = string(text)
-	return s, json.Unmarshal(result.Bytes(), &s)
+	must(json.Unmarshal(result.Bytes(), &s))
+	return s
 }
 
 // stopwatch runs a program and prints what it took as JSON: OUTPUT-FILE PROGRAM ARGUMENT...
 func stopwatch(args []string) error {
-	output, err := os.OpenFile(args[0], os.O_WRONLY, 0)
+	output, err := os.Create(args[0])
 	if err != nil {
 		return err
 	}

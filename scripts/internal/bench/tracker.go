@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // tracker answers the two reads of a pass from prepared issues and leaves every other request to the fake Linear. The
@@ -151,11 +148,10 @@ func (t *tracker) page(body []byte) any {
 }
 
 // setIssues replaces the issues of the tracker.
-func setIssues(ctx context.Context, t *stage.Tracker, l load) error {
-	return t.Control(ctx, "bench/load", l, nil)
-}
+func (s *suite) setIssues(l load) { must(s.tracker.Control(s.ctx, "bench/load", l, nil)) }
 
 // takeRequests returns the request bodies since the last call.
-func takeRequests(ctx context.Context, t *stage.Tracker) (bodies []json.RawMessage, err error) {
-	return bodies, t.Control(ctx, "bench/requests", nil, &bodies)
+func (s *suite) takeRequests() (bodies []json.RawMessage) {
+	must(s.tracker.Control(s.ctx, "bench/requests", nil, &bodies))
+	return bodies
 }
