@@ -58,7 +58,7 @@ func (a *attempt) launch(ctx context.Context) error {
 	crash.At("runner.agent.before")
 	child, err := a.Executor.Agent(proc.Exec{
 		Argv: []string{"bash", "-lc", a.agentCommand()},
-		Env:  a.codexEnv(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
+		Env:  a.env().codex(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
 	})
 	if err != nil {
 		launched(false)
@@ -122,7 +122,7 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer
 
 // agentCommand is codex.command for a login shell, whatever the profile does.
 func (a *attempt) agentCommand() string {
-	kept := a.keptFromCodex()
+	kept := a.Config.withheld(a.Env)
 	command := proc.ShellIn(a.space.Path, proc.ShellUnset(kept, a.Config.Command))
 	return proc.ShellReport(kept, filepath.Join(a.Dir, profileFile), command)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -158,7 +157,7 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	} else { // the run's directory may be gone: work must be pushed all the same
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook without a log", slog.String("hook", name), slog.String("error", err.Error()))
 	}
-	env, err := a.gitEnv(ctx, a.hookEnv(outcome))
+	env, err := a.gitEnv(ctx, a.env().hook(a.rec.get().Issue, a.run.Attempt, outcome))
 	if err != nil {
 		return err
 	}
@@ -178,54 +177,6 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 
 // firstExtra is the descriptor that the first of a command's extra files becomes.
 const firstExtra = 3
-
-// hookEnv is the environment of hooks: issue text reaches them as values only, never as a script's source.
-func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
-	issue := a.rec.get().Issue
-	env := append(a.agentEnv(),
-		"SYMPHONY_ISSUE_ID="+issue.ID,
-		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
-		"SYMPHONY_ISSUE_TITLE="+oneValue(issue.Title),
-		"SYMPHONY_ISSUE_STATE="+oneValue(issue.State),
-		"SYMPHONY_ISSUE_URL="+oneValue(textOf(issue.URL)),
-		"SYMPHONY_ISSUE_BRANCH="+oneValue(textOf(issue.BranchName)),
-		"SYMPHONY_ATTEMPT="+strconv.Itoa(a.run.Attempt),
-		"SYMPHONY_WORKSPACE="+a.space.Path,
-	)
-	if outcome != "" {
-		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
-	}
-	return env
-}
-
-// agentEnv is what hooks and agent have in common: the worker's environment without secrets, the run's
-// mark, directories of the workspace's own for temporary files and caches, and what builds need beside them.
-func (a *attempt) agentEnv() []string {
-	own := []string{proc.RunMark + "=" + a.run.ID, "TMPDIR=" + a.space.TmpDir, "XDG_CACHE_HOME=" + a.space.CacheDir}
-	if a.Config.CodexHome != "" {
-		own = append(own, "CODEX_HOME="+a.Config.CodexHome)
-	}
-	own = append(own, a.Config.buildEnv(a.Env, a.space)...)
-	return cleanEnv(a.Env, a.Config.Secrets, a.Config.SecretValues, own)
-}
-
-// cleanEnv is env without the variables of a run, the secret ones, and those that hold a secret by whatever name, but with
-// those in own. Of a variable that stands twice it would depend on the program which one it sees.
-func cleanEnv(env, secretNames, secretValues, own []string) []string {
-	drop := slices.Concat(secretNames, crash.Variables())
-	for _, kv := range own {
-		name, _, _ := strings.Cut(kv, "=")
-		drop = append(drop, name)
-	}
-	kept := slices.DeleteFunc(proc.Scrub(env, drop...), func(kv string) bool {
-		_, value, _ := strings.Cut(kv, "=")
-		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
-	})
-	return append(kept, own...)
-}
-
-// oneValue keeps what can't stand in an environment variable out of it.
-func oneValue(s string) string { return strings.ReplaceAll(s, "\x00", "") }
 
 // finish ends the agent and everything that the run has started, takes back what it would have after_run's git execute,
 // runs after_run, ends what that has left, and writes down the outcome in the worker's copy. Nothing of it is cut short

@@ -96,13 +96,13 @@ func (a *attempt) threadParams() (codex.ThreadParams, error) {
 	if err != nil {
 		return codex.ThreadParams{}, err
 	}
-	ofProfile := a.environ.ofProfile(a.Config.PassEnv)
+	fromProfile := a.environ.fromProfile(a.Config.PassEnv)
 	if a.profileHasKey() {
-		a.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", slog.Any("one_of", a.keptFromCodex()))
-	} else if len(ofProfile) > 0 {
-		a.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", slog.Any("variables", ofProfile))
+		a.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", slog.Any("one_of", a.Config.withheld(a.Env)))
+	} else if len(fromProfile) > 0 {
+		a.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", slog.Any("variables", fromProfile))
 	}
-	if a.profileHasKey() || len(ofProfile) > 0 {
+	if a.profileHasKey() || len(fromProfile) > 0 {
 		// codex runs commands in login shells, and copies what those export. The agent itself was started
 		// by one, so that only the profile's functions are missed.
 		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})

@@ -9,47 +9,74 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// Who gets what of the worker's environment:
+// environment derives from the worker's variables those of the programs of a run:
 //
-//   - Nobody gets the tracker's key, under whatever name it is there (agentEnv). Hooks, which are the operator's own, get
-//     the rest.
-//   - codex gets that less symphony's own secrets. It needs some that its commands don't, the key of its model for one.
-//   - Its commands get what codex has less what its own exclusion takes for a secret by the name, but for what
-//     agent.pass_env names.
+//   - hooks, which are the operator's own, get all but the tracker's key;
+//   - codex gets that without symphony's own secrets. It needs some that its commands don't, as the key of its model;
+//   - codex's commands get that without what codex's own exclusion takes for a secret by the name. Variables named by
+//     agent.pass_env are passed all the same.
 //
-// What codex has is more than it was given: it is started by a login shell, whose profile may export anything, and
-// codex.command may add to that. So that is looked up in the process once it answers. Its secrets are kept out of what
-// is written from then on, and what is named is passed on with the value that it has there.
-
-// taken reports whether codex's exclusion takes a variable for a secret: in letters of either case the name has one
-// of these words in it.
-func taken(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(name, word) })
+// Codex is started by a login shell, whose profile may export more. So what codex has is read from its process once it
+// answers (codexEnviron), and its secrets are redacted from then on.
+type environment struct {
+	base   []string // the worker's variables
+	config Config
+	runID  string
+	space  *workspace.Workspace
 }
 
-// ownSecret reports whether a variable is a secret of symphony's own.
-func ownSecret(name string) bool {
-	rest, own := strings.CutPrefix(name, "SYMPHONY_")
-	return own && (taken(rest) || strings.Contains(strings.ToUpper(rest), "PASSWORD"))
+func (a *attempt) env() environment { return environment{a.Env, a.Config, a.run.ID, a.space} }
+
+// common is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories
+// of the workspace's own for temporary files and caches, and what builds need.
+func (e environment) common() []string {
+	own := []string{proc.RunMark + "=" + e.runID, "TMPDIR=" + e.space.TmpDir, "XDG_CACHE_HOME=" + e.space.CacheDir}
+	if e.config.CodexHome != "" {
+		own = append(own, "CODEX_HOME="+e.config.CodexHome)
+	}
+	own = append(own, e.config.buildEnv(e.base, e.space)...)
+	return cleanEnv(e.base, e.config.Secrets, e.config.SecretValues, own)
 }
 
-// codexEnv is what codex is started with.
-func (a *attempt) codexEnv() []string {
-	return slices.DeleteFunc(a.agentEnv(), func(entry string) bool { return ownSecret(nameOf(entry)) })
+// hook is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
+func (e environment) hook(issue reconcile.Issue, attempt int, outcome reconcile.Outcome) []string {
+	value := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+	env := append(e.common(),
+		"SYMPHONY_ISSUE_ID="+issue.ID,
+		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
+		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
+		"SYMPHONY_ISSUE_STATE="+value(issue.State),
+		"SYMPHONY_ISSUE_URL="+value(textOf(issue.URL)),
+		"SYMPHONY_ISSUE_BRANCH="+value(textOf(issue.BranchName)),
+		"SYMPHONY_ATTEMPT="+strconv.Itoa(attempt),
+		"SYMPHONY_WORKSPACE="+e.space.Path,
+	)
+	if outcome != "" {
+		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
+	}
+	return env
 }
 
-// keptFromCodex names the variables that the login shell must take away again where its profile sets them.
-func (a *attempt) keptFromCodex() []string {
-	names := slices.Clone(a.Config.Secrets)
-	for _, entry := range a.Env {
+// codex is the environment that codex is started with.
+func (e environment) codex() []string {
+	return slices.DeleteFunc(e.common(), func(entry string) bool { return ownSecret(nameOf(entry)) })
+}
+
+// withheld names the variables that codex does not get: the tracker's and symphony's own secrets. The login shell must
+// unset them, for its profile may set them again.
+func (c Config) withheld(env []string) []string {
+	names := slices.Clone(c.Secrets)
+	for _, entry := range env {
 		if name := nameOf(entry); ownSecret(name) {
 			names = append(names, name)
 		}
@@ -58,15 +85,66 @@ func (a *attempt) keptFromCodex() []string {
 	return slices.Compact(names)
 }
 
+// cleanEnv is env with the variables in own, and without those of a run, the named secrets, and those that contain a secret
+// value. A variable must not stand twice: programs differ in which one they see.
+func cleanEnv(env, secretNames, secretValues, own []string) []string {
+	drop := slices.Concat(secretNames, crash.Variables())
+	for _, entry := range own {
+		drop = append(drop, nameOf(entry))
+	}
+	kept := slices.DeleteFunc(proc.Scrub(env, drop...), func(entry string) bool {
+		_, value, _ := strings.Cut(entry, "=")
+		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
+	})
+	return append(kept, own...)
+}
+
+// excludedByCodex reports whether codex's exclusion takes a variable for a secret: its name contains one of these words.
+func excludedByCodex(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// ownSecret reports whether a variable is a secret of symphony's own.
+func ownSecret(name string) bool {
+	rest, own := strings.CutPrefix(name, "SYMPHONY_")
+	return own && (excludedByCodex(rest) || strings.Contains(strings.ToUpper(rest), "PASSWORD"))
+}
+
 func nameOf(entry string) string {
 	name, _, _ := strings.Cut(entry, "=")
 	return name
 }
 
-// readEnviron finds out what codex has, which is alive and has answered. Where the system does not show it that is
-// what it was given.
+func varsOf(env []string) map[string]string {
+	vars := make(map[string]string, len(env))
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		vars[name] = value
+	}
+	return vars
+}
+
+// secretsAmong returns the secrets of an environment. An operator who passes on a variable that codex excludes says that it
+// is a secret, even if its name does not end like those of agent.EnvSecrets.
+func secretsAmong(env, passed []string) []string {
+	found := agent.EnvSecrets(env)
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if excludedByCodex(name) && slices.Contains(passed, name) && agent.SecretValue(value) {
+			found = append(found, value)
+		}
+	}
+	return found
+}
+
+// codexEnviron is what codex has of variables, and what it was given.
+type codexEnviron struct{ has, given []string }
+
+// readEnviron reads the environment of codex, which has answered. Where the system does not show it, codex counts as
+// having what it was given.
 func (a *attempt) readEnviron(ctx context.Context) {
-	given := a.codexEnv()
+	given := a.env().codex()
 	has, err := environBelow(a.agent.child.Process())
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "the agent's environment can't be read: secrets that only the login profile sets are not known",
@@ -75,12 +153,11 @@ func (a *attempt) readEnviron(ctx context.Context) {
 	if len(has) == 0 {
 		has = given
 	}
-	a.environ = agentEnviron{has: has, given: given}
+	a.environ = codexEnviron{has: has, given: given}
 	a.Redactor.Add(secretsAmong(has, a.Config.PassEnv))
 }
 
-// environBelow is the environment of what runs codex.command: of that process and those below it, such as codex below
-// a wrapper, the later ones winning.
+// environBelow merges the environments of a process and those below it, such as codex below a wrapper. Later processes win.
 func environBelow(p reconcile.Process) ([]string, error) {
 	below, err := proc.Descendants(p.PID)
 	errs := []error{err}
@@ -100,54 +177,29 @@ func environBelow(p reconcile.Process) ([]string, error) {
 	return env, errors.Join(errs...)
 }
 
-func varsOf(env []string) map[string]string {
-	vars := make(map[string]string, len(env))
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		vars[name] = value
-	}
-	return vars
-}
-
-// agentEnviron is what the agent (or a hook's shell) has of variables, and what it was given.
-type agentEnviron struct{ has, given []string }
-
-// secretsAmong are the secrets of an environment of which some variables are passed on. Who names a variable so that it
-// gets by the exclusion says that it holds one, also where its name ends otherwise than those of EnvSecrets.
-func secretsAmong(env, passed []string) []string {
-	found := agent.EnvSecrets(env)
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		if taken(name) && slices.Contains(passed, name) && agent.SecretValue(value) {
-			found = append(found, value)
-		}
-	}
-	return found
-}
-
-// passed are those of the variables named that codex has, but for any that holds one of the secrets.
-func (e agentEnviron) passed(names, secretValues []string) map[string]string {
+// passed returns those of the named variables that codex has, without any that contains one of the secrets.
+func (e codexEnviron) passed(names, secretValues []string) map[string]string {
 	vars := varsOf(cleanEnv(e.has, nil, secretValues, nil))
 	maps.DeleteFunc(vars, func(name, _ string) bool { return !slices.Contains(names, name) })
 	return vars
 }
 
-// ofProfile names the variables that the login profile sets, or changes, and that codex's exclusion takes away
-// unless they are among those passed.
-func (e agentEnviron) ofProfile(passed []string) (names []string) {
+// fromProfile names the variables that the login profile sets or changes, and that codex's exclusion takes away unless
+// they are passed.
+func (e codexEnviron) fromProfile(passed []string) (names []string) {
 	given := varsOf(e.given)
 	for _, entry := range e.has {
 		name, value, _ := strings.Cut(entry, "=")
-		if before, same := given[name]; taken(name) && !slices.Contains(passed, name) && (!same || before != value) {
+		if before, same := given[name]; excludedByCodex(name) && !slices.Contains(passed, name) && (!same || before != value) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// home is where codex keeps its threads, with links resolved, so that it is the same by whatever name. Codex says so;
-// a release that does not goes by the variables that this one goes by.
-func (e agentEnviron) home(reported string) string {
+// home is the directory in which codex keeps its threads, with links resolved: the one that it reported, or where it does
+// not say, the one that its variables name.
+func (e codexEnviron) home(reported string) string {
 	vars := varsOf(e.has)
 	if reported = cmp.Or(reported, vars["CODEX_HOME"]); reported == "" && vars["HOME"] != "" {
 		reported = filepath.Join(vars["HOME"], ".codex")
@@ -158,11 +210,9 @@ func (e agentEnviron) home(reported string) string {
 	return reported
 }
 
-// commandEnv is codex's shell_environment_policy for its commands. The exclusion is switched on, so that whatever has
-// found its way into codex's environment stays there; what commands are to have all the same is set, for nothing else
-// comes after the exclusion. So those values go over the pipe to codex, and from there into the environment of commands:
-// it writes them neither to its home nor to a command line. The other way, to leave the exclusion off and name what
-// is to be taken away, would let through what nobody knew of.
+// commandEnv is codex's shell_environment_policy. The exclusion is on, so that secrets which nobody listed stay with codex.
+// The variables to pass are set after it, with their values. Codex writes those values neither to its home nor to a
+// command line.
 func commandEnv(runID string, passed map[string]string) map[string]any {
 	set := map[string]any{}
 	for name, value := range passed {

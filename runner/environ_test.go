@@ -12,22 +12,22 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-func TestTakenByName(t *testing.T) {
-	for name, want := range map[string]struct{ taken, own bool }{
+func TestExcludedByName(t *testing.T) {
+	for name, want := range map[string]struct{ excluded, own bool }{
 		"PATH": {}, "GIT_AUTHOR_NAME": {}, "PASSWORD": {}, "SYMPHONY_RUN_ID": {}, "SYMPHONY_MAX_AGENTS": {}, "": {},
 		"NPM_TOKEN": {true, false}, "npm_token": {true, false}, "Tokens": {true, false}, "MONKEY": {true, false}, "KEY": {true, false},
 		"CLIENT_SECRETS": {true, false}, "OPENAI_API_KEY": {true, false}, "XSYMPHONY_KEY": {true, false}, "symphony_key": {true, false},
 		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
 		"SYMPHONY_secret": {true, true},
 	} {
-		if taken(name) != want.taken || ownSecret(name) != want.own {
-			t.Errorf("%s: taken %v, own %v; want %+v", name, taken(name), ownSecret(name), want)
+		if excludedByCodex(name) != want.excluded || ownSecret(name) != want.own {
+			t.Errorf("%s: excluded %v, own %v; want %+v", name, excludedByCodex(name), ownSecret(name), want)
 		}
 	}
 }
 
 func TestAgentEnviron(t *testing.T) {
-	e := agentEnviron{
+	e := codexEnviron{
 		given: []string{"HOME=/home/ann", "A_TOKEN=given-as-it-is", "B_TOKEN=given-before", "PLAIN=given"},
 		has: []string{
 			"HOME=/home/ann", "A_TOKEN=given-as-it-is", "B_TOKEN=changed-since", "C_SECRET=of-the-profile", "PLAIN=changed",
@@ -54,7 +54,7 @@ func TestAgentEnviron(t *testing.T) {
 		if got := secretsAmong(e.has, c.names); !unordered(got, c.secrets) {
 			t.Errorf("%q: secrets %q, want %q", c.names, got, c.secrets)
 		}
-		if got := e.ofProfile(c.names); !slices.Equal(got, c.ofProfile) {
+		if got := e.fromProfile(c.names); !slices.Equal(got, c.ofProfile) {
 			t.Errorf("%q: of the profile %q, want %q", c.names, got, c.ofProfile)
 		}
 	}
@@ -86,7 +86,7 @@ func TestCodexHomeIsOne(t *testing.T) {
 		{"", []string{"HOME=" + base}, filepath.Join(base, ".codex")},
 		{"", nil, ""},
 	} {
-		if got := (agentEnviron{has: c.has}).home(c.reported); got != c.want {
+		if got := (codexEnviron{has: c.has}).home(c.reported); got != c.want {
 			t.Errorf("%q with %q is %q, want %q", c.reported, c.has, got, c.want)
 		}
 	}

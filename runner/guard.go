@@ -24,7 +24,7 @@ func (a *attempt) trustGit(ctx context.Context) error {
 	if a.Config.KeepGitConfig {
 		return a.space.ForgetGit()
 	}
-	return a.space.TrustGit(ctx, workspace.GuardOptions{Reaches: a.Config.reaches, Env: a.hookEnv("")})
+	return a.space.TrustGit(ctx, workspace.GuardOptions{Reaches: a.Config.reaches, Env: a.env().hook(a.rec.get().Issue, a.run.Attempt, "")})
 }
 
 // undoGit takes back what an agent has put there since, and reports it. All that the agent has started must be gone:

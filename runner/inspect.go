@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -77,7 +76,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		return nil, fmt.Errorf("a folder to try codex in: %w", err)
 	}
 	i.child, err = proc.Exec{
-		Argv: []string{"bash", "-lc", proc.ShellIn(space.Path, proc.ShellUnset(c.kept(env), c.Command))},
+		Argv: []string{"bash", "-lc", proc.ShellIn(space.Path, proc.ShellUnset(c.withheld(env), c.Command))},
 		Env:  c.inspectEnv(env, space), Dir: space.Path, PipeStdin: true, Stderr: i.stderr,
 	}.Start()
 	if err != nil {
@@ -124,22 +123,11 @@ func (c Config) inspectEnv(env []string, w *workspace.Workspace) []string {
 	if c.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+c.CodexHome)
 	}
-	return cleanEnv(env, c.kept(env), c.SecretValues, own)
+	return cleanEnv(env, c.withheld(env), c.SecretValues, own)
 }
 
 // inspectMark is by what the processes of an inspection are known: the name of its folder takes the place of a run's id.
 func inspectMark(dir string) string { return filepath.Base(dir) }
-
-// kept names the variables that codex does not get: the tracker's and symphony's own secrets.
-func (c Config) kept(env []string) []string {
-	names := slices.Clone(c.Secrets)
-	for _, entry := range env {
-		if name := nameOf(entry); ownSecret(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
 
 // lastWordsKept is how much of an agent's stderr is looked at for its last line.
 const lastWordsKept = 4 << 10

@@ -205,7 +205,7 @@ func TestAgentEnv(t *testing.T) {
 	// The very list: a program that is started directly takes the first of two.
 	a := &attempt{Worker: r.Worker, run: r.run, space: &workspace.Workspace{TmpDir: "/t", CacheDir: "/c"}}
 	seen := map[string]bool{}
-	for _, kv := range a.agentEnv() {
+	for _, kv := range a.env().common() {
 		name, _, _ := cut(kv)
 		if seen[name] {
 			t.Errorf("%s is given twice", name)

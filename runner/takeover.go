@@ -129,7 +129,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-lc", command) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env = t.a.space.Path, t.a.codexEnv()
+	cmd.Dir, cmd.Env = t.a.space.Path, t.a.env().codex()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.In, io.Out, io.Err
 	cmd.ExtraFiles = proc.WithTree([]*os.File{t.a.space.Lease()}, firstExtra, t.a.tree)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }

@@ -49,7 +49,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 
 // shell lets a line run as an agent's is: in the workspace, with the secrets taken away, whatever the profile did.
 func (t *Takeover) shell(line string) string {
-	return proc.ShellIn(t.a.space.Path, proc.ShellUnset(t.a.keptFromCodex(), line))
+	return proc.ShellIn(t.a.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line))
 }
 
 // help is what codex says of its command resume.
@@ -57,7 +57,7 @@ func (t *Takeover) help(ctx context.Context, before string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, helpBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-lc", t.shell(before+"resume --help")) //nolint:gosec // as codex.command is
-	cmd.Dir, cmd.Env = t.a.space.Path, t.a.codexEnv()
+	cmd.Dir, cmd.Env = t.a.space.Path, t.a.env().codex()
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--sandbox") {
@@ -103,7 +103,7 @@ func (t *Takeover) arguments() ([]string, error) {
 
 // LeftOut names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
 func (t *Takeover) LeftOut() []string {
-	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !taken(name) })
+	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !excludedByCodex(name) })
 }
 
 // sandbox is the policy of a run's turns in the words of the command line.

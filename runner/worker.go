@@ -94,7 +94,7 @@ type attempt struct {
 	// exact keeps only the tracker's key out of what the agent is told.
 	exact *agent.Redactor
 	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
-	environ   agentEnviron
+	environ   codexEnviron
 	codexHome string
 	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
 	// then, empty where it took too long to find out.
