@@ -55,7 +55,6 @@ func (a *attempt) launch(ctx context.Context) error {
 		launched(false)
 		return err
 	}
-	crash.At("runner.agent.before")
 	child, err := a.Executor.Agent(proc.Exec{
 		Argv: []string{"bash", "-lc", a.agentCommand()},
 		Env:  a.env().codex(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
@@ -104,9 +103,7 @@ func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer
 	}
 	a.rec.handsOver()
 	a.rec.flush(ctx)
-	crash.At("runner.tool.before")
 	answer := a.callAndNote(ctx, args)
-	crash.At("runner.tool.called")
 	found, err := a.Tracker.ByIDs(ctx, []string{a.run.IssueID})
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "handoff not confirmed", slog.String("error", err.Error()))
@@ -176,7 +173,6 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 		unlock()
 		return nobodyWaits, err
 	}
-	crash.At("runner.launch.locked")
 	var once sync.Once
 	timer := time.AfterFunc(launchBound, func() { once.Do(unlock) })
 	return func(used bool) {
@@ -297,19 +293,15 @@ func (a *attempt) endAgent(ctx context.Context) {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "turn not interrupted", slog.String("error", err.Error()))
 	}
 	cancel()
-	crash.At("runner.agent.interrupted")
 	a.rec.usage(ctx, g.session.UsageByThread())
 	a.noteProcesses()
 	if err := g.session.Close(); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "agent's stdin", slog.String("error", err.Error()))
 	}
-	crash.At("runner.agent.closed")
 	if !g.goneWithin(ctx, stdinBound) {
 		g.signal(unix.SIGTERM, a.Log)
-		crash.At("runner.agent.asked")
 		if !g.goneWithin(ctx, termBound) {
 			g.signal(unix.SIGKILL, a.Log)
-			crash.At("runner.agent.killed")
 		}
 	}
 	g.lastWords(ctx)

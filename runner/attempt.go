@@ -51,14 +51,12 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if a.space, err = root.Acquire(ctx, a.owner()); err != nil {
 		return err
 	}
-	crash.At("runner.workspace.acquired")
 	a.rec.change(func(r *reconcile.Run) {
 		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = a.space.Path, a.space.Root, a.space.ID
 	})
 	if err := a.reapPrevious(ctx); err != nil {
 		return err
 	}
-	crash.At("runner.workspace.reaped")
 	if err := a.undoGit(ctx); err != nil {
 		return err
 	}
@@ -67,11 +65,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 			return errors.Join(err, a.space.Discard())
 		}
 	}
-	crash.At("runner.workspace.created")
 	if err := a.space.Ready(); err != nil {
 		return err
 	}
-	crash.At("runner.workspace.ready")
 	a.before, err = a.fingerprint(ctx, a.space.Path)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -190,9 +186,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	}
 	a.endAgent(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
-	crash.At("runner.finish.agent")
 	err := a.killEverything(ctx)
-	crash.At("runner.finish.reaped")
 	if err == nil {
 		err = a.undoGit(ctx)
 	}
@@ -204,13 +198,11 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	} else if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelError, "the run's end", slog.String("error", err.Error()))
 	}
-	crash.At("runner.finish.killed")
 	if a.space != nil {
 		if err := a.space.Release(); err != nil {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
 		}
 	}
-	crash.At("runner.finish.released")
 	if !ours {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
 		return errNotOurs
@@ -239,7 +231,6 @@ func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may b
 			_, message := a.codeOf(err)
 			a.rec.change(func(r *reconcile.Run) { r.AfterRunError = a.Redactor.Text(message) })
 		}
-		crash.At("runner.finish.hook")
 		err = a.killEverything(ctx)
 	}
 	changed := true // where nobody knows: runs that may have worked hold no issue as idle

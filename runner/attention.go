@@ -143,7 +143,6 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	}
 	// The login profile of the shell may have gone elsewhere, and set the key again.
 	script := proc.ShellIn(h.Home, proc.ShellUnset(h.Secrets, h.Script))
-	crash.At("runner.attention.before")
 	child, err := proc.Exec{
 		Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Stdout: in, Stderr: in, Tree: tree,
 	}.Start()
@@ -162,7 +161,6 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	crash.At("runner.attention.over")
 	state, closeErr := child.Close()
 	return kept.finish(), state, errors.Join(waitErr, err, closeErr)
 }

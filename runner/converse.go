@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -36,7 +35,6 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 		return err
 	}
 	a.rec.phase(ctx, reconcile.StreamingTurn)
-	crash.At("runner.session.open")
 	for turn := 1; ; turn++ {
 		if err := a.turn(ctx, input, turn); err != nil {
 			return a.explain(ctx, err)
@@ -213,7 +211,6 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 		a.logHint(ctx, fault)
 		err = fault
 	}
-	crash.At("runner.turn.over")
 	if err == nil {
 		a.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
 		a.shareSuccess(ctx)

@@ -27,7 +27,6 @@ func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAns
 	if m == nil {
 		return answer
 	}
-	crash.At("runner.mutation.before")
 	message := strings.Join(m.Fields, ", ")
 	if !m.Success {
 		message += " failed"

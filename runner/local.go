@@ -62,11 +62,9 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail("run directory", err)
 	}
-	crash.At("runner.prepare.dir")
 	if err := writeSynced(filepath.Join(dir, workflowFile), l.Workflow); err != nil {
 		return fail("run directory", err)
 	}
-	crash.At("runner.prepare.workflow")
 	// CreateAlive syncs the directory too, so it comes last.
 	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
 		return fail("run directory", err)
@@ -90,7 +88,6 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		argv = append(argv, "--slot", slot.Name())
 		defer slot.Close() // from then on it is the worker's alone
 	}
-	crash.At("runner.start.before")
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Hand: slot,
 		Env: proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
@@ -105,7 +102,6 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	if err == nil {
 		err = worker.Ready(ctx)
 	}
-	crash.At("runner.start.answered")
 	if err == nil {
 		return nil
 	}
@@ -183,12 +179,10 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
 		return nil // it will read the stop reason, or it is dead
 	}
-	crash.At("runner.stop.before")
 	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail("stopping run "+run.ID, err)
 	}
-	crash.At("runner.stop.signalled")
 	step := time.NewTicker(stopStep)
 	defer step.Stop()
 	for Alive(l.StateDir, run.ID) {
@@ -226,11 +220,9 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	if err != nil {
 		return fail(what, err)
 	}
-	crash.At("runner.kill.before")
 	if err := proc.Signal(worker, unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail(what, err)
 	}
-	crash.At("runner.kill.worker")
 	ctx, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
 	owner.Recorded = append(tree, worker)
@@ -257,14 +249,12 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 	}
 	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
 	spare(&owner, run.Worker)
-	crash.At("runner.reap.locked")
 	bounded, cancel := context.WithTimeout(ctx, reapBound)
 	defer cancel()
 	left, err := proc.KillTree(bounded, owner, killGrace)
 	if err != nil && len(left) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
-	crash.At("runner.reap.ended")
 	return left, record(left)
 }
 

@@ -79,7 +79,6 @@ func (t *Takeover) open() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(what, err)
 	}
-	crash.At("runner.takeover.dir")
 	alive := filepath.Join(dir, aliveFile)
 	if err := proc.CreateAlive(alive); err != nil {
 		return fail(what, err)
@@ -134,14 +133,12 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	cmd.ExtraFiles = proc.WithTree([]*os.File{t.a.space.Lease()}, firstExtra, t.a.tree)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = takeoverGrace
-	crash.At("runner.takeover.before")
 	if err := cmd.Start(); err != nil {
 		return 0, &reconcile.Error{
 			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	crash.At("runner.takeover.started")
 	over := t.note()
 	err = cmd.Wait()
 	over()
@@ -183,18 +180,15 @@ func (t *Takeover) Close(ctx context.Context) error {
 	var errs []error
 	if t.a != nil {
 		err := t.a.killEverything(ctx)
-		crash.At("runner.takeover.reaped")
 		if err == nil {
 			err = asError(t.a.undoGit(ctx))
 		}
-		crash.At("runner.takeover.guarded")
 		if t.a.space != nil {
 			err = errors.Join(err, t.a.space.Release())
 		}
 		t.a.close()
 		errs = append(errs, err)
 	}
-	crash.At("runner.takeover.released")
 	if t.alive != nil {
 		errs = append(errs, t.alive.Close())
 	}

@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// busyTimeout bounds how long SQLite itself waits for another writer.
-	busyTimeout = 5 * time.Second
+	// busyTimeout bounds how long SQLite itself waits for another writer, retryTimeout the same after a wait in vain: a pass
+	// has many writes, and must come to its end beside a frozen worker that holds the database.
+	busyTimeout  = 5 * time.Second
+	retryTimeout = 250 * time.Millisecond
 	// turnTimeout bounds how long one write waits while other writers get their turns.
 	turnTimeout = time.Minute
 )
@@ -42,6 +44,8 @@ type conn struct {
 	// write serialises write transactions, because the synchronous level belongs to the connection.
 	write sync.Mutex
 	level durability
+	// busy reports that the last write found the database held; the next one waits for retryTimeout only.
+	busy bool
 
 	files  openFiles
 	schema int // the version found at opening, which may be newer than this program's
@@ -132,9 +136,24 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 				return nil
 			})
 		})
+		err = errors.Join(err, c.setPatience(ctx, isBusy(err)))
 	}
 	crash.Method("after")
 	return fault(c.dir, doing, err)
+}
+
+// setPatience sets how long the next write waits for another writer.
+func (c *conn) setPatience(ctx context.Context, busy bool) error {
+	if c.busy == busy {
+		return nil
+	}
+	c.busy = busy
+	wait := busyTimeout
+	if busy {
+		wait = retryTimeout
+	}
+	_, err := c.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, wait.Milliseconds()))
+	return err
 }
 
 // view runs f in one deferred transaction: it sees a single state of the database and waits for no writer.

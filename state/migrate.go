@@ -44,7 +44,6 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	if err := durable.SyncDir(path); err != nil {
 		return fileFault(dir, doing, err)
 	}
-	crash.At("state.create.synced")
 	// A WAL or shared memory of an earlier database must not be taken for the new one's.
 	final := filepath.Join(dir, databaseName)
 	if err := removeAll(final+"-wal", final+"-shm"); err != nil {
@@ -99,7 +98,6 @@ func fillDatabase(ctx context.Context, dir, path string, now time.Time) (err err
 	if err := migrate(ctx, pool, migrations, 0, schemaVersion, now); err != nil {
 		return fault(dir, doing, err)
 	}
-	crash.At("state.create.migrated")
 	var busy, frames, merged int
 	if err := pool.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &merged); err != nil {
 		return fault(dir, doing, err)

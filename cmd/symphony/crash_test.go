@@ -24,11 +24,18 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// TestCrashPoints dies at every place that package crash has a name for, runs the next passes, and looks whether
-// anything was lost, doubled, left or spoilt. Each scenario is played once without a death, to see which places it
-// comes by; then once for each place, by the first scenario that comes by it, and for some places by every one.
-// A place that none comes by fails the test. SYMPHONY_CRASH_TEST=all plays every scenario for every place of it,
-// once only one process dies at each place, whoever else comes by it.
+// TestCrashPoints kills the program at every point of package crash, runs the next passes, and checks that nothing was
+// lost, doubled, left or spoilt. It plays each scenario once without a death, to see which points it reaches; then once for
+// each point, in the first scenario that reaches it, and for some points in others, too.
+//
+// SYMPHONY_CRASH_TEST says how much of this is done:
+//
+//	(unset)  the quick scenarios, and one death for each kind of point: package and role
+//	once     every scenario, one death at each point
+//	each     every scenario, a death of a pass and of a worker at each point that both reach; scripts/check
+//	all      every point of every scenario
+//
+// A point that no scenario reaches fails the test, except where it is unset.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	points := crashPoints(t)
@@ -36,11 +43,13 @@ func TestCrashPoints(t *testing.T) {
 	build(t, program, "crashpoints")
 	places := map[string][]crashPlace{} // by scenario
 	var mu sync.Mutex
+	played := 0
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range crashScenarios {
-			if s.freezer && !canFreeze() {
+			if s.freezer && !canFreeze() || crashMode() == "" && !s.quick {
 				continue
 			}
+			played++
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
 				c := newCrashScene(t, program, s, "")
@@ -55,33 +64,12 @@ func TestCrashPoints(t *testing.T) {
 		return
 	}
 	tasks := crashTasks(places)
-	reached := map[string]bool{}
-	for _, task := range tasks {
-		reached[task.name] = true
-	}
-	played := len(crashScenarios)
-	if !canFreeze() {
-		played -= len(slices.DeleteFunc(slices.Clone(crashScenarios), func(s crashScenario) bool { return !s.freezer }))
-	}
-	for _, name := range points {
-		if len(places) < played {
-			break // only some were asked for
-		}
-		if !reached[name] && (canFreeze() || !slices.Contains(freezerPoints, name)) {
-			t.Errorf("no scenario comes by the crash point %s", name)
-		}
-	}
-	for name := range reached {
-		if !slices.Contains(points, name) {
-			t.Errorf("the crash point %s is not in the source", name)
-		}
-	}
 	died := map[string]bool{}
 	t.Run("point", func(t *testing.T) {
 		for _, task := range tasks {
 			t.Run(task.scenario.name+"/"+task.at(), func(t *testing.T) {
 				t.Parallel()
-				// A scenario may have come by only because the machine was slow that time.
+				// A slow machine may have led the first scenario past a point that it usually does not reach.
 				for _, s := range slices.Concat([]crashScenario{task.scenario}, task.others, []crashScenario{task.scenario}) {
 					c := newCrashScene(t, program, s, task.at())
 					c.play()
@@ -96,16 +84,26 @@ func TestCrashPoints(t *testing.T) {
 			})
 		}
 	})
-	for _, name := range points {
-		if reached[name] && !died[name] && len(places) == played && len(died) > 0 { // else only some were asked for
-			t.Errorf("nobody died at the crash point %s", name)
+	t.Logf("%d points, %d deaths", len(points), len(tasks))
+	for _, task := range tasks {
+		if !slices.Contains(points, task.name) {
+			t.Errorf("the crash point %s is not in the source", task.name)
 		}
 	}
-	t.Logf("%d points, %d deaths", len(points), len(tasks))
+	if crashMode() == "" || len(places) < played || len(died) == 0 {
+		return // only some were asked for
+	}
+	for _, name := range points {
+		if !died[name] && (canFreeze() || !slices.Contains(freezerPoints, name)) {
+			t.Errorf("no process died at the crash point %s", name)
+		}
+	}
 }
 
-// TestFrozenInAWrite: a worker that stands still in the middle of a write keeps the database from every pass. The next
-// one ends it all the same, and the issue goes on.
+func crashMode() string { return os.Getenv("SYMPHONY_CRASH_TEST") }
+
+// TestFrozenInAWrite stops a worker inside of a transaction, which keeps the database from every pass. A pass ends it all
+// the same, and the issue goes on.
 func TestFrozenInAWrite(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "symphony")
@@ -127,7 +125,7 @@ func TestFrozenInAWrite(t *testing.T) {
 	}
 }
 
-// TestCrashPointsAbsent: the program as it is built for people holds none of it.
+// TestCrashPointsAbsent checks that a release holds none of the points.
 func TestCrashPointsAbsent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "symphony")
 	build(t, program, "")
@@ -150,7 +148,8 @@ func build(t *testing.T, program, tags string) {
 	}
 }
 
-// crashPoints reads the names of all points from the module's source. Each is a literal, and stands in one place.
+// crashPoints reads the names of all points from the module's source: the literals of crash.At, which stand in one place
+// each; those around a call of crash.Deps; and those of crash.Method around each write of package state.
 func crashPoints(t *testing.T) []string {
 	t.Helper()
 	at := map[string]token.Position{}
@@ -169,34 +168,31 @@ func crashPoints(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
-		writer := "" // the method of state that is looked at
+		add := func(where token.Pos, names ...string) {
+			for _, name := range names {
+				if other, taken := at[name]; taken {
+					t.Errorf("%s: the crash point %s stands at %s, too", files.Position(where), name, other)
+				}
+				at[name] = files.Position(where)
+			}
+		}
+		method := ""
 		ast.Inspect(file, func(n ast.Node) bool {
-			if f, ok := n.(*ast.FuncDecl); ok && file.Name.Name == "state" {
-				writer = f.Name.Name
+			if f, ok := n.(*ast.FuncDecl); ok {
+				method = f.Name.Name
 			}
 			call, ok := n.(*ast.CallExpr)
-			if ok && writer != "" && isUpdate(call.Fun) {
-				for _, when := range []string{"before", "after"} {
-					at["state."+writer+"."+when] = files.Position(call.Pos())
-				}
-			}
-			if !ok || !isCrashAt(call.Fun) {
-				return true
-			}
-			where := files.Position(call.Pos())
-			literal, ok := call.Args[0].(*ast.BasicLit)
 			if !ok {
-				t.Errorf("%s: the name of a crash point is a literal", where)
 				return true
 			}
-			name, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Errorf("%s: %v", where, err)
+			switch name := calledName(call); {
+			case name == "crash.At":
+				add(call.Pos(), literalOf(t, call))
+			case file.Name.Name == "crash" && strings.HasPrefix(name, "around") && method != "aroundErr":
+				add(call.Pos(), literalOf(t, call)+".before", literalOf(t, call)+".after")
+			case file.Name.Name == "state" && strings.HasSuffix(name, ".update"):
+				add(call.Pos(), "state."+method+".before", "state."+method+".after")
 			}
-			if other, taken := at[name]; taken {
-				t.Errorf("%s: the crash point %s stands at %s, too", where, name, other)
-			}
-			at[name] = where
 			return true
 		})
 		return nil
@@ -210,19 +206,31 @@ func crashPoints(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(at))
 }
 
-// isUpdate reports a call of the method through which package state writes: see crash.Method.
-func isUpdate(fun ast.Expr) bool {
-	selector, ok := fun.(*ast.SelectorExpr)
-	return ok && selector.Sel.Name == "update"
+// calledName is what a call names: a function, or the last selector and what it is selected from.
+func calledName(call *ast.CallExpr) string {
+	switch fun := call.Fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		if x, ok := fun.X.(*ast.Ident); ok {
+			return x.Name + "." + fun.Sel.Name
+		}
+		return "." + fun.Sel.Name
+	}
+	return ""
 }
 
-func isCrashAt(fun ast.Expr) bool {
-	selector, ok := fun.(*ast.SelectorExpr)
-	if !ok || selector.Sel.Name != "At" {
-		return false
+func literalOf(t *testing.T, call *ast.CallExpr) string {
+	t.Helper()
+	literal, ok := call.Args[0].(*ast.BasicLit)
+	if !ok {
+		t.Fatalf("the name of a crash point is not a literal")
 	}
-	pkg, ok := selector.X.(*ast.Ident)
-	return ok && pkg.Name == "crash"
+	name, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // crashPlace is a point that a scenario came by.
@@ -246,33 +254,37 @@ func (t crashTask) at() string {
 	return fmt.Sprintf("%s:%s#%d", t.role, t.name, t.visit)
 }
 
-// everyVisit are points that a process comes by more than once, each time between other effects: up to so many of
-// them are died at.
+// everyVisit are points that a process reaches more than once, each time between other effects, and how many of these
+// visits are died at.
 var everyVisit = map[string]int{
-	"workspace.hook.started": 3, "workspace.hook.over": 2, "durable.written": 3, "durable.renamed": 3,
+	"workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
 	"state.UpdateRun.after": 3, "state.SetMeta.after": 2, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 
-// freezerPoints are those that only a process which no signal reaches leads to; not every system can make one.
+// freezerPoints are reached only through a process that can't be killed, which not every system can make.
 var freezerPoints = []string{"state.ReapFailed.before", "state.ReapFailed.after"}
 
-// crashTasks says which deaths are to be died in which scenarios.
+// crashTasks chooses the deaths and their scenarios.
 func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
-	all, once := os.Getenv("SYMPHONY_CRASH_TEST") == "all", os.Getenv("SYMPHONY_CRASH_TEST") == "once"
 	done := map[string]bool{}
 	for _, s := range crashScenarios {
 		for _, p := range places[s.name] {
 			key := p.role + ":" + p.name
-			if once {
+			again := slices.ContainsFunc(s.again, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			switch crashMode() {
+			case "":
+				kind, _, _ := strings.Cut(p.name, ".")
+				key, again = p.role+":"+kind, false
+			case "once":
 				key = p.name
 			}
 			first := !done[key]
-			if !all && !first && !slices.ContainsFunc(s.again, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			if !first && !again && crashMode() != "all" {
 				continue
 			}
 			done[key] = true
 			visits := 1
-			if first || all {
+			if (first || crashMode() == "all") && crashMode() != "" {
 				visits = min(p.visits, max(1, everyVisit[p.name]))
 			}
 			for visit := range visits {

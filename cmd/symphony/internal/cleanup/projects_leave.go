@@ -61,7 +61,6 @@ func leaveAccount(w *term.Env) error {
 	if err := os.RemoveAll(filepath.Join(project.StateHome(w), "accounts")); err != nil {
 		return fmt.Errorf("what is known of codex accounts: %w", err)
 	}
-	crash.At("projects.remove.accounts")
 	_ = os.Remove(project.StateHome(w)) // not while it holds something
 	return nil
 }

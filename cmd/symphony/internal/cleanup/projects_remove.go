@@ -246,7 +246,6 @@ func takeAway(ctx context.Context, w *term.Env, row project.State, spaces []spac
 	if err := removeEnvFile(w, row); err != nil {
 		return err
 	}
-	crash.At("projects.remove.env")
 	left, err := removeState(row.StateDir)
 	if err != nil {
 		return err

@@ -38,7 +38,6 @@ func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Confi
 			fmt.Fprintln(p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(purged.Undeletable, ", ")))
 		}
 	}
-	crash.At("prune.trash")
 	spaces := found.spaces
 	found.spaces = nil
 	for _, s := range spaces {
@@ -52,7 +51,6 @@ func removePrunable(ctx context.Context, p *project.Project, cfg *workflow.Confi
 			found.kept = append(found.kept, s)
 		}
 	}
-	crash.At("prune.spaces")
 	for i, issue := range found.issues {
 		ids, err := db.ForgetIssue(ctx, issue.IssueID)
 		if err != nil {

@@ -111,15 +111,12 @@ func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (
 		return r, err
 	}
 
-	crash.At("pass.open")
 	mono := proc.Monotonic()
 	reconcilePass(ctx, p, db, o, cfg, cfgErr, log, &r)
-	crash.At("pass.reconciled")
 	if err := project.Enlist(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
 	tellPeople(ctx, p, db, &r)
-	crash.At("pass.told")
 	r.condense()
 	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
 	ctx = context.WithoutCancel(ctx)
@@ -137,7 +134,6 @@ func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (
 	if r.Pass.ID, err = db.SavePass(ctx, r.Pass); err != nil {
 		r.fail(err)
 	}
-	crash.At("pass.recorded")
 	tidyUp(ctx, p, db, &r)
 	r.condense()
 	return r, nil
@@ -234,7 +230,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Opti
 			r.fail(err)
 		}
 	}
-	report := reconcile.Tick(patient, deps, options)
+	report := reconcile.Tick(patient, crash.Deps(deps), options)
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
 	if err := saveLow(ctx, p, db, deps.Tracker, low, r); err != nil {

@@ -30,7 +30,6 @@ func tidyUp(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 			r.fail(fmt.Errorf("old run: %w", err))
 		}
 	}
-	crash.At("tidy.removed")
 	if r.Pass.ID%orphanEvery != 0 {
 		return
 	}
@@ -59,7 +58,6 @@ func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error 
 		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
-		crash.At("tidy.orphan")
 		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {
 			return err
 		}

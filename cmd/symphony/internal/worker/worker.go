@@ -59,7 +59,6 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	}
 	h.slot = handed
 	defer h.Close(log)
-	crash.At("worker.taken")
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass is gone", slog.String("error", err.Error()))
 	}
@@ -131,7 +130,6 @@ func (h *Held) Close(log *slog.Logger) {
 		return
 	}
 	h.closed = true
-	crash.At("worker.close")
 	// The slot first: the pass that settles the run may need it.
 	if err := errors.Join(h.freeSlot(), h.Db.Close(), h.Alive.Close()); err != nil {
 		log.Warn("closing", slog.String("error", err.Error()))

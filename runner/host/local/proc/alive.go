@@ -41,7 +41,6 @@ func CreateAlive(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	crash.At("proc.alive.empty")
 	_, err = f.Write(aliveRecord(0, 0))
 	if err == nil {
 		err = f.Sync()
@@ -77,7 +76,6 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 		f.Close()
 		return nil, fmt.Errorf("hold alive file %s: %w", path, err)
 	}
-	crash.At("proc.alive.held")
 	return &Alive{f: f}, nil
 }
 
@@ -87,7 +85,6 @@ func (a *Alive) Beat(counter int64, mono time.Duration) error {
 	if _, err := a.f.WriteAt(aliveRecord(counter, mono), 0); err != nil {
 		return fmt.Errorf("heartbeat into alive file: %w", err)
 	}
-	crash.At("proc.alive.beat")
 	return nil
 }
 

@@ -41,7 +41,6 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	if end, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(end)/2)
 	}
-	crash.At("proc.kill.before")
 	if err := strike(ctx, left, grace, unix.SIGTERM, unix.SIGCONT); err != nil {
 		return left, err
 	}
@@ -65,7 +64,6 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 		if err := strike(ctx, left, killWait, unix.SIGKILL); err != nil {
 			return left, err
 		}
-		crash.At("proc.kill.killed")
 	}
 	return q.find()
 }

@@ -146,14 +146,12 @@ func (p *ProcFile) rewrite() (err error) {
 		return fmt.Errorf("procs file: %w", err)
 	}
 	_, err = f.Write(b.Bytes())
-	crash.At("proc.procs.temp")
 	if err == nil {
 		err = os.Rename(f.Name(), p.path)
 	}
 	if err != nil {
 		return fmt.Errorf("procs file: %w", errors.Join(err, f.Close(), os.Remove(f.Name())))
 	}
-	crash.At("proc.procs.renamed")
 	if p.f != nil {
 		err = p.f.Close()
 	}

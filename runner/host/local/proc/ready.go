@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // The answers of a worker, each one byte; a refusal is followed by its reason.
@@ -72,10 +70,7 @@ func (r *Ready) Secret() []byte { return r.secret }
 // Taken tells the pass that this worker has its run, and closes the socket. An error means that nobody listens any
 // more, which changes nothing about the run.
 func (r *Ready) Taken() error {
-	crash.At("proc.ready.before")
-	err := r.reply([]byte{answerTaken})
-	crash.At("proc.ready.after")
-	return err
+	return r.reply([]byte{answerTaken})
 }
 
 // Refuse tells the pass why this worker ends without touching its run, and closes the socket. The message is one

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // UnclaimProjects takes back what ClaimProject has written for a state directory, and returns the files.
@@ -33,7 +31,6 @@ func (r *Root) UnclaimProjects(stateDir string) (removed []string, err error) {
 		if err := errors.Join(os.Remove(path), ignoreAbsent(os.Remove(path+".lock"))); err != nil {
 			return removed, failed(err, "let go of the project %s", c.Project)
 		}
-		crash.At("workspace.project.unclaimed")
 		removed = append(removed, path)
 	}
 	return removed, nil
@@ -55,16 +52,13 @@ func (r *Root) Dissolve(ctx context.Context, discard bool) (gone bool, err error
 			return false, nil
 		}
 	}
-	crash.At("workspace.dissolve.before")
 	if err := removeTree(ctx, r.meta()); err != nil {
 		return false, failed(err, "remove %s", r.meta())
 	}
-	crash.At("workspace.dissolve.meta")
 	// Who made the root may keep something else in it.
 	if err := os.Remove(r.Path); err != nil {
 		return true, nil //nolint:nilerr // see above
 	}
-	crash.At("workspace.dissolve.root")
 	return true, nil
 }
 

@@ -150,7 +150,6 @@ func (w *Workspace) TrustGit(ctx context.Context, o GuardOptions) error {
 		return err
 	}
 	w.trusted = t
-	crash.At("workspace.guard.trusted")
 	return nil
 }
 
@@ -173,7 +172,6 @@ func (w *Workspace) UndoGit(ctx context.Context) (Undone, error) {
 	crash.At("workspace.guard.undone")
 	t.Pending, t.Partial = false, u.partial
 	unsettled := w.writeTrusted(t) // on a full disk too a hook may have to save what was done
-	crash.At("workspace.guard.settled")
 	return Undone{Names: u.names, Partial: u.partial, Unsettled: unsettled}, nil
 }
 
@@ -184,7 +182,6 @@ func (w *Workspace) ForgetGit() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(err, "forget what was trusted of git in %s", w.Path)
 	}
-	crash.At("workspace.guard.forgotten")
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // The bounds of what is kept of a git directory.
@@ -176,10 +175,7 @@ func takeAway(ctx context.Context, path string) error {
 	if err := openForUs(filepath.Dir(path)); err != nil {
 		return err
 	}
-	crash.At("workspace.guard.removing")
-	err := removeTree(ctx, path)
-	crash.At("workspace.guard.removed")
-	return err
+	return removeTree(ctx, path)
 }
 
 // openForUs makes a directory of ours writable, whoever may have made it read-only.

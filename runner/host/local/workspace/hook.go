@@ -58,7 +58,6 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 	if err != nil {
 		return failed(err, "run the hook %s", h.Name)
 	}
-	crash.At("workspace.hook.before")
 	began := time.Now()
 	p, err := start(ctx, Command{
 		Script: h.Script, Dir: w.Path, Env: append(append([]string{}, env...), w.Env()...),
@@ -74,7 +73,6 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 			Hint: "sh must be on the PATH of the worker", Err: err,
 		}
 	}
-	crash.At("workspace.hook.over")
 	text, lost := out.finish()
 	err = h.explain(err, text)
 	h.report(log, text, lost, time.Since(began), err)

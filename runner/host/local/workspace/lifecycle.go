@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // pin remembers which directory is the workspace, after checking that it is one (specification 9.5).
@@ -85,7 +83,6 @@ func (w *Workspace) Discard() error {
 	if err := w.clear(context.Background(), false); err != nil {
 		return err
 	}
-	crash.At("workspace.discard.cleared")
 	return w.root.removeRecord(w.Key)
 }
 

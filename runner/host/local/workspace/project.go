@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // projectClaim says which state directory works on a tracker's project under this root.
@@ -45,7 +44,6 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	if err != nil {
 		return failed(err, "claim the project %s", endpointAndSlug)
 	}
-	crash.At("workspace.project.locked")
 	err = claimLocked(path, projectClaim{endpointAndSlug, stateDir})
 	return errors.Join(err, lock.Close())
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // State says how far a workspace has come.
@@ -119,7 +118,6 @@ func (r *Root) removeRecord(key string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(err, "remove the record of %s", key)
 	}
-	crash.At("workspace.record.removed")
 	if err := durable.SyncDir(r.meta()); err != nil {
 		return failed(err, "remove the record of %s", key)
 	}

@@ -56,7 +56,6 @@ func (r *Root) Remove(ctx context.Context, o Owner, opt RemoveOptions) (Removal,
 	if err := errors.Join(err, w.Release()); err != nil {
 		return removal, err
 	}
-	crash.At("workspace.remove.released")
 	if opt.Keep > 0 || removal.Trash == "" {
 		return removal, nil
 	}
@@ -82,7 +81,6 @@ func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveO
 	if err := w.recordRemoval(o, found); err != nil {
 		return Removal{}, err
 	}
-	crash.At("workspace.remove.recorded")
 	removal := Removal{}
 	if complete && opt.Before != nil {
 		if err := w.makeWork(); err != nil {
@@ -115,7 +113,6 @@ func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveO
 	if err := w.clearWork(ctx); err != nil {
 		return removal, err
 	}
-	crash.At("workspace.remove.cleared")
 	return removal, w.root.removeRecord(w.Key)
 }
 
@@ -123,7 +120,6 @@ func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveO
 // they try again.
 func (w *Workspace) leaveAlone(work string, now time.Time) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, now
-	crash.At("workspace.remove.unsaved")
 	return w.root.writeRecord(w.rec)
 }
 

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
 // Root is a workspace root (specification 9.1): a directory of ours that nobody else can write, every
@@ -38,7 +36,6 @@ func OpenRoot(path string) (*Root, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, rootFailed(path, err)
 	}
-	crash.At("workspace.root.made")
 	r, err := resolveRoot(path)
 	if err != nil {
 		return nil, err

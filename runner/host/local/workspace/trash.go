@@ -108,7 +108,6 @@ func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, er
 		if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
 			return "", failed(err, "move %s to the trash", path)
 		}
-		crash.At("workspace.trash.opened")
 	}
 	for ; ; now = now.Add(1) {
 		to := filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
@@ -116,7 +115,6 @@ func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, er
 			continue
 		}
 		r.writeNote(to, n)
-		crash.At("workspace.trash.noted")
 		if err := os.Rename(path, to); err != nil {
 			r.removeNote(to)
 			return "", failed(err, "move %s to the trash", path)

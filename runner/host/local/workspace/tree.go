@@ -70,7 +70,6 @@ func (t *treeRemover) remove(dir int, name, path string) {
 	}
 	crash.At("workspace.tree.opened")
 	t.empty(dir, name, path)
-	crash.At("workspace.tree.emptied")
 	t.note(retry(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }), path)
 }
 

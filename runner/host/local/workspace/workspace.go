@@ -80,7 +80,6 @@ func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err
 	if err != nil {
 		return nil, false, err
 	}
-	crash.At("workspace.lease.taken")
 	w = &Workspace{
 		Path: path, Root: r.Path, Key: key, root: r, lease: lease,
 		TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
@@ -162,7 +161,6 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	if err := w.root.writeRecord(w.rec); err != nil {
 		return err
 	}
-	crash.At("workspace.make.recorded")
 	if fresh {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
 			return failed(err, "make the workspace")
@@ -172,7 +170,6 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	if err := w.makeWork(); err != nil {
 		return err
 	}
-	crash.At("workspace.make.done")
 	return w.pin()
 }
 
@@ -199,7 +196,6 @@ func (w *Workspace) clear(ctx context.Context, keep bool) error {
 		if err != nil {
 			return err
 		}
-		crash.At("workspace.clear.trashed")
 		if !keep {
 			_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
 		}
@@ -218,7 +214,6 @@ func (w *Workspace) clearWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	crash.At("workspace.clear.work")
 	_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
 	return nil
 }
