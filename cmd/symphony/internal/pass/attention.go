@@ -67,7 +67,7 @@ func tellPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result
 	t.standing = accountAttentions(project.OpenAccount(p, r.Cfg.Codex.Home), p.Env.Now())
 	told, err := t.tell(ctx)
 	if len(told) > 0 {
-		err = errors.Join(err, t.Hook.Clear(ctx))
+		err = errors.Join(err, t.Hook.EndLeftovers(ctx))
 	}
 	if err != nil {
 		r.fail(err)
@@ -84,7 +84,7 @@ func endLeftHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) 
 	if err != nil || !left {
 		return err
 	}
-	if err := hook.Clear(ctx); err != nil {
+	if err := hook.EndLeftovers(ctx); err != nil {
 		return err
 	}
 	return db.GiveUpAttentions(ctx, now, runner.AttentionPatience, ofPass)
@@ -109,7 +109,7 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 }
 
 // failedHooks is one error for all that failed, nil where none did.
-func failedHooks(told []runner.Told) error {
+func failedHooks(told []runner.AttentionResult) error {
 	var first *reconcile.Error
 	more := 0
 	for _, one := range told {
@@ -133,7 +133,7 @@ func failedHooks(told []runner.Told) error {
 }
 
 // tell runs the hook for all that is open, side by side, and returns how each ended.
-func (t Teller) tell(ctx context.Context) ([]runner.Told, error) {
+func (t Teller) tell(ctx context.Context) ([]runner.AttentionResult, error) {
 	open, err := t.Db.OpenAttentions(ctx, t.P.Env.Now(), runner.AttentionPatience, t.IssueID, t.standing...)
 	if err != nil || len(open) == 0 {
 		return nil, err
@@ -144,7 +144,7 @@ func (t Teller) tell(ctx context.Context) ([]runner.Told, error) {
 	defer cancelLate()
 
 	var mu sync.Mutex
-	var told []runner.Told
+	var told []runner.AttentionResult
 	var errs []error
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, attentionsAtOnce)
@@ -165,11 +165,11 @@ func (t Teller) tell(ctx context.Context) ([]runner.Told, error) {
 		})
 	}
 	wg.Wait()
-	return told, errors.Join(append(errs, t.Hook.Keep(told))...)
+	return told, errors.Join(append(errs, t.Hook.WriteLog(told))...)
 }
 
 // tellOne takes one and runs the hook for it; nil where it is somebody else's to tell.
-func (t Teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.Told, error) {
+func (t Teller) tellOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.AttentionResult, error) {
 	if a.TakenBy != "" && a.TakenBy != ofPass && project.Alive(t.P.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // a worker that was kept from ending it for a while, by a suspend for instance
 	}
