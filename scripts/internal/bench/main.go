@@ -63,6 +63,7 @@ type suite struct {
 	baseline string
 	tracker  *stage.Tracker
 	projects []*project
+	rows     []row
 	quick    bool
 	only     string
 }
@@ -78,31 +79,19 @@ func bench(ctx context.Context, args []string) int {
 	case err != nil || flags.NArg() > 0:
 		return 2
 	}
-	rows, err := s.measure()
-	if len(rows) > 0 {
-		printRows(os.Stdout, rows)
+	err := stage.Catch(s.measure)
+	printRows(os.Stdout, s.rows)
+	if err == nil && missed(s.rows) {
+		err = errors.New("a budget was missed")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	if missed(rows) {
-		return 1
-	}
 	return 0
 }
 
-// measure returns the rows that were measured before an error, too.
-func (s *suite) measure() (rows []row, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
+func (s *suite) measure() {
 	s.dir = get(os.MkdirTemp("", "symphony-bench-"))
 	defer s.close()
 	fmt.Fprintln(os.Stderr, "bench: building")
@@ -120,25 +109,15 @@ func (s *suite) measure() (rows []row, err error) {
 		for try := 1; s.quick && try < 3 && missed(more); try++ {
 			more = part.measure(s) // on a busy machine another process may have disturbed it
 		}
-		rows = append(rows, more...)
+		s.rows = append(s.rows, more...)
 		fmt.Fprintf(os.Stderr, "bench: %s: %s\n", part.name, time.Since(began).Round(100*time.Millisecond))
 	}
-	return rows, nil
 }
 
-// failure is an error that ends all measurements: must panics with it, and measure returns it.
-type failure struct{ error }
+// Errors end all measurements.
+var must = stage.Must
 
-func must(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-func get[T any](value T, err error) T {
-	must(err)
-	return value
-}
+func get[T any](value T, err error) T { return stage.Get(value, err) }
 
 func (s *suite) build() {
 	s.symphony, s.agent, s.baseline = filepath.Join(s.dir, "symphony"), filepath.Join(s.dir, "agent"), filepath.Join(s.dir, "baseline")

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -67,28 +68,19 @@ func chaos(ctx context.Context, args []string) int {
 		return 2
 	}
 	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", o.seed)
-	s, err := newScene(ctx, o)
-	if err == nil {
-		c := newChecker(s)
-		if err = s.storm(ctx, c); err == nil {
-			fmt.Fprintln(os.Stderr, "chaos: the killing is over; checking")
-			// A time limit of its own, because an interrupted storm is judged, too.
-			calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 110*time.Second)
-			err = c.judge(calm)
-			cancel()
-		}
-		c.print(os.Stdout)
-		if len(c.faults) > 0 {
-			fmt.Printf("\nfailed; repeat with -seed %d\n", o.seed)
-		}
-		if len(c.faults) > 0 && err == nil {
-			err = fmt.Errorf("%d of the figures that must be zero are not", len(c.faults))
-		}
-	}
-	if s != nil {
-		if endErr := s.end(); err == nil {
-			err = endErr
-		}
+	c := newChecker(&scene{o: o})
+	err := stage.Catch(func() {
+		c.prepare(ctx)
+		defer c.print(os.Stdout)
+		stage.Must(c.storm(ctx, c))
+		fmt.Fprintln(os.Stderr, "chaos: the killing is over; checking")
+		// A time limit of its own, because an interrupted storm is judged, too.
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 110*time.Second)
+		defer cancel()
+		c.judge(calm)
+	})
+	if err = errors.Join(err, c.end()); err == nil && len(c.faults) > 0 {
+		err = fmt.Errorf("%d of the figures that must be zero are not; repeat with -seed %d", len(c.faults), o.seed)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -107,7 +99,7 @@ func (c *checker) print(out io.Writer) {
 	}
 	for _, line := range [][2]string{
 		{"seed", fmt.Sprint(c.o.seed)},
-		{"passes", fmt.Sprintf("%d recorded, exit codes %s", c.passes, counts(c.exits))},
+		{"passes", fmt.Sprintf("%s recorded, exit codes %s", c.passes, counts(c.exits))},
 		{"runs", counts(c.outcomes)},
 		{"agents", fmt.Sprint(c.agents)},
 		{"kills", fmt.Sprintf("%d: %s", kills, counts(c.kills))},

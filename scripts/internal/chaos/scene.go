@@ -75,66 +75,35 @@ You work on {{ issue.identifier }}: {{ issue.title }}
 Attempt: {{ attempt }}
 `
 
-// newScene returns a scene beside an error where there is something to clean up.
-func newScene(ctx context.Context, o options) (s *scene, err error) {
-	dir, err := os.MkdirTemp("", "symphony-chaos-")
-	if err != nil {
-		return nil, err
-	}
-	s = &scene{o: o}
-	if s.Project, err = stage.NewProject(dir); err != nil {
-		return s, err
-	}
+// prepare builds the program and sets the scene.
+func (s *scene) prepare(ctx context.Context) {
+	s.Project = stage.Get(stage.NewProject(stage.Get(os.MkdirTemp("", "symphony-chaos-"))))
 	s.gateDir, s.symphony, s.mark = filepath.Join(s.Dir, "gate"), filepath.Join(s.Dir, "symphony"), "CHAOS_MARK="+s.Dir
 	s.Env = append(s.Env, s.mark)
-	if err := os.Mkdir(s.gateDir, 0o700); err != nil {
-		return s, err
-	}
-	if err := stage.Build(ctx, s.symphony); err != nil {
-		return s, err
-	}
-	if s.tracker, err = stage.StartTracker(); err != nil {
-		return s, err
-	}
-	codex, err := s.prepareAgent()
-	if err != nil {
-		return s, err
-	}
-	if err := s.WriteWorkflow(workflowText, s.tracker.Endpoint(), codex); err != nil {
-		return s, err
-	}
-	return s, s.tracker.Seed(ctx, s.issues())
+	stage.Must(os.Mkdir(s.gateDir, 0o700))
+	stage.Must(stage.Build(ctx, s.symphony))
+	s.tracker = stage.Get(stage.StartTracker())
+	stage.Must(s.WriteWorkflow(workflowText, s.tracker.Endpoint(), s.prepareAgent()))
+	stage.Must(s.tracker.Seed(ctx, s.issues()))
 }
 
 // prepareAgent returns the keys of the section codex.
-func (s *scene) prepareAgent() (keys string, err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+func (s *scene) prepareAgent() string {
+	exe := stage.Get(os.Executable())
 	if s.o.codex == "" {
 		return fmt.Sprintf(`  command: "exec '%s' gate '%s' '%s' demo-agent app-server --home '%s' --deaf-for 4s"`,
-			exe, s.gateDir, s.symphony, s.AgentHome), nil
-	}
-	codex, err := filepath.Abs(s.o.codex)
-	if err != nil {
-		return "", err
+			exe, s.gateDir, s.symphony, s.AgentHome)
 	}
 	s.model = modeltest.New()
-	if err := modeltest.WriteHome(s.AgentHome, s.model.URL); err != nil {
-		return "", err
-	}
+	stage.Must(modeltest.WriteHome(s.AgentHome, s.model.URL))
 	// codex starts this MCP server without the mark, and does not wait for its end.
 	config := filepath.Join(s.AgentHome, "config.toml")
-	text, err := os.ReadFile(config)
-	if err != nil {
-		return "", err
-	}
-	text = fmt.Appendf(text, "\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
+	text := fmt.Appendf(stage.Get(os.ReadFile(config)), "\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
 		"args = [\"-c\", \"trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900\"]\n", s.Dir)
+	stage.Must(os.WriteFile(config, text, 0o600))
 	// Without a sandbox, which would end with all that the agent leaves behind.
 	return fmt.Sprintf("  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
-		s.AgentHome, exe, s.gateDir, codex), os.WriteFile(config, text, 0o600)
+		s.AgentHome, exe, s.gateDir, stage.Get(filepath.Abs(s.o.codex)))
 }
 
 // random returns the source of one actor's choices, which no other actor shifts.
@@ -267,6 +236,9 @@ func send(pidfd int, sig unix.Signal) error {
 
 // end kills what is left and removes the folder.
 func (s *scene) end() error {
+	if s.Dir == "" {
+		return nil // nothing was prepared
+	}
 	var errs []error
 	for range 20 { // a process may have started another before it died
 		list, err := s.processes()

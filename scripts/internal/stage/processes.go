@@ -23,6 +23,9 @@ func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worke
 // Processes lists the processes that name the folder in their arguments, which every user may read, also of a worker,
 // or whose environment holds mark, if it is not empty. Zombies have no arguments and are left out.
 func Processes(dir, mark string) (list []Process, err error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir) // an empty one would match every process
+	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
