@@ -23,15 +23,15 @@ type Issue struct {
 	CreatedAt   *time.Time   `json:"created_at"`
 	UpdatedAt   *time.Time   `json:"updated_at"`
 
-	// Assignee is nil where nobody is assigned.
+	// Assignee is nil for an unassigned issue.
 	Assignee *Assignee `json:"assignee"`
 	// Project is the slug id of the issue's project, empty where it has none.
 	Project string `json:"project"`
-	// Elsewhere: the issue is no longer in the project that was asked for.
+	// Elsewhere: the issue is no longer in the project of the workflow.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Archived issues are still returned when asked for by id.
 	Archived bool `json:"archived"`
-	// LastCommentAt is when the newest comment was made; nil where there is none or it was not asked for.
+	// LastCommentAt is the time of the newest comment; nil if there is none or the request did not ask for it.
 	LastCommentAt *time.Time `json:"last_comment_at"`
 }
 
@@ -42,7 +42,7 @@ type BlockerRef struct {
 	State      *string `json:"state"`
 }
 
-// Assignee is who an issue is assigned to. IsMe says that the tracker's key belongs to this person.
+// Assignee is the person that an issue is assigned to. IsMe: the tracker's key belongs to this person.
 type Assignee struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
@@ -52,8 +52,8 @@ type Assignee struct {
 // NormalizeState makes tracker states comparable (specification 4.2).
 func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// Fingerprint changes with the state or the description of the issue: the two changes in a tracker
-// that count as progress. Comments do not.
+// Fingerprint changes with the state or the description of the issue, the two changes that count as progress. Comments do
+// not.
 func (i Issue) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte(NormalizeState(i.State)))
@@ -62,4 +62,13 @@ func (i Issue) Fingerprint() string {
 		h.Write([]byte(*i.Description))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Comment is a comment on an issue in the tracker.
+type Comment struct {
+	ID string
+	// Author is the name of a person or an integration; empty where the tracker names none.
+	Author    string
+	Body      string
+	CreatedAt time.Time
 }

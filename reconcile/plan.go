@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Compute decides what a pass does. It is pure: no clock, no disk, no network, no process, so that every
-// rule is a row of a table test and a dry run is the plan, printed.
+// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule is a row of a table
+// test, and a dry run prints the plan.
 //
 //	clock ─► ended runs ─► commands ─► other projects ─► due times ─► refresh ─► caps ─► dispatch ─► sweep
 //
-// Each step works on a copy of the claims that the steps before it have changed, so that one pass may
-// settle a run and dispatch the next. Without the tracker's answer only the first five are taken. Commands
-// come after the ended runs: a retry of an issue whose run has just died is due now and not in backoff.
+// Each step works on the copy of the claims that the earlier steps have changed, so that one pass may settle a run and
+// dispatch the next one. Without the tracker's answer only the first five steps are taken. Commands come after the ended
+// runs, so that a retry is due now, and not in backoff, if the run has just died.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
-// compute is Compute with the claims as the plan leaves them.
+// compute is Compute, and returns also the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
 	p := newPlanner(s)
 	p.clock()
@@ -33,7 +33,7 @@ func compute(s Snapshot) *planner {
 	return p
 }
 
-// planner holds the working copy.
+// planner holds the working copy of a snapshot.
 type planner struct {
 	s      Snapshot
 	claims map[string]*Claim // by issue id
@@ -65,10 +65,10 @@ func newPlanner(s Snapshot) *planner {
 	return p
 }
 
-// concerns reports whether a pass confined to one issue may touch this one.
+// concerns reports whether the pass may touch the issue.
 func (p *planner) concerns(issueID string) bool { return p.s.Only == "" || p.s.Only == issueID }
 
-// byAge lists the working claims that the pass may touch in a stable order.
+// byAge lists the working claims that the pass may touch, in a stable order.
 func (p *planner) byAge() []*Claim {
 	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.concerns(c.IssueID) })
 }
@@ -117,7 +117,7 @@ func (p *planner) act(kind ActionKind, c Claim, reason, message string, change *
 	})
 }
 
-// runOf names the run only where the action is about one.
+// runOf is the run that an action of this kind is about, empty for none.
 func runOf(kind ActionKind, c Claim) string {
 	if kind == ActStop || kind == ActSettle || kind == ActReap {
 		return c.RunID
@@ -125,9 +125,8 @@ func runOf(kind ActionKind, c Claim) string {
 	return ""
 }
 
-// stop asks for the end of the claim's run, once. The change, if any, is stored after the request, so that
-// a crash between the two repeats the stop rather than forgetting it. Of a run that is ending already the
-// change is all that is left to do.
+// stop asks the claim's run to end, once. The change, if any, is stored after the request, so that a crash between the two
+// repeats the stop. If the run is ending already, only the change is left to do.
 func (p *planner) stop(c Claim, reason string, change *Change) {
 	r := p.runs[c.RunID]
 	if r == nil || r.Outcome != "" || r.StopReason != "" {
@@ -140,8 +139,8 @@ func (p *planner) stop(c Claim, reason string, change *Change) {
 	p.act(ActStop, c, reason, "", change)
 }
 
-// otherProjects lets go of what was claimed for another endpoint or project; the workspaces stay. A policy
-// without a project, which only a workflow that could not be read gives, says nothing about claims.
+// otherProjects releases claims of another endpoint or project; the workspaces stay. A workflow that can't be read gives a
+// policy without a project, which says nothing about claims.
 func (p *planner) otherProjects() {
 	if p.s.Policy.Project == "" {
 		return
@@ -157,8 +156,7 @@ func (p *planner) otherProjects() {
 	}
 }
 
-// clock brings back a block that only a stepped clock can have set so far ahead; the first of all steps,
-// because the others compare with it.
+// clock corrects the agent's block after the clock was set back. It comes first, because other steps compare with it.
 func (p *planner) clock() {
 	b, latest := p.s.AgentBlock, p.s.Now.Add(longestProbe)
 	if b == nil || !b.Since.After(p.s.Now) && !b.NextTry.After(latest) {
@@ -175,7 +173,7 @@ func (p *planner) clock() {
 	p.plan.Updates = append(p.plan.Updates, Change{AgentBlock: &next})
 }
 
-// dueTimes brings back a due time that only a stepped clock can have set so far ahead.
+// dueTimes corrects due times that only a step of the clock can have set so far ahead.
 func (p *planner) dueTimes() {
 	longest := max(p.s.Policy.MaxRetryBackoff, firstBackoff)
 	for _, c := range p.byAge() {

@@ -1,7 +1,7 @@
 package reconcile
 
-// commands takes up what operators asked for. A command is consumed by the change it causes, and by a
-// change of its own where it causes none.
+// commands carries out what operators asked for. A command is deleted by the change that it causes, or by a change of its
+// own where it causes none.
 func (p *planner) commands() {
 	for _, cmd := range p.s.Commands {
 		switch cmd.Verb {
@@ -22,14 +22,14 @@ func (p *planner) setPaused(paused bool, cmd Command) {
 	p.plan.Updates = append(p.plan.Updates, Change{Paused: &paused, Commands: []int64{cmd.ID}})
 }
 
-// stopAll concerns every claim, also in a pass confined to one: the command is consumed by whoever takes it up.
+// stopAll concerns every claim, also in a pass for one issue: that pass deletes the command.
 func (p *planner) stopAll(cmd Command) {
 	for _, c := range p.everyClaim() {
 		if c.Status == Running {
 			p.stop(*c, StopAll, nil)
 		}
 	}
-	p.setPaused(true, cmd) // last: until it is stored, the stops would be asked for again
+	p.setPaused(true, cmd) // last: a crash before this repeats the stops
 }
 
 func (p *planner) issueCommand(cmd Command) {
@@ -61,7 +61,7 @@ func (p *planner) issueCommand(cmd Command) {
 	}
 }
 
-// unclaimedCommand holds an issue that symphony has no business with yet; a retry of one is nothing to do.
+// unclaimedCommand holds an issue without a claim. A retry of one is nothing to do.
 func (p *planner) unclaimedCommand(cmd Command) {
 	if cmd.Verb == VerbRetry {
 		p.plan.Updates = append(p.plan.Updates, Change{Commands: []int64{cmd.ID}})

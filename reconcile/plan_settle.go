@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// MessageSpawnFailed is what the specification calls a worker that could not be started (16).
+// MessageSpawnFailed is the specification's text for a worker that could not be started (16).
 const MessageSpawnFailed = "failed to spawn agent"
 
-// MessageNoSlot is what the specification calls a due retry without a slot (8.4).
+// MessageNoSlot is the specification's text for a due retry without a slot (8.4).
 const MessageNoSlot = "no available orchestrator slots"
 
-// ended draws the consequences of runs whose worker is gone.
+// ended reaps and settles the runs without a worker.
 func (p *planner) ended() {
 	for _, r := range p.s.Runs {
 		if p.concerns(r.IssueID) && p.lives(r.ID) && p.unblock(r) {
@@ -31,38 +31,38 @@ func (p *planner) ended() {
 	}
 }
 
-// lives reports whether the run is to be left alone: its worker lives, or that is not known.
+// lives reports whether the run is left alone: its worker lives, or it is not known whether it does.
 func (p *planner) lives(runID string) bool {
 	live := p.s.Liveness[runID]
 	return live.Alive && !p.frozen(runID) && !p.overdue(runID) || live.Unknown || live.Pending
 }
 
 const (
-	// frozenAfter is four heartbeats: so long the same counter must have been seen on the monotonic clock.
+	// frozenAfter is four heartbeats. A counter that has not changed for so long means a frozen worker.
 	frozenAfter = 20 * time.Second
-	// ShortestStop is the bound of a stop without after_run (design: a worker).
+	// ShortestStop bounds a stop without after_run.
 	ShortestStop = 10 * time.Second
 )
 
-// frozen reports a worker that holds its alive file but has not counted on since an earlier pass.
+// frozen reports whether a worker holds its alive file but has not beaten since an earlier pass.
 func (p *planner) frozen(runID string) bool {
 	r, live := p.runs[runID], p.s.Liveness[runID]
 	age, known := p.since(r.Seen.At)
 	return known && live.Beats == r.Seen.Beats && age >= frozenAfter
 }
 
-// overdue reports a worker that was asked to end and has not, for longer than that may take.
+// overdue reports whether a worker was asked to end and has taken longer than it may.
 func (p *planner) overdue(runID string) bool {
 	age, known := p.since(p.runs[runID].StopAt)
 	return known && age > max(p.s.Policy.StopGrace, ShortestStop)
 }
 
-// since is the time from an instant of this boot.
+// since is the time since an instant; false where that belongs to another boot.
 func (p *planner) since(at Instant) (time.Duration, bool) {
 	return p.s.Mono - at.Mono, at.Boot != "" && at.Boot == p.s.Boot
 }
 
-// unblock clears the agent's block when the run shows that the fault is over.
+// unblock clears the agent's block if the run shows that the fault is over.
 func (p *planner) unblock(r Run) bool {
 	if p.s.AgentBlock == nil || !p.s.AgentBlock.overBy(r) {
 		return false
@@ -71,13 +71,7 @@ func (p *planner) unblock(r Run) bool {
 	return true
 }
 
-// startedUnder reports whether the run was started while the block was set.
-func (b Block) startedUnder(r Run) bool { return r.Kind == AgentRun && !r.StartedAt.Before(b.Since) }
-
-// overBy reports whether the run got a turn done although it was started under the block.
-func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 }
-
-// reap ends what is left of a dead worker's tree and records what became of the run.
+// reap ends the remaining processes of a dead worker and records how the run ended.
 func (p *planner) reap(r *Run, live Liveness) {
 	a := Action{Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, Kill: live.Alive, GiveUp: p.givesUp(r, live)}
 	if r.Outcome == "" {
@@ -91,23 +85,23 @@ func (p *planner) reap(r *Run, live Liveness) {
 	p.plan.Actions = append(p.plan.Actions, a)
 }
 
-// reapLimit is how many passes try to end what a dead run left, before a person is asked.
+// reapLimit is how many passes try to end the remaining processes of a run before its issue is held.
 const reapLimit = 3
 
-// givesUp reports a run whose leftovers can't be ended: it is settled all the same, and its claim held.
+// givesUp reports whether remaining processes could not be ended. The run is settled nevertheless, and its claim held.
 func (p *planner) givesUp(r *Run, live Liveness) bool {
 	return len(live.Left) > 0 && r.ReapTries >= reapLimit
 }
 
-// afterDeath says how a run ended whose worker recorded nothing.
+// afterDeath is the outcome, code and message of a run whose worker died without recording them.
 func (p *planner) afterDeath(r *Run) (Outcome, string, string) {
 	switch {
 	case r.StopReason != "" && p.overdue(r.ID):
 		return Canceled, r.StopReason, "its worker did not end in time after the stop, and was killed"
 	case r.StopReason != "":
-		return Canceled, r.StopReason, "its worker ended without a word after the stop"
+		return Canceled, r.StopReason, "its worker ended after the stop without recording an outcome"
 	case p.s.Liveness[r.ID].Alive:
-		return Lost, CodeWorkerFrozen, "its worker stood still, and was killed"
+		return Lost, CodeWorkerFrozen, "its worker was frozen and was killed"
 	case r.Worker.Boot != "" && p.s.Boot != "" && r.Worker.Boot != p.s.Boot:
 		return InterruptedRun, CodeRebooted, "the machine was restarted"
 	case r.Phase == Starting && p.s.Liveness[r.ID].Refused != "":
@@ -149,6 +143,7 @@ func (p *planner) settle(r Run) {
 	p.settled(r, change)
 }
 
+// settled adds the action that settles the run with this change.
 func (p *planner) settled(r Run, change *Change) {
 	change.Settle = r.ID
 	message := r.ErrorText
@@ -161,7 +156,7 @@ func (p *planner) settled(r Run, change *Change) {
 	})
 }
 
-// afterRun is the table of what follows which end of a run. It returns false where the claim is released.
+// afterRun is the claim after its run has ended, by outcome. It returns false where the claim is released.
 func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 	c.ErrorCode, c.ErrorMessage = r.ErrorCode, r.ErrorText
 	c.Status, c.Attempt, c.DueAt = Waiting, r.Attempt, endOf(r, p.s.Now)
@@ -174,16 +169,16 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 		return p.hold(c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)), true
 	case r.StopReason == StopProject:
 		return c, false
-	case c.HoldNext: // and not the run's stop reason: a retry given since has taken the hold back
+	case c.HoldNext: // not by the run's stop reason: a later retry takes the hold back
 		return p.hold(c, HoldOperator, "held by an operator"), true
 	case r.Outcome == Succeeded:
 		return p.afterSuccess(c, r), true
 	case r.Outcome == Canceled && r.ErrorCode == CodeMaxTokens:
-		// It has done its share of work; the cap holds the issue after the refresh, unless the limit has been raised.
+		// The run counts as work done. The cap holds the issue after the refresh, unless the limit was raised.
 		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
 		return c, true
 	case r.Outcome == Canceled && r.StopReason != StopAll:
-		// Why it was stopped may be over by now: the tracker's next answer decides.
+		// The reason for the stop may be over: the tracker's next answer decides.
 		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
 		return uncounted(c), true
 	case r.Outcome == Canceled:
@@ -192,9 +187,9 @@ func (p *planner) afterRun(c Claim, r Run) (Claim, bool) {
 	case r.ErrorCode == CodeWorkspaceBusy:
 		c.Kind, c.DueAt = Backoff, c.DueAt.Add(firstBackoff)
 		return uncounted(c), true
-	case MachineFault(r.ErrorCode): // also of an interrupted run: the tracker's fault counts nothing either way
+	case MachineFault(r.ErrorCode): // also for an interrupted run: a fault of the tracker never counts
 		c.Kind = Blocked
-		if TrackerFault(r.ErrorCode) || unstored(r) { // which block nothing
+		if TrackerFault(r.ErrorCode) || unstored(r) { // these set no block
 			c.DueAt = c.DueAt.Add(firstBackoff)
 		}
 		return uncounted(c), true
@@ -226,9 +221,8 @@ func (p *planner) afterFailure(c Claim, r Run) Claim {
 	return c
 }
 
-// afterInterruption forgives the first interruption and counts the second in a row. The third holds, but as
-// a cap and so after the refresh: a comment that the agent itself made before it was interrupted must not
-// end the hold.
+// afterInterruption does not count the first interruption and counts the second in a row as a failure. The third holds
+// the issue, as a cap after the refresh: a comment of the agent itself, made before the interruption, must not end the hold.
 func (p *planner) afterInterruption(c Claim, r Run) Claim {
 	c.Interruptions++
 	if c.Interruptions == 2 {
@@ -238,7 +232,7 @@ func (p *planner) afterInterruption(c Claim, r Run) Claim {
 	return uncounted(c)
 }
 
-// uncounted takes back what the dispatch counted: the run says nothing about the issue.
+// uncounted takes back the count of the dispatch, because the run says nothing about the issue.
 func uncounted(c Claim) Claim {
 	c.Runs = max(c.Runs-1, 0)
 	return c
@@ -250,10 +244,10 @@ func (p *planner) blockAfter(r Run) *Block {
 		return nil
 	}
 	if unstored(r) {
-		return nil // and that is over: this pass stores
+		return nil // the database works again: this pass writes to it
 	}
 	if p.s.Account.shared(r) {
-		return nil // its worker has said so to all projects
+		return nil // the account has the block for all projects
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
 	for _, other := range p.runs {
@@ -264,12 +258,12 @@ func (p *planner) blockAfter(r Run) *Block {
 	return &b
 }
 
-// unstored reports a run that was begun and of which, for the machine's fault, it could only not be stored how it ended.
+// unstored reports whether a run took place and only its outcome could not be stored, by a fault of the machine.
 func unstored(r Run) bool {
 	return r.Outcome == Lost && r.Phase != Starting && MachineFault(r.ErrorCode)
 }
 
-// endOf is when the run ended, never in the future of the pass.
+// endOf is when the run ended, at most now.
 func endOf(r Run, now time.Time) time.Time {
 	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
 		return now

@@ -17,9 +17,9 @@ import (
 // ThreadNotes is what the database keeps of what threads were told.
 type ThreadNotes interface {
 	// Told returns what a thread knows of its issue; false where it is not known.
-	Told(ctx context.Context, threadID string) (reconcile.Told, bool, error)
+	Told(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	// Tell stores it.
-	Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.Told, now time.Time) error
+	Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.LastSeen, now time.Time) error
 	// LastRunOf returns the newest ended run on a thread; false where there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created returns which of these ids of the tracker were created by agents.
@@ -33,23 +33,23 @@ type ThreadNotes interface {
 // threadState is what the run's thread knows of its issue.
 type threadState struct {
 	mu      sync.Mutex
-	seen    reconcile.Told
+	seen    reconcile.LastSeen
 	pending *pendingUpdate // what the turn that is about to begin tells it
 }
 
 // pendingUpdate becomes what the thread knows once codex has accepted the turn.
 type pendingUpdate struct {
-	seen    reconcile.Told
+	seen    reconcile.LastSeen
 	answers []reconcile.Request
 }
 
-func (s *threadState) set(seen reconcile.Told) {
+func (s *threadState) set(seen reconcile.LastSeen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = seen
 }
 
-func (s *threadState) get() reconcile.Told {
+func (s *threadState) get() reconcile.LastSeen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
@@ -73,7 +73,7 @@ func (s *threadState) accept() *pendingUpdate {
 }
 
 // setDescription also changes the pending update, for the turn that is under way.
-func (s *threadState) setDescription(hash string) (seen reconcile.Told, changed bool) {
+func (s *threadState) setDescription(hash string) (seen reconcile.LastSeen, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending != nil {
@@ -117,7 +117,7 @@ func (a *attempt) nextInput(ctx context.Context, turn int) string {
 // that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
 // operator wants each run to begin anew.
 func (a *attempt) updateForNewThread(ctx context.Context, issue reconcile.Issue, prompt string, t openedThread) agent.Update {
-	seen := reconcile.Told{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
+	seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
 	a.thread.set(seen)
 	if t.replaces && a.Config.ResumeThread {
 		return a.update(ctx, seen)
@@ -146,7 +146,7 @@ func (a *attempt) loadThreadState(ctx context.Context, thread string, issue reco
 		if found {
 			began, described = last.StartedAt, last.Issue
 		}
-		seen = reconcile.Told{CommentAt: began, Description: hashOf(textOf(described.Description))}
+		seen = reconcile.LastSeen{CommentAt: began, Description: hashOf(textOf(described.Description))}
 	}
 	a.thread.set(seen)
 	if !found {
@@ -156,7 +156,7 @@ func (a *attempt) loadThreadState(ctx context.Context, thread string, issue reco
 }
 
 // update gathers what a thread that has seen this has not been told. What cannot be read now is left to a later turn.
-func (a *attempt) update(ctx context.Context, seen reconcile.Told) agent.Update {
+func (a *attempt) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := a.rec.get().Issue
 	u := agent.Update{Answers: a.lateAnswers(ctx)}
 	if hash := hashOf(textOf(issue.Description)); hash != seen.Description {

@@ -17,7 +17,7 @@ import (
 type recollection struct {
 	mind struct {
 		sync.Mutex
-		told    map[string]reconcile.Told
+		told    map[string]reconcile.LastSeen
 		home    string // of the thread that was told something last
 		lastRun *reconcile.Run
 		ours    map[string]bool // comments of our agents
@@ -26,18 +26,18 @@ type recollection struct {
 	}
 }
 
-func (m *recollection) Told(_ context.Context, thread string) (reconcile.Told, bool, error) {
+func (m *recollection) Told(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	told, known := m.mind.told[thread]
 	return told, known, nil
 }
 
-func (m *recollection) Tell(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.Told, _ time.Time) error {
+func (m *recollection) Tell(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	if m.mind.told == nil {
-		m.mind.told = map[string]reconcile.Told{}
+		m.mind.told = map[string]reconcile.LastSeen{}
 	}
 	m.mind.told[thread.ID] = told
 	m.mind.home = thread.CodexHome

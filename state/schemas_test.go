@@ -102,7 +102,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
 	check(t, err)
 	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.Told{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.

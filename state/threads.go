@@ -123,8 +123,8 @@ func sparesThread(code string) bool {
 }
 
 // Told returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
-func (j Journal) Told(ctx context.Context, threadID string) (reconcile.Told, bool, error) {
-	var told reconcile.Told
+func (j Journal) Told(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
+	var told reconcile.LastSeen
 	err := j.c.row(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
 		threadID).Scan(stampOf{&told.CommentAt}, &told.Description, &told.Prompt)
 	told, ok, err := found(j.c.dir, "read what the thread was told", told, err)
@@ -133,7 +133,7 @@ func (j Journal) Told(ctx context.Context, threadID string) (reconcile.Told, boo
 
 // Tell stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
 // A run that has an outcome gives reconcile.ErrConflict.
-func (j Journal) Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.Told, now time.Time) error {
+func (j Journal) Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.LastSeen, now time.Time) error {
 	return j.c.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
