@@ -3,13 +3,15 @@ package linear
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -25,16 +27,23 @@ const (
 	maxBody        = 64 << 20
 )
 
-// Options are what a Client is made of.
+// Options configure a Client.
 type Options struct {
 	Endpoint string // DefaultEndpoint if empty
 	APIKey   string // a personal API key, or an OAuth token that starts with lin_oauth_
-	// ProjectSlug is the project's slugId, or its URL, from which the slug id is taken.
+	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
-	// HTTP is used without its redirect policy and cookie jar. Nil: a client of its own with a timeout of 30 s.
+	// CAFile names a PEM file with certificates to trust beside the system's.
+	CAFile string
+	// IgnoreProxy: do not use the proxy that environment variables of this process name.
+	IgnoreProxy bool
+	// ReadOnly makes the agent's tool refuse mutations.
+	ReadOnly bool
+	// HTTP replaces the client's own; its redirect policy and cookie jar are not used.
 	HTTP *http.Client
 	Now  func() time.Time // time.Now if nil
-	Log  *slog.Logger     // discarded if nil
+	// Warn receives each warning once; nil discards them.
+	Warn func(string)
 }
 
 // Client talks to one Linear workspace about one project. It may be used by several goroutines.
@@ -44,14 +53,13 @@ type Client struct {
 	header   string
 	http     *http.Client
 	now      func() time.Time
-	log      *slog.Logger
+	report   func(string)
 
 	mu     sync.Mutex
-	slugs  []string // spellings of the slug id, the most likely one first
-	budget Budget
+	slugs  []string // what the slug id may be, the most likely first
+	budget reconcile.Budget
+	warned map[string]bool // warnings that were logged
 }
-
-var _ reconcile.Tracker = (*Client)(nil)
 
 // New checks the options. It sends nothing.
 func New(o Options) (*Client, error) {
@@ -65,7 +73,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// connect makes a client that knows of no project yet.
+// connect makes a client without a project.
 func connect(o Options) (*Client, error) {
 	key := strings.TrimSpace(o.APIKey)
 	if key == "" {
@@ -84,15 +92,19 @@ func connect(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	client, err := httpClient(o)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
 		endpoint: endpoint, key: key, header: authorization(key),
-		http: httpClient(o.HTTP), now: o.Now, log: o.Log,
+		http: client, now: o.Now, report: o.Warn, warned: map[string]bool{},
 	}
 	if c.now == nil {
 		c.now = time.Now
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	if c.report == nil {
+		c.report = func(string) {}
 	}
 	return c, nil
 }
@@ -106,27 +118,62 @@ func checkEndpoint(s string) (string, error) {
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil {
 		// The text itself is left out: a key pasted into the wrong place would be shown.
 		return "", &reconcile.Error{
-			Code: "tracker_endpoint_invalid", Message: "tracker.endpoint is no http or https URL",
+			Code: "tracker_endpoint_invalid", Message: "tracker.endpoint is not an http or https URL",
 			Hint: "leave it out to use " + DefaultEndpoint,
 		}
 	}
 	return s, nil
 }
 
-// httpClient never follows a redirect: net/http would take the key along to subdomains, and a GraphQL endpoint
-// that moved is the operator's to name.
-func httpClient(given *http.Client) *http.Client {
-	h := http.Client{Transport: transport(), Timeout: requestTimeout}
-	if given != nil {
-		h = *given
+// httpClient makes a client that follows no redirect: net/http would send the key along to subdomains, and the operator
+// should name the new address of an endpoint that moved.
+func httpClient(o Options) (*http.Client, error) {
+	h := http.Client{Timeout: requestTimeout}
+	switch {
+	case o.HTTP != nil:
+		h = *o.HTTP
+		h.Jar = nil
+	case o.CAFile != "" || o.IgnoreProxy:
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		if o.IgnoreProxy {
+			t.Proxy = nil
+		}
+		if o.CAFile != "" {
+			pool, err := certificates(o.CAFile)
+			if err != nil {
+				return nil, err
+			}
+			t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		}
+		h.Transport = t
 	}
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	h.Jar = nil
-	return &h
+	return &h, nil
 }
 
-// authorization is the header for a key: Linear wants personal keys bare and refuses them with a Bearer prefix,
-// while OAuth tokens need it.
+// certificates returns the system's certificates and those of the file.
+func certificates(file string) (*x509.CertPool, error) {
+	invalid := func(message string, err error) error {
+		return &reconcile.Error{
+			Code: "tracker_ca_file_invalid", Message: "tracker.ca_file: " + message, Err: err, Class: reconcile.ClassWorkflow,
+			Hint: "name a readable PEM file with the certificate of your CA, or leave the key out",
+		}
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, invalid(err.Error(), err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a system without certificates has only those of the file
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, invalid(file+" contains no PEM certificate", nil)
+	}
+	return pool, nil
+}
+
+// authorization is the header for a key. Linear refuses personal keys with a Bearer prefix, and OAuth tokens without.
 func authorization(key string) string {
 	if strings.HasPrefix(key, "lin_oauth_") {
 		return "Bearer " + key
@@ -134,7 +181,7 @@ func authorization(key string) string {
 	return key
 }
 
-// answer is what came back for one request, whatever its status.
+// answer is an HTTP answer of any status.
 type answer struct {
 	status int
 	header http.Header
@@ -146,9 +193,12 @@ func (c *Client) send(ctx context.Context, query string, variables any) (answer,
 	return c.sendUpTo(ctx, query, variables, maxBody)
 }
 
-// sendUpTo refuses an answer of more than most bytes; of one that is larger no more than that is kept.
-func (c *Client) sendUpTo(ctx context.Context, query string, variables any, most int64) (answer, error) {
-	sent, err := payload(query, variables)
+// sendUpTo is send, but an answer of more than limit bytes is an error.
+func (c *Client) sendUpTo(ctx context.Context, query string, variables any, limit int64) (answer, error) {
+	sent, err := json.Marshal(struct {
+		Query     string `json:"query"`
+		Variables any    `json:"variables,omitempty"`
+	}{query, variables})
 	if err != nil {
 		return answer{}, fmt.Errorf("encode request: %w", err)
 	}
@@ -167,36 +217,23 @@ func (c *Client) sendUpTo(ctx context.Context, query string, variables any, most
 		return answer{}, c.requestError(err)
 	}
 	defer resp.Body.Close()
-	body, more, err := readUpTo(resp.Body, most)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return answer{}, c.requestError(fmt.Errorf("read answer: %w", err))
 	}
-	c.note(resp.Header)
-	if more > 0 {
-		return answer{}, c.tooLarge(most, more)
+	c.readBudget(resp.Header)
+	switch {
+	case int64(len(body)) > limit && limit == maxBody:
+		return answer{}, c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
+	case int64(len(body)) > limit:
+		return answer{}, c.fail("answer_too_large", fmt.Sprintf("Linear's answer has more than %d bytes: ask for fewer fields, "+
+			"or for fewer entries at a time (first: 20, after: the last endCursor)", limit), "")
 	}
-	// Before anything is cut off the body, so that no part of the key is left at the end.
+	// The key is removed before the text is cut anywhere, so that no part of it can remain at an end.
 	if len(c.key) >= shortestKey {
 		body = bytes.ReplaceAll(body, []byte(c.key), []byte("[key]"))
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
-}
-
-// readUpTo reads most bytes, and counts how many more there are, up to maxBody.
-func readUpTo(r io.Reader, most int64) (body []byte, more int64, err error) {
-	if body, err = io.ReadAll(io.LimitReader(r, most)); err != nil || int64(len(body)) < most {
-		return body, 0, err
-	}
-	more, err = io.Copy(io.Discard, io.LimitReader(r, maxBody+1-most))
-	return body, more, err
-}
-
-func (c *Client) tooLarge(most, more int64) error {
-	if most+more > maxBody {
-		return c.fail("linear_unknown_payload", "the answer is larger than 64 MiB", "")
-	}
-	return c.fail("answer_too_large", fmt.Sprintf("Linear's answer has %d bytes, and %d are the most: ask for fewer fields, "+
-		"or for fewer entries at a time (first: 20, after: the last endCursor)", most+more, most), "")
 }
 
 // envelope is the outer shape of every GraphQL answer.
@@ -205,7 +242,7 @@ type envelope struct {
 	Errors []graphqlError  `json:"errors"`
 }
 
-// query sends one of our own requests and decodes its data into out.
+// query sends one of the requests in query/ and decodes its data into out.
 func (c *Client) query(ctx context.Context, query string, variables map[string]any, out any) error {
 	a, err := c.send(ctx, query, variables)
 	if err != nil {
@@ -224,16 +261,17 @@ func (c *Client) query(ctx context.Context, query string, variables map[string]a
 	if err := json.Unmarshal(env.Data, out); err != nil {
 		return &reconcile.Error{
 			Code: "linear_unknown_payload", Message: c.scrub("the answer is not of the shape asked for: " + err.Error()), Err: err,
+			Class: reconcile.ClassTracker,
 		}
 	}
 	return nil
 }
 
-// check turns an answer into its envelope, or into the error that its status and its rate-limit marks say.
+// check decodes the envelope of an answer. The error is what the HTTP status or the rate limit says.
 func (c *Client) check(a answer) (envelope, error) {
 	var env envelope
 	decodeErr := json.Unmarshal(a.body, &env)
-	// JSON can spell the key in ways that only its decoding shows.
+	// JSON escapes can hide the key until it is decoded.
 	for i := range env.Errors {
 		e := &env.Errors[i]
 		for _, text := range []*string{&e.Message, &e.Extensions.Present, &e.Extensions.Code} {
@@ -248,8 +286,8 @@ func (c *Client) check(a answer) (envelope, error) {
 	}
 	if decodeErr != nil {
 		return env, &reconcile.Error{
-			Code: "linear_unknown_payload", Message: "the answer is no GraphQL answer: " + c.short(a.body),
-			Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: decodeErr,
+			Code: "linear_unknown_payload", Message: "the answer is not GraphQL: " + c.short(a.body),
+			Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: decodeErr, Class: reconcile.ClassTracker,
 		}
 	}
 	return env, nil
@@ -257,7 +295,7 @@ func (c *Client) check(a answer) (envelope, error) {
 
 func (c *Client) requestError(err error) error {
 	e := &reconcile.Error{
-		Code: "linear_api_request", Message: c.scrub(err.Error()),
+		Code: "linear_api_request", Class: reconcile.ClassTracker, Message: c.scrub(err.Error()),
 		Hint: "check the network and tracker.endpoint", Err: scrubbed{c.scrub(err.Error()), err},
 	}
 	var u *url.Error

@@ -2,12 +2,15 @@ package linear_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -298,5 +301,35 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 	}
 }
 
-// logger collects what is logged.
-func logger(b *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+// tracker.ca_file makes a certificate of a private CA trusted.
+func TestCAFile(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false}}}}`)
+	}))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer srv.Close()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(caFile string) error {
+		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x", CAFile: caFile})
+		if err != nil {
+			return err
+		}
+		_, err = c.Candidates(t.Context(), []string{"Todo"})
+		return err
+	}
+	wantCode(t, ask(""), "linear_api_request")
+	if err := ask(file); err != nil {
+		t.Error(err)
+	}
+	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
+	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e := wantCode(t, ask(file), "tracker_ca_file_invalid"); e.Class != reconcile.ClassWorkflow {
+		t.Errorf("class %q", e.Class)
+	}
+}

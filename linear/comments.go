@@ -15,7 +15,7 @@ var commentsQuery string
 
 const (
 	commentPage = 50
-	// maxComments bounds what one question brings: who has not looked for so long reads the issue itself.
+	// maxComments bounds one read. An agent that missed more reads the issue itself.
 	maxComments = 200
 )
 
@@ -31,11 +31,11 @@ type wireAuthor struct {
 	Name string `json:"name"`
 }
 
-// Comments reads an issue's comments that were made after since, the newest first, at most 200 of them. The error has
-// the code issue_not_found where Linear no longer shows the issue.
+// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code
+// issue_not_found where Linear no longer shows the issue.
 func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	if since.IsZero() {
-		since = time.Unix(0, 0) // not every server takes the year 1 for one
+		since = time.Unix(0, 0) // the year 1 is no valid time for every server
 	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	p := pager{c: c, what: "comments"}
@@ -84,8 +84,8 @@ func (c *Client) commentPage(ctx context.Context, issueID string, vars map[strin
 	return comments, data.Issue.Comments.PageInfo, nil
 }
 
-// author is the person, or the integration that wrote for nobody in particular.
+// author is the name of the user, or else of the integration.
 func (w wireComment) author() string {
-	person, bot := cmp.Or(w.User, &wireAuthor{}), cmp.Or(w.Bot, &wireAuthor{})
-	return strings.TrimSpace(cmp.Or(person.Name, bot.Name))
+	user, bot := cmp.Or(w.User, &wireAuthor{}), cmp.Or(w.Bot, &wireAuthor{})
+	return strings.TrimSpace(cmp.Or(user.Name, bot.Name))
 }

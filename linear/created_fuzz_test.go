@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/symphony-cron/symphony/linear/internal/graphql"
 )
 
 // FuzzTakeIDs: whatever Linear answers, what is taken out of it leaves JSON, and only what was asked for goes.
@@ -23,7 +22,7 @@ func FuzzTakeIDs(f *testing.F) {
 		if json.Valid([]byte(body)) && !json.Valid(rest) {
 			t.Errorf("%q became %q", body, rest)
 		}
-		if !strings.Contains(body, idsAlias) && (string(rest) != body || len(made) > 0) {
+		if !strings.Contains(body, idsAlias) && !strings.Contains(body, `\u`) && (string(rest) != body || len(made) > 0) {
 			t.Errorf("%q lost something: %q, %v", body, rest, made)
 		}
 	})
@@ -38,8 +37,8 @@ func FuzzAskForIDs(f *testing.F) {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		doc, err := oneOperation(query)
-		if err != nil || doc.Operations[0].Operation != ast.Mutation {
+		doc, err := parseOperation(query)
+		if err != nil || doc.Operations[0].Type != "mutation" {
 			t.Skip()
 		}
 		in := input{query: query, doc: doc}
@@ -47,7 +46,7 @@ func FuzzAskForIDs(f *testing.F) {
 		if len(asked) == 0 && more != query {
 			t.Errorf("%q became %q", query, more)
 		}
-		again, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: more}, 2*maxTokens)
+		again, err := graphql.Parse(more, 2*maxTokens)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", query, more, err)
 		}

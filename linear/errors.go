@@ -5,27 +5,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-// RateLimited is in the chain of an error with code tracker_rate_limited. errors.As finds it.
-type RateLimited struct {
-	// Reset is when to ask again: what Linear named, or a minute ahead where it named nothing.
-	Reset time.Time
-}
-
-// Error implements error.
-func (r *RateLimited) Error() string {
-	return "the allowance is used up until " + r.Reset.UTC().Format(time.RFC3339)
-}
-
-const (
-	resetUnknown = time.Minute
-	// resetLongest bounds what a wrong clock on either side can do; Linear's windows are an hour.
-	resetLongest = 2 * time.Hour
 )
 
 const keyHint = "check the Linear API key: it must be valid, not revoked, and its user must see the project"
@@ -50,14 +32,14 @@ func (s scrubbed) Error() string { return s.text }
 func (s scrubbed) Unwrap() error { return s.err }
 
 func (c *Client) fail(code, message, hint string) error {
-	return &reconcile.Error{Code: code, Message: c.scrub(message), Hint: hint}
+	return &reconcile.Error{Code: code, Message: c.scrub(message), Hint: hint, Class: reconcile.ClassTracker}
 }
 
-// shortestKey is the length from which a key is looked for in what comes back. Linear's have 48 characters; a
-// placeholder such as "x" would be found in every word.
+// shortestKey is the length from which a key is removed from text. Linear's keys have 48 characters; a placeholder such
+// as "x" would be found in every word.
 const shortestKey = 8
 
-// scrub takes the key out of text that came from outside. Linear does not repeat it; proxies may.
+// scrub removes the key from text that came from outside. Linear does not repeat the key, but a proxy may.
 func (c *Client) scrub(s string) string {
 	if len(c.key) < shortestKey {
 		return s
@@ -65,59 +47,58 @@ func (c *Client) scrub(s string) string {
 	return strings.ReplaceAll(s, c.key, "[key]")
 }
 
-// short is the beginning of a body on one line.
+// short is the beginning of a body, on one line.
 func (c *Client) short(body []byte) string {
-	const most = 300
-	if len(body) > 4*most {
-		body = body[:4*most]
+	const limit = 300
+	if len(body) > 4*limit {
+		body = body[:4*limit]
 	}
-	// The key goes before the cut, so that no part of it can be left at the end.
 	s := strings.Join(strings.Fields(c.scrub(strings.ToValidUTF8(string(body), "?"))), " ")
-	if len(s) > most {
-		s = s[:most]
-		for !utf8.ValidString(s) {
-			s = s[:len(s)-1]
-		}
-		s += "…"
+	if len(s) > limit {
+		s = text.Within(s, limit) + "…"
 	}
-	if s == "" {
-		return "(empty)"
-	}
-	return s
+	return cmp.Or(s, "(empty)")
 }
 
 func (c *Client) statusError(a answer, errs []graphqlError) error {
-	text := c.short(a.body)
+	said := c.short(a.body)
 	if len(errs) > 0 {
-		text = messages(errs)
+		said = messages(errs)
 	}
-	e := &reconcile.Error{Code: "linear_api_status", Message: c.scrub("HTTP " + strconv.Itoa(a.status) + ": " + text)}
+	e := &reconcile.Error{
+		Code: "linear_api_status", Class: reconcile.ClassTracker, Message: c.scrub("HTTP " + strconv.Itoa(a.status) + ": " + said),
+	}
 	switch {
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || authFault(errs):
 		e.Hint = keyHint
 	case a.status >= 300 && a.status < 400:
-		e.Hint = "the endpoint redirects, and the key is not taken elsewhere: set tracker.endpoint to the final URL"
+		e.Hint = "the endpoint redirects, and the key is not sent elsewhere: set tracker.endpoint to the final URL"
 	case a.status >= 500:
-		e.Hint = "Linear has a fault of its own; the next pass asks again"
+		e.Hint, e.Err = "Linear has a fault of its own; the next pass asks again", errServer{}
 	}
-	if notFound(errs) {
+	switch {
+	case notFound(errs):
 		e.Err = errNotFound{}
+	case a.status == http.StatusBadRequest && !authFault(errs):
+		e.Err = reconcile.ErrRejected
 	}
 	return e
 }
 
 func (c *Client) graphqlErrors(errs []graphqlError) error {
-	e := &reconcile.Error{Code: "linear_graphql_errors", Message: c.scrub(messages(errs))}
-	if authFault(errs) {
+	e := &reconcile.Error{Code: "linear_graphql_errors", Class: reconcile.ClassTracker, Message: c.scrub(messages(errs))}
+	switch {
+	case authFault(errs):
 		e.Hint = keyHint
-	}
-	if notFound(errs) {
+	case notFound(errs):
 		e.Err = errNotFound{}
+	default:
+		e.Err = reconcile.ErrRejected
 	}
 	return e
 }
 
-// messages joins the first three.
+// messages joins the first three errors.
 func messages(errs []graphqlError) string {
 	var b strings.Builder
 	for i, e := range errs {
@@ -128,14 +109,14 @@ func messages(errs []graphqlError) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		text := cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Extensions.Code), "an error without a message")
-		if p := e.Extensions.Present; p != "" && p != text {
-			text += " (" + p + ")"
+		message := cmp.Or(strings.TrimSpace(e.Message), strings.TrimSpace(e.Extensions.Code), "an error without a message")
+		if p := e.Extensions.Present; p != "" && p != message {
+			message += " (" + p + ")"
 		}
-		if r := []rune(text); len(r) > 300 {
-			text = string(r[:300]) + "…"
+		if r := []rune(message); len(r) > 300 {
+			message = string(r[:300]) + "…"
 		}
-		b.WriteString(strings.Join(strings.Fields(text), " "))
+		b.WriteString(strings.Join(strings.Fields(message), " "))
 	}
 	return b.String()
 }
@@ -150,12 +131,17 @@ func authFault(errs []graphqlError) bool {
 	return false
 }
 
-// errNotFound marks an answer that says that the entity asked for does not exist.
-type errNotFound struct{}
+// errNotFound is in the chain of an error where the entity asked for does not exist, errServer where Linear failed
+// (HTTP 5xx) and may have executed the request.
+type (
+	errNotFound struct{}
+	errServer   struct{}
+)
 
 func (errNotFound) Error() string { return "no such entity" }
+func (errServer) Error() string   { return "the server failed" }
 
-// notFound: Linear has no code of its own for it, only a general INPUT_ERROR with this message.
+// notFound reports Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
 func notFound(errs []graphqlError) bool {
 	for _, e := range errs {
 		if strings.HasPrefix(e.Message, "Entity not found") {

@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the queries
 	"encoding/json"
@@ -13,10 +14,10 @@ import (
 )
 
 const (
-	pageSize = 50 // specification 11.2
-	batch    = 50
-	restSize = 100
-	maxPages = 200
+	pageSize  = 50  // specification 11.2
+	batch     = 50  // ids in one request
+	innerPage = 100 // further labels or relations of one issue
+	maxPages  = 200
 )
 
 //go:embed query/issue_fields.graphql
@@ -57,7 +58,7 @@ type pager struct {
 	seen map[string]bool
 }
 
-// next gives the cursor of the page after info, or "" when that was the last one.
+// next returns the cursor of the page after info, or "" after the last page.
 func (p *pager) next(info *pageInfo) (string, error) {
 	if info == nil || !info.HasNextPage {
 		return "", nil
@@ -79,8 +80,8 @@ func (p *pager) next(info *pageInfo) (string, error) {
 	return *info.EndCursor, nil
 }
 
-// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first as Linear
-// gives them, page after page (specification 11.1 and 11.2). No request for no states.
+// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. No request for no
+// states.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {
@@ -104,7 +105,7 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-// settleSlug remembers which spelling of the slug id is the right one.
+// settleSlug remembers which of the possible slug ids exists.
 func (c *Client) settleSlug(slug string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,20 +115,18 @@ func (c *Client) settleSlug(slug string) {
 func (c *Client) candidates(ctx context.Context, slug string, states []string) (issues []reconcile.Issue, found bool, err error) {
 	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
 	issues = []reconcile.Issue{}
-	// An issue changed while the pages were read may stand on two of them.
-	have := map[string]bool{}
+	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
 	err = c.eachIssue(ctx, "candidates", candidatesQuery, vars, func(raw json.RawMessage) error {
 		found = true
 		issue, err := c.issue(ctx, raw)
 		if m := (*malformed)(nil); errors.As(err, &m) {
-			c.log.Warn("malformed issue left out", "issue_id", c.scrub(m.id), "reason", m.reason)
-			return nil
-		}
-		if err != nil {
+			id := c.scrub(cmp.Or(m.id, m.identifier, "unknown"))
+			issue = reconcile.Issue{ID: id, Identifier: c.scrub(cmp.Or(m.identifier, id)), Malformed: c.scrub(m.reason)}
+		} else if err != nil {
 			return err
 		}
-		if !have[issue.ID] {
-			have[issue.ID] = true
+		if !seen[issue.ID] {
+			seen[issue.ID] = true
 			issues = append(issues, issue)
 		}
 		return nil
@@ -135,7 +134,7 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 	return issues, found, err
 }
 
-// ByIDs implements reconcile.Tracker. Ids that Linear no longer shows are absent from the answer.
+// ByIDs implements reconcile.Tracker.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	ids = unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
@@ -158,8 +157,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code
-// issue_not_found where Linear knows no such issue or the key may not see it.
+// ByIdentifier reads one issue by its identifier, such as ABC-1, or its id. The error has the code issue_not_found where
+// there is none, or the key's user may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	if identifier == "" {
@@ -184,12 +183,12 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 
 func (c *Client) missing(identifier string) *reconcile.Error {
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear knows no issue %q", identifier)),
+		Code: "issue_not_found", Message: c.scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
 		Hint: "check the identifier, and that the user of the API key may see the issue",
 	}
 }
 
-// notFound turns an answer that says so into issue_not_found, and leaves every other error as it is.
+// notFound turns "Entity not found" into issue_not_found and returns other errors unchanged.
 func (c *Client) notFound(err error, identifier string) error {
 	if nf := (errNotFound{}); !errors.As(err, &nf) {
 		return err
@@ -199,7 +198,7 @@ func (c *Client) notFound(err error, identifier string) error {
 	return missing
 }
 
-// eachIssue runs a query for a connection of issues over all of its pages.
+// eachIssue reads all pages of a query for issues.
 func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(json.RawMessage) error) error {
 	p := pager{c: c, what: what}
 	for {
@@ -231,13 +230,14 @@ func (c *Client) asUnknown(err error) error {
 		return err
 	}
 	return &reconcile.Error{
-		Code: "linear_unknown_payload", Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", m.id, m.reason)),
-		Err: scrubbed{c.scrub(err.Error()), err},
+		Code: "linear_unknown_payload", Class: reconcile.ClassTracker,
+		Message: c.scrub(fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason)),
+		Err:     scrubbed{c.scrub(err.Error()), err},
 	}
 }
 
-// spellings adds to each state name the ways in which it is usually capitalised: Linear's filter compares
-// exactly, while states are to be compared without regard to case (specification 4.2).
+// spellings adds the usual capitalisations of each state name. Linear's filter is exact, and states compare without
+// regard to case (specification 4.2).
 func spellings(states []string) []string {
 	var all []string
 	for _, s := range states {
@@ -248,7 +248,7 @@ func spellings(states []string) []string {
 	return unique(all)
 }
 
-// titled begins the first or every word with a capital.
+// titled capitalises the first or every word.
 func titled(s string, every bool) string {
 	r := []rune(s)
 	start := true

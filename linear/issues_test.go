@@ -1,6 +1,7 @@
 package linear_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -211,31 +212,68 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	wantCode(t, err, "linear_api_status")
 }
 
+// A record that is no issue is a candidate with a reason, and an error where it was asked for by id.
 func TestMalformedRecords(t *testing.T) {
-	for _, field := range []string{"id", "identifier", "title", "state"} {
+	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project"} {
 		t.Run(field, func(t *testing.T) {
 			s := startLinear(t, lineartest.Config{})
 			good := add(t, s, lineartest.Issue{})
 			bad := add(t, s, lineartest.Issue{})
-			var log strings.Builder
-			c := newClient(t, s, func(o *linear.Options) { o.Log = logger(&log) })
-			if err := s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}); err != nil {
+			c := newClient(t, s)
+			f := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}
+			if field == "inverseRelations" || field == "project" {
+				f.Value = json.RawMessage(`"x"`)
+			}
+			if err := s.Fail(f); err != nil {
 				t.Fatal(err)
 			}
 			got, err := c.Candidates(t.Context(), []string{"Todo"})
-			if err != nil || !slices.Equal(identifiers(got), []string{good.Identifier}) {
-				t.Errorf("candidates %v, %v", identifiers(got), err)
+			if err != nil || len(got) != 2 || got[1].Identifier != good.Identifier || got[1].Malformed != "" {
+				t.Fatalf("candidates %+v, %v", got, err)
 			}
 			named := bad.ID
 			if field == "id" {
 				named = bad.Identifier
 			}
-			if !strings.Contains(log.String(), named) || !strings.Contains(log.String(), field) {
-				t.Errorf("log %q does not name %s and %s", log.String(), named, field)
+			if got[0].ID != named || got[0].Identifier == "" || !strings.Contains(got[0].Malformed, field) {
+				t.Errorf("%+v does not name %s and %s", got[0], named, field)
 			}
 			_, err = c.ByIDs(t.Context(), []string{good.ID, bad.ID})
 			if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, named) {
 				t.Error(e)
+			}
+		})
+	}
+}
+
+// A wrong type in a field that an issue can do without costs that field alone, and is warned of once.
+func TestWrongTypesOfOptionalFields(t *testing.T) {
+	for _, field := range []string{"description", "url", "branchName", "labels", "assignee"} {
+		t.Run(field, func(t *testing.T) {
+			s := startLinear(t, lineartest.Config{})
+			issue := add(t, s, lineartest.Issue{Description: ptr("x"), Labels: []string{"a"}, Assignee: "me"})
+			var warnings []string
+			c := newClient(t, s, func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } })
+			if err := s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				got, err := c.Candidates(t.Context(), []string{"Todo"})
+				if err != nil || len(got) != 1 || got[0].Malformed != "" {
+					t.Fatalf("%+v, %v", got, err)
+				}
+				missing := map[string]bool{
+					"description": got[0].Description == nil, "url": got[0].URL == nil, "branchName": got[0].BranchName == nil,
+					"labels": len(got[0].Labels) == 0, "assignee": got[0].Assignee == nil,
+				}
+				for name, is := range missing {
+					if is != (name == field) {
+						t.Errorf("%s is missing: %v", name, is)
+					}
+				}
+			}
+			if len(warnings) != 1 || !strings.Contains(warnings[0], issue.Identifier) || !strings.Contains(warnings[0], field) {
+				t.Errorf("warnings %q", warnings)
 			}
 		})
 	}
@@ -344,7 +382,7 @@ func TestSlugCopiedFromURL(t *testing.T) {
 				t.Errorf("%s: %v, %v", slug, identifiers(got), err)
 			}
 		}
-		if v, err := c.Verify(t.Context(), linear.VerifySpec{}); err != nil || v.Project.SlugID != id {
+		if v, err := c.Verify(t.Context(), reconcile.TrackerNames{}); err != nil || v.Project.Slug != id {
 			t.Errorf("%s: verified %+v, %v", slug, v, err)
 		}
 	}
@@ -367,7 +405,7 @@ func TestClientConcurrently(t *testing.T) {
 				if err := s.Move(i.Identifier, "Todo"); err != nil {
 					t.Error(err)
 				}
-				c.Low()
+				c.Budget()
 			}
 		})
 	}

@@ -13,33 +13,30 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// malformed says why a record can't be an issue: one of the fields that specification 8.2 asks for is missing.
-type malformed struct{ id, reason string }
+// malformed is the error of a record that lacks a field without which it is no issue (specification 8.2).
+type malformed struct{ id, identifier, reason string }
 
 func (m *malformed) Error() string { return fmt.Sprintf("issue %q: %s", m.id, m.reason) }
 
+// wireIssue is an issue as Linear sends it. Raw fields may have any type; see optional.
 type wireIssue struct {
 	ID          string          `json:"id"`
 	Identifier  string          `json:"identifier"`
 	Title       *string         `json:"title"`
-	Description *string         `json:"description"`
+	Description json.RawMessage `json:"description"`
 	Priority    json.RawMessage `json:"priority"`
-	BranchName  *string         `json:"branchName"`
-	URL         *string         `json:"url"`
+	BranchName  json.RawMessage `json:"branchName"`
+	URL         json.RawMessage `json:"url"`
 	CreatedAt   *string         `json:"createdAt"`
 	UpdatedAt   *string         `json:"updatedAt"`
 	ArchivedAt  *string         `json:"archivedAt"`
-	State       *wireState      `json:"state"`
+	State       *wireStateName  `json:"state"`
 	Project     *struct {
 		SlugID string `json:"slugId"`
 	} `json:"project"`
-	Assignee *struct {
-		ID    string `json:"id"`
-		Email string `json:"email"`
-		IsMe  bool   `json:"isMe"`
-	} `json:"assignee"`
-	Labels    wireLabels    `json:"labels"`
-	Relations wireRelations `json:"inverseRelations"`
+	Assignee  json.RawMessage `json:"assignee"`
+	Labels    json.RawMessage `json:"labels"`
+	Relations wireRelations   `json:"inverseRelations"`
 	Comments  struct {
 		Nodes []struct {
 			CreatedAt *string `json:"createdAt"`
@@ -47,7 +44,13 @@ type wireIssue struct {
 	} `json:"comments"`
 }
 
-type wireState struct {
+type wireAssignee struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+	IsMe  bool   `json:"isMe"`
+}
+
+type wireStateName struct {
 	Name *string `json:"name"`
 }
 
@@ -62,32 +65,36 @@ type wireRelations struct {
 	Nodes []struct {
 		Type  string `json:"type"`
 		Issue *struct {
-			ID         *string    `json:"id"`
-			Identifier *string    `json:"identifier"`
-			State      *wireState `json:"state"`
+			ID         *string        `json:"id"`
+			Identifier *string        `json:"identifier"`
+			State      *wireStateName `json:"state"`
 		} `json:"issue"`
 	} `json:"nodes"`
 	PageInfo *pageInfo `json:"pageInfo"`
 }
 
-// issue normalises one record (specification 4.1.1 and 11.3) and fetches what did not fit into its first page of
-// labels and relations. A record that is no issue gives *malformed.
+// issue normalises one record (specification 4.1.1 and 11.3) and fetches the labels and relations after the first page.
+// A record that is no issue gives *malformed.
 func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issue, error) {
 	var w wireIssue
 	if err := json.Unmarshal(raw, &w); err != nil {
-		return reconcile.Issue{}, &malformed{id: idOf(raw), reason: err.Error()}
+		return reconcile.Issue{}, &malformed{id: textOf(raw, "id"), identifier: textOf(raw, "identifier"), reason: err.Error()}
 	}
 	if err := w.complete(); err != nil {
 		return reconcile.Issue{}, err
 	}
-	if err := c.rest(ctx, &w); err != nil {
+	labels, err := c.labels(ctx, &w)
+	if err != nil {
+		return reconcile.Issue{}, err
+	}
+	if err := c.moreRelations(ctx, &w); err != nil {
 		return reconcile.Issue{}, err
 	}
 	issue := reconcile.Issue{
-		ID: w.ID, Identifier: w.Identifier, Title: *w.Title, Description: w.Description,
+		ID: w.ID, Identifier: w.Identifier, Title: *w.Title, Description: optional[string](c, &w, "description", w.Description),
 		Priority: integer(w.Priority), State: strings.TrimSpace(*w.State.Name),
-		BranchName: w.BranchName, URL: w.URL,
-		Labels: w.Labels.names(), BlockedBy: w.Relations.blockers(),
+		BranchName: optional[string](c, &w, "branchName", w.BranchName), URL: optional[string](c, &w, "url", w.URL),
+		Labels: labels, BlockedBy: w.Relations.blockers(),
 		CreatedAt: timestamp(w.CreatedAt), UpdatedAt: timestamp(w.UpdatedAt),
 		Archived: w.ArchivedAt != nil,
 	}
@@ -95,8 +102,8 @@ func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issu
 		issue.Project = w.Project.SlugID
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
-	if w.Assignee != nil {
-		issue.Assignee = &reconcile.Assignee{ID: w.Assignee.ID, Email: w.Assignee.Email, IsMe: w.Assignee.IsMe}
+	if a := optional[wireAssignee](c, &w, "assignee", w.Assignee); a != nil {
+		issue.Assignee = &reconcile.Assignee{ID: a.ID, Email: a.Email, IsMe: a.IsMe}
 	}
 	for _, n := range w.Comments.Nodes {
 		if t := timestamp(n.CreatedAt); t != nil && (issue.LastCommentAt == nil || t.After(*issue.LastCommentAt)) {
@@ -106,11 +113,38 @@ func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issu
 	return issue, nil
 }
 
+// optional decodes a field without which an issue can still be worked on. A value of another type is nil, with a
+// warning.
+func optional[T any](c *Client, w *wireIssue, field string, raw json.RawMessage) *T {
+	var value *T
+	if len(raw) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		c.warn(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", w.Identifier, field))
+		return nil
+	}
+	return value
+}
+
+// warn reports a text once.
+func (c *Client) warn(text string) {
+	c.mu.Lock()
+	seen := c.warned[text]
+	c.warned[text] = true
+	c.mu.Unlock()
+	if !seen {
+		c.report(c.scrub(text))
+	}
+}
+
 func (w *wireIssue) complete() error {
-	missing := func(field string) error { return &malformed{id: w.ID, reason: field + " is missing"} }
+	missing := func(field string) error {
+		return &malformed{id: w.ID, identifier: w.Identifier, reason: field + " is missing"}
+	}
 	switch {
 	case w.ID == "":
-		return &malformed{id: w.Identifier, reason: "id is missing"}
+		return missing("id")
 	case strings.TrimSpace(w.Identifier) == "":
 		return missing("identifier")
 	case w.Title == nil || strings.TrimSpace(*w.Title) == "":
@@ -121,24 +155,13 @@ func (w *wireIssue) complete() error {
 	return nil
 }
 
-// idOf finds the id in a record that does not decode as a whole, to name it in the log.
-func idOf(raw json.RawMessage) string {
-	var r struct {
-		ID any `json:"id"`
-	}
-	// Only for a message; a record without a readable id stays nameless.
-	if json.Unmarshal(raw, &r) != nil || r.ID == nil {
+// textOf reads one field of a record that does not decode as a whole, to name it in messages; empty if unreadable.
+func textOf(raw json.RawMessage, field string) string {
+	var r map[string]any
+	if json.Unmarshal(raw, &r) != nil || r[field] == nil {
 		return ""
 	}
-	return fmt.Sprint(r.ID)
-}
-
-func (l wireLabels) names() []string {
-	names := make([]string, 0, len(l.Nodes))
-	for _, n := range l.Nodes {
-		names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
-	}
-	return unique(names)
+	return fmt.Sprint(r[field])
 }
 
 func (r wireRelations) blockers() []reconcile.BlockerRef {
@@ -159,8 +182,7 @@ func (r wireRelations) blockers() []reconcile.BlockerRef {
 	return refs
 }
 
-// integer is nil for anything that is no whole number (specification 11.3). Linear's schema says Float, so that
-// 2 may arrive as 2.0.
+// integer is nil for anything but a whole number (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
 func integer(raw json.RawMessage) *int {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] == '"' {
@@ -174,7 +196,7 @@ func integer(raw json.RawMessage) *int {
 	return &n
 }
 
-// timestamp reads ISO 8601 as UTC; what can't be read is nil.
+// timestamp reads ISO 8601 as UTC; anything else is nil.
 func timestamp(s *string) *time.Time {
 	if s == nil {
 		return nil
@@ -192,38 +214,53 @@ func timestamp(s *string) *time.Time {
 	return nil
 }
 
-// rest fetches the labels and relations after the first page.
-func (c *Client) rest(ctx context.Context, w *wireIssue) error {
-	labels := pager{c: c, what: "labels of " + w.Identifier}
-	err := c.more(ctx, &labels, w.ID, w.Labels.PageInfo, moreLabelsQuery, func(i wireIssue) *pageInfo {
-		w.Labels.Nodes = append(w.Labels.Nodes, i.Labels.Nodes...)
-		return i.Labels.PageInfo
-	})
-	if err != nil {
-		return err
+// labels returns the names of all labels, in lower case; none where the record's value has another type.
+func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
+	names := []string{}
+	p := pager{c: c, what: "labels of " + w.Identifier}
+	for raw := w.Labels; ; {
+		page := optional[wireLabels](c, w, "labels", raw)
+		if page == nil {
+			return unique(names), nil
+		}
+		for _, n := range page.Nodes {
+			names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
+		}
+		next, err := c.innerPage(ctx, &p, w.ID, page.PageInfo, moreLabelsQuery)
+		if err != nil || next == nil {
+			return unique(names), err
+		}
+		raw = next.Labels
 	}
-	relations := pager{c: c, what: "relations of " + w.Identifier}
-	return c.more(ctx, &relations, w.ID, w.Relations.PageInfo, moreRelationsQuery+relationFields, func(i wireIssue) *pageInfo {
-		w.Relations.Nodes = append(w.Relations.Nodes, i.Relations.Nodes...)
-		return i.Relations.PageInfo
-	})
 }
 
-func (c *Client) more(ctx context.Context, p *pager, id string, info *pageInfo, query string, add func(wireIssue) *pageInfo) error {
-	for {
-		after, err := p.next(info)
-		if err != nil || after == "" {
+// moreRelations appends the relations after the first page.
+func (c *Client) moreRelations(ctx context.Context, w *wireIssue) error {
+	p := pager{c: c, what: "relations of " + w.Identifier}
+	for info := w.Relations.PageInfo; ; {
+		next, err := c.innerPage(ctx, &p, w.ID, info, moreRelationsQuery+relationFields)
+		if err != nil || next == nil {
 			return err
 		}
-		var data struct {
-			Issue *wireIssue `json:"issue"`
-		}
-		if err := c.query(ctx, query, map[string]any{"id": id, "first": restSize, "after": after}, &data); err != nil {
-			return err
-		}
-		if data.Issue == nil {
-			return c.fail("linear_unknown_payload", "the answer holds no "+p.what, "")
-		}
-		info = add(*data.Issue)
+		w.Relations.Nodes = append(w.Relations.Nodes, next.Relations.Nodes...)
+		info = next.Relations.PageInfo
 	}
+}
+
+// innerPage fetches the page after info of a connection of one issue; nil after the last page.
+func (c *Client) innerPage(ctx context.Context, p *pager, id string, info *pageInfo, query string) (*wireIssue, error) {
+	after, err := p.next(info)
+	if err != nil || after == "" {
+		return nil, err
+	}
+	var data struct {
+		Issue *wireIssue `json:"issue"`
+	}
+	if err := c.query(ctx, query, map[string]any{"id": id, "first": innerPage, "after": after}, &data); err != nil {
+		return nil, err
+	}
+	if data.Issue == nil {
+		return nil, c.fail("linear_unknown_payload", "the answer holds no "+p.what, "")
+	}
+	return data.Issue, nil
 }

@@ -26,7 +26,7 @@ func documents() map[string]struct {
 		text string
 		vars map[string]any
 	}
-	more := map[string]any{"id": "x", "first": restSize, "after": "c"}
+	more := map[string]any{"id": "x", "first": innerPage, "after": "c"}
 	return map[string]doc{
 		"candidates":     {candidatesQuery + issueFields + relationFields, map[string]any{"projectSlug": "s", "stateNames": []any{"Todo"}, "first": pageSize, "after": "c"}},
 		"by_ids":         {byIDsQuery + issueFields + relationFields, map[string]any{"ids": ids, "first": batch, "after": "c"}},

@@ -1,34 +1,44 @@
 package linear
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/vektah/gqlparser/v2/ast"
-
+	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// GraphQLTool is the dynamic tool linear_graphql (specification 10.5). The key stays on this side.
-type GraphQLTool struct {
-	Name        string
-	Description string
-	InputSchema json.RawMessage
+// Limits of one call of the tool: the query in bytes and tokens, the variables and the answer in bytes.
+const (
+	maxQuery     = 256 << 10
+	maxTokens    = 20000
+	maxVariables = 1 << 20
+	maxAnswer    = 1 << 20
+)
 
-	client   *Client
-	readOnly bool
-}
+// A rate-limited call is sent again as long as all waiting together stays within longestWait: the agent's turn stands
+// still for that time. shortestWait applies where Linear keeps naming a reset that is about to come.
+const (
+	longestWait  = time.Minute
+	shortestWait = 100 * time.Millisecond
+)
 
-// Tool makes the tool. Without a client every call is answered with missing_tracker_api_key; with readOnly
-// (tracker.tool_scope: read) mutations are refused.
-func Tool(c *Client, readOnly bool) *GraphQLTool {
+// Tool makes the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
+// (tracker.tool_scope: read) the tool refuses mutations.
+func Tool(c *Client, readOnly bool) *reconcile.AgentTool {
+	t := &tool{client: c, readOnly: readOnly}
 	what, use := "query or mutation", "read issues, comment, and move issues between states"
 	if readOnly {
 		what, use = "query", "read issues (mutations are refused in this project)"
 	}
-	return &GraphQLTool{
+	return &reconcile.AgentTool{
 		Name: "linear_graphql",
 		Description: "Run one GraphQL " + what + " against Linear with the workflow's own credentials. " +
 			"Use it to " + use + ". One operation per call; " +
@@ -43,82 +53,82 @@ func Tool(c *Client, readOnly bool) *GraphQLTool {
     "variables": {"type": ["object", "null"], "additionalProperties": true, "description": "Values of the document's variables."}
   }
 }`),
-		client: c, readOnly: readOnly,
+		Call: t.call, ChangesIssue: t.changesIssue,
 	}
 }
 
-// ToolAnswer is what the agent gets to read, and what the run keeps of a mutation.
-type ToolAnswer struct {
-	// Text is Linear's answer, or {"error": {"code", "message"}}.
-	Text string
-	// Success as specification 10.5 has it.
-	Success bool
-	// Mutation is nil for a query, and where nothing was sent.
-	Mutation *reconcile.Mutation
+type tool struct {
+	client   *Client
+	readOnly bool
 }
 
-// Call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
-func (t *GraphQLTool) Call(ctx context.Context, args json.RawMessage) ToolAnswer {
+// call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
+func (t *tool) call(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
 	in, err := readInput(args)
 	if err != nil {
 		return refused("invalid_input", err.Error())
 	}
 	if t.readOnly && in.mutates() {
-		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so that "+
-			strings.Join(in.rootFields(), ", ")+" was not sent; say in your last message what should be changed")
-	}
-	if t.client == nil {
-		return refused("missing_tracker_api_key", "no Linear API key is configured")
+		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+
+			strings.Join(in.rootFields(), ", ")+" was not sent; describe in your last message what should be changed")
 	}
 	if !in.mutates() {
-		body, failed, err := t.client.patiently(ctx, in.query, in.variables)
+		body, failed, err := t.client.executePatiently(ctx, in.query, in.variables)
 		return t.answer(body, failed, err)
 	}
-	done := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
-	body, failed, err := t.mutate(ctx, in, done)
-	answer := t.answer(body, failed, maybeDone(err))
-	done.Success, answer.Mutation = answer.Success, done
+	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
+	body, failed, err := t.mutate(ctx, in, mutation)
+	answer := t.answer(body, failed, warnOfRepeating(err))
+	mutation.Success, answer.Mutation = answer.Success, mutation
 	return answer
 }
 
-// maybeDone adds to the error of a mutation that nobody knows what became of it: an agent would send it again.
-func maybeDone(err error) error {
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch {
-	case e.Code == "linear_api_request", e.Code == "linear_unknown_payload", e.Code == "answer_too_large":
-	case e.Code == "linear_api_status" && strings.HasPrefix(e.Message, "HTTP 5"):
-	default:
-		return err // turned away
-	}
-	told := *e
-	told.Message += "; the mutation may have been carried out all the same: look before you send it again"
-	return &told
+// changesIssue reports whether the call changes an issue itself (its state, assignee, labels …), as opposed to
+// reading, commenting or attaching: whether it is a mutation with issueUpdate, issueArchive, issueAddLabel or the like.
+func (t *tool) changesIssue(args json.RawMessage) bool {
+	in, err := readInput(args)
+	return err == nil && !t.readOnly && in.mutates() &&
+		slices.ContainsFunc(in.rootFields(), func(field string) bool { return strings.HasPrefix(field, "issue") })
 }
 
-// mutate sends a mutation, and notes what it has created.
-func (t *GraphQLTool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
+// mutate sends a mutation and notes in done what it created.
+func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
 	query, asked := askForIDs(in)
-	body, failed, err = t.client.patiently(ctx, query, in.variables)
+	body, failed, err = t.client.executePatiently(ctx, query, in.variables)
 	if err != nil || len(asked) == 0 {
 		return body, failed, err
 	}
 	if failed && refusedAsInvalid(body) {
-		// Nothing was carried out. Whether it is for what was added or not, the agent is to read of its own text.
-		return t.client.patiently(ctx, in.query, in.variables)
+		// Linear executed nothing. The agent's own text is sent, so that an error is about that.
+		return t.client.executePatiently(ctx, in.query, in.variables)
 	}
-	if errs := faultsOfIDs(body); len(errs) > 0 {
+	if errs := errorsOfIDs(body); len(errs) > 0 {
 		return nil, false, t.client.fail("linear_unknown_payload", "Linear did not say what was created: "+messages(errs), "")
 	}
 	done.Created, body = takeIDs(body, asked)
 	return body, failed, nil
 }
 
-func (t *GraphQLTool) answer(body json.RawMessage, failed bool, err error) ToolAnswer {
+// warnOfRepeating extends the error of a mutation that may have been executed: an agent would send it again.
+func warnOfRepeating(err error) error {
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Code == "linear_api_request", e.Code == "linear_unknown_payload", e.Code == "answer_too_large":
+	case e.Code == "linear_api_status" && errors.Is(err, errServer{}):
+	default:
+		return err // refused, and not executed
+	}
+	extended := *e
+	extended.Message += "; the mutation may have been carried out all the same: look before you send it again"
+	return &extended
+}
+
+func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.ToolAnswer {
 	if err == nil {
-		return ToolAnswer{Text: string(body), Success: !failed}
+		return reconcile.ToolAnswer{Text: string(body), Success: !failed}
 	}
 	code, message := "linear_api_request", err.Error()
 	if e := (*reconcile.Error)(nil); errors.As(err, &e) {
@@ -127,43 +137,134 @@ func (t *GraphQLTool) answer(body json.RawMessage, failed bool, err error) ToolA
 	return refused(code, t.client.scrub(message))
 }
 
-func refused(code, message string) ToolAnswer { return ToolAnswer{Text: toolError(code, message)} }
-
-func toolError(code, message string) string {
-	type fault struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
+func refused(code, message string) reconcile.ToolAnswer {
+	text, err := json.Marshal(map[string]any{"error": map[string]string{"code": code, "message": message}})
+	if err != nil {
+		panic(err) // strings always encode
 	}
-	b, err := json.Marshal(map[string]fault{"error": {code, message}})
-	if err != nil { // two strings always encode
-		return `{"error":{"code":"internal","message":"encode error"}}`
-	}
-	return string(b)
+	return reconcile.ToolAnswer{Text: string(text)}
 }
 
-// ChangesIssue reports whether the call changes an issue itself (its state, assignee, labels …), as against
-// reading, commenting or attaching. Arguments that can't be read change nothing, nor does what is refused.
-func (t *GraphQLTool) ChangesIssue(args json.RawMessage) bool {
-	in, err := readInput(args)
-	return err == nil && !t.readOnly && in.mutates() && changesIssue(in.operation().SelectionSet)
+// Execute sends one GraphQL document as it is. The body is Linear's answer; graphqlErrors reports that it contains
+// top-level errors, whatever its HTTP status. Answers that refuse the key or report a rate limit are errors.
+func (c *Client) Execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
+	var vars any
+	if len(variables) > 0 {
+		vars = variables
+	}
+	a, err := c.sendUpTo(ctx, query, vars, maxAnswer)
+	if err != nil {
+		return nil, false, err
+	}
+	env, err := c.check(a)
+	explained := len(env.Errors) > 0 && a.status >= 400 && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
+	if limited := (*RateLimited)(nil); err != nil && (errors.As(err, &limited) || !explained) {
+		return nil, false, err
+	}
+	return json.RawMessage(c.scrub(string(a.body))), len(env.Errors) > 0, nil
 }
 
-// changesIssue looks for issueUpdate, issueArchive, issueAddLabel and their like. A fragment spread counts
-// as one of them, because what stands in it is not worth the search.
-func changesIssue(set ast.SelectionSet) bool {
-	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			if strings.HasPrefix(s.Name, "issue") {
-				return true
-			}
-		case *ast.InlineFragment:
-			if changesIssue(s.SelectionSet) {
-				return true
-			}
-		case *ast.FragmentSpread:
-			return true
+// executePatiently is Execute, but repeats what the rate limit turned away, and so was not executed, if the limit ends
+// soon. A limit that ends later is the agent's to know of.
+func (c *Client) executePatiently(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, graphqlErrors bool, err error) {
+	for began := time.Now(); ; {
+		body, graphqlErrors, err = c.Execute(ctx, query, variables)
+		var limited *RateLimited
+		if !errors.As(err, &limited) {
+			return body, graphqlErrors, err
+		}
+		pause := max(limited.Reset.Sub(c.now()), shortestWait)
+		if time.Since(began)+pause > longestWait {
+			return body, graphqlErrors, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return body, graphqlErrors, err
 		}
 	}
-	return false
+}
+
+// input is a call that may be sent: one query or mutation.
+type input struct {
+	query     string
+	variables json.RawMessage // an object, or nil
+	doc       graphql.Document
+}
+
+func (in input) mutates() bool { return in.doc.Operations[0].Type == "mutation" }
+
+func (in input) fields() []graphql.Selection { return in.doc.Fields(in.doc.Operations[0].Selections) }
+
+func (in input) rootFields() []string {
+	names := []string{}
+	for _, f := range in.fields() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// readInput checks the agent's arguments; the error tells the agent what is wrong with them.
+func readInput(args json.RawMessage) (in input, err error) {
+	args = bytes.TrimSpace(args)
+	switch {
+	case len(args) == 0:
+		return in, errors.New("no arguments: give an object with a query")
+	case args[0] == '"':
+		if err := json.Unmarshal(args, &in.query); err != nil {
+			return in, fmt.Errorf("arguments are no valid JSON: %w", err)
+		}
+	case args[0] == '{':
+		if in.query, in.variables, err = readObject(args); err != nil {
+			return in, err
+		}
+	default:
+		return in, errors.New("arguments must be an object with a query, or a query as a string")
+	}
+	in.doc, err = parseOperation(in.query)
+	return in, err
+}
+
+func readObject(args json.RawMessage) (query string, variables json.RawMessage, err error) {
+	// Other keys are ignored: agents add an operationName, which one operation does not need.
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(args, &in); err != nil {
+		return "", nil, fmt.Errorf("arguments are no valid JSON: %w", err)
+	}
+	if json.Unmarshal(in["query"], &query) != nil || in["query"] == nil || string(in["query"]) == "null" {
+		return "", nil, errors.New("query must be a string")
+	}
+	v := in["variables"]
+	switch {
+	case len(v) == 0 || string(v) == "null":
+		return query, nil, nil
+	case v[0] != '{':
+		return "", nil, errors.New("variables must be an object")
+	case len(v) > maxVariables:
+		return "", nil, fmt.Errorf("variables have %d bytes, and %d are the most", len(v), maxVariables)
+	}
+	return query, v, nil
+}
+
+// parseOperation accepts a document with exactly one query or mutation.
+func parseOperation(query string) (doc graphql.Document, err error) {
+	if strings.TrimSpace(query) == "" {
+		return doc, errors.New("query must not be empty")
+	}
+	if len(query) > maxQuery {
+		return doc, fmt.Errorf("query is longer than %d bytes", maxQuery)
+	}
+	if doc, err = graphql.Parse(query, maxTokens); err != nil {
+		return doc, fmt.Errorf("query is no valid GraphQL: %w", err)
+	}
+	switch n := len(doc.Operations); {
+	case n == 0:
+		return doc, errors.New("query holds no operation, only fragments")
+	case n > 1:
+		return doc, fmt.Errorf("query holds %d operations: send one per call", n)
+	}
+	if op := doc.Operations[0].Type; op == "subscription" {
+		return doc, errors.New("subscription operations are not supported: use a query or a mutation")
+	}
+	return doc, nil
 }

@@ -130,7 +130,7 @@ func TestToolAnswerTooLarge(t *testing.T) {
 	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
 	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
 	code, message := toolFault(t, text)
-	if ok || code != "answer_too_large" || !strings.Contains(message, "3145745 bytes") || !strings.Contains(message, "first: 20") {
+	if ok || code != "answer_too_large" || !strings.Contains(message, "more than 1048576 bytes") || !strings.Contains(message, "first: 20") {
 		t.Errorf("%v %s: %s", ok, code, message)
 	}
 	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // toolFault reads the structured error of a failed call.
@@ -22,7 +23,7 @@ func toolFault(t *testing.T, text string) (code, message string) {
 }
 
 // callTool calls the tool and gives what the agent reads.
-func callTool(t *testing.T, tool *linear.GraphQLTool, args string) (text string, success bool) {
+func callTool(t *testing.T, tool *reconcile.AgentTool, args string) (text string, success bool) {
 	t.Helper()
 	a := tool.Call(t.Context(), json.RawMessage(args))
 	return a.Text, a.Success
@@ -116,13 +117,9 @@ func TestToolFailures(t *testing.T) {
 			t.Errorf("%s: %v %s", kind, ok, text)
 		}
 	}
-	text, ok := callTool(t, linear.Tool(nil, false), `"{ viewer { id } }"`)
-	if got, _ := toolFault(t, text); ok || got != "missing_tracker_api_key" {
-		t.Errorf("without a client: %v %s", ok, text)
-	}
 	s := startLinear(t, lineartest.Config{})
 	wrong := newClient(t, s, func(o *linear.Options) { o.APIKey = testKey })
-	text, ok = callTool(t, linear.Tool(wrong, false), `"{ viewer { id } }"`)
+	text, ok := callTool(t, linear.Tool(wrong, false), `"{ viewer { id } }"`)
 	if got, _ := toolFault(t, text); ok || got != "linear_api_status" {
 		t.Errorf("with a wrong key: %v %s", ok, text)
 	}

@@ -14,60 +14,17 @@ import (
 //go:embed query/verify.graphql
 var verifyQuery string
 
-// VerifySpec is what a workflow says about the tracker and wants looked up. Empty parts are not asked for.
-type VerifySpec struct {
-	States   []string
-	Labels   []string
-	Assignee string // an email, an id, or "me"
-}
-
-// Verified is what Linear knows of a VerifySpec.
-type Verified struct {
-	Project ProjectRef `json:"project"`
-	Viewer  User       `json:"viewer"` // whose key it is
-	// UnknownStates exist in none of the project's teams, UnknownLabels nowhere in the workspace.
-	UnknownStates []Unknown `json:"unknown_states"`
-	UnknownLabels []Unknown `json:"unknown_labels"`
-	// UnknownAssignee is nil where the assignee exists or none was asked for.
-	UnknownAssignee *Unknown `json:"unknown_assignee"`
-}
-
-// ProjectRef names a project.
-type ProjectRef struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	SlugID string `json:"slugId"`
-	URL    string `json:"url"`
-}
-
-// User names a user.
-type User struct {
+type wireUser struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Email string `json:"email"`
 }
 
-// Unknown is a name that does not exist, with up to three that do and resemble it.
-type Unknown struct {
-	Name    string   `json:"name"`
-	Nearest []string `json:"nearest"`
-}
-
-// String words the warning: `"Tood" (did you mean "Todo"?)`.
-func (u Unknown) String() string {
-	if len(u.Nearest) == 0 {
-		return fmt.Sprintf("%q", u.Name)
-	}
-	return fmt.Sprintf("%q (did you mean %q?)", u.Name, u.Nearest[0])
-}
-
-type named struct {
-	Name   string `json:"name"`
-	SlugID string `json:"slugId"`
-}
-
 type names struct {
-	Nodes    []named  `json:"nodes"`
+	Nodes []struct {
+		Name   string `json:"name"`
+		SlugID string `json:"slugId"`
+	} `json:"nodes"`
 	PageInfo pageInfo `json:"pageInfo"`
 }
 
@@ -80,10 +37,10 @@ func (n names) list() []string {
 }
 
 type verifyAnswer struct {
-	Viewer User `json:"viewer"`
+	Viewer wireUser `json:"viewer"`
 	Named  struct {
 		Nodes []struct {
-			ProjectRef
+			reconcile.TrackerProject
 			Teams struct {
 				Nodes []struct {
 					States names `json:"states"`
@@ -97,14 +54,14 @@ type verifyAnswer struct {
 	LabelsAsked names `json:"labelsAsked"`
 	IssueLabels names `json:"issueLabels"`
 	Users       struct {
-		Nodes []User `json:"nodes"`
+		Nodes []wireUser `json:"nodes"`
 	} `json:"users"`
 }
 
-// Verify looks up, in one request, whether what the workflow names exists. A project that does not is an error
-// with the code tracker_project_not_found, whose hint names the nearest ones; unknown states, labels and an
-// unknown assignee are reported for warnings (design: a pass, step 4).
-func (c *Client) Verify(ctx context.Context, spec VerifySpec) (Verified, error) {
+// Verify looks up, in one request, the names that a workflow uses. A project that does not exist is an error with the
+// code tracker_project_not_found, whose hint names the nearest ones.
+func (c *Client) Verify(ctx context.Context, spec reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+	var found reconcile.TrackerFindings
 	c.mu.Lock()
 	slugs := c.slugs
 	c.mu.Unlock()
@@ -119,28 +76,26 @@ func (c *Client) Verify(ctx context.Context, spec VerifySpec) (Verified, error) 
 	}
 	var data verifyAnswer
 	if err := c.query(ctx, verifyQuery, vars, &data); err != nil {
-		return Verified{}, err
+		return found, err
 	}
 	if len(data.Named.Nodes) == 0 {
-		return Verified{}, c.projectMissing(slugs, data.Projects.Nodes)
+		return found, c.projectMissing(slugs, data.Projects)
 	}
-	v := Verified{
-		Project: data.Named.Nodes[0].ProjectRef, Viewer: data.Viewer,
-		UnknownStates: data.unknownStates(states),
-		UnknownLabels: unknown(labels, data.LabelsAsked.list(), data.IssueLabels.list()),
-	}
+	found.Project, found.User = data.Named.Nodes[0].TrackerProject, data.Viewer.Name
+	found.States = data.unknownStates(states)
+	found.Labels = unknown(labels, data.LabelsAsked.list(), data.IssueLabels.list())
 	if askUser && len(data.Users.Nodes) == 0 {
-		v.UnknownAssignee = &Unknown{Name: assignee, Nearest: text.Nearest(assignee, []string{data.Viewer.Email})}
+		found.Assignee = &reconcile.UnknownName{Name: assignee, Nearest: text.Nearest(assignee, []string{data.Viewer.Email})}
 	}
-	if slices.Contains(slugs, v.Project.SlugID) {
-		c.settleSlug(v.Project.SlugID)
+	if slices.Contains(slugs, found.Project.Slug) {
+		c.settleSlug(found.Project.Slug)
 	}
-	return v, nil
+	return found, nil
 }
 
-// unknownStates compares with the states of the project's teams. Where not all of those were read, a state that
-// exists anywhere in the workspace is not called unknown.
-func (a verifyAnswer) unknownStates(asked []string) []Unknown {
+// unknownStates compares with the states of the project's teams. If not all of these were read, a state that exists
+// anywhere in the workspace counts as known.
+func (a verifyAnswer) unknownStates(asked []string) []reconcile.UnknownName {
 	project := a.Named.Nodes[0]
 	var existing []string
 	cut := project.Teams.PageInfo.HasNextPage
@@ -154,21 +109,22 @@ func (a verifyAnswer) unknownStates(asked []string) []Unknown {
 	return unknown(asked, existing, append(existing, a.StatesAsked.list()...))
 }
 
-func unknown(asked, existing, suggest []string) []Unknown {
-	list := []Unknown{}
+func unknown(asked, existing, suggest []string) []reconcile.UnknownName {
+	list := []reconcile.UnknownName{}
 	for _, name := range asked {
 		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
 		if !slices.ContainsFunc(existing, same) {
-			list = append(list, Unknown{Name: name, Nearest: text.Nearest(name, suggest)})
+			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
 		}
 	}
 	return list
 }
 
-func (c *Client) projectMissing(slugs []string, existing []named) error {
+// projectMissing is the error for a project that does not exist. Its hint names similar ones, else those used last.
+func (c *Client) projectMissing(slugs []string, existing names) error {
 	var all []string
 	label := map[string]string{}
-	for _, p := range existing {
+	for _, p := range existing.Nodes {
 		for _, key := range []string{p.SlugID, p.Name} {
 			if key != "" {
 				all = append(all, key)
@@ -176,7 +132,6 @@ func (c *Client) projectMissing(slugs []string, existing []named) error {
 			}
 		}
 	}
-	// Somebody who named no near miss is served best by the projects that were used last.
 	words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
 	near := append(text.Nearest(slugs[0], all), text.Nearest(words, all)...)
 	choice := "do you mean one of these: "
@@ -193,13 +148,13 @@ func (c *Client) projectMissing(slugs []string, existing []named) error {
 		hint = choice + strings.Join(shown[:min(5, len(shown))], ", ")
 	}
 	return &reconcile.Error{
-		Code:    "tracker_project_not_found",
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
 		Message: c.scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])),
 		Hint:    c.scrub(hint),
 	}
 }
 
-// anyOf is a filter by name without regard to case; nil for no names.
+// anyOf is a filter for names without regard to case; nil for no names.
 func anyOf(names []string) any {
 	if len(names) == 0 {
 		return nil
@@ -211,7 +166,7 @@ func anyOf(names []string) any {
 	return map[string]any{"or": or}
 }
 
-// userFilter does not compare ids with an email: Linear refuses ids that are none.
+// userFilter finds a user by email or id. Linear rejects an email as an id.
 func userFilter(assignee string) any {
 	switch {
 	case assignee == "":

@@ -1,6 +1,7 @@
 package linear_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 func seeded(t *testing.T, seed lineartest.Seed) *lineartest.Server {
@@ -29,7 +31,7 @@ func TestVerify(t *testing.T) {
 		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo", Teams: []string{"ABC"}}},
 	})
 	c := newClient(t, s)
-	got, err := c.Verify(t.Context(), linear.VerifySpec{
+	got, err := c.Verify(t.Context(), reconcile.TrackerNames{
 		States:   []string{"todo", "In Progres", "Waiting", "Nowhere at all"},
 		Labels:   []string{"bug", "Featur", "zzz"},
 		Assignee: "Robin@example.com",
@@ -40,20 +42,20 @@ func TestVerify(t *testing.T) {
 	if n := len(s.Log()); n != 1 {
 		t.Errorf("%d requests, want one", n)
 	}
-	want := linear.Verified{
-		Project: linear.ProjectRef{ID: got.Project.ID, Name: "Demo", SlugID: "demo", URL: got.Project.URL},
-		Viewer:  linear.User{ID: got.Viewer.ID, Name: "Robin Doe", Email: "robin@example.com"},
-		UnknownStates: []linear.Unknown{
+	want := reconcile.TrackerFindings{
+		Project: reconcile.TrackerProject{ID: got.Project.ID, Name: "Demo", Slug: "demo", URL: got.Project.URL},
+		User:    "Robin Doe",
+		States: []reconcile.UnknownName{
 			{Name: "In Progres", Nearest: []string{"In Progress"}},
-			{Name: "Waiting", Nearest: []string{"Waiting"}}, // a state of a team that the project is not of
+			{Name: "Waiting", Nearest: []string{"Waiting"}}, // a state of another team
 			{Name: "Nowhere at all", Nearest: []string{}},
 		},
-		UnknownLabels: []linear.Unknown{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
+		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := got.UnknownStates[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
+	if text := got.States[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
 		t.Error(text)
 	}
 }
@@ -61,22 +63,23 @@ func TestVerify(t *testing.T) {
 func TestVerifyAssignee(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
-	v, err := c.Verify(t.Context(), linear.VerifySpec{})
+	i, err := c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier)
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := i.Assignee.ID
 	for who, known := range map[string]bool{
-		"": true, "me": true, "ME": true, "kim@example.com": true, v.Viewer.ID: true,
+		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,
 		"robyn@example.com": false, "nobody": false,
 	} {
-		got, err := c.Verify(t.Context(), linear.VerifySpec{Assignee: who})
-		if err != nil || (got.UnknownAssignee == nil) != known {
-			t.Errorf("assignee %q: %+v, %v", who, got.UnknownAssignee, err)
+		got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: who})
+		if err != nil || (got.Assignee == nil) != known {
+			t.Errorf("assignee %q: %+v, %v", who, got.Assignee, err)
 		}
 	}
-	got, err := c.Verify(t.Context(), linear.VerifySpec{Assignee: "robyn@example.com"})
-	if err != nil || !slices.Equal(got.UnknownAssignee.Nearest, []string{"robin@example.com"}) {
-		t.Errorf("%+v, %v", got.UnknownAssignee, err)
+	got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: "robyn@example.com"})
+	if err != nil || !slices.Equal(got.Assignee.Nearest, []string{"robin@example.com"}) {
+		t.Errorf("%+v, %v", got.Assignee, err)
 	}
 }
 
@@ -86,9 +89,9 @@ func TestVerifyManyLabels(t *testing.T) {
 		labels[i] = "label " + string(rune('a'+i/26)) + string(rune('a'+i%26))
 	}
 	s := seeded(t, lineartest.Seed{Labels: labels})
-	got, err := newClient(t, s).Verify(t.Context(), linear.VerifySpec{Labels: []string{"LABEL aa", "label ii"}})
-	if err != nil || len(got.UnknownLabels) != 0 {
-		t.Errorf("labels beyond the first page are called unknown: %+v, %v", got.UnknownLabels, err)
+	got, err := newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Labels: []string{"LABEL aa", "label ii"}})
+	if err != nil || len(got.Labels) != 0 {
+		t.Errorf("labels beyond the first page are called unknown: %+v, %v", got.Labels, err)
 	}
 }
 
@@ -103,14 +106,34 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 		"zzzzzzzz":     "projects that the key can see: ffffffffffff (Backend), 1a2b3c4d5e6f (Web shop)",
 	} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
-		_, err := c.Verify(t.Context(), linear.VerifySpec{States: []string{"Todo"}})
+		_, err := c.Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
 		if e := wantCode(t, err, "tracker_project_not_found"); e.Hint != hint || !strings.Contains(e.Message, slug) {
 			t.Errorf("%s: %v, hint %q, want %q", slug, e, e.Hint, hint)
 		}
 	}
 	_, err := answering(t, 200, `{"data":{"viewer":{},"named":{"nodes":[]},"projects":{"nodes":[]}}}`).
-		Verify(t.Context(), linear.VerifySpec{})
+		Verify(t.Context(), reconcile.TrackerNames{})
 	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "no project at all") {
 		t.Error(e.Hint)
+	}
+}
+
+// A query that Linear rejects is told apart from a key that it refuses and from one that it can't answer now.
+func TestVerifyRejected(t *testing.T) {
+	for body, rejected := range map[string]bool{
+		`{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`: true,
+		`{"errors":[{"message":"no","extensions":{"code":"AUTHENTICATION_ERROR"}}]}`:                      false,
+		`{"errors":[{"message":"slow","extensions":{"code":"RATELIMITED"}}]}`:                             false,
+	} {
+		for _, status := range []int{200, 400} {
+			_, err := answering(t, status, body).Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
+			if err == nil || errors.Is(err, reconcile.ErrRejected) != rejected {
+				t.Errorf("HTTP %d %s: %v", status, body, err)
+			}
+		}
+	}
+	_, err := answering(t, 503, "").Verify(t.Context(), reconcile.TrackerNames{})
+	if err == nil || errors.Is(err, reconcile.ErrRejected) {
+		t.Error(err)
 	}
 }

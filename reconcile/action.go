@@ -123,6 +123,7 @@ type Skip struct {
 // The reasons of a skip.
 const (
 	SkipBlockedBy     = "blocked_by"
+	SkipMalformed     = "malformed"
 	SkipNoSlot        = "no_slot"
 	SkipNoSlotInState = "no_slot_in_state"
 	SkipLabel         = "label"

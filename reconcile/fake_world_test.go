@@ -166,8 +166,15 @@ func (w *world) Candidates(_ context.Context, states []string) ([]Issue, error) 
 	return list, nil
 }
 
-// Low implements Tracker.
-func (w *world) Low() bool { return w.low }
+// tracker is the world as a tracker whose allowance is used up, or untouched.
+func (w *world) tracker() *TrackerAdapter {
+	return &TrackerAdapter{Tracker: w, Budget: func() Budget {
+		if w.low {
+			return Budget{At: w.now, Reset: w.now.Add(time.Hour)}
+		}
+		return Budget{At: w.now, Left: 1}
+	}}
+}
 
 // ends lets the worker of the issue's unsettled run end with an outcome, as a worker records it.
 func (w *world) ends(i Issue, outcome Outcome, code string) {

@@ -124,6 +124,7 @@ var faults = map[string]fault{
 	"missing_tracker_api_key":         {class: ClassWorkflow, ofRun: ClassTracker},
 	"missing_tracker_project_slug":    {class: ClassWorkflow, ofRun: ClassTracker},
 	"tracker_project_not_found":       {class: ClassWorkflow, ofRun: ClassTracker},
+	"tracker_ca_file_invalid":         {class: ClassWorkflow, ofRun: ClassTracker},
 	"workspace_root_unusable":         {class: ClassWorkflow, ofRun: ClassMachine},
 	"codex_not_found":                 {class: ClassWorkflow, ofRun: ClassMachine},
 	"state_conflict":                  {class: ClassWorkflow, ofRun: ClassMachine},

@@ -47,7 +47,7 @@ func TestBrokenOff(t *testing.T) {
 	cause := errors.New("SIGTERM")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	deps := w.deps(s.Policy)
-	deps.Tracker = oracle{w, func(ctx context.Context) error {
+	deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error {
 		cancel(cause)
 		<-ctx.Done()
 		return ctx.Err()
@@ -70,7 +70,7 @@ func TestBrokenOffBefore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		deps := w.deps(s.Policy)
-		deps.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
+		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
 		report := Tick(ctx, deps, Options{})
 		equal(t, name+": errors", codes(report), "canceled")
 	}

@@ -33,6 +33,9 @@ type Issue struct {
 	Archived bool `json:"archived"`
 	// LastCommentAt is the time of the newest comment; nil if there is none or the request did not ask for it.
 	LastCommentAt *time.Time `json:"last_comment_at"`
+	// Malformed is why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
+	// are set, as far as they could be read.
+	Malformed string `json:"-"`
 }
 
 // BlockerRef names an issue that blocks another. A blocker without a state counts as open.

@@ -65,7 +65,7 @@ func TestTrackerAnswersLate(t *testing.T) {
 		w := worldOf(s.Snapshot)
 		w.issues[issueNo(4).ID] = issueNo(4)
 		deps := w.deps(s.Policy)
-		deps.Tracker = late{w, 29 * time.Second}
+		deps.Tracker.Tracker = late{w, 29 * time.Second}
 		began := time.Now()
 		report := Tick(t.Context(), deps, Options{})
 		equal(t, "took", time.Since(began), 29*time.Second)

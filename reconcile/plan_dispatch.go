@@ -91,7 +91,10 @@ func (p *planner) contenders() []contender {
 	}
 	seen := map[string]bool{}
 	for _, issue := range p.s.Tracker.Candidates {
-		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.concerns(issue.ID) || issue.Archived || !p.s.Policy.Active(issue.State) {
+		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.concerns(issue.ID) {
+			continue
+		}
+		if issue.Malformed == "" && (issue.Archived || !p.s.Policy.Active(issue.State)) {
 			continue
 		}
 		seen[issue.ID] = true
@@ -140,6 +143,9 @@ type refusal struct {
 }
 
 func (p *planner) refuse(c contender, used *slots, probes int) refusal {
+	if c.issue.Malformed != "" {
+		return refusal{reason: SkipMalformed, message: "the tracker's record is malformed: " + c.issue.Malformed}
+	}
 	if c.claim == nil {
 		if r := p.refuseCandidate(c.issue); r.reason != "" {
 			return r

@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -55,16 +57,178 @@ type Store interface {
 	SaveSweep(ctx context.Context, now time.Time) error
 }
 
-// Tracker reads issues (specification 11.1). Its errors are *Error.
+// Tracker reads issues (specification 11.1). Its errors are *Error of ClassTracker.
 type Tracker interface {
+	// Candidates returns the project's issues in the given states, in the tracker's order. A record that is no issue
+	// has the reason in Malformed.
+	Candidates(ctx context.Context, states []string) ([]Issue, error)
 	// ByIDs returns full records of the issues that are still visible, archived ones included, with the
 	// time of their newest comment. A malformed record fails the call. No request for no ids.
 	ByIDs(ctx context.Context, ids []string) (map[string]Issue, error)
-	// Candidates returns the project's issues in the given states, in the tracker's order. Malformed
-	// records are left out and logged.
-	Candidates(ctx context.Context, states []string) ([]Issue, error)
-	// Low reports whether less than a tenth of the allowance was left at the last answer.
-	Low() bool
+}
+
+// TrackerAdapter is a tracker and what else it offers. A field is nil or empty where a tracker has nothing of the kind.
+type TrackerAdapter struct {
+	Tracker
+	// Name is what people call the tracker, for messages.
+	Name string
+	// Find returns the issue with an identifier or id. The error has the code issue_not_found where there is none.
+	Find func(ctx context.Context, identifier string) (*Issue, error)
+	// Comments returns the issue's comments made after since, the newest first.
+	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
+	// Verify checks that the names of a workflow exist. An error that wraps ErrRejected says no more than that the tracker
+	// does not answer this question.
+	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
+	// Budget is the allowance of requests after the last answer.
+	Budget func() Budget
+	// Tool is the agent's access to the tracker.
+	Tool *AgentTool
+	// Secrets are the values that no log, event or message may contain.
+	Secrets []string
+}
+
+// ErrRejected is in the chain of an error where the tracker accepted the key but not the request.
+var ErrRejected = errors.New("the tracker rejected the request")
+
+// Low reports whether less than a tenth of the allowance was left at the last answer and has not been renewed since.
+func (t *TrackerAdapter) Low(now time.Time) bool {
+	return t.Budget != nil && now.Before(t.Budget().LowUntil())
+}
+
+// Budget is what a tracker said with its last answer about the requests that it still accepts.
+type Budget struct {
+	// Left is the share that is left of the scarcest allowance, 0 to 1; 1 where the tracker does not say.
+	Left float64
+	// Reset is when that allowance is renewed; zero where the tracker does not say.
+	Reset time.Time
+	// At is when the answer came by this machine's clock, ServerTime by the tracker's; zero before the first answer.
+	At, ServerTime time.Time
+}
+
+// LowUntil is when a budget of less than a tenth will be renewed, an hour after the answer where the tracker does not
+// say; zero where more is left.
+func (b Budget) LowUntil() time.Time {
+	switch {
+	case b.At.IsZero() || b.Left >= 0.1:
+		return time.Time{}
+	case b.Reset.IsZero():
+		return b.At.Add(time.Hour)
+	}
+	return b.Reset
+}
+
+// TrackerNames are the names in a workflow that a tracker can look up. Empty ones are not looked up.
+type TrackerNames struct {
+	States, Labels []string
+	Assignee       string
+}
+
+// TrackerFindings are the names that do not exist, and where they were looked for.
+type TrackerFindings struct {
+	Project TrackerProject
+	User    string // the name of the user whose key is used
+	// States do not exist in the project, Labels nowhere.
+	States, Labels []UnknownName
+	// Assignee is nil where the assignee exists or none was looked up.
+	Assignee *UnknownName
+}
+
+// TrackerProject names a project. Slug is its value of tracker.project_slug.
+type TrackerProject struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Slug string `json:"slugId"`
+	URL  string `json:"url"`
+}
+
+// UnknownName is a name that does not exist, with up to three similar ones that do.
+type UnknownName struct {
+	Name    string
+	Nearest []string
+}
+
+// String is the name in quotes, with a suggestion: `"Tood" (did you mean "Todo"?)`.
+func (u UnknownName) String() string {
+	if len(u.Nearest) == 0 {
+		return fmt.Sprintf("%q", u.Name)
+	}
+	return fmt.Sprintf("%q (did you mean %q?)", u.Name, u.Nearest[0])
+}
+
+// AgentTool is a tool that the agent may call in the worker (specification 10.5).
+type AgentTool struct {
+	Name        string
+	Description string
+	InputSchema json.RawMessage
+	Call        func(ctx context.Context, args json.RawMessage) ToolAnswer
+	// ChangesIssue reports whether a call changes an issue itself, as opposed to reading or commenting.
+	ChangesIssue func(args json.RawMessage) bool
+}
+
+// ToolAnswer is what the agent reads as the result of a call, and what the run records of it.
+type ToolAnswer struct {
+	Text    string
+	Success bool
+	// Mutation is nil where nothing was to be changed.
+	Mutation *Mutation
+}
+
+// TrackerSetup is how init connects a project to a tracker before there is a workflow.
+type TrackerSetup struct {
+	Name     string // of the tracker
+	Endpoint string // the default of tracker.endpoint
+	// KeyQuestion asks for the key, and says where to find it.
+	KeyQuestion string
+	// Connect returns what the key sees. The error is for messages; RefusedKey tells whether another key may help.
+	Connect    func(ctx context.Context, endpoint, key string) (TrackerAccount, error)
+	RefusedKey func(error) bool
+}
+
+// TrackerAccount is what a key has access to.
+type TrackerAccount struct {
+	User     string           // the name of the key's user
+	Projects []TrackerProject // the one that changed last first
+	More     bool             // there are more projects than listed
+	// Project reads one project, by its slug or URL, and whether a label exists.
+	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
+}
+
+// TrackerBoard is what init has to know of a project.
+type TrackerBoard struct {
+	TrackerProject
+	// Setting is what to write as tracker.project_slug: the URL if it says more to a reader, else the slug.
+	Setting string
+	// IssuePrefix is what the identifiers of its issues begin with, such as ABC in ABC-1; empty if unknown.
+	IssuePrefix string
+	States      []TrackerState // in the order in which an issue passes through them, each name once
+	HasLabel    bool
+}
+
+// TrackerState is a state of issues.
+type TrackerState struct {
+	Name string
+	// Kind is waiting, started or ended; empty for states before work is planned.
+	Kind StateKind
+}
+
+// StateKind is the part that a state plays in the life of an issue.
+type StateKind string
+
+// The kinds of states.
+const (
+	StateWaiting StateKind = "waiting"
+	StateStarted StateKind = "started"
+	StateEnded   StateKind = "ended"
+)
+
+// State finds a state by its name, without regard to case.
+func (b TrackerBoard) State(name string) (TrackerState, bool) {
+	for _, s := range b.States {
+		if NormalizeState(s.Name) == NormalizeState(name) {
+			return s, true
+		}
+	}
+	return TrackerState{}, false
 }
 
 // Runners is what a pass needs of processes and workspaces.

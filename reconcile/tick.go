@@ -18,7 +18,7 @@ const (
 type Deps struct {
 	Policy  Policy
 	Store   Store
-	Tracker Tracker // nil where the configuration gives no way to ask
+	Tracker *TrackerAdapter // nil where the configuration gives no way to ask
 	Runners Runners
 	// Accounts is nil where the project shares nothing with others.
 	Accounts Accounts

@@ -46,7 +46,7 @@ func TestLocalHalfComesFirst(t *testing.T) {
 		command(VerbStop, issueNo(2)).same()
 	w := worldOf(s.Snapshot)
 	deps := w.deps(s.Policy)
-	deps.Tracker = oracle{w, func(context.Context) error {
+	deps.Tracker.Tracker = oracle{w, func(context.Context) error {
 		w.mustBe(t, issueNo(1), "retry backoff #2 in 20s failures=1 runs=1")
 		equal(t, "A-2 signalled", w.workers["run-A-2"].stopped, true)
 		equal(t, "commands left", len(w.commands), 0)
@@ -61,7 +61,7 @@ func TestTrackerHangs(t *testing.T) {
 		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
 		w := worldOf(s.Snapshot)
 		deps := w.deps(s.Policy)
-		deps.Tracker = oracle{w, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		began := time.Now()
 		report := Tick(t.Context(), deps, Options{})
 		equal(t, "waited", time.Since(began), time.Minute)

@@ -69,7 +69,7 @@ func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refre
 		tracked.Fetched, t.snapshot.DispatchOff = false, true
 		t.DispatchOff = true
 	}
-	tracked.Low = t.TrackerLow || t.Tracker.Low()
+	tracked.Low = t.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
 }

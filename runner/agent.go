@@ -85,8 +85,8 @@ func (a *attempt) sessionOptions() codex.Options {
 		OnApproval: a.Config.OnApproval, OnQuestion: a.Config.OnQuestion, Ask: a.askPerson,
 		Busy: a.agent.busy, OnEvent: a.onEvent,
 	}
-	if a.Tool != nil {
-		o.Tools = []codex.Tool{a.Tool.Spec}
+	if tool := a.Tracker.Tool; tool != nil {
+		o.Tools = []codex.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
 			answer := a.callTool(ctx, args)
 			return codex.ToolResult{Text: a.exact.Text(answer.Text), Success: answer.Success}
@@ -97,8 +97,8 @@ func (a *attempt) sessionOptions() codex.Options {
 
 // callTool runs the agent's call. What changes the issue is announced in the run's row before it is sent,
 // and the state that it led to is noted after: so a pass can tell a handoff from somebody else's move.
-func (a *attempt) callTool(ctx context.Context, args json.RawMessage) ToolAnswer {
-	if !a.Tool.ChangesIssue(args) {
+func (a *attempt) callTool(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
+	if !a.Tracker.Tool.ChangesIssue(args) {
 		return a.callAndNote(ctx, args)
 	}
 	a.rec.handsOver()

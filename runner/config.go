@@ -60,29 +60,6 @@ type Prompt interface {
 	Render(issue reconcile.Issue, attempt int) (string, error)
 }
 
-// Tracker refreshes the worker's own issue. Errors are *reconcile.Error.
-type Tracker interface {
-	ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error)
-	// Comments gives the issue's comments that were made after since, the newest first.
-	Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error)
-}
-
-// Tool is what the agent may call in the worker (specification 10.5).
-type Tool struct {
-	Spec codex.Tool
-	Call func(ctx context.Context, args json.RawMessage) ToolAnswer
-	// ChangesIssue reports whether a call changes an issue itself.
-	ChangesIssue func(args json.RawMessage) bool
-}
-
-// ToolAnswer is what the agent gets to read of a call, and what the run keeps of it.
-type ToolAnswer struct {
-	Text    string
-	Success bool
-	// Mutation is nil where nothing was to be changed.
-	Mutation *reconcile.Mutation
-}
-
 // Journal is the worker's side of the database. Errors that wrap reconcile.ErrConflict say that the run is
 // no longer the worker's.
 type Journal interface {

@@ -21,8 +21,8 @@ func (a *attempt) notePrompt(text string, turn int) {
 }
 
 // callAndNote calls the tool, and keeps what it has changed before anything else is done.
-func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) ToolAnswer {
-	answer := a.Tool.Call(ctx, args)
+func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
+	answer := a.Tracker.Tool.Call(ctx, args)
 	m := answer.Mutation
 	if m == nil {
 		return answer

@@ -100,10 +100,10 @@ func TestLinksMade(t *testing.T) {
 func TestRunKeepsLinksAndModel(t *testing.T) {
 	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
 		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
-	r.Tool = &Tool{
-		Spec: codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		Call: func(context.Context, json.RawMessage) ToolAnswer {
-			return ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
+	r.Tracker.Tool = &reconcile.AgentTool{
+		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
+		Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
+			return reconcile.ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
 		},
 		ChangesIssue: func(json.RawMessage) bool { return false },
 	}

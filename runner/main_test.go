@@ -200,6 +200,15 @@ type tracker struct {
 	board
 }
 
+func (k *tracker) adapter() *reconcile.TrackerAdapter {
+	return &reconcile.TrackerAdapter{Tracker: k, Comments: k.Comments}
+}
+
+// Candidates implements reconcile.Tracker.
+func (k *tracker) Candidates(context.Context, []string) ([]reconcile.Issue, error) {
+	return nil, errors.New("a worker asks for no candidates")
+}
+
 func (k *tracker) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	k.mu.Lock()
 	k.asked++
@@ -287,7 +296,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 			Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey},
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker, Executor: Here{},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Executor: Here{},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
 		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"github.com/symphony-cron/symphony/reconcile"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,10 +54,10 @@ func TestRunHidesACutSecret(t *testing.T) {
 // The agent reads what the tool answers unchanged, but for the tracker's key: an issue may be about tokens.
 func TestToolAnswerIsLeftAlone(t *testing.T) {
 	r := newRig(t, "")
-	r.Tool = &Tool{
+	r.Tracker.Tool = &reconcile.AgentTool{
 		ChangesIssue: func(json.RawMessage) bool { return false },
-		Call: func(context.Context, json.RawMessage) ToolAnswer {
-			return ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
+		Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
+			return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
 		},
 	}
 	a := &attempt{Worker: r.Worker, agent: &agentProcess{}, exact: agent.NewExactRedactor([]string{testKey})}

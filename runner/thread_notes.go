@@ -179,7 +179,7 @@ const commentsBound = 30 * time.Second
 // newComments returns the comments since then that no agent wrote, the newest first, and the time of the newest of all.
 // Agents' comments are known by their ids only: the tracker's user may be a person who comments by hand.
 func (a *attempt) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
-	if issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
+	if a.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
 		return nil, since, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentsBound)

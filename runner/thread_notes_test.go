@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // wroteAt is when the comments of these tests were made.
@@ -236,10 +235,12 @@ func TestOwnDescriptionIsNoNews(t *testing.T) {
 		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:       true,
 	} {
 		r := newRig(t, "turn 1:\ntool linear_graphql "+args, describedAs("One.", nil), describedAs("Two.", nil), describedAs("Two.", nil), describedAs("Two.", nil))
-		r.Tool = &Tool{
-			Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		r.Tracker.Tool = &reconcile.AgentTool{
+			Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
 			ChangesIssue: func(json.RawMessage) bool { return true },
-			Call:         func(context.Context, json.RawMessage) ToolAnswer { return ToolAnswer{Success: true} },
+			Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
+				return reconcile.ToolAnswer{Success: true}
+			},
 		}
 		r.Config.MaxTurns = 1
 		first := r.ends(reconcile.Succeeded, "")
@@ -319,11 +320,11 @@ func TestCreationsThatCouldNotBeKept(t *testing.T) {
 	for refuse, turn := range map[int]int{1: 1, 2: 2} {
 		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
 		r.Journal = &fullDisk{r.journal, refuse}
-		r.Tool = &Tool{
-			Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		r.Tracker.Tool = &reconcile.AgentTool{
+			Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
 			ChangesIssue: func(json.RawMessage) bool { return false },
-			Call: func(context.Context, json.RawMessage) ToolAnswer {
-				return ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
+			Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
+				return reconcile.ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
 			},
 		}
 		r.tracker.post("c1", "work log", *wroteAt(1))

@@ -26,8 +26,7 @@ type Worker struct {
 	Config   Config
 	Prompt   Prompt
 	Journal  Journal
-	Tracker  Tracker
-	Tool     *Tool // nil: the agent gets none
+	Tracker  *reconcile.TrackerAdapter
 	Requests Requests
 	Executor Executor
 	Account  Account // nil: nothing is shared with other projects

@@ -413,15 +413,15 @@ func TestHandoffIsAnnounced(t *testing.T) {
 		}
 		return in("Todo")()
 	}}
-	r.Tool = &Tool{
-		Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	r.Tracker.Tool = &reconcile.AgentTool{
+		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
 		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
-		Call: func(_ context.Context, args json.RawMessage) ToolAnswer {
+		Call: func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer {
 			r.journal.mu.Lock()
 			defer r.journal.mu.Unlock()
 			before = append(before, r.journal.updates[len(r.journal.updates)-1])
 			moved = moved || strings.Contains(string(args), "change")
-			return ToolAnswer{Text: "the key is " + testKey, Success: true}
+			return reconcile.ToolAnswer{Text: "the key is " + testKey, Success: true}
 		},
 	}
 	run := r.ends(reconcile.Succeeded, "")
@@ -436,14 +436,14 @@ func TestHandoffIsAnnounced(t *testing.T) {
 // What the agent changes is an event of its own, and what it creates is kept; what it reads is neither.
 func TestMutationIsKept(t *testing.T) {
 	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
-	r.Tool = &Tool{
-		Spec:         codex.Tool{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	r.Tracker.Tool = &reconcile.AgentTool{
+		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
 		ChangesIssue: func(json.RawMessage) bool { return false },
-		Call: func(_ context.Context, args json.RawMessage) ToolAnswer {
+		Call: func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer {
 			if strings.Contains(string(args), "read") {
-				return ToolAnswer{Text: "Bearer words are read as they are", Success: true}
+				return reconcile.ToolAnswer{Text: "Bearer words are read as they are", Success: true}
 			}
-			return ToolAnswer{Text: "changed", Success: true, Mutation: &reconcile.Mutation{
+			return reconcile.ToolAnswer{Text: "changed", Success: true, Mutation: &reconcile.Mutation{
 				Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
 				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `, ` + strings.Repeat("x", 64<<10) + `"}`),
 				Created:   []reconcile.Created{{Kind: "comment", ID: "c-1"}},

@@ -155,7 +155,7 @@ var modelPolicy = reconcile.Policy{
 func (a *actor) deps(db *DB) reconcile.Deps {
 	r := &modelRunners{actor: a}
 	return reconcile.Deps{
-		Policy: modelPolicy, Store: stepped{a, db, r}, Tracker: r, Runners: r, Boot: "boot",
+		Policy: modelPolicy, Store: stepped{a, db, r}, Tracker: &reconcile.TrackerAdapter{Tracker: r}, Runners: r, Boot: "boot",
 		Now: func() time.Time { return a.now }, Mono: func() time.Duration { return time.Hour },
 		NewRunID: func() string { a.ids[a.name]++; return fmt.Sprintf("run %d of %s", a.ids[a.name], a.name) },
 		Log:      slog.New(slog.DiscardHandler),
@@ -306,7 +306,6 @@ func (r *modelRunners) Workspaces(context.Context) ([]reconcile.Workspace, error
 
 func (r *modelRunners) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
 func (r *modelRunners) FreeBytes() int64                               { return -1 }
-func (r *modelRunners) Low() bool                                      { return false }
 
 func (r *modelRunners) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	r.asked = ids

@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/linear"
 	"github.com/urfave/cli/v2"
 )
 
@@ -40,7 +40,7 @@ Example:
 			&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
 			&cli.StringFlag{Name: "label", Usage: "only issues with this `LABEL` are worked on", DefaultText: setup.DefaultLabel},
 			&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` of workspaces", DefaultText: "~/symphony/PROJECT"},
-			&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: linear.DefaultEndpoint},
+			&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: project.TrackerSetup().Endpoint},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
 		),
 		Action: func(c *cli.Context) error {

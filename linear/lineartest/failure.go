@@ -1,6 +1,7 @@
 package lineartest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -44,6 +45,8 @@ type Failure struct {
 	DelayMS    int64  `json:"delay_ms"`
 	Field      string `json:"field"` // identifier by default
 	Issue      string `json:"issue"` // id, or identifier where the answer holds it
+	// Value replaces the Field of a malformed issue; null by default.
+	Value json.RawMessage `json:"value"`
 }
 
 var failKinds = [...]string{
@@ -178,7 +181,7 @@ func (f *Failure) after(data any) {
 		if field == "" {
 			field = "identifier"
 		}
-		spoilIssue(root, field, f.Issue)
+		spoilIssue(root, field, f.Issue, f.Value)
 	}
 }
 
@@ -213,22 +216,22 @@ func (o object) set(key string, value any) {
 }
 
 // spoilIssue nulls a field of the first object that carries it and, where which is given, that id or identifier.
-func spoilIssue(v any, field, which string) bool {
+func spoilIssue(v any, field, which string, value json.RawMessage) bool {
 	switch v := v.(type) {
 	case object:
 		has := slices.ContainsFunc(v, func(m member) bool { return m.key == field })
 		if has && (which == "" || v.value("id") == which || v.value("identifier") == which) {
-			v.set(field, nil)
+			v.set(field, value)
 			return true
 		}
 		for _, m := range v {
-			if spoilIssue(m.value, field, which) {
+			if spoilIssue(m.value, field, which, value) {
 				return true
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if spoilIssue(e, field, which) {
+			if spoilIssue(e, field, which, value) {
 				return true
 			}
 		}

@@ -49,6 +49,8 @@ type Tracker struct {
 	RequiredLabels []string
 	// Assignee is an email, an id, "me", or empty for anybody.
 	Assignee string
+	// CAFile names a PEM file with certificates to trust; empty for the system's alone.
+	CAFile string
 	// ToolReadOnly is tracker.tool_scope: read: the agent's tool refuses mutations.
 	ToolReadOnly bool
 }

@@ -88,6 +88,10 @@ func trackerKeys() []Key {
 			Name: "tracker.tool_scope", Type: "any or read", Default: "any",
 			Meaning: "what the agent may do in the tracker; read: its mutations are refused", Words: []string{"any", "read"}, read: (*reader).toolScope,
 		},
+		{
+			Name: "tracker.ca_file", Type: typePath,
+			Meaning: "PEM file with certificates to trust beside the system's, such as a private CA", read: (*reader).caFile,
+		},
 		{Name: "tracker.provider.endpoint", Type: typeURL, Meaning: "another place for tracker.endpoint"},
 		{Name: "tracker.provider.api_key", Type: typeString, Meaning: "another place for tracker.api_key"},
 		{Name: "tracker.provider.project_slug", Type: typeString, Meaning: "another place for tracker.project_slug"},

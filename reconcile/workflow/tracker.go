@@ -239,4 +239,10 @@ func (r *reader) assignee(k Key, cfg *Config) {
 	cfg.Tracker.Assignee = text
 }
 
+func (r *reader) caFile(k Key, cfg *Config) {
+	if f, value, given := r.scalar(k); given {
+		cfg.Tracker.CAFile = r.path(f, f.line, value)
+	}
+}
+
 func (r *reader) toolScope(k Key, cfg *Config) { cfg.Tracker.ToolReadOnly = r.choice(k) == "read" }

@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,11 +134,12 @@ func askGone(
 // gone asks the tracker which of the issues are done or no longer there. The project is looked up first: with the key of
 // somebody else's Linear no issue at all would be there.
 func findGone(ctx context.Context, p *project.Project, cfg *workflow.Config, ids []string) (map[string]string, error) {
-	client, err := project.NewTracker(cfg, p.Env.Now, project.NewLog(p.Env, slog.LevelWarn))
+	silent := func(string) {}
+	tracker, err := project.NewTracker(cfg, p.Env.Now, silent)
 	if err != nil {
 		return nil, err
 	}
-	issues, err := (&project.Verified{Client: client, Cfg: cfg, Path: p.Path, Warn: func(string) {}}).ByIDs(ctx, ids)
+	issues, err := project.VerifyFirst(tracker, nil, cfg, p.Path, silent).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

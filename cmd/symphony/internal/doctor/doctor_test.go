@@ -180,13 +180,6 @@ func TestDoctorStartsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A proxy that only this shell names does not help a pass that cron runs.
-func TestDoctorProxy(t *testing.T) {
-	if (&place{as: asCalled}).transport().Proxy == nil || (&place{as: asSchedule}).transport().Proxy != nil {
-		t.Error("as called the environment's proxy counts, by the schedule none does")
-	}
-}
-
 func TestDoctorExitCode(t *testing.T) {
 	one := func(check, as string, s status) finding { return finding{Check: check, As: as, Status: s} }
 	value := bad("invalid_config: x", "")

@@ -9,20 +9,13 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// saveLow remembers what the tracker has said in this pass, where it was asked, and says so to a person.
-func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker reconcile.Tracker, until time.Time, r *Result) error {
-	v, ok := tracker.(*project.Verified)
-	if !ok {
+// saveLow remembers until when the tracker's allowance is low, and warns of it. until is what earlier passes knew.
+func saveLow(ctx context.Context, p *project.Project, db *state.DB, tracker *reconcile.TrackerAdapter, until time.Time, r *Result) error {
+	if tracker == nil || tracker.Budget == nil {
 		return nil
 	}
-	b := v.Budget()
-	if !b.At.IsZero() {
-		until = time.Time{}
-		if v.Low() {
-			if until = b.Reset; until.IsZero() {
-				until = b.At.Add(time.Hour)
-			}
-		}
+	if b := tracker.Budget(); !b.At.IsZero() {
+		until = b.LowUntil()
 	}
 	if r.TrackerLow {
 		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " only what runs is looked at")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -258,11 +259,17 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options,
 		d.Store = confined{db, o.Only}
 	}
 	if askTracker {
-		client, err := project.NewTracker(cfg, p.Env.Now, log)
+		var mu sync.Mutex // the pass makes two requests at once
+		warn := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			r.warn(text)
+		}
+		tracker, err := project.NewTracker(cfg, p.Env.Now, warn)
 		if err != nil {
 			return reconcile.Deps{}, err
 		}
-		d.Tracker = &project.Verified{Client: client, Db: db, Cfg: cfg, Path: p.Path, Warn: r.warn}
+		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
 	}
 	return d, nil
 }

@@ -25,81 +25,141 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// newTracker makes the adapter of a configuration.
-func NewTracker(cfg *workflow.Config, now func() time.Time, log *slog.Logger) (*linear.Client, error) {
-	return linear.New(linear.Options{
+// NewTracker makes the adapter of a configuration. warn receives what the tracker sends that is ignored.
+func NewTracker(cfg *workflow.Config, now func() time.Time, warn func(string)) (*reconcile.TrackerAdapter, error) {
+	return NewTrackerWithout(cfg, now, warn, false)
+}
+
+// NewTrackerWithout is NewTracker, optionally without the proxy that this process's environment names.
+func NewTrackerWithout(cfg *workflow.Config, now func() time.Time, warn func(string), ignoreProxy bool) (*reconcile.TrackerAdapter, error) {
+	return linear.Adapter(linear.Options{
 		Endpoint: cfg.Tracker.Endpoint, APIKey: cfg.Tracker.APIKey.Reveal(), ProjectSlug: cfg.Tracker.ProjectSlug,
-		Now: now, Log: log,
+		CAFile: cfg.Tracker.CAFile, IgnoreProxy: ignoreProxy, ReadOnly: cfg.Tracker.ToolReadOnly, Now: now, Warn: warn,
 	})
 }
 
-// verified checks, before the tracker's first answer is used, that project, states, labels and assignee
-// exist: once for each combination, remembered in the database. Without one, in a dry run, it asks each time.
-type Verified struct {
-	*linear.Client
-	Db   *state.DB // may be nil
-	Cfg  *workflow.Config
-	Path string // of the workflow, for what is said about it
-	Warn func(string)
-	once sync.Once
-	err  error
+// TrackerSetup is how init connects a project to a tracker.
+func TrackerSetup() reconcile.TrackerSetup { return linear.Setup() }
+
+// WarnTo writes warnings to a log.
+func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
+
+// TrackerNames are the names of a workflow that a tracker can look up.
+func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
+	t := cfg.Tracker
+	return reconcile.TrackerNames{States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee}
 }
 
-func (v *Verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+// VerifyFirst returns the tracker such that its first read checks whether project, states, labels and assignee exist.
+// The database remembers the names that were checked; without one (nil) every process checks.
+func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
+	if t.Verify == nil {
+		return t
+	}
+	checked := *t
+	checked.Tracker = &verified{t: t, db: db, cfg: cfg, path: path, warn: warn}
+	return &checked
+}
+
+type verified struct {
+	t    *reconcile.TrackerAdapter
+	db   *state.DB
+	cfg  *workflow.Config
+	path string
+	warn func(string)
+
+	once     sync.Once
+	err      error
+	rejected error // the tracker does not answer the question; reported once, after it has answered another
+	reported sync.Once
+}
+
+// ByIDs implements reconcile.Tracker.
+func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	return v.Client.ByIDs(ctx, ids)
+	issues, err := v.t.ByIDs(ctx, ids)
+	if err == nil {
+		err = v.accept(ctx)
+	}
+	return issues, err
 }
 
-func (v *Verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+// Candidates implements reconcile.Tracker.
+func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	return v.Client.Candidates(ctx, states)
+	issues, err := v.t.Candidates(ctx, states)
+	if err == nil {
+		err = v.accept(ctx)
+	}
+	return issues, err
 }
 
-func (v *Verified) verify(ctx context.Context) error {
-	v.once.Do(func() { v.err = v.ask(ctx) })
+func (v *verified) verify(ctx context.Context) error {
+	v.once.Do(func() { v.err = v.check(ctx) })
 	return v.err
 }
 
-func (v *Verified) ask(ctx context.Context) error {
-	t := v.Cfg.Tracker
-	spec := linear.VerifySpec{
-		States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee,
-	}
-	combination := fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, spec.Assignee}, spec.Labels, []string{""}, spec.States))
-	if v.Db != nil {
-		known, _, err := v.Db.Meta(ctx, verifiedKey)
-		if err != nil || known == combination {
+// names identifies what is checked.
+func (v *verified) names() string {
+	t, n := v.cfg.Tracker, TrackerNames(v.cfg)
+	return fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, n.Assignee}, n.Labels, []string{""}, n.States))
+}
+
+func (v *verified) check(ctx context.Context) error {
+	if v.db != nil {
+		known, _, err := v.db.Meta(ctx, verifiedKey)
+		if err != nil || known == v.names() {
 			return err
 		}
 	}
-	found, err := v.Verify(ctx, spec)
+	found, err := v.t.Verify(ctx, TrackerNames(v.cfg))
+	if errors.Is(err, reconcile.ErrRejected) {
+		v.rejected = err
+		return nil
+	}
 	if err != nil {
 		var known *reconcile.Error
 		if errors.As(err, &known) && known.Code == "tracker_project_not_found" {
-			known.Message = v.Path + ": tracker.project_slug: " + known.Message
+			known.Message = v.path + ": tracker.project_slug: " + known.Message
 		}
 		return err
 	}
-	warn := func(text string) { v.Warn(v.Path + ": " + text) }
-	for _, u := range found.UnknownStates {
-		if slices.Contains(t.NamedStates, u.Name) {
+	warn := func(text string) { v.warn(v.path + ": " + text) }
+	for _, u := range found.States {
+		if slices.Contains(v.cfg.Tracker.NamedStates, u.Name) {
 			warn("the project has no state " + u.String())
 		}
 	}
-	for _, u := range found.UnknownLabels {
+	for _, u := range found.Labels {
 		warn("tracker.required_labels: the tracker has no label " + u.String())
 	}
-	if found.UnknownAssignee != nil {
-		warn("tracker.assignee: the tracker knows nobody called " + found.UnknownAssignee.String())
+	if found.Assignee != nil {
+		warn("tracker.assignee: the tracker has no user " + found.Assignee.String())
 	}
-	if v.Db == nil {
+	return v.remember(ctx)
+}
+
+// accept reports a rejected check once another read has worked: the check is advisory.
+func (v *verified) accept(ctx context.Context) (err error) {
+	if v.rejected == nil {
 		return nil
 	}
-	return v.Db.SetMeta(ctx, verifiedKey, combination)
+	v.reported.Do(func() {
+		v.warn(fmt.Sprintf("%s: the tracker did not check the project, states and labels: %v", v.path, v.rejected))
+		err = v.remember(ctx)
+	})
+	return err
+}
+
+func (v *verified) remember(ctx context.Context) error {
+	if v.db == nil {
+		return nil
+	}
+	return v.db.SetMeta(ctx, verifiedKey, v.names())
 }
 
 const verifiedKey = "verified"

@@ -44,11 +44,11 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	client, err := NewTracker(cfg, p.Env.Now, NewLog(p.Env, slog.LevelWarn))
+	tracker, err := NewTracker(cfg, p.Env.Now, WarnTo(NewLog(p.Env, slog.LevelWarn)))
 	if err != nil {
 		return nil, err
 	}
-	return client.ByIdentifier(ctx, ref)
+	return tracker.Find(ctx, ref)
 }
 
 // findIssue finds an issue by its identifier: in the database, else at the tracker.

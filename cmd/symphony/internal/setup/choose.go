@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -37,32 +35,20 @@ func (s *starter) findProject(ctx context.Context) error {
 		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", found.Name)
 	}
 	s.project = found
-	s.answers.Project = addressOf(found.ProjectRef)
+	s.answers.Project = found.Setting
 	return nil
-}
-
-// slugID is what Linear's slug ids look like.
-const slugID = `^[0-9a-f]{12}$`
-
-// addressOf names a project in the workflow: by its address, which says more to a reader, where its slug id is told
-// from the rest of that for sure.
-func addressOf(p linear.ProjectRef) string {
-	if regexp.MustCompile(slugID).MatchString(p.SlugID) && strings.HasSuffix(p.URL, "-"+p.SlugID) {
-		return p.URL
-	}
-	return p.SlugID
 }
 
 // chooseProject lists projects until one is left or named by its number. A text narrows the list down.
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
-	all := s.projects.List
+	all := s.account.Projects
 	if len(all) == 0 {
 		return "", &reconcile.Error{
-			Code: "tracker_project_not_found", Message: "the user of the key sees no project", Hint: "make one in Linear, or use another key",
+			Code: "tracker_project_not_found", Message: "the user of the key sees no project", Hint: "make one in " + s.tracker.Name + ", or use another key",
 		}
 	}
 	for shown := all; ; {
-		s.listProjects(shown, len(shown) == len(all) && s.projects.More)
+		s.listProjects(shown, len(shown) == len(all) && s.account.More)
 		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "")
 		switch {
 		case err != nil:
@@ -87,12 +73,12 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	}
 }
 
-func (s *starter) chosen(p linear.ProjectRef) string {
+func (s *starter) chosen(p reconcile.TrackerProject) string {
 	fmt.Fprintf(s.w.Stderr, "%s\n", term.Visible(p.Name))
-	return p.SlugID
+	return p.Slug
 }
 
-func (s *starter) listProjects(list []linear.ProjectRef, more bool) {
+func (s *starter) listProjects(list []reconcile.TrackerProject, more bool) {
 	for i, p := range list[:min(listed, len(list))] {
 		fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
 	}
@@ -105,14 +91,14 @@ func (s *starter) listProjects(list []linear.ProjectRef, more bool) {
 }
 
 // matchingProjects are those with the text in their name, slug or address; one that is called exactly so stands alone.
-func matchingProjects(all []linear.ProjectRef, text string) []linear.ProjectRef {
-	var matching []linear.ProjectRef
+func matchingProjects(all []reconcile.TrackerProject, text string) []reconcile.TrackerProject {
+	var matching []reconcile.TrackerProject
 	text = strings.ToLower(text)
 	for _, p := range all {
-		if strings.ToLower(p.Name) == text || strings.ToLower(p.SlugID) == text {
-			return []linear.ProjectRef{p}
+		if strings.ToLower(p.Name) == text || strings.ToLower(p.Slug) == text {
+			return []reconcile.TrackerProject{p}
 		}
-		if strings.Contains(strings.ToLower(p.Name+"\n"+p.URL+"\n"+p.SlugID), text) {
+		if strings.Contains(strings.ToLower(p.Name+"\n"+p.URL+"\n"+p.Slug), text) {
 			matching = append(matching, p)
 		}
 	}
@@ -122,7 +108,7 @@ func matchingProjects(all []linear.ProjectRef, text string) []linear.ProjectRef 
 // findStates settles which states are active, which end an issue, and where it is handed over.
 func (s *starter) findStates(ctx context.Context) error {
 	for _, state := range s.project.States {
-		if slices.Contains([]string{"completed", "canceled", "duplicate"}, state.Type) {
+		if state.Kind == reconcile.StateEnded {
 			s.answers.Terminal = append(s.answers.Terminal, state.Name)
 		}
 	}
@@ -206,10 +192,14 @@ func (s *starter) setReview(name string) error {
 }
 
 // state finds a state of the project's teams, and gives it the name that they have for it.
-func (s *starter) state(name string) (linear.State, error) {
+func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	state, ok := s.project.State(name)
 	if !ok {
-		return state, exit.Usage("init: the project has no state %s", s.project.Unknown(name))
+		var names []string
+		for _, known := range s.project.States {
+			names = append(names, known.Name)
+		}
+		return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
 	}
 	return state, nil
 }
@@ -223,13 +213,13 @@ const (
 	reviewPart
 )
 
-// partOf guesses from the type of a state and, where Linear's types tell no more, from its name.
-func partOf(s linear.State) int {
+// partOf is the part of a state by its kind and, for started ones, by its name.
+func partOf(s reconcile.TrackerState) int {
 	name := strings.ToLower(s.Name)
 	switch {
-	case s.Type == "unstarted":
+	case s.Kind == reconcile.StateWaiting:
 		return waitingPart
-	case s.Type != "started":
+	case s.Kind != reconcile.StateStarted:
 		return noPart
 	case strings.Contains(name, "review"):
 		return reviewPart
@@ -241,7 +231,7 @@ func partOf(s linear.State) int {
 
 // proposeStates proposes what is worked on, and where it is handed over. A review begins where others hand over, and
 // hands on to a person or back.
-func proposeStates(example string, states []linear.State) (active []string, handover string) {
+func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
 	parts := map[int][]string{}
 	for _, s := range states {
 		parts[partOf(s)] = append(parts[partOf(s)], s.Name)

@@ -3,7 +3,6 @@ package setup
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -37,7 +35,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		return s.tryKey(ctx, key)
 	}
 	for try := 1; ; try++ {
-		typed, err := term.AskLine(ctx, s.w, "Linear API key (Settings, Security & access, Personal API keys; it is not shown): ", true)
+		typed, err := term.AskLine(ctx, s.w, s.tracker.KeyQuestion+": ", true)
 		if err != nil {
 			return err
 		}
@@ -45,7 +43,7 @@ func (s *starter) findKey(ctx context.Context) error {
 			return nothingChosen("key")
 		}
 		err = s.tryKey(ctx, typed)
-		if !refusedKey(err) || try == keyTries {
+		if !s.tracker.RefusedKey(err) || try == keyTries {
 			return err
 		}
 		s.say(err)
@@ -97,29 +95,19 @@ func (s *starter) readKey(path string) (string, error) {
 func (s *starter) tryKey(ctx context.Context, key string) error {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
 		return &reconcile.Error{
-			Code: "missing_tracker_api_key", Message: "the key holds characters that no key of Linear's has",
+			Code: "missing_tracker_api_key", Message: "the key holds characters that no key of " + s.tracker.Name + "'s has",
 			Hint: "copy it again; a file holds the key alone, without a name or quotes",
 		}
 	}
-	account, err := linear.NewAccount(linear.Options{Endpoint: s.answers.Endpoint, APIKey: key, Now: s.w.Now})
+	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
 	if err != nil {
 		return err
 	}
-	found, err := account.Projects(ctx)
-	if err != nil {
-		return err
-	}
-	s.key, s.account, s.projects = key, account, found
+	s.key, s.account = key, account
 	if s.asking {
-		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(found.Viewer.Name))
+		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(account.User))
 	}
 	return nil
-}
-
-// refusedKey tells a wrong key from a tracker that can't be asked: for that no other key helps.
-func refusedKey(err error) bool {
-	var known *reconcile.Error
-	return linear.RefusedKey(err) || errors.As(err, &known) && known.Code == "missing_tracker_api_key"
 }
 
 // nothingChosen ends an init whose question got no answer.

@@ -123,7 +123,7 @@ func (s *starter) freeRoot() string {
 		return '-'
 	}, strings.ToLower(s.project.Name))
 	if name = strings.Join(strings.FieldsFunc(name, func(r rune) bool { return r == '-' }), "-"); name == "" {
-		name = s.project.SlugID
+		name = s.project.Slug
 	}
 	free := name
 	for n := 2; ; n++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/linear"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const DefaultLabel = "symphony"
@@ -21,11 +21,10 @@ type starter struct {
 	options initOptions
 	asking  bool // there is a person to ask
 	key     string
-	account *linear.Account
-	// projects are those that the key sees.
-	projects linear.Projects
-	project  linear.Project
-	answers  answers
+	tracker reconcile.TrackerSetup
+	account reconcile.TrackerAccount // what the key sees
+	project reconcile.TrackerBoard   // the chosen project
+	answers answers
 }
 
 // initOptions are the flags, empty where they were not given.
@@ -46,7 +45,7 @@ type Options struct {
 func Run(ctx context.Context, p *project.Project, o Options) error {
 	w := p.Env
 	s := &starter{
-		w: w, p: p, asking: w.OnTerminal() && !w.JSON,
+		w: w, p: p, tracker: project.TrackerSetup(), asking: w.OnTerminal() && !w.JSON,
 		options: initOptions{
 			keyFile: o.KeyFile, project: o.Project, repository: o.Repository,
 			active: o.ActiveStates, review: o.ReviewState, root: o.Root,
@@ -120,7 +119,7 @@ func (s *starter) run(ctx context.Context) error {
 func (s *starter) report() {
 	w, next := s.w, s.next()
 	if w.JSON {
-		w.PrintJSON(initJSON{s.p.Path, s.p.EnvPath(), s.project.SlugID, s.answers.Root, s.project.HasLabel, next})
+		w.PrintJSON(initJSON{s.p.Path, s.p.EnvPath(), s.project.Slug, s.answers.Root, s.project.HasLabel, next})
 		return
 	}
 	fmt.Fprintf(w.Stdout, "%s, for the project %s\n", term.Visible(s.p.Path), term.Visible(s.project.Name))
@@ -147,7 +146,7 @@ type initJSON struct {
 
 // next are the commands that lead from here to a scheduled system.
 func (s *starter) next() []string {
-	issue := cmp.Or(s.project.Team, "ABC") + "-1"
+	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
 	place := s.options.place
 	return []string{"symphony doctor" + place, "symphony run " + issue + place, "symphony schedule install" + place}
 }

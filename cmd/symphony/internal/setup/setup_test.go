@@ -10,17 +10,20 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 )
 
-func team(states ...string) []linear.State {
-	list := make([]linear.State, 0, len(states))
+var kinds = map[string]reconcile.StateKind{
+	"unstarted": reconcile.StateWaiting, "started": reconcile.StateStarted, "completed": reconcile.StateEnded,
+}
+
+func team(states ...string) []reconcile.TrackerState {
+	list := make([]reconcile.TrackerState, 0, len(states))
 	for _, s := range states {
 		name, kind, _ := strings.Cut(s, "=")
-		list = append(list, linear.State{Name: name, Type: kind})
+		list = append(list, reconcile.TrackerState{Name: name, Kind: kinds[kind]})
 	}
 	return list
 }
@@ -116,9 +119,9 @@ func TestRender(t *testing.T) {
 
 // A long list is cut, and says so.
 func TestListProjects(t *testing.T) {
-	var many []linear.ProjectRef
+	var many []reconcile.TrackerProject
 	for range 500 {
-		many = append(many, linear.ProjectRef{Name: "A \x1bproject", SlugID: "a"})
+		many = append(many, reconcile.TrackerProject{Name: "A \x1bproject", Slug: "a"})
 	}
 	for _, c := range []struct {
 		count int
@@ -145,30 +148,18 @@ func TestListProjects(t *testing.T) {
 
 // A project that is called exactly so is meant, be others called so in part.
 func TestMatchingProjects(t *testing.T) {
-	all := []linear.ProjectRef{
-		{Name: "Web shop", SlugID: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", SlugID: "2", URL: "https://linear.app/acme/project/web-2"},
+	all := []reconcile.TrackerProject{
+		{Name: "Web shop", Slug: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", Slug: "2", URL: "https://linear.app/acme/project/web-2"},
 	}
 	for text, want := range map[string]string{
 		"web": "2", "WEB S": "1", "e": "12", "https://linear.app/acme/project/web-shop-1": "1", "zebra": "", "1": "1",
 	} {
 		got := ""
 		for _, p := range matchingProjects(all, text) {
-			got += p.SlugID
+			got += p.Slug
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
-func TestAddressOf(t *testing.T) {
-	for _, c := range [][3]string{
-		{"1a2b3c4d5e6f", "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "https://linear.app/acme/project/shop-1a2b3c4d5e6f"},
-		{"demo", "https://linear.app/acme/project/shop-demo", "demo"},
-		{"1a2b3c4d5e6f", "https://linear.app/acme/project/other", "1a2b3c4d5e6f"},
-	} {
-		if got := addressOf(linear.ProjectRef{SlugID: c[0], URL: c[1]}); got != c[2] {
-			t.Errorf("%s of %s is %s", c[0], c[1], got)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,13 +15,11 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -174,22 +171,14 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	config := project.RunnerConfig(cfg)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
-	client, err := project.NewTracker(cfg, p.Env.Now, log)
+	tracker, err := project.NewTracker(cfg, p.Env.Now, project.WarnTo(log))
 	if err != nil {
 		return err
 	}
-	tool := linear.Tool(client, cfg.Tracker.ToolReadOnly)
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.Db, Requests: h.Db, Tracker: client, Executor: runner.Here{},
+		Config: config, Prompt: cfg.Prompt, Journal: h.Db, Requests: h.Db, Tracker: tracker, Executor: runner.Here{},
 		Account: account, AccountDir: account.Dir,
-		Tool: &runner.Tool{
-			Spec: codex.Tool{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema},
-			Call: func(ctx context.Context, args json.RawMessage) runner.ToolAnswer {
-				return runner.ToolAnswer(tool.Call(ctx, args))
-			},
-			ChangesIssue: tool.ChangesIssue,
-		},
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
 	}
 	var stopTelling func()

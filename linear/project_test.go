@@ -11,15 +11,12 @@ import (
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func newAccount(t *testing.T, endpoint, key string) *linear.Account {
+func connect(t *testing.T, endpoint, key string) (reconcile.TrackerAccount, error) {
 	t.Helper()
-	a, err := linear.NewAccount(linear.Options{Endpoint: endpoint, APIKey: key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return linear.Setup().Connect(t.Context(), endpoint, key)
 }
 
 func manyProjects(n int) lineartest.Seed {
@@ -37,16 +34,16 @@ func TestProjects(t *testing.T) {
 		more             bool
 	}{3: {3, 1, false}, 250: {250, 3, false}, 500: {500, 5, false}, 520: {500, 5, true}} {
 		s := seeded(t, manyProjects(count))
-		got, err := newAccount(t, s.Endpoint(), s.Key()).Projects(t.Context())
+		got, err := connect(t, s.Endpoint(), s.Key())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.List) != want.listed || got.More != want.more || len(s.Log()) != want.requests {
-			t.Errorf("%d projects: %d listed, more %v, %d requests", count, len(got.List), got.More, len(s.Log()))
+		if len(got.Projects) != want.listed || got.More != want.more || len(s.Log()) != want.requests {
+			t.Errorf("%d projects: %d listed, more %v, %d requests", count, len(got.Projects), got.More, len(s.Log()))
 		}
-		last := linear.ProjectRef{ID: got.List[0].ID, Name: fmt.Sprintf("Project %d", count-1), SlugID: fmt.Sprintf("%012x", count-1), URL: got.List[0].URL}
-		if diff := cmp.Diff(last, got.List[0]); diff != "" || got.Viewer.Name != "Robin Doe" || got.List[0].URL == "" {
-			t.Errorf("first: %s, viewer %+v", diff, got.Viewer)
+		last := reconcile.TrackerProject{ID: got.Projects[0].ID, Name: fmt.Sprintf("Project %d", count-1), Slug: fmt.Sprintf("%012x", count-1), URL: got.Projects[0].URL}
+		if diff := cmp.Diff(last, got.Projects[0]); diff != "" || got.User != "Robin Doe" || got.Projects[0].URL == "" {
+			t.Errorf("first: %s, viewer %+v", diff, got.User)
 		}
 	}
 }
@@ -63,33 +60,33 @@ func TestProjectsThatMove(t *testing.T) {
 		next++
 	}))
 	defer srv.Close()
-	got, err := newAccount(t, srv.URL, "k").Projects(t.Context())
-	if err != nil || len(got.List) != 3 {
-		t.Errorf("%+v, %v", got.List, err)
+	got, err := connect(t, srv.URL, "k")
+	if err != nil || len(got.Projects) != 3 {
+		t.Errorf("%+v, %v", got.Projects, err)
 	}
 	answers[1], next = answers[0], 0
-	_, err = newAccount(t, srv.URL, "k").Projects(t.Context())
+	_, err = connect(t, srv.URL, "k")
 	wantCode(t, err, "linear_missing_end_cursor")
 	answers[0] = `{"data":{"viewer":{"name":"Robin"}}}`
 	next = 0
-	_, err = newAccount(t, srv.URL, "k").Projects(t.Context())
+	_, err = connect(t, srv.URL, "k")
 	wantCode(t, err, "linear_unknown_payload")
 }
 
 func TestProjectsRefusedKey(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	_, err := newAccount(t, s.Endpoint(), "lin_api_wrong").Projects(t.Context())
-	if wantCode(t, err, "linear_api_status"); !linear.RefusedKey(err) {
+	_, err := connect(t, s.Endpoint(), "lin_api_wrong")
+	if wantCode(t, err, "linear_api_status"); !linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is no refusal of the key", err)
 	}
 	if err := s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = newAccount(t, s.Endpoint(), s.Key()).Projects(t.Context())
-	if wantCode(t, err, "linear_api_status"); linear.RefusedKey(err) {
+	_, err = connect(t, s.Endpoint(), s.Key())
+	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is taken for a refusal of the key", err)
 	}
-	_, err = linear.NewAccount(linear.Options{APIKey: " "})
+	_, err = connect(t, s.Endpoint(), " ")
 	wantCode(t, err, "missing_tracker_api_key")
 }
 
@@ -104,7 +101,10 @@ func TestProject(t *testing.T) {
 		Labels:   []string{"Symphony"},
 	}
 	s := seeded(t, seed)
-	a := newAccount(t, s.Endpoint(), s.Key())
+	a, err := connect(t, s.Endpoint(), s.Key())
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony")
 	if err != nil {
 		t.Fatal(err)
@@ -113,14 +113,11 @@ func TestProject(t *testing.T) {
 	for _, st := range got.States {
 		states = append(states, st.Name)
 	}
-	if text := strings.Join(states, ","); text != "Backlog,todo,Doing,Done" || got.Team != "OPS" || !got.HasLabel || got.SlugID != "1a2b3c4d5e6f" {
+	if text := strings.Join(states, ","); text != "Backlog,todo,Doing,Done" || got.IssuePrefix != "OPS" || !got.HasLabel || got.Slug != "1a2b3c4d5e6f" {
 		t.Errorf("%s, %+v", text, got)
 	}
-	if st, ok := got.State("TODO"); !ok || st.Type != "unstarted" {
+	if st, ok := got.State("TODO"); !ok || st.Kind != reconcile.StateWaiting {
 		t.Errorf("TODO is %+v, %v", st, ok)
-	}
-	if text := got.Unknown("Doone").String(); text != `"Doone" (did you mean "Done"?)` {
-		t.Error(text)
 	}
 	if got, err = a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {
 		t.Errorf("a label that there is not: %v, %v", got.HasLabel, err)

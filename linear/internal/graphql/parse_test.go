@@ -1,0 +1,95 @@
+package graphql_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/symphony-cron/symphony/linear/internal/graphql"
+)
+
+func TestParse(t *testing.T) {
+	doc, err := graphql.Parse("\ufeff# {\nquery Q($a: [ID!]! = [1, \"x\"] @d, $b: In = {k: null}) @e(f: TODAY) {\n"+
+		"  x: issue(id: $a, n: -1.5e2, b: true, s: \"\"\"a \\\"\"\" b\"\"\") @include(if: $b) { id }\n  ...F ... on T { y } ... { z }\n}\n"+
+		`fragment F on T { ...F w(t: "\u00e9\n") }`, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := doc.Operations[0]
+	if op.Type != "query" || op.Name != "Q" || len(doc.Operations) != 1 {
+		t.Errorf("%+v", op)
+	}
+	if diff := cmp.Diff(map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}}, op.Defaults); diff != "" {
+		t.Error(diff)
+	}
+	var names []string
+	fields := doc.Fields(op.Selections)
+	for _, f := range fields {
+		names = append(names, f.Alias+":"+f.Name)
+	}
+	if diff := cmp.Diff([]string{"x:issue", "w:w", "y:y", "z:z"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`}, fields[0].Arguments); diff != "" {
+		t.Error(diff)
+	}
+	if fields[1].Arguments["t"] != "é\n" || fields[0].Directives["include"]["if"] != graphql.Variable("b") {
+		t.Errorf("%+v", fields)
+	}
+}
+
+// FuzzParse compares with another parser: a text is an operation of the same type with the same fields for both, or an
+// error for this one. What only this one refuses is refused before it is sent.
+func FuzzParse(f *testing.F) {
+	for _, query := range []string{
+		"{ a }", "query { a(b: {c: [1, 2.5, \"x\", $y, E]}) { d ...F } } fragment F on T { e }", "mutation M($a: A! = 1) @d { x: y }",
+		"# \r mutation { a }", "# \u2028 mutation { a }", `{ a(b: "\ud83d\ude00") }`, `{ a(b: """x \""" { } """) }`, "{ a(b: 01) }", "{ a(b: 1a) }",
+		"{ a(b: -) }", "{ ... on T { a } ... @include(if: true) { b } }", "subscription { a }", "{ }", "{ a( ) }", "fragment on on T { a }",
+		"{ a } { b }", "{ a(b: \"\n\") }", "type Query { a: Int }", "{ \u00e9 }", "query Q { a } fragment F on T @d { b }", "{ a(b: 1.e1) }", "{...on}",
+	} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		got, err := graphql.Parse(query, 5000)
+		if err != nil {
+			return
+		}
+		want, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, 10000)
+		if err != nil {
+			t.Skip() // control characters and the like, which the server is to judge
+		}
+		if len(got.Operations) != len(want.Operations) || len(got.Fragments) != len(want.Fragments) {
+			t.Fatalf("%q: %d operations and %d fragments, want %d and %d", query, len(got.Operations), len(got.Fragments), len(want.Operations), len(want.Fragments))
+		}
+		for i, op := range want.Operations {
+			if g := got.Operations[i]; g.Type != string(op.Operation) || g.Name != op.Name {
+				t.Errorf("%q: %s %q, want %s %q", query, g.Type, g.Name, op.Operation, op.Name)
+			}
+			compare(t, query, got.Operations[i].Selections, op.SelectionSet)
+		}
+	})
+}
+
+func compare(t *testing.T, query string, got []graphql.Selection, want ast.SelectionSet) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%q: %+v, want %d selections", query, got, len(want))
+	}
+	for i, s := range want {
+		switch s := s.(type) {
+		case *ast.Field:
+			if got[i].Name != s.Name || got[i].Alias != s.Alias || len(got[i].Arguments) > len(s.Arguments) {
+				t.Errorf("%q: %+v, want %s", query, got[i], s.Name)
+			}
+			compare(t, query, got[i].Selections, s.SelectionSet)
+		case *ast.InlineFragment:
+			compare(t, query, got[i].Selections, s.SelectionSet)
+		case *ast.FragmentSpread:
+			if got[i].Spread != s.Name {
+				t.Errorf("%q: %+v, want ...%s", query, got[i], s.Name)
+			}
+		}
+	}
+}
