@@ -26,7 +26,7 @@ Example:
 			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "force", Usage: "also workspaces with work that is nowhere else"},
-			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.PastAfter, DefaultText: "168h"},
+			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
 		Action: func(c *cli.Context) error {

@@ -1,0 +1,353 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// RemoveOptions are the flags of symphony projects remove.
+type RemoveOptions struct{ Workspaces, Force, Yes bool }
+
+// remover is one call of symphony projects remove.
+type remover struct {
+	w       *term.Env
+	options RemoveOptions
+	row     project.State
+	spaces  []space
+}
+
+// RemoveProject removes a project from the account: its state, its environment file and what its workspace roots say of
+// it; with Workspaces also its workspaces. A removal that was interrupted can be repeated.
+func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOptions) error {
+	row, err := findProject(ctx, w, path)
+	if err != nil {
+		return err
+	}
+	r := &remover{w: w, options: o, row: row}
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	if err := r.announce(); err != nil {
+		return err
+	}
+	if !o.Yes {
+		if sure, err := Confirm(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
+			return err
+		}
+	}
+	release, err := lockProject(ctx, w, row.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = release() }() // the lock file is gone by then
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	return r.remove(context.WithoutCancel(ctx))
+}
+
+// findProject returns the project that a path means: a workflow, its folder or a state directory.
+func findProject(ctx context.Context, w *term.Env, path string) (project.State, error) {
+	rows, err := project.KnownProjects(ctx, w)
+	if err != nil {
+		return project.State{}, err
+	}
+	path = project.Resolve(w.Absolute(path))
+	var meant []project.State
+	var dirs []string
+	for _, r := range rows {
+		if path == project.Resolve(r.StateDir) {
+			return r, nil
+		}
+		if path == r.WorkflowPath || r.WorkflowPath != "" && path == filepath.Dir(r.WorkflowPath) {
+			meant, dirs = append(meant, r), append(dirs, r.StateDir)
+		}
+	}
+	if len(meant) > 1 {
+		return project.State{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+	}
+	if len(meant) == 1 {
+		return meant[0], nil
+	}
+	// The rest of an interrupted removal is no longer listed.
+	row := project.ReadState(ctx, w, path)
+	known, err := isStateDir(w, path)
+	if err != nil || known || row.Error == nil && row.WorkflowPath != "" {
+		return row, err
+	}
+	return project.State{}, &reconcile.Error{
+		Code: "unknown_project", Message: path + " is no project of this account",
+		Hint: "symphony projects lists them; give the WORKFLOW.md or the state directory",
+	}
+}
+
+// isStateDir reports whether a folder is at a place of the account's state directories and holds what symphony makes
+// there, or nothing.
+func isStateDir(w *term.Env, dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
+		return false, nil //nolint:nilerr // an unreadable folder is not certainly symphony's
+	}
+	home := project.StateHome(w)
+	registered, err := state.RegisteredDirs(home)
+	return filepath.Dir(dir) == project.Resolve(home) || slices.ContainsFunc(registered, func(e string) bool { return project.Resolve(e) == dir }), err
+}
+
+// check refuses a project that is in use, or whose workspaces may not be removed, and reads the project anew.
+func (r *remover) check(ctx context.Context) (err error) {
+	if err := r.checkIdle(ctx); err != nil {
+		return err
+	}
+	r.row = project.ReadState(ctx, r.w, r.row.StateDir)
+	// The run directories go before the database: without them an interrupted removal is repeated.
+	if r.row.Error != nil && r.options.Workspaces && project.Exists(filepath.Join(r.row.StateDir, "runs")) {
+		return &reconcile.Error{
+			Code: r.row.Error.Code, Message: r.row.Error.Message + "; its workspaces cannot be found without its database",
+			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
+		}
+	}
+	if r.spaces, err = listSpaces(ctx, r.row); err != nil || !r.options.Workspaces {
+		return err
+	}
+	for _, s := range r.spaces {
+		switch {
+		case s.inUse:
+			return &reconcile.Error{
+				Code: workspace.CodeBusy, Message: s.rec.Path + " is in use by run " + s.rec.RunID,
+				Hint: "end what works in it first: symphony stop " + s.rec.Identifier,
+			}
+		case s.unsaved != "" && !r.options.Force:
+			return &reconcile.Error{
+				Code: "unsaved_work", Message: s.rec.Path + " has " + s.unsaved,
+				Hint: "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there",
+			}
+		}
+	}
+	return nil
+}
+
+// checkIdle refuses a project with living workers, a loop or a schedule. Recent passes alone refuse nothing: they may be
+// those of a schedule that was removed a moment ago.
+func (r *remover) checkIdle(ctx context.Context) error {
+	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
+	flags := "--state-dir " + term.ShellQuote(p.StateDir)
+	if p.Path != "" {
+		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
+	}
+	busy := func(message, hint string) error {
+		return &reconcile.Error{Code: "project_busy", Message: message, Hint: hint}
+	}
+	if living := project.LivingRuns(p); len(living) > 0 {
+		return busy(fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
+			"end them first: symphony stop --all "+flags)
+	}
+	if project.Looping(p.StateDir) {
+		return busy("symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
+	}
+	installed, err := schedule.FindInstalled(ctx, p)
+	if err != nil {
+		return err
+	}
+	if len(installed.Units) > 0 || installed.Line != "" {
+		return busy("a schedule runs passes on "+p.StateDir, "take it out first: symphony schedule remove "+flags)
+	}
+	if !schedule.HasCrontab(r.w) {
+		return nil
+	}
+	crontab, err := schedule.Crontab(ctx, r.w)
+	if err != nil {
+		return nil //nolint:nilerr // an account may not have a crontab
+	}
+	for line := range strings.Lines(crontab) {
+		line = strings.TrimSpace(line)
+		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
+		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
+			return busy("a line of your crontab runs passes on "+p.StateDir+": "+line, "take it out first: crontab -e")
+		}
+	}
+	return nil
+}
+
+// announce prints what goes and what stays.
+func (r *remover) announce() error {
+	out := r.w.Stdout
+	if r.w.JSON {
+		out = r.w.Stderr
+	}
+	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
+	line("goes", r.row.StateDir)
+	if env := envFile(r.w, r.row); project.Exists(env) {
+		others, err := envFileSharers(r.w, r.row)
+		switch {
+		case err != nil:
+			return err
+		case len(others) > 0:
+			line("stays", env+", which "+strings.Join(others, ", ")+" uses too")
+		default:
+			line("goes", env)
+		}
+	}
+	verb := "stays"
+	if r.options.Workspaces {
+		verb = "goes"
+	}
+	for _, s := range r.spaces {
+		line(verb, s.rec.Path+" "+s.remark())
+	}
+	if r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs")) {
+		line("stays", "everything in its workspace roots, which cannot be found: "+r.row.Error.Message)
+	}
+	if r.row.WorkflowExists {
+		line("stays", r.row.WorkflowPath)
+	}
+	line("stays", "codex's threads, in codex's own home")
+	return nil
+}
+
+// remove removes the project, its database last: a removal that is interrupted can be repeated until then.
+func (r *remover) remove(ctx context.Context) error {
+	if r.options.Workspaces {
+		for _, s := range r.spaces {
+			owner := workspace.Owner{
+				IssueID: s.rec.IssueID, Identifier: s.rec.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand",
+			}
+			removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: r.w.Now(), Discard: s.unsaved != ""})
+			if err := errors.Join(err, removed.Undeletable); err != nil {
+				return project.WorkspaceError(err)
+			}
+		}
+	}
+	for _, path := range r.row.Roots {
+		if err := r.leaveRoot(ctx, path); err != nil {
+			return project.WorkspaceError(err)
+		}
+	}
+	crash.At("projects.remove.roots")
+	if err := r.removeEnvFile(); err != nil {
+		return err
+	}
+	left, err := removeState(r.row.StateDir)
+	if err != nil {
+		return err
+	}
+	if err := state.UnregisterDirs(project.StateHome(r.w)); err != nil {
+		return err
+	}
+	if err := removeAccount(r.w); err != nil {
+		return err
+	}
+	if r.w.JSON {
+		r.w.PrintJSON(map[string]any{"removed": r.row.StateDir, "left": left})
+		return nil
+	}
+	for _, name := range left {
+		fmt.Fprintln(r.w.Stdout, term.Visible("stays  "+filepath.Join(r.row.StateDir, name)+", which is not symphony's"))
+	}
+	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
+	return nil
+}
+
+// leaveRoot removes the project's claim on a workspace root, and the root itself where its workspaces go too.
+func (r *remover) leaveRoot(ctx context.Context, path string) error {
+	root, found, err := workspace.FindRoot(path)
+	if err != nil {
+		return err
+	}
+	if found {
+		if _, err := root.UnclaimProjects(r.row.StateDir); err != nil || !r.options.Workspaces {
+			return err
+		}
+		_, err = root.Dissolve(ctx, r.options.Force)
+	} else if r.options.Workspaces {
+		_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
+	}
+	if r.options.Workspaces && filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
+		_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
+	}
+	return err
+}
+
+func envFile(w *term.Env, row project.State) string {
+	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
+}
+
+// envFileSharers are the other state directories of the same name, which read the same environment file.
+func envFileSharers(w *term.Env, row project.State) ([]string, error) {
+	dirs, err := project.StateDirs(w)
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
+	}), err
+}
+
+// removeEnvFile removes the environment file and the folder that init made for it, unless another project uses them.
+func (r *remover) removeEnvFile() error {
+	others, err := envFileSharers(r.w, r.row)
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	path := envFile(r.w, r.row)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("environment file: %w", err)
+	}
+	_ = os.Remove(filepath.Dir(path)) // fails while it holds something
+	return nil
+}
+
+// stateFiles are what symphony makes in a state directory, in the order of their removal.
+var stateFiles = []string{
+	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
+	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
+}
+
+// removeState removes symphony's files from a state directory, and the directory unless something else is in it.
+func removeState(dir string) (left []string, err error) {
+	left = []string{}
+	for _, name := range stateFiles {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return left, fmt.Errorf("state directory: %w", err)
+		}
+		crash.At("projects.remove.file")
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if err == nil && len(left) == 0 {
+		err = os.Remove(dir)
+	}
+	if err != nil {
+		return left, fmt.Errorf("state directory: %w", err)
+	}
+	return left, nil
+}
+
+// removeAccount removes, after the last project, what the projects of the account have shared.
+func removeAccount(w *term.Env) error {
+	dirs, err := project.StateDirs(w)
+	if err != nil || len(dirs) > 0 {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(project.StateHome(w), "accounts")); err != nil {
+		return fmt.Errorf("shared account: %w", err)
+	}
+	_ = os.Remove(project.StateHome(w)) // fails while it holds something
+	return nil
+}
