@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test's program be the gate.
+// TestMain runs the test's program as the gate where its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == gateCommand {
 		if err := gate(os.Args[2], os.Args[3:]); err != nil {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The gate tells who is still in a workspace, and of nobody in another one or when all are gone.
+// The gate records the processes that are still in the workspace, none of another workspace, and none that have ended.
 func TestGate(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "gate")
