@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -226,4 +227,10 @@ func timed(ts *testscript.TestScript, command string) time.Duration {
 		ts.Fatalf("%s: %v: %s", command, err, out)
 	}
 	return min(took, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+}
+
+// raceDetector reports whether the program was built with -race.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is one file; inodes are used again.
+// file identifies a file. File systems reuse inode numbers, so the time of birth belongs to it.
 type file struct {
 	inode uint64
 	birth unix.StatxTimestamp
@@ -21,14 +21,14 @@ func identify(path string) (file, error) {
 	return file{stat.Ino, stat.Btime}, err
 }
 
-// disk is what would be left of a folder without power.
+// disk is what a power failure would leave of a folder.
 type disk struct {
 	dir     string
 	content map[file][]byte            // what its last sync saw
 	entries map[string]map[string]file // by folder: its names as of their last sync
 }
 
-// newDisk is a folder that has been on the disk for long, or does not exist yet.
+// newDisk takes what a folder holds now as synced. The folder need not exist.
 func newDisk(dir string) (*disk, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func newDisk(dir string) (*disk, error) {
 	})
 }
 
-// synced notes that a file or folder is on the disk. With it goes its name, and with that its folders'.
+// synced records that a file or folder is on the disk, and with it its name and those of its parents.
 func (d *disk) synced(rel string) error {
 	path := filepath.Join(d.dir, rel)
 	info, err := os.Lstat(path)
@@ -74,7 +74,7 @@ func (d *disk) synced(rel string) error {
 	return d.linked(rel)
 }
 
-// linked notes the name of something that is on the disk, up to the top.
+// linked records that a name is on the disk, and those of its parents.
 func (d *disk) linked(rel string) error {
 	for ; rel != "."; rel = filepath.Dir(rel) {
 		id, err := identify(filepath.Join(d.dir, rel))
@@ -90,7 +90,7 @@ func (d *disk) linked(rel string) error {
 	return nil
 }
 
-// names are what a folder holds now.
+// names lists what a folder holds now.
 func (d *disk) names(rel string) (map[string]file, error) {
 	list, err := os.ReadDir(filepath.Join(d.dir, rel))
 	if err != nil {
@@ -110,10 +110,10 @@ func (d *disk) names(rel string) (map[string]file, error) {
 	return names, nil
 }
 
-// seen is what the folder is called as everybody saw it at the cut.
+// seen is the suffix of the folder as programs saw it at the cut.
 const seen = ".seen"
 
-// restore puts the folder back to what the disk holds. With lazy, folders too are as their last sync saw them.
+// restore replaces the folder by what the disk holds. With lazy, the names in folders are those of their last sync, too.
 func (d *disk) restore(lazy bool) error {
 	if _, err := os.Lstat(d.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -3,16 +3,62 @@ package power
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
+
+// Main is the program. It returns the exit code: 0 after a cut, 1 after an error, 2 for wrong usage.
+func Main(args []string) int {
+	flags := flag.NewFlagSet("power", flag.ContinueOnError)
+	cut := flags.Int("cut", 0, "the sync before which the power fails")
+	lazy := flags.Bool("lazy", false, "restore folders as at their last sync")
+	if flags.Parse(args) != nil {
+		return 2
+	}
+	if flags.NArg() < 2 || *cut < 1 {
+		flags.Usage()
+		return 2
+	}
+	runtime.LockOSThread() // a tracer is a single thread
+	if err := fail(flags.Args(), *cut, *lazy); err != nil {
+		fmt.Fprintln(os.Stderr, "power:", err)
+		return 1
+	}
+	return 0
+}
+
+func fail(args []string, cut int, lazy bool) error {
+	disk, err := newDisk(args[0])
+	if err != nil {
+		return err
+	}
+	t := &tracer{disk: disk, cut: cut, calls: map[int]call{}}
+	where, err := t.run(args[1:])
+	if err != nil {
+		return err
+	}
+	if err := disk.restore(lazy); err != nil {
+		return err
+	}
+	if where == "" {
+		fmt.Printf("cut at the end, after %d syncs\n", t.syncs)
+		return nil
+	}
+	fmt.Printf("cut before sync %d, of %s\n", cut, where)
+	return nil
+}
 
 // call is the system call that a thread is in.
 type call struct {
@@ -20,7 +66,7 @@ type call struct {
 	fd   uint64
 }
 
-// tracer follows the processes of one command, but for those that are not symphony.
+// tracer follows the symphony processes of one command.
 type tracer struct {
 	disk  *disk
 	cut   int
@@ -31,9 +77,9 @@ type tracer struct {
 const traced = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
-// run returns what was about to be synced at the cut, "" where there was none.
+// run returns the path whose sync was cut off, "" where the command ended before.
 func (t *tracer) run(argv []string) (string, error) {
-	// What outlives its parent becomes a child of this process, so that nothing escapes the cut.
+	// A process that outlives its parent becomes a child of this one, so that none escapes the cut.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return "", err
 	}
@@ -79,7 +125,7 @@ func (t *tracer) follow() (string, error) {
 	}
 }
 
-// stopped deals with one stop of one thread, and lets it go on.
+// stopped handles one stop of a thread, and lets it continue.
 func (t *tracer) stopped(tid int, status unix.WaitStatus) (string, error) {
 	if !status.Stopped() {
 		delete(t.calls, tid)
@@ -96,7 +142,7 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) (string, error) {
 			return "", unlessGone(unix.PtraceDetach(tid))
 		}
 	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a fork
-	case sig == unix.SIGSTOP && t.isNew(tid): // the system's, for the tracer
+	case sig == unix.SIGSTOP && t.isNew(tid): // the kernel stops a new thread for its tracer
 	default:
 		deliver = int(sig)
 	}
@@ -109,8 +155,8 @@ func (t *tracer) isNew(tid int) bool {
 	return !known
 }
 
-// Offsets in struct ptrace_syscall_info, which is the same on all machines: the number or the result of the call, its
-// first argument.
+// Offsets in struct ptrace_syscall_info, the same on all architectures: the number or result of the call, and its first
+// argument.
 const (
 	infoSize   = 88
 	infoCall   = 24
@@ -118,7 +164,7 @@ const (
 	infoFirst  = 32
 )
 
-// syscall looks at a thread that enters or leaves a system call.
+// syscall handles a thread that enters or leaves a system call.
 func (t *tracer) syscall(tid int) (string, error) {
 	info := make([]byte, infoSize)
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), infoSize, uintptr(unsafe.Pointer(&info[0])), 0, 0)
@@ -146,7 +192,7 @@ func (t *tracer) syscall(tid int) (string, error) {
 	return "", nil
 }
 
-// path is what is synced, relative to the disk; "" if nothing of it is.
+// path is the synced path relative to the disk; "" if it lies outside.
 func (t *tracer) path(tid int, c call) string {
 	if !c.sync {
 		return ""
@@ -168,10 +214,31 @@ func isSymphony(pid int) bool {
 	return err == nil && filepath.Base(name) == "symphony"
 }
 
-// unlessGone takes a thread that has ended meanwhile for no error.
+// unlessGone ignores the error of a thread that has ended.
 func unlessGone(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
+}
+
+const killBound = 20 * time.Second
+
+// killAll ends all processes of the command. Each becomes a child of this process when its parent is dead.
+func killAll() error {
+	for end := time.Now().Add(killBound); time.Now().Before(end); {
+		below, err := proc.Descendants(os.Getpid())
+		if err != nil || len(below) == 0 {
+			return err
+		}
+		for _, p := range below {
+			_ = unix.Kill(p.PID, unix.SIGKILL) // it may be gone
+		}
+		var status unix.WaitStatus
+		for pid := 1; pid > 0; {
+			pid, _ = unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("processes are left")
 }
