@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -123,7 +122,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	if home != "" {
 		t.a.Config.CodexHome = home
 	}
-	command, err := t.command(ctx, thread)
+	command, err := t.command(thread)
 	if err != nil {
 		return 0, err
 	}
@@ -196,9 +195,4 @@ func (t *Takeover) Close(ctx context.Context) error {
 		return err
 	}
 	return fail("directory of the takeover", os.RemoveAll(RunDir(t.StateDir, t.ID)))
-}
-
-// incompatible says that codex.command can't be made to open a session.
-func incompatible(message, hint string) error {
-	return &reconcile.Error{Code: string(codex.CodeIncompatible), Message: message, Hint: hint}
 }

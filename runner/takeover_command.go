@@ -1,104 +1,66 @@
 package runner
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"os/exec"
+	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// helpBound is how long codex may take to print its help.
-const helpBound = 20 * time.Second
-
-// command is the shell line that opens codex's terminal: codex.command, with what follows in the place of its word
-// app-server.
-func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
-	before, after, err := aroundServer(t.Config.Command)
-	if err != nil {
-		return "", err
+// command is the shell line that opens codex's terminal: codex.command, with its word app-server replaced. It runs as an
+// agent's does: in the workspace, without the secrets that the login profile may set.
+func (t *Takeover) command(thread string) (string, error) {
+	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
+	if len(at) != 1 {
+		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
+			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
 	}
+	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
 	args, err := t.arguments()
 	if err != nil {
 		return "", err
 	}
-	help, err := t.help(ctx, before)
-	if err != nil {
-		return "", err
-	}
-	if strings.Contains(help, "--no-daemon") {
-		// A server that other sessions share knows neither this environment nor the lease.
-		args = append(args, "--no-daemon")
-	}
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = proc.ShellWord(arg)
-	}
-	line := before
 	if thread != "" {
-		line += "resume " + proc.ShellWord(thread) + " "
+		args = append([]string{"resume", thread}, args...)
 	}
-	return t.shell(line + strings.Join(words, " ") + after), nil
-}
-
-// shell lets a line run as an agent's is: in the workspace, with the secrets taken away, whatever the profile did.
-func (t *Takeover) shell(line string) string {
-	return proc.ShellIn(t.a.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line))
-}
-
-// help is what codex says of its command resume.
-func (t *Takeover) help(ctx context.Context, before string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, helpBound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-lc", t.shell(before+"resume --help")) //nolint:gosec // as codex.command is
-	cmd.Dir, cmd.Env = t.a.space.Path, t.a.env().codex()
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--sandbox") {
-		text, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		return "", incompatible("codex.command has no terminal of codex's: "+before+"resume --help says "+strconv.Quote(text),
-			"takeover needs a codex.command that is codex itself, such as: codex app-server")
+	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
+	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
+	for _, arg := range args {
+		line += proc.ShellWord(arg) + " "
 	}
-	return string(out), nil
+	return proc.ShellIn(t.a.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
 }
 
-// aroundServer cuts codex.command at its word app-server.
-func aroundServer(command string) (before, after string, err error) {
-	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(command, -1)
-	if len(at) != 1 {
-		return "", "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", command),
-			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
-	}
-	return command[:at[0][2]], command[at[0][3]:], nil
-}
-
-// arguments say to codex what a run says in thread/start and turn/start.
+// arguments tell codex what a run tells it in thread/start and turn/start.
 func (t *Takeover) arguments() ([]string, error) {
-	args := []string{"--cd", t.a.space.Path}
-	sandbox, err := t.sandbox()
-	if err != nil {
-		return nil, err
-	}
-	args = append(args, sandbox...)
-	var policy string
-	if err := json.Unmarshal(t.Config.ApprovalPolicy, &policy); err == nil && policy != "" {
-		args = append(args, "--ask-for-approval", policy)
-	}
-	// Commands get no secret by the name, pass_env or not: its values would have to stand on a command line here. A login
-	// shell could bring them back, and codex itself was started by one.
 	config, err := t.a.Config.threadConfig(t.ID, t.a.space, nil)
 	if err != nil {
 		return nil, err
 	}
+	// Commands get no variable that looks like a secret, agent.pass_env or not: its value would stand on a command line.
+	// A login shell could bring it back.
 	config["allow_login_shell"], config["features.shell_snapshot"] = false, false
 	config["check_for_update_on_startup"] = false
-	return append(args, settings(config)...), nil
+	mode, err := t.sandbox(config)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--cd", t.a.space.Path, "--sandbox", mode}
+	var policy string
+	if err := json.Unmarshal(t.Config.ApprovalPolicy, &policy); err == nil && policy != "" {
+		args = append(args, "--ask-for-approval", policy)
+	}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		args = append(args, "-c", key+"="+toml(config[key]))
+	}
+	return args, nil
 }
 
 // LeftOut names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
@@ -106,11 +68,11 @@ func (t *Takeover) LeftOut() []string {
 	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !excludedByCodex(name) })
 }
 
-// sandbox is the policy of a run's turns in the words of the command line.
-func (t *Takeover) sandbox() ([]string, error) {
+// sandbox returns the mode of codex's command line for the policy of a run's turns, and adds its settings to config.
+func (t *Takeover) sandbox(config map[string]any) (mode string, err error) {
 	raw, err := t.a.Config.sandboxPolicy(t.a.space)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var p struct {
 		Type          string   `json:"type"`
@@ -120,99 +82,43 @@ func (t *Takeover) sandbox() ([]string, error) {
 		NoSlashTmp    bool     `json:"excludeSlashTmp"`
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
+		return "", incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
 	}
 	switch p.Type {
 	case "workspaceWrite":
-		return append([]string{"--sandbox", "workspace-write"}, settings(map[string]any{
-			"sandbox_workspace_write": map[string]any{
-				"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
-				"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
-			},
-		})...), nil
+		config["sandbox_workspace_write"] = map[string]any{
+			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
+			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
+		}
+		return "workspace-write", nil
 	case "readOnly":
-		return []string{"--sandbox", "read-only"}, nil
+		return "read-only", nil
 	case "dangerFullAccess":
-		return []string{"--sandbox", "danger-full-access"}, nil
+		return "danger-full-access", nil
 	}
-	return nil, incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
 		"symphony show names the workspace and the thread: open them by hand")
 }
 
-// settings are -c options for codex's configuration, in the order of their keys.
-func settings(config map[string]any) (args []string) {
-	for key, value := range flatten("", config) {
-		args = append(args, key+"="+value)
-	}
-	slices.Sort(args)
-	out := make([]string, 0, 2*len(args))
-	for _, arg := range args {
-		out = append(out, "-c", arg)
-	}
-	return out
-}
-
-// flatten gives the values as TOML by their dotted keys. A key that is no plain word, a path for one, can't stand in a
-// dotted one; such a table is written as a whole.
-func flatten(prefix string, table map[string]any) map[string]string {
-	flat := map[string]string{}
-	for key, value := range table {
-		if inner, ok := value.(map[string]any); ok && plainKeys(inner) {
-			for k, v := range flatten(prefix+key+".", inner) {
-				flat[k] = v
-			}
-			continue
-		}
-		flat[prefix+key] = toml(value)
-	}
-	return flat
-}
-
-func plainKeys(table map[string]any) bool {
-	for key := range table {
-		if strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-			return false
-		}
-	}
-	return true
-}
-
-// toml writes a value as TOML has it; strings are JSON's but for what that would escape otherwise.
+// toml encodes a value: tables in one line, the rest as JSON, which TOML reads as well.
 func toml(value any) string {
-	switch v := value.(type) {
-	case string:
-		return tomlString(v)
-	case []string:
-		words := make([]string, len(v))
-		for i, s := range v {
-			words[i] = tomlString(s)
+	if table, ok := value.(map[string]any); ok {
+		pairs := make([]string, 0, len(table))
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			pairs = append(pairs, toml(key)+"="+toml(table[key]))
 		}
-		return "[" + strings.Join(words, ",") + "]"
-	case map[string]any:
-		var pairs []string
-		for key, inner := range v {
-			pairs = append(pairs, tomlString(key)+"="+toml(inner))
-		}
-		slices.Sort(pairs)
 		return "{" + strings.Join(pairs, ",") + "}"
 	}
-	return fmt.Sprint(value) // numbers and booleans
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return `""` // strings, booleans and lists of strings always encode
+	}
+	return strings.TrimSpace(b.String())
 }
 
-func tomlString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+// incompatible says that codex.command can't be made to open a session.
+func incompatible(message, hint string) error {
+	return &reconcile.Error{Code: string(codex.CodeIncompatible), Message: message, Hint: hint}
 }
