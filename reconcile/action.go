@@ -20,7 +20,7 @@ const (
 	ActRemoveWorkspace ActionKind = "remove_workspace"
 )
 
-// Action is one step of a plan. It is written down before it takes effect and may be repeated without harm.
+// Action is one step of a plan. It is stored before it takes effect and may be repeated without harm.
 type Action struct {
 	Kind       ActionKind
 	IssueID    string
@@ -34,35 +34,35 @@ type Action struct {
 	// Issue and Attempt of a dispatch.
 	Issue   *Issue
 	Attempt int
-	// Probe is the account's block that this dispatch is to show the end of, nil for none.
+	// Probe is the block of the account that this dispatch tests, nil for none.
 	Probe *Block
 	// Workspace to remove.
 	Workspace *Workspace
 	// Outcome to record for a dead run that recorded none.
 	Outcome Outcome
-	// Kill: its worker lives and is ended first. GiveUp: what can't be ended no longer keeps the run open.
+	// Kill: its worker lives and is killed first. GiveUp: the run is settled although processes remain.
 	Kill, GiveUp bool
 }
 
-// Gone is why an issue was let go: a reason to stop, or to skip.
+// Gone is why a claim was released: a reason to stop, or to skip.
 type Gone struct {
 	Reason string
-	State  string // the tracker's, empty where it was not asked or no longer returns the issue
+	State  string // of the issue; empty if the tracker was not asked or no longer returns it
 }
 
-// Change is one transaction of a pass: the claim, and all that must become true together with it.
+// Change is one transaction of a pass: the claim, and everything that must be stored together with it.
 type Change struct {
 	// Claim is the new content. Its Version is the one it replaces: 0 inserts. Nil leaves claims alone.
 	Claim *Claim
 	// Delete removes the claim instead.
 	Delete bool
-	// Gone says why, and where the issue stands now; nil where nothing was let go.
+	// Gone says why a claim was released, nil where none was.
 	Gone *Gone
 	// Insert is the run that the claim now waits for.
 	Insert *Run
-	// Settle is the run whose end this change draws the consequence of; its totals are added in the same transaction.
+	// Settle is the run that this change settles. Its totals are added in the same transaction.
 	Settle string
-	// Commands are consumed by the change.
+	// Commands are deleted by the change.
 	Commands []int64
 	// AgentBlock, TrackerBlock, HostBlock: nil leaves the block alone; one without a code clears it.
 	AgentBlock   *Block
@@ -78,14 +78,14 @@ func (c Change) Empty() bool {
 		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
 }
 
-// onlyClaim: the change gives a claim new content, and does nothing else.
+// onlyClaim reports whether the change does nothing but replace the content of a claim.
 func (c Change) onlyClaim() bool {
 	rest := c
 	rest.Claim = nil
 	return c.Claim != nil && rest.Empty()
 }
 
-// String is the line that tick prints for the action.
+// String is the line that symphony tick prints for the action.
 func (a Action) String() string {
 	parts := []string{string(a.Kind), a.Identifier}
 	if a.Identifier == "" {

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// stopBound is how long a pass waits for all its stops together; later passes go on.
+// stopBound is how long a pass waits for all its stops together. Later passes continue.
 const stopBound = 5 * time.Second
 
-// Applied is an action and what became of it.
+// Applied is an action and its result.
 type Applied struct {
 	Action
 	// Err is nil where the action took effect.
 	Err error
 }
 
-// apply carries out a plan. What an action changes is stored before it takes effect, so that whatever line
-// a crash hits, the rows say enough for the next pass to finish. An action that fails keeps the later ones
-// of the same issue from being tried: they were planned on its success.
+// applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next
+// pass can finish it. After an action fails, the later ones of the same issue are not tried, because they were planned on
+// its success.
 //
-// Workers are started, and runs asked to stop, side by side at the end: none waits for another.
+// At the end all workers are started, and all runs asked to stop, side by side.
 type applier struct {
 	Deps
-	updates []Change // not stored yet
+	updates []Change // still to be stored
 	failed  map[string]bool
 	runs    map[string]Run // unsettled, as observed
 	starts  []int          // indexes into done
 	stops   []int
 	done    []Applied
-	// keepCommands: a stop failed, so that the command which asked for all of them must be found again.
+	// keepCommands: a stop failed, so that the command that asked for it must stay for the next pass.
 	keepCommands bool
-	// slotsUnsure: a run could not be settled, so that the slot which a dispatch was promised may be taken.
+	// slotsUnsure: a run could not be settled, so that the slot of a planned dispatch may still be in use.
 	slotsUnsure bool
 }
 
@@ -43,21 +43,21 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	for _, r := range runs {
 		a.runs[r.ID] = r
 	}
-	// A command that asks for nothing goes first: found again after a crash it would come behind one given later.
+	// A command without an effect goes first: found again after a crash, it would follow a later command.
 	a.update(ctx, func(u Change) bool { return u.Claim == nil && (len(u.Commands) == 0 || u.Paused == nil) })
 	for _, action := range plan.Actions {
 		a.update(ctx, func(u Change) bool { return precedes(u, action) })
 		a.one(ctx, action)
 	}
-	// An update that consumes a command comes last: until then the command must be found again after a crash.
+	// An update that deletes a command comes last: before that, a crash must leave the command.
 	a.update(ctx, func(u Change) bool { return len(u.Commands) == 0 || !a.keepCommands })
 	a.signalStops(ctx)
 	a.startWorkers(ctx)
 	return a.done
 }
 
-// precedes reports whether the action was planned on the update: the versions of a claim say so, because
-// actions and updates of one issue may take turns. (A claim that was let go and made anew counts from 0 again.)
+// precedes reports whether the action was planned on the update, by the versions of the claim: actions and updates of one
+// issue may alternate. (The versions of a claim that was released and made again start at 0.)
 func precedes(u Change, action Action) bool {
 	if u.Claim == nil || action.Change == nil || action.Change.Claim == nil {
 		return false
@@ -66,7 +66,7 @@ func precedes(u Change, action Action) bool {
 	return u.Claim.IssueID == next.IssueID && u.Claim.ClaimedAt.Equal(next.ClaimedAt) && u.Claim.Version < next.Version
 }
 
-// storedAtOnce is how many claims share a transaction: each one syncs the disk, and workers wait for its end with theirs.
+// storedAtOnce is how many claims share a transaction. Each transaction syncs the disk, and workers wait for it.
 const storedAtOnce = 100
 
 // update stores, once, the updates that are due.
@@ -93,7 +93,7 @@ func (a *applier) update(ctx context.Context, due func(Change) bool) {
 	}
 }
 
-// storeTogether stores all of them or none. One that fails must not hinder the others: each is then to be stored by itself.
+// storeTogether stores all of them or none. If it fails, each is stored by itself, so that one does not hinder the others.
 func (a *applier) storeTogether(ctx context.Context, batch []Change) bool {
 	if slices.ContainsFunc(batch, func(u Change) bool { return a.failed[u.Claim.IssueID] }) {
 		return false
@@ -101,6 +101,7 @@ func (a *applier) storeTogether(ctx context.Context, batch []Change) bool {
 	return a.Store.Commit(ctx, a.Now(), batch...) == nil
 }
 
+// store stores one update, unless an earlier change of its issue failed.
 func (a *applier) store(ctx context.Context, u Change) {
 	id := ""
 	if u.Claim != nil {
@@ -115,6 +116,7 @@ func (a *applier) store(ctx context.Context, u Change) {
 	}
 }
 
+// one carries out an action, but for the signals and starts that come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
 	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure {
 		return
@@ -170,7 +172,7 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	})
 }
 
-// isLeftover: the plan has counted the slot of such a run as taken.
+// isLeftover reports whether processes of a run remain. The plan has counted its slot as taken.
 func isLeftover(err error) bool {
 	var known *Error
 	return errors.As(err, &known) && known.Code == codeLeftover
@@ -186,7 +188,7 @@ func (a *applier) stop(ctx context.Context, action Action) error {
 	return nil
 }
 
-// insert writes the run, and the claim that waits for it, before anything is started.
+// insert stores the run and its claim before anything is started.
 func (a *applier) insert(ctx context.Context, action *Action) error {
 	change := *action.Change
 	run := *change.Insert

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AttentionKind says what a person is told of.
+// AttentionKind says what a notification is about.
 type AttentionKind string
 
 // The kinds of Attention.
@@ -15,9 +15,9 @@ const (
 	AttentionBlocked AttentionKind = "blocked" // nothing can be started
 )
 
-// Attention is something that a person is told of once, by hooks.on_attention.
+// Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
-	// Key is what it happens once by. Alike are keys under which the same may be known already.
+	// Key identifies it, so that it is sent once. Alike are other keys under which it may have been sent.
 	Key   string
 	Alike []string
 	Kind  AttentionKind
@@ -30,11 +30,10 @@ type Attention struct {
 	At   time.Time
 }
 
-// outagePatience is how long the tracker's fault must have lasted to be worth a person's attention: most are over
-// before anybody could look.
+// outagePatience is how long a fault of the tracker must last before it is notified: most are shorter.
 const outagePatience = 5 * time.Minute
 
-// HoldAttention tells of a claim that has become held.
+// HoldAttention is the notification of a held claim.
 func HoldAttention(c Claim) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("hold:%s:%d", c.IssueID, c.HeldAt.UnixMilli()),
@@ -43,11 +42,10 @@ func HoldAttention(c Claim) Attention {
 	}
 }
 
-// BlockAttention tells of a block of the agents' or this machine's side. One that turns into another is news.
+// BlockAttention is the notification of a block by the agent or this machine. A block with another code is another one.
 func BlockAttention(b Block) Attention { return blocked(b, b.Code) }
 
-// OutageAttention tells of a fault of the tracker's that has lasted for a while, whatever form it takes meanwhile;
-// false where it has not.
+// OutageAttention is the notification of a fault of the tracker, whatever its code; false until it has lasted for a while.
 func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	a := blocked(b, "tracker")
 	a.At = now
@@ -57,8 +55,7 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 // resetSlack is by how much codex's word on when an allowance comes back may differ from one report to the next.
 const resetSlack = 15 * time.Minute
 
-// LimitAttention tells of an allowance that is used up. It is the same one as long as it comes back at about the same
-// time, whatever hour that is nearest to.
+// LimitAttention is the notification of an allowance that is used up. Limits that end at about the same time are the same.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	at := func(until time.Time) Attention {
 		return blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: until.Round(time.Hour)}, CodeAgentQuota)

@@ -15,7 +15,7 @@ type contender struct {
 	claim *Claim // nil for a candidate
 }
 
-// slots counts what is taken, globally and per state (specification 8.3).
+// slots counts the slots in use, globally and per state (specification 8.3).
 type slots struct {
 	taken   int
 	byState map[string]int
@@ -53,8 +53,8 @@ func (p *planner) dispatch() {
 	}
 }
 
-// takenSlots counts the running claims, and the runs of which processes are left: they are settled only if
-// these can be ended, so the slot is not given away in the same plan.
+// takenSlots counts the running claims, and the ended runs with remaining processes: they are settled only if these can be
+// ended, so that their slot is free in the next plan.
 func (p *planner) takenSlots() slots {
 	used := slots{byState: map[string]int{}}
 	for _, c := range p.claims {
@@ -75,8 +75,8 @@ func (s *slots) take(state string) {
 	s.byState[NormalizeState(state)]++
 }
 
-// contenders lists due retries and unclaimed candidates in dispatch order. A retry whose issue is blocked
-// again is let go and stands among the candidates.
+// contenders lists due retries and unclaimed candidates in dispatch order. A retry whose issue is blocked again is
+// released, and is one of the candidates.
 func (p *planner) contenders() []contender {
 	var list []contender
 	for _, c := range p.byAge() {
@@ -107,8 +107,8 @@ func (p *planner) contenders() []contender {
 	return list
 }
 
-// probed is when the contender's last run ended in vain under the block; zero if it has not been tried. After the first
-// they take turns: for one of them it may be its own work that brings the fault about, time after time.
+// probed is when the contender's last probe of the block failed; zero if it was not tried. Contenders take turns, because
+// the work on one of them may be what causes the fault.
 func (c contender) probed(b Block) (at time.Time) {
 	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
 		at = c.claim.DueAt
@@ -135,13 +135,14 @@ func age(i Issue) int64 {
 	return i.CreatedAt.UnixMilli()
 }
 
-// refusal is why a contender can't start now; without a reason it can.
+// refusal is why a contender can't start now. Without a reason it can.
 type refusal struct {
 	reason, message string
 	// ofAccount: other projects have the slots.
 	ofAccount bool
 }
 
+// refuse checks what keeps a contender from starting, in the order in which it is reported.
 func (p *planner) refuse(c contender, used *slots, probes int) refusal {
 	if c.issue.Malformed != "" {
 		return refusal{reason: SkipMalformed, message: "the tracker's record is malformed: " + c.issue.Malformed}
@@ -172,7 +173,7 @@ func (p *planner) refuse(c contender, used *slots, probes int) refusal {
 	return p.refuseSlot(c.issue, used)
 }
 
-// refuseCandidate says why an issue that symphony has no business with yet does not become its business.
+// refuseCandidate checks an issue without a claim for eligibility (specification 8.2).
 func (p *planner) refuseCandidate(issue Issue) refusal {
 	names, blocked := p.blockers(issue)
 	switch pol := p.s.Policy; {
@@ -190,8 +191,8 @@ func refusedBy(b Block) refusal {
 	return refusal{reason: SkipBlocked, message: b.Code + ": " + b.Message}
 }
 
-// refuseSlot says which slots are taken: of the project, of the state, or of the account. A pass for one issue may
-// ignore the first two.
+// refuseSlot checks the slots of the project, of the state and of the account. A pass for one issue may ignore the first
+// two.
 func (p *planner) refuseSlot(issue Issue, used *slots) refusal {
 	anySlot := p.s.AnySlot && p.s.Only == issue.ID
 	state := NormalizeState(issue.State)
@@ -208,7 +209,7 @@ func (p *planner) refuseSlot(issue Issue, used *slots) refusal {
 	return refusal{}
 }
 
-// blockers names the open blockers of an issue in Todo; in other states they do not count.
+// blockers names the open blockers of an issue in Todo. In other states they do not count.
 func (p *planner) blockers(issue Issue) (names string, blocked bool) {
 	if NormalizeState(issue.State) != "todo" {
 		return "", false
@@ -232,7 +233,7 @@ func nameOf(b BlockerRef) string {
 	return "an unnamed blocker"
 }
 
-// probes is how many runs may start: all of them, or while the agent's side is blocked one at a time.
+// probes is how many runs may start: one at a time while the agent or the account is blocked, else any number.
 func (p *planner) probes() int {
 	n := math.MaxInt
 	for _, b := range p.dispatchBlocks() {
@@ -247,7 +248,7 @@ func (p *planner) probes() int {
 	return n
 }
 
-// start makes the contender's claim running and asks for its worker.
+// start makes the contender's claim running and adds the dispatch of its run.
 func (p *planner) start(c contender) {
 	claim := Claim{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now}
 	if c.claim != nil {
@@ -281,7 +282,7 @@ func (p *planner) start(c contender) {
 	})
 }
 
-// markNoSlot says once that a due retry found no slot. It stays due and keeps its attempt.
+// markNoSlot records once that a due retry found no slot. It stays due and keeps its attempt.
 func (p *planner) markNoSlot(c Claim, why refusal) {
 	if c.Kind == NoSlot {
 		return

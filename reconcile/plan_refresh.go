@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refresh compares every claim with what the tracker says of its issue (specification 8.5, part B).
+// refresh compares every claim with the tracker's record of its issue (specification 8.5, part B).
 func (p *planner) refresh() {
 	for _, c := range p.byAge() {
 		if !p.s.Tracker.Asked[c.IssueID] {
@@ -32,22 +32,22 @@ func (p *planner) refresh() {
 	}
 }
 
-// How long a run may go on after its own agent has moved the issue on: the turn has its last words to say
-// and its tokens to report. While the move is under way nobody knows yet whose it is.
 const (
-	handoffGrace   = 2 * time.Minute
+	// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its
+	// tokens.
+	handoffGrace = 2 * time.Minute
+	// handoffPending is the same while the agent's change is under way, when the new state is not known yet.
 	handoffPending = 30 * time.Second
 )
 
-// handingOver reports whether the issue stands where the run's own agent has put it. Such a run ends by
-// itself when its turn is done; one whose issue somebody else has moved is stopped at once.
+// handingOver reports whether the issue is in the state that the run's own agent has moved it to. Such a run ends by itself
+// when its turn is done. A run whose issue was moved otherwise is stopped at once.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
 	if r == nil || r.HandoffAt.IsZero() || !visible {
 		return false
 	}
-	// By the worker's clock at its last heartbeat, when it made both times agree: a suspend or a stepped clock since
-	// then ages nothing.
+	// Measured to the worker's last heartbeat, so that a suspend or a step of the clock since then does not count.
 	now := r.HeartbeatAt
 	if now.IsZero() {
 		now = p.s.Now
@@ -59,7 +59,7 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	return NormalizeState(r.HandoffState) == NormalizeState(issue.State) && since < handoffGrace
 }
 
-// leave says why an issue is no longer symphony's business, empty if it is.
+// leave is the reason to let an issue go, empty where there is none.
 func (p *planner) leave(issue Issue, visible bool) string {
 	switch {
 	case !visible:
@@ -87,12 +87,12 @@ func leaveMessage(reason string, issue Issue) string {
 	case StopLabel:
 		return "a required label is gone"
 	case StopAssignee:
-		return "it is assigned to somebody else"
+		return "it is assigned to another person"
 	}
 	return "is " + issue.State
 }
 
-// stillActive takes over what changed, and ends a hold that a person answered with a comment.
+// stillActive stores changes of the issue, and ends a hold that was answered with a comment.
 func (p *planner) stillActive(c Claim, issue Issue) {
 	p.update(c, issue, true)
 	c = *p.claims[c.IssueID]
@@ -118,8 +118,7 @@ func commentedSince(c Claim, issue Issue) bool {
 	return issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt)
 }
 
-// update stores the issue's new record. A change of state or description is progress: it ends the count
-// of idle runs and of runs in all.
+// update stores the issue's new record. A change of state or description is progress and resets the counts of runs.
 func (p *planner) update(c Claim, issue Issue, visible bool) {
 	if !visible || sameIssue(c.Issue, issue) {
 		return
@@ -131,7 +130,7 @@ func (p *planner) update(c Claim, issue Issue, visible bool) {
 	p.plan.Updates = append(p.plan.Updates, *p.put(c))
 }
 
-// sameIssue compares by what is stored, so that a record equals itself after it was read back.
+// sameIssue compares the stored form, in which a record equals itself after it was read back.
 func sameIssue(a, b Issue) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
@@ -152,7 +151,7 @@ func (p *planner) sweep() {
 	}
 }
 
-// emptyTrash starts a cleanup run of no issue's, which deletes what was removed long enough ago.
+// emptyTrash starts a cleanup run without an issue, which deletes workspaces that were removed long enough ago.
 func (p *planner) emptyTrash() {
 	if !p.s.TrashDue || p.s.HostBlock != nil || p.removing[""] {
 		return
@@ -165,9 +164,9 @@ func (p *planner) emptyTrash() {
 	})
 }
 
-// removeWorkspace starts the removal of the issue's workspace, if it has one and none is under way.
+// removeWorkspace starts the removal of the issue's workspace, unless one is under way.
 func (p *planner) removeWorkspace(issueID, reason string) {
-	if p.removing[issueID] || p.s.HostBlock != nil { // a later sweep finds it again
+	if p.removing[issueID] || p.s.HostBlock != nil { // a later sweep tries again
 		return
 	}
 	for _, w := range p.s.Workspaces {

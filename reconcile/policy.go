@@ -13,7 +13,7 @@ type Policy struct {
 	ActiveStates   []string `json:"active_states"`
 	TerminalStates []string `json:"terminal_states"`
 	RequiredLabels []string `json:"required_labels"`
-	// Assignee is an email, an id, "me", or empty for anybody.
+	// Assignee is an email, an id, "me", or empty for any issue.
 	Assignee string `json:"assignee"`
 
 	MaxConcurrent int `json:"max_concurrent"`
@@ -35,7 +35,7 @@ type Policy struct {
 	MinFreeBytes int64 `json:"min_free_bytes"`
 }
 
-// Active reports whether state is one that work is done in: among the active and not among the terminal.
+// Active reports whether work is done in a state: it is active and not terminal.
 func (p Policy) Active(state string) bool {
 	return contains(p.ActiveStates, state) && !p.Terminal(state)
 }
@@ -53,7 +53,7 @@ func (p Policy) Labelled(i Issue) bool {
 	return true
 }
 
-// Ours reports whether the issue is assigned to the one that the policy asks for.
+// Ours reports whether the issue is assigned as the policy asks.
 func (p Policy) Ours(i Issue) bool {
 	switch {
 	case p.Assignee == "":

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrConflict: the row is no longer what the pass read. Nothing was written.
+// ErrConflict: the row has changed since the pass read it. Nothing was written.
 var ErrConflict = errors.New("changed meanwhile")
 
 // State is the stored half of a Snapshot.
@@ -22,9 +22,9 @@ type State struct {
 	HostBlock    *Block
 	Tokens       map[string]int64 // by issue id, of claimed issues
 	LastSweep    time.Time
-	// ReadOnly: a newer program owns the schema; this one settles and refreshes but dispatches nothing.
+	// ReadOnly: the schema belongs to a newer program. This one settles and refreshes but dispatches nothing.
 	ReadOnly bool
-	// Others are the claims that a pass confined to one issue need not know: they are not among Claims, and do not run.
+	// Others are claims that are not among Claims, because a pass for one issue does not need them. None of them runs.
 	Others OtherCounts
 }
 
@@ -34,26 +34,26 @@ type OtherCounts struct {
 	NextDue       time.Time // the earliest due time of those that wait, zero if none does
 }
 
-// Store is what a pass needs of the database. All times are UTC, stored to the millisecond.
+// Store is the interface of a pass to the database. All times are UTC, stored to the millisecond.
 type Store interface {
-	// State reads everything a plan needs in one consistent view; for a pass that is confined to one issue it may leave
-	// others out and count them.
+	// State reads everything that a plan needs in one consistent view. For a pass for one issue it may leave other claims out
+	// and count them.
 	State(ctx context.Context) (State, error)
 	// Commit makes the changes, in order, in one durable transaction, or returns an error and changes nothing; it wraps
-	// ErrConflict where somebody else was first.
+	// ErrConflict where another process was first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error
 	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
-	// RecordHeartbeat remembers a counter that a pass has seen for the first time. It need not be durable.
+	// RecordHeartbeat stores a counter that a pass has seen for the first time. It need not be durable.
 	RecordHeartbeat(ctx context.Context, runID string, beats int64, at Instant) error
-	// ReapFailed counts a pass that could not end what a dead run left.
+	// ReapFailed counts a pass that could not end the remaining processes of a dead run.
 	ReapFailed(ctx context.Context, runID string) error
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the run's alive file
 	// exclusively. A run that has an outcome already, or changed its phase, gives ErrConflict.
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
 	// SaveSkips replaces the skips by those of this pass.
 	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
-	// SaveSweep remembers when workspaces of unclaimed issues were last refreshed.
+	// SaveSweep stores when workspaces of unclaimed issues were last refreshed.
 	SaveSweep(ctx context.Context, now time.Time) error
 }
 
@@ -231,9 +231,9 @@ func (b TrackerBoard) State(name string) (TrackerState, bool) {
 	return TrackerState{}, false
 }
 
-// Runners is what a pass needs of processes and workspaces.
+// Runners is the interface of a pass to processes and workspaces.
 type Runners interface {
-	// Probe says what is left of a run. It never creates anything.
+	// Probe finds the worker and the remaining processes of a run. It never creates anything.
 	Probe(ctx context.Context, run Run) Liveness
 	// Prepare writes the run's directory and syncs it. It comes before the run's row.
 	Prepare(ctx context.Context, run Run) error
@@ -243,10 +243,10 @@ type Runners interface {
 	// Stop asks the run's worker to end and waits for that, at most for the time that ctx leaves. A worker
 	// that takes longer is no error.
 	Stop(ctx context.Context, run Run) error
-	// Kill ends a worker that lives but can't be asked any more, with its whole tree.
+	// Kill ends a worker that lives but no longer reacts, with all its processes.
 	Kill(ctx context.Context, run Run) error
-	// Reap ends what is left of a dead worker's tree, then, holding the run's alive file exclusively, calls
-	// record with what could not be ended, and returns that too.
+	// Reap ends the remaining processes of a dead worker. Then it calls record, while it holds the run's alive file
+	// exclusively, with the processes that it could not end, and returns them too.
 	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces, FreeBytes of their volume (negative: unknown).
 	Workspaces(ctx context.Context) ([]Workspace, error)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// RequestKind says what an agent asks of a person.
+// RequestKind says what an agent asks for.
 type RequestKind string
 
 // The kinds of request.
@@ -19,18 +19,18 @@ const (
 	QuestionRequest    RequestKind = "question"
 )
 
-// RequestFate is what became of a request, empty while somebody may decide it.
+// RequestFate is how a request ended, empty while it can be answered.
 type RequestFate string
 
 // The fates of a request.
 const (
 	RequestAnswered  RequestFate = "answered"
-	RequestExpired   RequestFate = "expired"   // nobody decided in time
-	RequestWithdrawn RequestFate = "withdrawn" // the agent no longer wants to know
+	RequestExpired   RequestFate = "expired"   // not answered in time
+	RequestWithdrawn RequestFate = "withdrawn" // the agent no longer asks
 	RequestRunEnded  RequestFate = "run_ended" // its run has ended, or its worker has died
 )
 
-// RequestDecision is what a person decided.
+// RequestDecision is the answer of an operator.
 type RequestDecision string
 
 // The decisions. Answer is that of a question, the others are not.
@@ -41,7 +41,7 @@ const (
 	DecideAnswer     RequestDecision = "answer"
 )
 
-// Request is what the agent of a run asks of a person (design 9).
+// Request is a question of an agent to the operators.
 type Request struct {
 	IssueID    string
 	Identifier string
@@ -52,31 +52,31 @@ type Request struct {
 	Kind     RequestKind
 	Summary  string
 	Detail   RequestDetail
-	// Outside: what is granted runs outside the sandbox.
+	// Outside: what is approved runs outside the sandbox.
 	Outside bool
 	AskedAt time.Time
 	// ExpiresAt is for display: Deadline counts.
 	ExpiresAt time.Time
 	Deadline  Instant
 
-	Decision  RequestDecision // empty until a person has decided
+	Decision  RequestDecision // empty until it is answered
 	Answer    RequestAnswer
 	DecidedAt time.Time
 
 	Fate    RequestFate
 	EndedAt time.Time
-	// ToldRun is the run whose guidance took up an answer that came too late.
+	// ToldRun is the run that was told an answer that came too late for its own run.
 	ToldRun string
 }
 
-// ID names the request to a person: ABC-7.3.
+// ID is the name of the request for people: ABC-7.3.
 func (r Request) ID() string { return fmt.Sprintf("%s.%d", r.Identifier, r.Number) }
 
-// Open reports whether somebody may still decide it in time.
+// Open reports whether the request can still be answered.
 func (r Request) Open() bool { return r.Fate == "" && r.Decision == "" }
 
-// Left is how long somebody may still decide it, seen at an instant. Where the clock that counts was another, in another
-// container for instance, the wall clock has to do.
+// Left is how long the request can still be answered. If the deadline belongs to the monotonic clock of another boot, in
+// another container for instance, the wall clock counts.
 func (r Request) Left(now time.Time, at Instant) time.Duration {
 	if at.Boot == r.Deadline.Boot {
 		return r.Deadline.Mono - at.Mono
@@ -84,7 +84,7 @@ func (r Request) Left(now time.Time, at Instant) time.Duration {
 	return r.ExpiresAt.Sub(now)
 }
 
-// Attention tells of a request.
+// Attention is the notification of a request.
 func (r Request) Attention() Attention {
 	text := fmt.Sprintf("%s asks: %s", r.Identifier, r.Summary)
 	if r.Outside {
@@ -96,7 +96,7 @@ func (r Request) Attention() Attention {
 	}
 }
 
-// Secret reports whether one of its questions asks for something that is not to be shown.
+// Secret reports whether one of its questions asks for a secret.
 func (r Request) Secret() bool {
 	for _, q := range r.Detail.Questions {
 		if q.Secret {
@@ -106,7 +106,7 @@ func (r Request) Secret() bool {
 	return false
 }
 
-// RequestRef reads what a person calls a request: ABC-7.3 is one, ABC-7 the issue's (number 0).
+// RequestRef parses the name of a request, ABC-7.3, or of an issue, ABC-7, which gives number 0.
 func RequestRef(ref string) (identifier string, number int) {
 	if dot := strings.LastIndexByte(ref, '.'); dot > 0 {
 		if n, err := strconv.Atoi(ref[dot+1:]); err == nil && n > 0 {
@@ -116,7 +116,7 @@ func RequestRef(ref string) (identifier string, number int) {
 	return ref, 0
 }
 
-// RequestDetail is what is asked, in full but for what exceeds its bounds.
+// RequestDetail is the whole question, within the bounds of its size.
 type RequestDetail struct {
 	Reason      string            `json:"reason,omitempty"`
 	Command     string            `json:"command,omitempty"`
@@ -126,9 +126,9 @@ type RequestDetail struct {
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
 	Server      string            `json:"server,omitempty"` // of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
-	// Cut is how many bytes of it are not kept.
+	// Cut is how many bytes were left out.
 	Cut int `json:"cut,omitempty"`
-	// SealKey is the public key that a secret answer is sealed with, so that it is nowhere to be read but in the worker.
+	// SealKey is the public key that a secret answer is sealed with, so that only the worker can read it.
 	SealKey []byte `json:"seal_key,omitempty"`
 }
 
@@ -139,7 +139,7 @@ type RequestChange struct {
 	Diff string `json:"diff"`
 }
 
-// RequestQuestion is one of those that are asked together.
+// RequestQuestion is one of the questions of a request.
 type RequestQuestion struct {
 	ID      string          `json:"id"`
 	Header  string          `json:"header,omitempty"`
@@ -161,11 +161,11 @@ type RequestOption struct {
 	Description string `json:"description,omitempty"`
 }
 
-// RequestAnswer is what a person said beside the decision.
+// RequestAnswer is the text of an answer, beside the decision.
 type RequestAnswer struct {
 	// Reason of a refusal.
 	Reason string `json:"reason,omitempty"`
-	// Answers by the questions' ids; Sealed is the same for the worker's eyes only.
+	// Answers are by the ids of the questions; Sealed is the same, encrypted for the worker.
 	Answers map[string][]string `json:"answers,omitempty"`
 	Sealed  []byte              `json:"sealed,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// root reads the workspace root. Where the variable that it consists of is not set, the default counts.
+// root reads the workspace root. A variable that is not set gives the default.
 func (r *reader) root(k Key, cfg *Config) {
 	cfg.Workspace.Root = DefaultRoot(r.env.Temp)
 	f, value, given := r.scalar(k)
@@ -24,7 +24,7 @@ func (r *reader) root(k Key, cfg *Config) {
 	cfg.Workspace.Root = r.path(f, f.line, value)
 }
 
-// path expands one path of a field; empty with a fault where that can't be done.
+// path expands one path of a field. It is empty, with an error reported, where that fails.
 func (r *reader) path(f field, line int, value string) string {
 	path, err := r.env.expandPath(value, filepath.Dir(r.src.Path))
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *reader) hookTimeout(k Key, cfg *Config) {
 	cfg.Hooks.Timeout = r.milliseconds(k)
 }
 
-// writableRoots refuses a directory by which an agent could open more for itself than is named: the workspaces of other
-// issues, WORKFLOW.md, or a directory in another one, which a link could replace.
+// writableRoots refuses directories through which an agent could reach more than they name: those that overlap the
+// workspaces of other issues, hold WORKFLOW.md, or lie in another one, where a link could replace them.
 func (r *reader) writableRoots(k Key, cfg *Config) {
 	cfg.Agent.WritableRoots = []string{}
 	f := r.fields[k.Name]
@@ -79,13 +79,12 @@ func (r *reader) opensMore(f field, line int, path string, cfg *Config) bool {
 	return false
 }
 
-// ownVars begins the variables that symphony gives a meaning to.
+// ownVars is the prefix of symphony's own variables.
 const ownVars = "SYMPHONY_"
 
-// passEnv reads the names of the variables that the agent's commands get. Of the tracker's key and of symphony's own
-// secrets nothing that an agent may be asked to do needs any, and a workflow is often written by more people than may
-// see the key: so naming one is an error. Whether a variable is set is not looked at: the schedule has another
-// environment than whoever checks the file, and a login profile may set it.
+// passEnv reads the names of the variables that the agent's commands get. The tracker's key and symphony's own variables are
+// refused: no work of an agent needs them, and often more people may edit a workflow than may see the key. Whether a
+// variable is set is not checked, because the schedule has another environment than the command that checks the file.
 func (r *reader) passEnv(k Key, cfg *Config) {
 	cfg.Agent.PassEnv = []string{}
 	items, _ := r.items(k)
@@ -108,7 +107,7 @@ func (r *reader) passEnv(k Key, cfg *Config) {
 	}
 }
 
-// holds reports whether the variable's value, as it is here, has the secret in it.
+// holds reports whether the value that the variable has here contains the secret.
 func (r *reader) holds(name string, secret Secret) bool {
 	value, _ := r.env.lookup(name)
 	return len(secret) >= shortestKey && strings.Contains(value, secret.Reveal())

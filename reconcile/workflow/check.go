@@ -10,7 +10,7 @@ import (
 	"github.com/osteele/liquid/render"
 )
 
-// Problem is a place of the template that would fail a run that renders it, or that is not what it looks like.
+// Problem is a place of the template at which a run would fail, or which is not what it looks like.
 type Problem struct {
 	File    string
 	Line    int // of the file, from 1
@@ -20,8 +20,8 @@ type Problem struct {
 // String is "<file>:<line>: <message>".
 func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message) }
 
-// Check finds unknown variables, fields and filters and text that looks like a tag that was never closed, also in
-// branches that no issue takes. The order is that of the lines.
+// Check finds unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
+// order is that of the lines.
 func (p *Prompt) Check() []Problem { return p.check().problems }
 
 func (p *Prompt) check() *checker {
@@ -33,8 +33,8 @@ func (p *Prompt) check() *checker {
 	return c
 }
 
-// shape is what is known of a value: an object with its fields, a list with its items, a plain value, or (nil)
-// nothing at all.
+// shape is what is known of a value: an object with its fields, a list with its items, or a plain value. Nothing is known of
+// a nil shape.
 type shape struct {
 	fields map[string]*shape
 	items  *shape
@@ -77,8 +77,8 @@ func filterNames() dictionary {
 	return names
 }
 
-// checker walks the template in the order in which it would be rendered. A variable counts as known from where it
-// is first assigned, whether or not that branch is taken.
+// checker walks the template in the order of rendering. A variable is known from its first assignment on, whether or not
+// that branch is taken.
 type checker struct {
 	file     string
 	filters  dictionary
@@ -117,7 +117,7 @@ func (c *checker) nodes(list []render.Node) {
 	}
 }
 
-// text finds what the library takes for text although a tag was meant.
+// text finds tags that are not closed on their line, which the library takes for text.
 func (c *checker) text(n *render.TextNode) {
 	for _, mark := range []struct{ open, shut string }{{"{{", "}}"}, {"{%", "%}"}} {
 		for at := 0; ; {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// tokenKind tells the words of an expression apart.
+// tokenKind is the kind of a word in an expression.
 type tokenKind int
 
 const (
@@ -27,7 +27,7 @@ type token struct {
 	quoted bool
 }
 
-// expr reads one expression that the library has parsed already: it need not find faults of syntax, only names.
+// expr reads one expression, looking for names. The library has parsed it, so that its syntax is correct.
 type expr struct {
 	c    *checker
 	line int
@@ -100,7 +100,7 @@ func (e *expr) stringToken(quote byte) token {
 	return t
 }
 
-// nameLength is how far a name goes: letters, digits, _ and -, and one ? at its end.
+// nameLength is the length of the name at the beginning: letters, digits, _ and -, and one ? at its end.
 func nameLength(text string) int {
 	for i, r := range text {
 		switch {
@@ -140,7 +140,7 @@ func (e *expr) accept(mark string) bool {
 	return false
 }
 
-// rest reads what follows in a tag: modifiers of a loop, further values of a when.
+// rest reads the remainder of a tag: modifiers of a loop, further values of a when.
 func (e *expr) rest() {
 	for e.ahead().kind != endToken {
 		switch t := e.ahead(); {
@@ -200,7 +200,7 @@ func (e *expr) arguments() (first token) {
 	}
 }
 
-// apply is the shape that a filter makes of a value; nil where it could be anything.
+// apply is the shape of a filtered value; nil where it could be anything.
 func (e *expr) apply(filter string, s *shape, argument token) *shape {
 	if s == nil {
 		return nil
@@ -257,7 +257,7 @@ func (e *expr) value() *shape {
 	}
 }
 
-// index reads what stands in brackets after a value.
+// index reads brackets after a value.
 func (e *expr) index(s *shape, path string) *shape {
 	t := e.ahead()
 	e.condition()
@@ -273,7 +273,7 @@ func (e *expr) index(s *shape, path string) *shape {
 	return nil
 }
 
-// member is the field of a value, reported where there is none.
+// member is the field of a value. An unknown one is reported.
 func (e *expr) member(s *shape, path, name string) *shape {
 	if s == nil {
 		return nil

@@ -43,11 +43,11 @@ type Tracker struct {
 	ProjectSlug    string
 	ActiveStates   []string
 	TerminalStates []string
-	// NamedStates are those of the states that the file names, in other words not defaults.
+	// NamedStates are the states that the file itself names, without defaults.
 	NamedStates []string
 	// RequiredLabels are trimmed and in lower case.
 	RequiredLabels []string
-	// Assignee is an email, an id, "me", or empty for anybody.
+	// Assignee is an email, an id, "me", or empty for any issue.
 	Assignee string
 	// CAFile names a PEM file with certificates to trust; empty for the system's alone.
 	CAFile string
@@ -95,25 +95,25 @@ type Agent struct {
 
 	OnApproval Answer
 	OnQuestion Answer
-	// AnswerTimeout is how long a person may take where either is Ask.
+	// AnswerTimeout is how long an operator may take where either is Ask.
 	AnswerTimeout time.Duration
 	// Network lets commands in the default sandbox reach the network.
 	Network bool
 	// WritableRoots are directories that the default sandbox may write to besides the workspace.
 	WritableRoots []string
-	// PassEnv names the variables that reach the agent's commands although codex's exclusion takes them for secrets.
+	// PassEnv names variables that the agent's commands get although codex would withhold them as secrets.
 	PassEnv []string
 	// TrustRepository lets codex obey the repository's own .codex/config.toml where ThreadSandbox is set.
 	TrustRepository bool
-	// KeepGitConfig leaves git hooks and configuration as the agent has set them.
+	// KeepGitConfig leaves git hooks and configuration as the agent set them.
 	KeepGitConfig bool
 	// ResumeThread lets a later run go on with the thread of an earlier one.
 	ResumeThread bool
-	// Prices are for estimates alone: nothing is decided by them.
+	// Prices are for estimates in reports.
 	Prices Prices
 }
 
-// Answer is what symphony answers when the agent asks for something.
+// Answer is the reaction to a request of an agent.
 type Answer string
 
 // The answers that exist.
@@ -121,7 +121,7 @@ const (
 	Approve Answer = "approve"
 	Deny    Answer = "deny"
 	Fail    Answer = "fail"
-	Ask     Answer = "ask" // a person decides
+	Ask     Answer = "ask" // an operator decides
 )
 
 // Codex is how the agent is started and watched (specification 5.3.6).
@@ -169,7 +169,7 @@ func (c *Config) Policy() reconcile.Policy {
 func (c *Config) Redacted() []byte { return slices.Clone(c.redacted) }
 
 // SecretVars names the environment variables that hold the tracker's key, sorted: the one that the file names,
-// LINEAR_API_KEY, and the placeholder's. They must reach neither agent nor hooks.
+// LINEAR_API_KEY, and the placeholder's. Neither agents nor hooks may get them.
 func (c *Config) SecretVars() []string { return slices.Clone(c.keyVars) }
 
 // DefaultRoot is where workspaces are without workspace.root (specification 5.3.3).
@@ -200,9 +200,9 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // LogValue implements slog.LogValuer without the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// scrub removes the secret from a text for people.
+// scrub removes the secret from a text.
 func (s Secret) scrub(text string) string {
-	// A key shorter than this is no key, and to replace it would tear other words apart.
+	// A shorter text is no key, and replacing it would damage other words.
 	if len(s) < shortestKey {
 		return text
 	}

@@ -22,12 +22,12 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 	return filepath.Join(xdgConfigHome, "symphony", project+".env")
 }
 
-// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. `export ` may stand
-// in front. Values may stand in quotes as in a shell: nothing is special in single ones, a backslash makes \ " $ `
-// plain in double ones. Nothing is expanded. A file that does not exist is empty.
+// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. A line may begin with
+// `export `. Values may be quoted as in a shell: nothing is special in single quotes, a backslash escapes \ " $ ` in double
+// quotes. Nothing is expanded. A file that does not exist counts as empty.
 //
-// The file must belong to uid and have mode 0600 or 0400, else env_file_permissions; a line that is none of these
-// is env_file_invalid. No error holds a value.
+// A file that does not belong to uid, or whose mode is not 0600 or 0400, is env_file_permissions; any other line is
+// env_file_invalid. No error contains a value.
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	// Without O_NONBLOCK a FIFO of that name would keep the pass waiting for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -59,7 +59,7 @@ func envFileError(code, where, what string, err error) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint, Err: err}
 }
 
-// private looks at the open file, not at the path, which could be another by now.
+// private checks the open file, because the path could name another one by now.
 func private(file *os.File, path string, uid int) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -116,7 +116,7 @@ func parseEnvFile(path, text string) (map[string]string, error) {
 	return vars, nil
 }
 
-// envValue reads the part after =. The second result is what is wrong with it.
+// envValue parses the part after =. The second result says what is wrong with it.
 func envValue(text string) (value, wrong string) {
 	if strings.ContainsRune(text, 0) {
 		return "", "the value holds a zero byte"

@@ -17,15 +17,15 @@ const (
 	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY"
 )
 
-// Environment is all that the meaning of a workflow depends on besides its text (specification 6.1).
+// Environment is everything that the meaning of a workflow depends on besides its text (specification 6.1).
 type Environment struct {
 	// Lookup finds a variable, as os.LookupEnv does. Nil: there are none.
 	Lookup func(name string) (string, bool)
 	Home   string // the account's home directory
 	Temp   string // the system's directory for temporary files
-	// KeyOptional makes a missing tracker key no error: for what talks to no tracker.
+	// KeyOptional: a missing tracker key is no error, for commands that use no tracker.
 	KeyOptional bool
-	// EnvFile is the path of the environment file, to be named in hints; it is not read here.
+	// EnvFile is the path of the environment file, for hints. It is not read here.
 	EnvFile string
 }
 
@@ -36,7 +36,7 @@ func (e Environment) lookup(name string) (string, bool) {
 	return e.Lookup(name)
 }
 
-// reference tells a text that is nothing but $NAME or ${NAME}.
+// reference is the name in a text that consists of $NAME or ${NAME} alone.
 func reference(text string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(text, "$")
 	if !ok {

@@ -46,7 +46,7 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// Faults lists the faults in an error of Read, Parse or Render, also where it is a single one or wrapped.
+// Faults lists the faults in an error of Read, Parse or Render. The error may be a single fault, or wrapped.
 func Faults(err error) []*reconcile.Error {
 	var all Errors
 	if errors.As(err, &all) {
@@ -59,7 +59,7 @@ func Faults(err error) []*reconcile.Error {
 	return nil
 }
 
-// Warning is something in the file that works otherwise than its writer may expect.
+// Warning is something in the file that may not work as its author expects.
 type Warning struct {
 	File    string // as it was named to Read
 	Line    int    // of the file, from 1
@@ -80,8 +80,8 @@ func fault(code, file string, line int, message, hint string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s:%d: %s", file, line, message), Hint: hint}
 }
 
-// Fault is an error about the value of a key that only its user could find wrong; message begins with the key. A key
-// that the file does not have is a default's.
+// Fault is an error about the value of a key, found outside this package; message begins with the key. It points to the first
+// line of the file where the file does not have the key.
 func (c *Config) Fault(key, message, hint string) *reconcile.Error {
 	return fault(CodeInvalid, c.name, c.Line(key), shorten(message), hint)
 }
@@ -94,8 +94,8 @@ func (c *Config) Line(key string) int {
 	return 1
 }
 
-// shorten bounds a message, which may quote a value of any length. It comes after the key has been taken out: of
-// half a key nothing could be recognised.
+// shorten bounds a message, which may quote a value of any length. It comes after scrub, which would not recognise half of a
+// key.
 func shorten(message string) string {
 	const longest = 300
 	if runes := []rune(message); len(runes) > longest {

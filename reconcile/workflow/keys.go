@@ -25,7 +25,7 @@ type Key struct {
 	read func(*reader, Key, *Config)
 }
 
-// maxMS keeps milliseconds far from the end of time.Duration: a hundred years.
+// maxMS is a hundred years, far below the limit of time.Duration.
 const maxMS = 100 * 365 * 24 * 3600 * 1000
 
 // The types of values.
@@ -273,7 +273,7 @@ func Unbuilt() map[string]string {
 	}
 }
 
-// sections are the parents of keys: what may hold a map at the top, and tracker.provider.
+// sections are the keys that hold a map of keys: those at the top, and tracker.provider.
 func sections(keys []Key) []string {
 	found := []string{"worker", "server", "observability"}
 	for _, k := range keys {
@@ -284,7 +284,7 @@ func sections(keys []Key) []string {
 	return found
 }
 
-// nearest is the candidate that name most likely was meant to be, empty if none is near.
+// nearest is the candidate that a mistyped name most likely means, empty if none is near.
 func nearest(name string, candidates []string) string {
 	if near := text.Nearest(name, candidates); len(near) > 0 {
 		return near[0]

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Parse gives the configuration its meaning (specification 6.1, 6.3 and 6.4). Its error is Errors, with all
-// faults at once; the Config that comes with it then holds only Warnings, and Prompt where that could be parsed.
+// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error is Errors, with all faults at once. The Config
+// then has only Warnings, and Prompt where that could be parsed.
 func Parse(src Source, env Environment) (*Config, error) {
 	r := &reader{src: src, env: env, keys: Keys(), fields: map[string]field{}, lines: map[string]int{}}
 	r.parents = sections(r.keys)

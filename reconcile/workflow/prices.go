@@ -12,15 +12,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Prices are what tokens cost, as far as the workflow says it.
+// Prices are the costs of tokens that the workflow gives.
 type Prices struct {
-	// Currency is a word for people, "USD" where the file has none.
+	// Currency is printed as it is; "USD" where the file has none.
 	Currency string
-	// Models has the price of each model, under anyModel that of all others; empty without agent.prices.
+	// Models has the price of each model, and of all others under anyModel; empty without agent.prices.
 	Models map[string]Price
 }
 
-// Price is what a million tokens of each kind cost.
+// Price is the cost of a million tokens of each kind.
 type Price struct{ Input, Cached, Output float64 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	pricesHint      = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}, in the currency of a million tokens"
 )
 
-// Of is the price of a model; false where none is known.
+// Of is the price of a model; false where it is not known.
 func (p Prices) Of(model string) (Price, bool) {
 	if price, known := p.Models[model]; known {
 		return price, true
@@ -41,13 +41,13 @@ func (p Prices) Of(model string) (Price, bool) {
 	return price, known
 }
 
-// Cost is what so many tokens cost. Cached tokens are part of the input, and reasoning is part of the output.
+// Cost is the cost of a count of tokens. Cached tokens are part of the input, and reasoning is part of the output.
 func (p Price) Cost(t reconcile.Tokens) float64 {
 	cached := min(t.Cached, t.Input)
 	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6
 }
 
-// prices reads agent.prices. A wrong price would be a wrong figure that nobody sees, so everything in it is checked.
+// prices reads agent.prices. It checks everything, because a wrong price would give a wrong figure without a sign of it.
 func (r *reader) prices(k Key, cfg *Config) {
 	cfg.Agent.Prices.Currency = usualCurrency
 	if f, given := r.fields[k.Name]; given {
@@ -92,7 +92,7 @@ func (r *reader) currency(line int, value *yaml.Node) string {
 	return text
 }
 
-// price reads one entry. Without a price of their own cached tokens cost what others do.
+// price reads one entry. Cached tokens without a price cost as much as other input.
 func (r *reader) price(line int, key string, value *yaml.Node) Price {
 	if value.Kind != yaml.MappingNode {
 		r.fail(CodeInvalid, line, key, "must be a map with input, cached and output, is "+given(value), pricesHint)

@@ -47,13 +47,13 @@ func ParsePrompt(body, file string, firstLine int) (*Prompt, error) {
 func newEngine() *liquid.Engine {
 	engine := liquid.NewEngine()
 	engine.StrictVariables()
-	// They read files by names from the template.
+	// These tags read files that the template names.
 	engine.UnregisterTag("include")
 	engine.UnregisterTag("render")
 	return engine
 }
 
-// parseTemplate catches the library's panics on letters and numbers that its scanner can't take.
+// parseTemplate catches panics of the library on letters and numbers that its scanner can't read.
 func parseTemplate(body, file string, firstLine int) (template *liquid.Template, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -70,7 +70,7 @@ func parseTemplate(body, file string, firstLine int) (template *liquid.Template,
 
 const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
 
-// unclosedText refuses a comment or raw text without end: the library would drop all that follows it in silence.
+// unclosedText refuses a comment or raw text without an end: the library would silently drop everything after it.
 func unclosedText(body, file string, firstLine int) error {
 	if !strings.Contains(body, "{%") {
 		return nil
@@ -92,7 +92,7 @@ func unclosedText(body, file string, firstLine int) error {
 		fmt.Sprintf("add {%% end%s %%}", open.Name))
 }
 
-// panickingLine finds the expression that the scanner can't take.
+// panickingLine is the line of the expression on which the scanner panics.
 func panickingLine(body string, firstLine int) (line int) {
 	defer func() {
 		if p := recover(); p == nil {
@@ -102,7 +102,7 @@ func panickingLine(body string, firstLine int) (line int) {
 	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
 		line = token.SourceLoc.LineNo
 		if token.Type != parser.TextTokenType {
-			// Whether it parses is of no interest here, only whether it panics.
+			// Only a panic matters here, not an error.
 			_, _ = expressions.Parse(token.Args)
 		}
 	}
@@ -121,14 +121,14 @@ func liquidMessage(err liquid.SourceError) string {
 	if path := err.Path(); path != "" {
 		text = strings.TrimSuffix(text, " in "+path)
 	}
-	// Of an end tag the library knows no parent to name.
+	// For an end tag without its beginning the library has no name to put here.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {
 		text = name + " without its beginning"
 	}
 	return text
 }
 
-// Render makes the prompt of a run's first turn. attempt 0 is the first run, for which the template sees nil.
+// Render makes the prompt of a run's first turn. For attempt 0, the first run, the template sees nil.
 // The error is a *reconcile.Error with template_render_error.
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
 	out := &bounded{}
@@ -159,7 +159,7 @@ func (p *Prompt) tooLong() error {
 	}
 }
 
-// explain names the variable that the library only calls undefined.
+// explain names the variable, which the library only calls undefined.
 func (p *Prompt) explain(err liquid.SourceError) string {
 	for _, problem := range p.Check() {
 		if problem.Line == err.LineNumber() {
@@ -194,7 +194,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		"created_at":  timeOrNil(issue.CreatedAt),
 		"updated_at":  timeOrNil(issue.UpdatedAt),
 		"assignee_id": nil,
-		// Linear has no reference beside its ids, and what a run is told of was dispatched.
+		// Linear has no other reference than its ids, and a run exists only for a dispatched issue.
 		"native_ref":   nil,
 		"dispatchable": true,
 	}

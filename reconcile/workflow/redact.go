@@ -8,14 +8,14 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// redact makes the copy of the file that may be kept: the placeholder for each literal key. A key that is written
-// so that its place in the text is uncertain is refused, so that no copy can hold one.
+// redact makes the copy of the file that is kept with a run, with the placeholder for each literal key. It refuses a key
+// whose place in the text is uncertain, so that no copy contains a key.
 func (r *reader) redact(cfg *Config, literals []field) {
 	key := []byte(cfg.Tracker.APIKey)
 	text := bytes.Clone(r.src.FrontMatter)
 	const placeholder = "$" + LiteralKeyVar
 	for _, f := range literals {
-		// Of equal length, so that the places of the others stay true until all are found.
+		// Overwritten in equal length, so that the offsets of the other keys stay correct.
 		start, end, ok := span(r.src.FrontMatter, f.node)
 		if !ok {
 			cfg.redacted = nil
@@ -39,7 +39,7 @@ func (r *reader) redact(cfg *Config, literals []field) {
 	cfg.redacted = append(out, rest...)
 }
 
-// replaceRuns puts text for every run of zero bytes.
+// replaceRuns replaces every run of zero bytes by text.
 func replaceRuns(data []byte, text string) []byte {
 	var out []byte
 	for i, b := range data {
@@ -53,7 +53,7 @@ func replaceRuns(data []byte, text string) []byte {
 	return out
 }
 
-// elsewhere warns where the key stands in places that were never meant for it, the prompt for one.
+// elsewhere warns about the key in other places of the file, such as the prompt.
 func (r *reader) elsewhere(key []byte, literals []field) {
 	lines := map[int]bool{}
 	for _, f := range literals {
@@ -72,8 +72,7 @@ func (r *reader) elsewhere(key []byte, literals []field) {
 	}
 }
 
-// span finds the bytes of a scalar that stands on one line, without its quotes: they stay, for after them a comment may
-// begin at once.
+// span is the place of a scalar on one line, without its quotes. The quotes stay, because a comment may follow them directly.
 func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
 	if n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
 		return 0, 0, false
@@ -101,7 +100,7 @@ func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
 		return start + 1, start + len(quoted) - 1, strings.HasPrefix(written, quoted)
 	case yaml.DoubleQuotedStyle:
 		quoted := `"` + n.Value + `"`
-		// Escapes could write one key in many ways; keys need none.
+		// A key with escapes is not found, and so refused.
 		return start + 1, start + len(quoted) - 1, strings.HasPrefix(written, quoted)
 	default:
 		return 0, 0, false

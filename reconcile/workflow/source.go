@@ -17,10 +17,10 @@ import (
 // maxFile bounds WORKFLOW.md and the environment file, in bytes.
 const maxFile = 4 << 20
 
-// Source is a WORKFLOW.md taken apart, not yet understood (specification 5.2).
+// Source is a WORKFLOW.md split into front matter and body (specification 5.2).
 type Source struct {
-	// Name is the file as the caller named it, for messages; Path is absolute with all symlinks resolved, and
-	// relative paths in the configuration start at its directory.
+	// Name is the file as the caller named it, for messages. Path is absolute with all links resolved; relative paths in
+	// the configuration begin at its directory.
 	Name string
 	Path string
 	// Data is the whole file, FrontMatter the part of it between the two lines of ---.
@@ -34,8 +34,8 @@ type Source struct {
 	bodyLine  int // line of the file on which Body starts, from 1
 }
 
-// Read reads the workflow file (specification 5.1). What can't be read is missing_workflow_file, what can't be
-// taken apart is workflow_parse_error.
+// Read reads the workflow file (specification 5.1). A file that can't be read is missing_workflow_file, one that can't be
+// split is workflow_parse_error.
 func Read(path string) (Source, error) {
 	resolved, err := filepath.Abs(path)
 	if err == nil {
@@ -73,7 +73,7 @@ func missing(path string, err error) error {
 	}
 }
 
-// reason is the system's part of an error, without the path that the message names already.
+// reason is the system's part of an error, without the path, which the message names already.
 func reason(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -82,8 +82,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// NewSource takes the text of a workflow apart that was not read from its own place, such as the copy kept with
-// a run: name is for messages, path the resolved place of the original.
+// NewSource splits the text of a workflow that was read elsewhere, such as the copy of a run: name is for messages, path is
+// the resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
 	src := Source{Name: name, Path: path, Data: data, frontLine: 1, bodyLine: 1}
 	if len(data) > maxFile {
@@ -120,8 +120,7 @@ func (s *Source) setBody(text string, line int) {
 	s.Body = strings.TrimRight(trimmed, " \t\r\n\f\v")
 }
 
-// fence reports whether a line, without its end, opens or closes the front matter. Blanks after it are allowed
-// because nobody sees them.
+// fence reports whether a line opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
 func fence(line []byte) bool { return string(bytes.TrimRight(line, " \t\r\n")) == "---" }
 
 // cutLine returns the first line with its end, and what follows.

@@ -62,7 +62,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// apiKey resolves the key (specification 5.3.1). A literal one is kept out of the copy of the file.
+// apiKey resolves the key (specification 5.3.1).
 func (r *reader) apiKey(k Key, cfg *Config) {
 	name, vars := APIKeyVar, []string{APIKeyVar, LiteralKeyVar}
 	cfg.keyVars = vars
@@ -100,8 +100,8 @@ func (r *reader) apiKey(k Key, cfg *Config) {
 
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }
 
-// variable looks up the variable that a value names. Where it is not set, the usual one counts; where it is set to
-// nothing, there is no value. The placeholder stands for one key and no other.
+// variable looks up the variable that a value names. One that is not set falls back to the usual one; one that is set to
+// nothing gives no value. The placeholder has no fallback, because it stands for one certain key.
 func (r *reader) variable(name, usual string) string {
 	value, set := r.env.lookup(name)
 	if !set && name != LiteralKeyVar {
@@ -138,7 +138,7 @@ func (r *reader) setHint(name, short string) string {
 	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
 }
 
-// literalFields are all places of the file that hold the key: tracker.provider.api_key may repeat tracker.api_key.
+// literalFields are the places of the file that contain the key: tracker.provider.api_key may repeat tracker.api_key.
 func (r *reader) literalFields() []field {
 	f := r.fields["tracker.api_key"]
 	other, both := r.fields["tracker.provider.api_key"]
@@ -148,7 +148,7 @@ func (r *reader) literalFields() []field {
 	return []field{f}
 }
 
-// project reads the slug. It may be a variable, or the URL of the project's page.
+// project reads the slug, which may be given by a variable or as the URL of the project's page.
 func (r *reader) project(k Key, cfg *Config) {
 	f, text, given := r.scalar(k)
 	if _, ok := r.fields[k.Name]; ok != given || cfg.Tracker.Kind != "linear" && cfg.Tracker.Kind != "" {

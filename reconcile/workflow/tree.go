@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// reader goes through one front matter and collects what it finds wrong.
+// reader reads one front matter and collects errors and warnings.
 type reader struct {
 	src  Source
 	env  Environment
@@ -23,14 +23,14 @@ type reader struct {
 	parents []string
 	// fields holds every value that is not null by its dotted key.
 	fields map[string]field
-	// lines of sections and keys, for messages about what is missing in them.
+	// lines are those of sections and keys, for messages about missing keys.
 	lines map[string]int
 
 	faults   []located
 	warnings []Warning
 }
 
-// field is one value of the file. key is as the file has it, for tracker.provider.* too.
+// field is one value of the file, with the key as the file has it, also for tracker.provider.*.
 type field struct {
 	key  string
 	node *yaml.Node
@@ -55,7 +55,7 @@ func (r *reader) warn(line int, key, message string) {
 	r.warnings = append(r.warnings, Warning{File: r.src.Name, Line: line, Key: key, Message: message})
 }
 
-// errors gives what was collected in the order of the lines, without the secret; nil if there is nothing.
+// errors are the collected errors in the order of the lines, without the secret; nil if there are none.
 func (r *reader) errors(secret Secret) error {
 	if len(r.faults) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (r *reader) errors(secret Secret) error {
 	return all
 }
 
-// load turns the YAML text into fields. It reports false where nothing more can be said about the file.
+// load turns the YAML text into fields. It returns false if no key of the file can be read.
 func (r *reader) load() bool {
 	root, ok := r.document()
 	if !ok || root == nil {
@@ -89,7 +89,7 @@ func (r *reader) load() bool {
 	return true
 }
 
-// document decodes the one YAML document; nil without fault is an empty one.
+// document decodes the YAML document; nil without an error is an empty one.
 func (r *reader) document() (*yaml.Node, bool) {
 	decoder := yaml.NewDecoder(bytes.NewReader(r.src.FrontMatter))
 	var doc, second yaml.Node
@@ -110,7 +110,7 @@ func (r *reader) document() (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
-// section takes up the keys of one map.
+// section reads the keys of one map.
 func (r *reader) section(prefix string, node *yaml.Node) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -148,7 +148,7 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 	}
 }
 
-// valueLine is where a value stands, or its key where that is more telling: block scalars and maps.
+// valueLine is the line of a scalar, or of the key of a list or a map.
 func (r *reader) valueLine(keyLine int, value *yaml.Node) int {
 	if value.Kind == yaml.ScalarNode {
 		return r.line(value)
@@ -156,7 +156,7 @@ func (r *reader) valueLine(keyLine int, value *yaml.Node) int {
 	return keyLine
 }
 
-// key is nil where there is none of that name. They are too few to be worth a map.
+// key is the key of this name, nil if there is none.
 func (r *reader) key(name string) *Key {
 	for i := range r.keys {
 		if r.keys[i].Name == name {
@@ -166,7 +166,7 @@ func (r *reader) key(name string) *Key {
 	return nil
 }
 
-// known reports whether the key has an effect, and warns about those that nobody knows.
+// known reports whether the key has an effect, and warns about unknown keys.
 func (r *reader) known(key string, line int) bool {
 	if r.key(key) != nil {
 		return true
@@ -182,7 +182,7 @@ func (r *reader) known(key string, line int) bool {
 		}
 		slices.Sort(candidates)
 	} else {
-		// Of a top-level name only other sections are near: kind stands for tracker.kind only by guessing.
+		// Only sections are suggested for a top-level name: that kind means tracker.kind would be a guess.
 		candidates = slices.DeleteFunc(slices.Clone(r.parents), func(p string) bool { return strings.Contains(p, ".") })
 	}
 	message := "unknown key, ignored"
@@ -193,7 +193,7 @@ func (r *reader) known(key string, line int) bool {
 	return false
 }
 
-// suggest prefers a key of the same section, then one of the same last word elsewhere.
+// suggest prefers a near key of the same section, then a key of another section with the same last word.
 func (r *reader) suggest(key, parent string, candidates []string) string {
 	var same []string
 	for _, c := range candidates {
@@ -225,7 +225,7 @@ func (r *reader) notBuilt(key string, line int, value *yaml.Node) {
 	r.fail(CodeUnsupportedKey, line, key, "not built yet, and to ignore it would not do what you asked for", "remove the key, or use a version that knows it")
 }
 
-// mergeProvider makes tracker.provider.* another place for the same keys of tracker.
+// mergeProvider moves values from tracker.provider.* to the same keys of tracker.
 func (r *reader) mergeProvider() {
 	const prefix = "tracker.provider."
 	for _, k := range trackerKeys() {
@@ -279,9 +279,9 @@ func yamlMessage(err error) string {
 	return text
 }
 
-// faultyLine finds the line of the front matter, from 0, that a YAML error is about. The library's own number is
-// that of some enclosing part, or one too small, or missing; but it reads from the front, so that the shortest
-// beginning with the same fault ends on the line that has it, or that opens what is never closed.
+// faultyLine finds the line of the front matter, from 0, that a YAML error is about. The library's own number is that of an
+// enclosing part, or one too small, or missing. But the library reads from the front: the shortest beginning of the text
+// with the same error ends on the faulty line.
 func faultyLine(text []byte, err error) int {
 	want := yamlMessage(err)
 	ends := []int{}

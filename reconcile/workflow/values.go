@@ -130,7 +130,7 @@ func (r *reader) milliseconds(k Key) time.Duration {
 	return time.Duration(r.integer(k)) * time.Millisecond
 }
 
-// boolean reads true or false and nothing else: a word that is neither must not be taken for one.
+// boolean reads true or false, and refuses every other word.
 func (r *reader) boolean(k Key) bool {
 	f, ok := r.fields[k.Name]
 	if ok && f.node.Kind == yaml.ScalarNode && f.node.Tag == "!!bool" {
@@ -215,7 +215,7 @@ func given(n *yaml.Node) string {
 	return kindName(n)
 }
 
-// stateLimits reads the map of states to limits. What is no positive number is ignored with a warning
+// stateLimits reads the map of states to limits. An entry that is no positive number is ignored with a warning
 // (specification 5.3.5).
 func (r *reader) stateLimits(k Key) map[string]int {
 	limits := map[string]int{}
@@ -249,8 +249,8 @@ func (r *reader) stateLimits(k Key) map[string]int {
 	return limits
 }
 
-// passThrough reads a value that belongs to codex, a map or, with scalar, a string too, and gives it in JSON; nil
-// where the file has none. Nulls in it are left out, as keys that are null are.
+// passThrough gives a value that belongs to codex in JSON: a map or, with scalar, a string. It is nil where the file has none.
+// Nulls in it are left out, as null keys are.
 func (r *reader) passThrough(k Key, scalar bool) json.RawMessage {
 	f, ok := r.fields[k.Name]
 	if !ok {
@@ -283,7 +283,7 @@ func (r *reader) passThrough(k Key, scalar bool) json.RawMessage {
 	return nil
 }
 
-// repeated finds a key that its map has twice. Aliases are not followed: where they lead is looked at itself.
+// repeated finds a key that a map has twice. It does not follow aliases, because their target is part of the tree.
 func repeated(n *yaml.Node) *yaml.Node {
 	seen := map[string]bool{}
 	for i, child := range n.Content {
