@@ -13,7 +13,9 @@ import (
 func Deps(d reconcile.Deps) reconcile.Deps {
 	d.Runners = runners{d.Runners}
 	if d.Tracker != nil {
-		d.Tracker = tracker{d.Tracker}
+		adapter := *d.Tracker
+		adapter.Tracker = tracker{adapter.Tracker}
+		d.Tracker = &adapter
 	}
 	return d
 }
