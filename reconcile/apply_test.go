@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// busy is a scene in which a pass does everything that a pass can do.
+// busy is a scene in which a pass takes every kind of action.
 func busy() *scene {
 	s := newScene()
 	s.Policy.MaxConcurrent = 20
@@ -78,8 +78,8 @@ func consistent(t *testing.T, w *world) {
 	}
 }
 
-// Wherever a pass is cut off, the passes after it finish what it had begun: nothing is settled twice or never, no
-// claim, no command and no token is lost, and no issue ever has two live workers.
+// Wherever a pass is cut off, later passes finish its work: every run is settled once, no claim, command or token is lost,
+// and no issue ever has two live workers.
 func TestCutOff(t *testing.T) {
 	scene := busy().Snapshot
 	whole := worldOf(scene)
@@ -102,7 +102,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// finished checks what must have come of the busy scene in the end.
+// finished checks the end of the busy scene.
 func finished(t *testing.T, w *world) {
 	t.Helper()
 	for n, want := range map[int]string{
@@ -132,7 +132,7 @@ func finished(t *testing.T, w *world) {
 	}
 }
 
-// stop --all cut off anywhere: in the end everything is stopped and paused, and goes on after resume.
+// After stop --all, cut off anywhere, everything is stopped and paused in the end, and continues after resume.
 func TestStopAllCutOff(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).running(issueNo(3), nil).claim(issueNo(4), nil).
 		command(VerbStopAll, Issue{}).same().candidates(issueNo(5))
@@ -167,7 +167,7 @@ func TestIntentBeforeEffect(t *testing.T) {
 	w.noWrong(t)
 }
 
-// What can't be ended keeps its run unsettled, its slot taken, and the rest of the plan going.
+// A process that can't be ended keeps its run unsettled and its slot taken. The rest of the plan is applied.
 func TestLeftover(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().
 		candidates(issueNo(3), issueNo(4))
@@ -191,7 +191,7 @@ func TestLeftover(t *testing.T) {
 	consistent(t, w)
 }
 
-// A slot that was promised by a settlement which then could not be stored is not given away.
+// The slot of a run whose settlement could not be stored is not given away.
 func TestSettlementThatFails(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().candidates(issueNo(2))
 	s.Policy.MaxConcurrent = 1
@@ -206,8 +206,8 @@ func TestSettlementThatFails(t *testing.T) {
 	w.mustBe(t, issueNo(2), "running #0 runs=1")
 }
 
-// A claim that changed under the plan: nothing is written, nothing started, nobody is blamed; the next pass
-// sees what is.
+// A claim that changed since the plan: nothing is written, nothing started, no error reported; the next pass
+// sees the change.
 func TestConflict(t *testing.T) {
 	s := newScene().claim(issueNo(1), nil).same().candidates(issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -224,7 +224,7 @@ func TestConflict(t *testing.T) {
 	equal(t, "workers started", len(w.workers), 1)
 }
 
-// Updates and actions of one issue take turns in the plan; they are stored in that order.
+// Updates and actions of one issue that alternate in the plan are stored in that order.
 func TestUpdatesInTurn(t *testing.T) {
 	titled := issueNo(1, func(i *Issue) { i.Title = "other work" })
 	s := newScene().claim(issueNo(1), func(c *Claim) { c.DueAt = noon.Add(time.Hour) }).command(VerbRetry, issueNo(1)).answer(titled)
@@ -242,8 +242,8 @@ func TestUpdatesInTurn(t *testing.T) {
 	w.mustBe(t, issueNo(1), "running #1 runs=1")
 }
 
-// A claim that is let go and made anew in one plan counts its versions from 0 again: what belongs to the new one
-// is not stored before the old one is gone.
+// A claim that is released and made again in one plan begins with version 0: updates of the new claim are not stored before
+// the old one is deleted.
 func TestClaimMadeAnew(t *testing.T) {
 	one := issueNo(1)
 	s := newScene().running(one, func(c *Claim, r *Run) { c.Project, r.StopReason, r.Outcome = otherProject, StopProject, Canceled }).
@@ -259,7 +259,7 @@ func TestClaimMadeAnew(t *testing.T) {
 	w.mustBe(t, one, "held operator")
 }
 
-// A worker that did not start: the pass says so, the next one counts it as the specification words it.
+// A worker that did not start: the pass reports it, and the next pass counts it with the text of the specification.
 func TestSpawnFailure(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	w := worldOf(s.Snapshot)
@@ -273,7 +273,7 @@ func TestSpawnFailure(t *testing.T) {
 	equal(t, "message", w.claims["id-1"].ErrorMessage, "failed to spawn agent")
 }
 
-// Claims that only get new content share transactions, and one that somebody else has changed hinders none of the others.
+// Claims that only get new content share transactions. One that another process has changed does not hinder the others.
 func TestUpdatesShareTransactions(t *testing.T) {
 	s := newScene()
 	for n := range 250 {

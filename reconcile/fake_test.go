@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// world is a database, a machine and a tracker in memory, as honest as the real ones about what may conflict:
-// claims are compared and swapped, an outcome is recorded once, a run is settled once, an issue has one live
-// agent. Whatever must never happen on a machine is noted in wrong.
+// world is a database, a machine and a tracker in memory, with the conflicts of the real ones: claims are compared and
+// swapped, an outcome is recorded once, a run is settled once, an issue has one live agent. Violations are noted in wrong.
 type world struct {
 	mu sync.Mutex
 	cut
@@ -123,7 +122,7 @@ var (
 	errBroken = errors.New("broken")
 )
 
-// cut ends a pass, or makes one step fail. A dead pass can try what it likes: nothing has an effect.
+// cut ends a pass, or makes one step fail. Nothing that a dead pass does has an effect.
 type cut struct {
 	steps int
 	at    int // 1 is the first step; 0: never
@@ -195,7 +194,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	return rec, nil
 }
 
-// Commit implements Store: it looks at everything before it changes anything.
+// Commit implements Store: it checks everything before it changes anything.
 func (w *world) Commit(_ context.Context, now time.Time, changes ...Change) error {
 	return w.step("commit", func() error {
 		for _, c := range changes {
@@ -322,7 +321,7 @@ func (w *world) SaveSweep(_ context.Context, now time.Time) error {
 	return w.step("sweep", func() error { w.lastSweep = now; return nil })
 }
 
-// noWrong fails the test with what must never have happened.
+// noWrong fails the test for every violation.
 func (w *world) noWrong(t interface{ Errorf(string, ...any) }) {
 	for _, what := range w.wrong {
 		t.Errorf("%s", what)
@@ -349,7 +348,7 @@ var (
 	_ Tracker = (*world)(nil)
 )
 
-// mustBe compares the claim of an issue, told as in the tables of the plan.
+// mustBe compares the claim of an issue, in the notation of the tables.
 func (w *world) mustBe(t *testing.T, i Issue, want string) {
 	t.Helper()
 	rec, err := w.State(t.Context())

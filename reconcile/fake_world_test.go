@@ -47,7 +47,7 @@ func (w *world) Start(_ context.Context, run Run) error {
 			return fmt.Errorf("run %s is not to be taken", run.ID)
 		}
 		for id, p := range w.workers {
-			// What three passes could not end is settled and held; who retries it all the same was told.
+			// A run whose processes three passes could not end is settled and held, and may be retried.
 			left := len(p.left) > 0 && !w.runs[id].Settled
 			if other := w.runs[id]; other.IssueID == r.IssueID && other.Kind == AgentRun && r.Kind == AgentRun && (p.alive || left) {
 				w.wrong = append(w.wrong, "started "+run.ID+" while "+id+" lives")
@@ -184,7 +184,7 @@ func (w *world) ends(i Issue, outcome Outcome, code string) {
 	w.workers[r.ID].alive = false
 }
 
-// dies lets it die without a word, leaving processes behind.
+// dies lets the worker die without an outcome, leaving processes.
 func (w *world) dies(i Issue, left int, stubborn bool) {
 	p := w.workers[w.runOf(i).ID]
 	p.alive, p.left, p.stubborn = false, make([]Process, left), stubborn
@@ -223,7 +223,7 @@ func (w *world) obey() {
 // revive lets the next pass be undisturbed.
 func (w *world) revive() { w.cut = cut{} }
 
-// dump tells all that is stored, for comparing before and after.
+// dump prints everything that is stored, to compare before and after.
 func (w *world) dump() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {

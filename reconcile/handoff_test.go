@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An issue that the run's own agent has moved: the run may finish its turn, for two minutes; one that somebody
-// else has moved is stopped at once.
+// After its own agent has moved the issue, a run may finish its turn, for two minutes. A run whose issue was moved otherwise
+// is stopped at once.
 func TestHandoff(t *testing.T) {
 	review, done := issueNo(1, inState("Human Review")), issueNo(1, inState("Done"))
 	for _, row := range []struct {
@@ -22,7 +22,7 @@ func TestHandoff(t *testing.T) {
 		{"moved to a terminal state by the agent", time.Minute, "Done", &done, ""},
 		{"just within the grace", 2*time.Minute - 1, "Human Review", &review, ""},
 		{"the grace is over", 2 * time.Minute, "Human Review", &review, "stop A-1 inactive"},
-		{"moved on by somebody else", time.Second, "Human Review", &done, "stop A-1 terminal"},
+		{"moved otherwise", time.Second, "Human Review", &done, "stop A-1 terminal"},
 		{"the change is under way", 29 * time.Second, "", &review, ""},
 		{"under way for too long", 30 * time.Second, "", &review, "stop A-1 inactive"},
 		{"no longer returned", time.Second, "Human Review", nil, "stop A-1 missing"},
@@ -36,11 +36,10 @@ func TestHandoff(t *testing.T) {
 		})
 	}
 	s := newScene().running(issueNo(1), nil).answer(review)
-	equal(t, "moved by somebody else", story(Compute(s.Snapshot)), "stop A-1 inactive")
+	equal(t, "moved otherwise", story(Compute(s.Snapshot)), "stop A-1 inactive")
 }
 
-// A pass that is broken off while it waits for the tracker has finished what it began, blames nobody and starts
-// nothing.
+// A pass that is interrupted while it waits for the tracker has applied its local half, sets no block and starts nothing.
 func TestBrokenOff(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().candidates(issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -73,5 +72,28 @@ func TestBrokenOffBefore(t *testing.T) {
 		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
 		report := Tick(ctx, deps, Options{})
 		equal(t, name+": errors", codes(report), "canceled")
+	}
+}
+
+// How long ago the agent has handed its issue over is told by the worker's own times, which it keeps in step with each
+// other: what the wall clock does between its last heartbeat and the pass ages nothing.
+func TestHandoffAgesByHeartbeats(t *testing.T) {
+	review := issueNo(1, inState("Human Review"))
+	for name, row := range map[string]struct {
+		handoff, beat time.Duration // from the pass's present
+		want          string
+	}{
+		"suspended for 8 hours since the last heartbeat": {-8*time.Hour - time.Minute, -8 * time.Hour, ""},
+		"set back an hour since":                         {time.Hour - time.Minute, time.Hour, ""},
+		"set on a year, and a heartbeat since":           {-time.Minute, -time.Second, ""},
+		"over, whatever the clock says":                  {time.Hour - 2*time.Minute, time.Hour, "stop A-1 inactive"},
+		"over before the suspend":                        {-9 * time.Hour, -8 * time.Hour, "stop A-1 inactive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
+				r.HandoffAt, r.HandoffState, r.HeartbeatAt = noon.Add(row.handoff), "Human Review", noon.Add(row.beat)
+			}).answer(review)
+			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+		})
 	}
 }

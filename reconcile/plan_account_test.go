@@ -79,7 +79,7 @@ func TestAccountSaysWhy(t *testing.T) {
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }
 
-// A due retry that may not start is told of, too, to who asks for it.
+// A due retry that may not start is reported, too.
 func TestDueRetrySaysWhy(t *testing.T) {
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Limit: &Limit{Window: "primary", Until: noon.Add(time.Hour)}}

@@ -23,7 +23,7 @@ func TestEligible(t *testing.T) {
 		{"required label", issueNo(1, func(i *Issue) { i.Labels = []string{"x", "agent"} }), func(s *Snapshot) { s.Policy.RequiredLabels = []string{"Agent"} }, "dispatch A-1"},
 		{"one of two labels", issueNo(1, func(i *Issue) { i.Labels = []string{"agent"} }), func(s *Snapshot) { s.Policy.RequiredLabels = []string{"agent", "ok"} }, "skip A-1 label"},
 		{"assignee", issueNo(1, func(i *Issue) { i.Assignee = &Assignee{ID: "u1"} }), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "dispatch A-1"},
-		{"nobody assigned", issueNo(1), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "skip A-1 assignee"},
+		{"unassigned", issueNo(1), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "skip A-1 assignee"},
 
 		{"Todo, no blockers", issueNo(1, inState("Todo")), nil, "dispatch A-1"},
 		{"Todo, blockers terminal", issueNo(1, inState("Todo"), blockedBy("Done", "canceled")), nil, "dispatch A-1"},

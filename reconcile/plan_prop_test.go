@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -10,22 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fatal is what a rule needs of a test: FuzzAnyPlan asks the rules without rapid.
-type fatal interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-	Context() context.Context
-}
-
 // property checks a rule on arbitrary snapshots.
-func property(t *testing.T, rule func(t fatal, s Snapshot)) {
+func property(t *testing.T, rule func(t *rapid.T, s Snapshot)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) { rule(t, drawSnapshot(t)) })
 }
 
-func asJSON(t fatal, v any) string {
+func asJSON(t *rapid.T, v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -47,10 +37,10 @@ func actions(p Plan, kind ActionKind, key func(Action) string) map[string]int {
 func byIssue(a Action) string { return a.IssueID }
 func byRun(a Action) string   { return a.RunID }
 
-// The same snapshot gives the same plan, and keeps unchanged.
+// The same snapshot gives the same plan and is not changed.
 func TestPure(t *testing.T) { property(t, pure) }
 
-func pure(t fatal, s Snapshot) {
+func pure(t *rapid.T, s Snapshot) {
 	before := asJSON(t, s)
 	first := asJSON(t, Compute(s))
 	if again := asJSON(t, Compute(s)); again != first {
@@ -61,10 +51,10 @@ func pure(t fatal, s Snapshot) {
 	}
 }
 
-// Every candidate ends in exactly one of claim (old or new) and skip, and none is dispatched twice.
+// Every candidate ends as exactly one of claim (old or new) and skip, and none is dispatched twice.
 func TestEveryCandidateOnce(t *testing.T) { property(t, everyCandidateOnce) }
 
-func everyCandidateOnce(t fatal, s Snapshot) {
+func everyCandidateOnce(t *rapid.T, s Snapshot) {
 	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
 		return
 	}
@@ -88,10 +78,10 @@ func everyCandidateOnce(t fatal, s Snapshot) {
 	}
 }
 
-// Whoever is dispatched finds a slot, globally and in the state; more than the slots run only if they ran before.
+// Every dispatch finds a slot, globally and in the state. More runs than slots exist only if they ran before.
 func TestNeverMoreThanTheSlots(t *testing.T) { property(t, neverMoreThanTheSlots) }
 
-func neverMoreThanTheSlots(t fatal, s Snapshot) {
+func neverMoreThanTheSlots(t *rapid.T, s Snapshot) {
 	if s.AnySlot {
 		return
 	}
@@ -111,10 +101,10 @@ func neverMoreThanTheSlots(t fatal, s Snapshot) {
 	}
 }
 
-// Nothing is dispatched that runs, unless this plan settles that run first.
+// A running issue is not dispatched, unless this plan settles its run first.
 func TestNoSecondRun(t *testing.T) { property(t, noSecondRun) }
 
-func noSecondRun(t fatal, s Snapshot) {
+func noSecondRun(t *rapid.T, s Snapshot) {
 	runs := map[string]string{}
 	for _, c := range s.Claims {
 		if c.Status == Running {
@@ -136,7 +126,7 @@ func noSecondRun(t fatal, s Snapshot) {
 // Nothing starts while paused, without the tracker, where dispatch is off, or when the disk or the budget is low.
 func TestNothingStarts(t *testing.T) { property(t, nothingStarts) }
 
-func nothingStarts(t fatal, s Snapshot) {
+func nothingStarts(t *rapid.T, s Snapshot) {
 	p := compute(s)
 	if len(actions(p.plan, ActDispatch, byIssue)) == 0 {
 		return
@@ -149,10 +139,10 @@ func nothingStarts(t fatal, s Snapshot) {
 	}
 }
 
-// Every run whose worker is dead is settled exactly once, after it was reaped where that is needed; no other is.
+// Every run with a dead worker is settled exactly once, after it was reaped if it needs that; no other run is settled.
 func TestEveryDeadRunOnce(t *testing.T) { property(t, everyDeadRunOnce) }
 
-func everyDeadRunOnce(t fatal, s Snapshot) {
+func everyDeadRunOnce(t *rapid.T, s Snapshot) {
 	plan := Compute(s)
 	settled := actions(plan, ActSettle, byRun)
 	for _, r := range s.Runs {
@@ -176,10 +166,10 @@ func everyDeadRunOnce(t fatal, s Snapshot) {
 	}
 }
 
-// No claim is lost: it is there after the plan, or an action says that it was let go.
+// No claim is lost: it exists after the plan, or an action releases it.
 func TestNoClaimLost(t *testing.T) { property(t, noClaimLost) }
 
-func noClaimLost(t fatal, s Snapshot) {
+func noClaimLost(t *rapid.T, s Snapshot) {
 	p := compute(s)
 	gone := actions(p.plan, ActRelease, byIssue)
 	for _, r := range s.Runs {
@@ -194,10 +184,10 @@ func noClaimLost(t fatal, s Snapshot) {
 	}
 }
 
-// Every command is consumed once, except those about other issues than the one that the pass is confined to.
+// Every command is deleted once. In a pass for one issue, commands for other issues stay.
 func TestEveryCommandOnce(t *testing.T) { property(t, everyCommandOnce) }
 
-func everyCommandOnce(t fatal, s Snapshot) {
+func everyCommandOnce(t *rapid.T, s Snapshot) {
 	times := map[int64]int{}
 	for _, id := range consumed(Compute(s)) {
 		times[id]++
@@ -213,8 +203,8 @@ func everyCommandOnce(t fatal, s Snapshot) {
 	}
 }
 
-// observed takes the snapshot again, with the same answer of the tracker.
-func observed(t fatal, w *world, s Snapshot) Snapshot {
+// observed takes the snapshot of the world again, with the same answer of the tracker.
+func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 	rec, err := w.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -227,11 +217,11 @@ func observed(t fatal, w *world, s Snapshot) Snapshot {
 	return s
 }
 
-// A plan can be applied as it is, in its order, and having been applied leaves nothing to be done. Where something
-// was left of a run its slot is given away by the plan after, and by the one after that there is nothing to do.
+// A plan can be applied in its order, and once applied leaves nothing to do. Where processes of a run remain, the next plan
+// gives its slot away, and the plan after that has nothing to do.
 func TestApplyThenNothing(t *testing.T) { property(t, applyThenNothing) }
 
-func applyThenNothing(t fatal, s Snapshot) {
+func applyThenNothing(t *rapid.T, s Snapshot) {
 	w := worldOf(s)
 	tokens := w.allTokens()
 	rounds := 1
@@ -271,11 +261,11 @@ func (w *world) allTokens() int64 {
 	return n
 }
 
-// A pass confined to one issue needs no more of the others than the claims that run: what is left out of the snapshot, and
-// the workers that it does not look at, change nothing.
+// A pass for one issue needs only the running claims of the others: leaving out other claims, and not looking at their
+// workers, does not change the plan.
 func TestConfinedNeedsLittle(t *testing.T) { property(t, confinedNeedsLittle) }
 
-func confinedNeedsLittle(t fatal, s Snapshot) {
+func confinedNeedsLittle(t *rapid.T, s Snapshot) {
 	of := []string{"nothing"}
 	for _, c := range s.Claims {
 		of = append(of, c.IssueID)

@@ -30,14 +30,14 @@ func TestRefresh(t *testing.T) {
 		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
 		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
 		{"label gone", changed(func(i *Issue) { i.Labels = []string{"other"} }), "stop A-1 label", "release A-1 label", "release A-1 label", ""},
-		{"somebody else's", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
-		{"nobody's", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+		{"another's", changed(func(i *Issue) { i.Assignee = &Assignee{ID: "u2"} }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+		{"unassigned", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
 	} {
 		ours := func(i *Issue) {
 			if i.Labels == nil {
 				i.Labels = []string{"agent"}
 			}
-			if i.Assignee == nil && row.tracker != "nobody's" {
+			if i.Assignee == nil && row.tracker != "unassigned" {
 				i.Assignee = &Assignee{ID: "u1", Email: "me@example.com", IsMe: true}
 			}
 		}
@@ -83,7 +83,7 @@ func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
 	for _, row := range []struct {
 		asked string
-		who   *Assignee
+		has   *Assignee
 		want  bool
 	}{
 		{"", nil, true},
@@ -98,7 +98,7 @@ func TestAssignee(t *testing.T) {
 		{"u2", me, false},
 		{"u1", nil, false},
 	} {
-		got := Policy{Assignee: row.asked}.Ours(Issue{Assignee: row.who})
+		got := Policy{Assignee: row.asked}.Ours(Issue{Assignee: row.has})
 		equal(t, row.asked, got, row.want)
 	}
 }
@@ -275,5 +275,20 @@ func TestDueWhenTheTrackerAnswers(t *testing.T) {
 		}
 		equal(t, code, story(Compute(waits().answer(one).Snapshot)), want)
 		equal(t, code+" without an answer", story(Compute(waits().Snapshot)), "")
+	}
+}
+
+// Removed workspaces that were kept for their time are deleted by one cleanup run, which takes no slot.
+func TestTrashIsEmptied(t *testing.T) {
+	s := newScene().answer()
+	s.SweepDue, s.TrashDue = true, true
+	plan := Compute(s.Snapshot)
+	if len(plan.Actions) != 1 || plan.Actions[0].Kind != ActRemoveWorkspace || plan.Actions[0].Change.Insert.IssueID != "" {
+		t.Fatalf("want one cleanup of no issue's, got %v", plan.Actions)
+	}
+	s.Runs = append(s.Runs, Run{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace})
+	s.Liveness["r"] = Liveness{Alive: true}
+	if again := Compute(s.Snapshot); len(again.Actions) != 0 {
+		t.Errorf("a second one beside it: %v", again.Actions)
 	}
 }

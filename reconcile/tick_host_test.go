@@ -9,7 +9,7 @@ import (
 
 var errWouldDie = &Error{Code: CodeWorkersWouldDie, Message: "a worker would end with x.service"}
 
-// tickOnHost runs a pass that asks whether workers would outlive it, and says how often it has asked.
+// tickOnHost runs a pass with this answer of CheckHost, and counts the calls.
 func tickOnHost(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
 	t.Helper()
 	deps := w.deps(p)
@@ -19,7 +19,7 @@ func tickOnHost(t *testing.T, w *world, p Policy, o Options, answer error) (r Re
 	return r, asked
 }
 
-// Where workers would end with the pass nothing is started; all else goes on, and it is over by itself.
+// Where workers would end with the pass, nothing is started and everything else goes on. The block ends by itself.
 func TestWorkersWouldDie(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
 		running(issueNo(3), nil).same().candidates(issueNo(4))
@@ -43,7 +43,7 @@ func TestWorkersWouldDie(t *testing.T) {
 	equal(t, "over", w.hostBlock == nil, true)
 }
 
-// Removed and removable workspaces wait, too: a removal would be cut off in its middle.
+// Removals of workspaces wait, too: they would be cut off.
 func TestRemovalsWouldDie(t *testing.T) {
 	done := issueNo(1, inState("Done"))
 	s := newScene().workspace(done).answer(done)
@@ -54,7 +54,7 @@ func TestRemovalsWouldDie(t *testing.T) {
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
 
-// A pass that starts nothing asks nobody; one that has seen that there is nothing to start forgets the block.
+// A pass that starts nothing does not check the host. One that finds nothing to start clears the block.
 func TestHostIsCheckedBeforeStarts(t *testing.T) {
 	for name, row := range map[string]struct {
 		edit    func(*Snapshot)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// oracle is a tracker that does something before it answers.
+// oracle is a tracker that calls a function before it answers.
 type oracle struct {
 	*world
 	before func(ctx context.Context) error
@@ -31,7 +31,7 @@ func codes(r Report) string {
 	return strings.Join(list, " ")
 }
 
-// tickOnce runs one pass and forgets what was asked before.
+// tickOnce runs one pass, with an empty list of requests.
 func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
 	t.Helper()
 	w.asked = nil
@@ -40,7 +40,7 @@ func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
 	return report
 }
 
-// Settling, stopping and holding need nothing but this machine: they are done before the tracker is asked.
+// Settling, stopping and holding need this machine alone: they come before the requests to the tracker.
 func TestLocalHalfComesFirst(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).running(issueNo(2), nil).
 		command(VerbStop, issueNo(2)).same()
@@ -55,7 +55,7 @@ func TestLocalHalfComesFirst(t *testing.T) {
 	equal(t, "errors", codes(Tick(t.Context(), deps, Options{})), "linear_api_request")
 }
 
-// A tracker that never answers costs a pass a minute, and nothing that is local.
+// A tracker that never answers costs a pass a minute. The local half is not affected.
 func TestTrackerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
@@ -70,7 +70,7 @@ func TestTrackerHangs(t *testing.T) {
 	})
 }
 
-// A failed refresh stops, releases and starts nothing. It is remembered until the first full answer.
+// A failed refresh stops, releases and starts nothing. The block stays until the first full answer.
 func TestTrackerError(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns).candidates(issueNo(4))
 	w := worldOf(s.Snapshot) // the tracker knows A-4 alone
@@ -93,7 +93,7 @@ func TestTrackerError(t *testing.T) {
 	equal(t, "errors", codes(report), "")
 }
 
-// The refresh came, the candidates did not: stop and release, but start nothing.
+// Without the candidates, a pass stops and releases by the refresh but starts nothing.
 func TestCandidatesError(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).claim(issueNo(3), nil).answer(issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -149,7 +149,7 @@ func TestRateLimit(t *testing.T) {
 		w.refused, w.hidden = rateLimited(reset), rateLimited(reset)
 		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "tracker_rate_limited")
 
-		// Nobody knows any more how long it is until the reset: the tracker does.
+		// Only the tracker knows how long it is until the reset.
 		w.now = noon.Add(-12 * time.Hour)
 		again := w.now.Add(time.Minute)
 		w.refused, w.hidden = rateLimited(again), rateLimited(again)
@@ -161,7 +161,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// What is asked: all claims; candidates only where something could start.
+// A pass asks for all claims, and for candidates only if something could start.
 func TestWhatIsAsked(t *testing.T) {
 	const candidates = "candidates Todo, In Progress"
 	later := func(c *Claim) { c.DueAt = noon.Add(time.Hour) }
@@ -200,7 +200,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// Where nothing was asked nothing is known: a block stays.
+// Without a request a block stays.
 func TestNoQuestionIsNoAnswer(t *testing.T) {
 	w := newWorld()
 	w.trackerBlock = &Block{Code: "linear_api_request"}
@@ -210,7 +210,7 @@ func TestNoQuestionIsNoAnswer(t *testing.T) {
 	equal(t, "block kept after an answer", w.trackerBlock != nil, false)
 }
 
-// The sweep: at most once in ten minutes, and remembered only where the tracker has answered.
+// A sweep takes place at most once in ten minutes, and counts only if the tracker has answered.
 func TestSweepIsRemembered(t *testing.T) {
 	s := newScene().workspace(issueNo(1)).workspace(issueNo(2))
 	s.Workspaces[1].Project = otherProject
@@ -251,7 +251,7 @@ func TestOneIssue(t *testing.T) {
 	equal(t, "swept", w.lastSweep.IsZero(), true)
 }
 
-// A tracker whose allowance runs out gives no new work; claims are refreshed.
+// With a low allowance claims are refreshed and nothing is started.
 func TestLowBudget(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
 	w := worldOf(s.Snapshot)
@@ -260,7 +260,7 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
 }
 
-// Where the allowance is known to be low before anything is asked, only what runs is asked for.
+// If the allowance is known to be low before the requests, only running claims are asked for.
 func TestLowBudgetKnown(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).candidates(issueNo(4))
 	w := worldOf(s.Snapshot)
@@ -289,7 +289,7 @@ func TestDispatchOff(t *testing.T) {
 	}
 }
 
-// Without a way to ask the tracker, or without a database, a pass does what it can and says what it can't.
+// Without a tracker a pass does the local half. Without a database it reports the error.
 func TestHalfAPass(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
 	w := worldOf(s.Snapshot)
@@ -311,5 +311,113 @@ func TestReport(t *testing.T) {
 		report := tickOnce(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: dry})
 		equal(t, "counts", fmt.Sprint(report.Running, report.Retrying, report.Held), "1 2 1")
 		equal(t, "next due", report.NextDue, noon.Add(time.Second))
+	}
+}
+
+// A claim that falls due during a pass is a reason for another pass. One that was due already is not, and hides no other.
+func TestNextWake(t *testing.T) {
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
+		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(-time.Minute) })
+	w := worldOf(s.Snapshot)
+	deps := w.deps(s.Policy)
+	deps.Tracker = nil
+	looks := 0
+	deps.Now = func() time.Time {
+		if looks++; looks == 1 {
+			return noon
+		}
+		return noon.Add(5 * time.Second)
+	}
+	report := Tick(t.Context(), deps, Options{})
+	equal(t, "story", w.story(report), "settle A-1 succeeded")
+	equal(t, "next due", report.NextDue, noon.Add(-time.Minute))
+	equal(t, "next wake", report.NextWake, noon.Add(time.Second))
+
+	looks = 1 // now both were due before
+	report = Tick(t.Context(), deps, Options{})
+	equal(t, "next wake", report.NextWake, time.Time{})
+}
+
+// ending is a world in which a worker records its outcome and ends between the reading of the database and the probe.
+type ending struct {
+	*world
+	probes int // until then
+}
+
+func (e *ending) Probe(ctx context.Context, run Run) Liveness {
+	if e.probes--; e.probes == 0 {
+		r := e.runs[run.ID]
+		r.Outcome, r.Phase, r.EndedAt = Succeeded, Finishing, e.now
+		e.runs[run.ID] = r
+		e.workers[run.ID].alive = false
+	}
+	return e.world.Probe(ctx, run)
+}
+
+// A run that ends while a pass looks has ended. It does not count as lost, and its slot is free.
+func TestEndsWhileAPassLooks(t *testing.T) {
+	for look := 1; look <= 3; look++ {
+		s := newScene().running(issueNo(1), nil).same().candidates(issueNo(2))
+		w := worldOf(s.Snapshot)
+		deps := w.deps(s.Policy)
+		deps.Runners = &ending{w, look}
+		report := Tick(t.Context(), deps, Options{})
+		w.noWrong(t)
+		equal(t, "errors", codes(report), "")
+		for _, done := range report.Applied {
+			equal(t, "error of "+string(done.Kind), done.Err, nil)
+			if done.Kind == ActReap {
+				t.Errorf("look %d: it was reaped", look)
+			}
+		}
+		w.mustBe(t, issueNo(2), "running #0 runs=1")
+		if r := w.runs["run-A-1"]; look < 3 && (r.Outcome != Succeeded || !r.Settled) {
+			t.Errorf("look %d: the run is %+v", look, r)
+		}
+	}
+}
+
+// A dry run changes nothing, and reports what the pass then does.
+func TestDryRun(t *testing.T) {
+	full := func() *scene {
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(2), issueNo(3))
+		s.Policy.MaxConcurrent = 1
+		return s
+	}
+	for name, s := range map[string]*scene{
+		"everything":                  busy(),
+		"nothing":                     newScene(),
+		"slots are freed by the pass": full(),
+		"paused":                      full().edit(func(s *Snapshot) { s.Paused = true }),
+		"stop --all":                  busy().command(VerbStopAll, Issue{}),
+		"held issue unclaimed, done":  newScene().command(VerbHold, issueNo(1)).answer(issueNo(1, inState("Done"))).workspace(issueNo(1)),
+		"a probe":                     full().edit(func(s *Snapshot) { s.AgentBlock = &Block{Code: "network", Since: noon.Add(-1), NextTry: noon} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(s.Snapshot)
+			before := w.dump()
+			dry := tickOnce(t, w, s.Policy, Options{DryRun: true})
+			equal(t, "world", w.dump(), before)
+			equal(t, "effects", w.steps, 0)
+			asked := fmt.Sprint(len(w.asked))
+
+			did := tickOnce(t, w, s.Policy, Options{})
+			equal(t, "plan", w.story(dry), w.story(did))
+			equal(t, "requests", asked, fmt.Sprint(len(w.asked)))
+			equal(t, "counts", fmt.Sprint(dry.Running, dry.Retrying, dry.Held, dry.NextDue), fmt.Sprint(did.Running, did.Retrying, did.Held, did.NextDue))
+		})
+	}
+}
+
+// A dry run keeps no tracker error, no rate limit and no sweep.
+func TestDryRunRemembersNothing(t *testing.T) {
+	for _, err := range []error{nil, errTracker, rateLimited(noon.Add(1))} {
+		s := newScene().claim(issueNo(1), nil).workspace(issueNo(2))
+		w := worldOf(s.Snapshot)
+		w.refused, w.trackerBlock = err, &Block{Code: "linear_api_status"}
+		before := w.dump()
+		tickOnce(t, w, s.Policy, Options{DryRun: true})
+		equal(t, "world", w.dump(), before)
+		equal(t, "effects", w.steps, 0)
 	}
 }

@@ -24,7 +24,7 @@ func TestPassEnv(t *testing.T) {
 		{value: "[]", want: []string{}},
 		{value: "[NPM_TOKEN, GH_TOKEN]", want: []string{"NPM_TOKEN", "GH_TOKEN"}},
 		{value: `[NPM_TOKEN, " NPM_TOKEN", _x1]`, want: []string{"NPM_TOKEN", "_x1"}},
-		{value: "[CODEX_API_KEY]", want: []string{"CODEX_API_KEY"}}, // whoever wants that
+		{value: "[CODEX_API_KEY]", want: []string{"CODEX_API_KEY"}}, // allowed
 		{value: "NPM_TOKEN", refused: "must be a list of variable names, is a single value"},
 		{value: "[$NPM_TOKEN]", refused: `"$NPM_TOKEN" is a value, not a name`},
 		{value: "[NPM*]", refused: `"NPM*" is no name of a variable`},
