@@ -171,45 +171,38 @@ func (r *reader) known(key string, line int) bool {
 	if r.key(key) != nil {
 		return true
 	}
-	if isUnbuilt(key) || slices.Contains(r.parents, key) {
-		return false
-	}
-	parent, candidates := "", slices.Clone(r.parents)
-	if i := strings.LastIndexByte(key, '.'); i >= 0 {
-		parent, candidates = key[:i+1], candidates[:0]
-		for _, k := range r.keys {
-			candidates = append(candidates, k.Name)
+	if !isUnbuilt(key) && !slices.Contains(r.parents, key) {
+		message := "unknown key, ignored"
+		if near := r.suggest(key); near != "" {
+			message += "; did you mean " + near + "?"
 		}
-		slices.Sort(candidates)
-	} else {
-		// Only sections are suggested for a top-level name: that kind means tracker.kind would be a guess.
-		candidates = slices.DeleteFunc(slices.Clone(r.parents), func(p string) bool { return strings.Contains(p, ".") })
+		r.warn(line, key, message)
 	}
-	message := "unknown key, ignored"
-	if near := r.suggest(key, parent, candidates); near != "" {
-		message += "; did you mean " + near + "?"
-	}
-	r.warn(line, key, message)
 	return false
 }
 
-// suggest prefers a near key of the same section, then a key of another section with the same last word.
-func (r *reader) suggest(key, parent string, candidates []string) string {
+// suggest is a near key of the same section, or else a key of another section with the same last word.
+func (r *reader) suggest(key string) string {
+	dot := strings.LastIndexByte(key, '.') + 1
+	section, word := key[:dot], key[dot:]
+	if section == "" {
+		// Only sections are suggested for a top-level name: that kind means tracker.kind would be a guess.
+		return nearest(word, slices.DeleteFunc(slices.Clone(r.parents), func(p string) bool { return strings.Contains(p, ".") }))
+	}
 	var same []string
-	for _, c := range candidates {
-		if strings.HasPrefix(c, parent) {
-			same = append(same, c[len(parent):])
+	elsewhere := ""
+	for _, k := range r.keys {
+		if rest, ok := strings.CutPrefix(k.Name, section); ok {
+			same = append(same, rest)
+		}
+		if elsewhere == "" && strings.HasSuffix(k.Name, "."+word) {
+			elsewhere = k.Name
 		}
 	}
-	if near := nearest(key[len(parent):], same); near != "" {
-		return parent + near
+	if near := nearest(word, same); near != "" {
+		return section + near
 	}
-	for _, c := range candidates {
-		if parent != "" && c[strings.LastIndexByte(c, '.')+1:] == key[len(parent):] {
-			return c
-		}
-	}
-	return ""
+	return elsewhere
 }
 
 func isUnbuilt(key string) bool { _, ok := Unbuilt()[key]; return ok }
