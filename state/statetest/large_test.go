@@ -1,7 +1,6 @@
 package statetest
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,11 +9,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// A large state is one that the program reads, with as much in it as was asked for.
-func TestLargeStateIsWhatWasAskedFor(t *testing.T) {
-	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "state")
-	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-	size := Size{Claims: 100, Runs: 700, Passes: 2000, Events: 1000}
+// TestLarge reads a large state with the program and finds as much as was asked for.
+func TestLarge(t *testing.T) {
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
+	now, size := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), Size{Claims: 100, Runs: 700, Passes: 2000}
 	if err := Large(ctx, dir, now, size); err != nil {
 		t.Fatal(err)
 	}
@@ -23,9 +21,6 @@ func TestLargeStateIsWhatWasAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.QuickCheck(ctx); err != nil {
-		t.Error(err)
-	}
 	rec, err := db.State(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -44,19 +39,11 @@ func TestLargeStateIsWhatWasAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, total := 0, int64(0)
+	runs := 0
 	for _, u := range r.Uses {
-		runs, total = runs+u.Runs, total+u.Tokens.Total
+		runs += u.Runs
 	}
-	var byDay int64
-	for _, d := range r.Days {
-		byDay += d.Tokens.Total
-	}
-	all, err := db.Totals(ctx)
-	if err != nil || runs != size.Runs || total+int64(size.Running())*124_000 != byDay || total != all.Tokens.Total || total == 0 {
-		t.Errorf("%d runs with %d tokens, %d by day, %d in all, %v", runs, total, byDay, all.Tokens.Total, err)
-	}
-	if r.Rhythm.Passes != size.Passes || r.Rhythm.Usual != time.Minute || len(r.Rhythm.Gaps) != 0 || len(r.Releases) == 0 || len(r.Outages) != 40 {
-		t.Errorf("%+v, %d releases, %d outages", r.Rhythm, len(r.Releases), len(r.Outages))
+	if runs != size.Runs || r.Rhythm.Passes != size.Passes || len(r.Rhythm.Gaps) != 0 || len(r.Releases) == 0 || len(r.Days) == 0 {
+		t.Errorf("%d runs, %+v, %d releases, %d days", runs, r.Rhythm, len(r.Releases), len(r.Days))
 	}
 }
