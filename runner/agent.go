@@ -19,13 +19,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // agent is the run's app-server process and the session with it.
 type agentProcess struct {
 	session *codex.Session
-	child   *proc.Child
+	child   host.Process
+	host    host.Host
 	stderr  *agent.TailFile
 	drained chan struct{} // stderr is read to its end
 	ready   chan struct{} // session is set
@@ -55,14 +57,16 @@ func (a *attempt) launch(ctx context.Context) error {
 		launched(false)
 		return err
 	}
-	child, err := a.Executor.Agent(proc.Exec{
-		Argv: []string{"bash", "-lc", a.agentCommand()},
-		Env:  a.env().codex(), Dir: a.space.Path, PipeStdin: true, Lease: a.space.Lease(), Tree: a.tree,
+	child, err := a.Host.Start(ctx, host.StartRequest{
+		Run: a.hostRun(), Argv: []string{"bash", "-lc", a.agentCommand()}, Env: a.env().codex(), Dir: a.space.Path,
 	})
 	if err != nil {
 		launched(false)
 		if closeErr := out.Close(); closeErr != nil {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", closeErr.Error()))
+		}
+		if isCode(err, reconcile.CodeResourceLimit) {
+			return err
 		}
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
@@ -70,9 +74,9 @@ func (a *attempt) launch(ctx context.Context) error {
 		}
 	}
 	crash.At("runner.agent.started")
-	a.agent = &agentProcess{child: child, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
+	a.agent = &agentProcess{child: child, host: a.Host, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
-	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin, Stdout: child.Stdout}, a.sessionOptions())
+	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin(), Stdout: child.Stdout()}, a.sessionOptions())
 	close(a.agent.ready)
 	a.noteProcesses()
 	return nil
@@ -134,7 +138,7 @@ func (a *attempt) profileHasKey() bool {
 // drain reads stderr to its end, so that a talkative agent never blocks on it, be the disk full or not.
 func (g *agentProcess) drain(log *slog.Logger) {
 	defer close(g.drained)
-	_, err := io.Copy(g.stderr, g.child.Stderr)
+	_, err := io.Copy(g.stderr, g.child.Stderr())
 	if err = errors.Join(err, g.stderr.Err()); err != nil && !errors.Is(err, os.ErrClosed) {
 		log.Warn("agent's stderr", slog.String("error", err.Error()))
 	}
@@ -189,7 +193,8 @@ func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
 
 // beginTurn notes what lives below the agent: what it starts from here on is the turn's.
 func (g *agentProcess) beginTurn() {
-	below, err := proc.Descendants(g.child.Process().PID)
+	found, err := g.host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
+	below := found.Processes
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.commands, g.refused = 0, 0
@@ -204,7 +209,8 @@ func (g *agentProcess) beginTurn() {
 
 // busy reports whether a process lives that the agent has started during this turn.
 func (g *agentProcess) busy() bool {
-	below, err := proc.Descendants(g.child.Process().PID)
+	found, err := g.host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
+	below := found.Processes
 	if err != nil {
 		return true // not known: nobody is killed for that
 	}
@@ -255,7 +261,7 @@ func (g *agentProcess) sandboxFault() error {
 }
 
 // exitWithin waits for the agent's own end and says how it was; nil where it goes on, or nobody can tell.
-func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *os.ProcessState {
+func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *host.Exit {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
 	if err := g.child.Wait(ctx); err != nil {
@@ -265,11 +271,11 @@ func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *os.Proc
 	case <-g.drained:
 	case <-ctx.Done(): // somebody else still holds its stderr
 	}
-	state, err := g.child.Close()
+	exit, err := g.child.Close()
 	if err != nil {
 		return nil
 	}
-	return state
+	return &exit
 }
 
 // The steps of ending an agent, each shorter than a stop may take in all.
@@ -332,7 +338,7 @@ func (g *agentProcess) goneWithin(ctx context.Context, d time.Duration) bool {
 }
 
 func (g *agentProcess) signal(sig unix.Signal, log *slog.Logger) {
-	if err := g.child.KillGroup(sig); err != nil {
+	if err := g.child.SignalGroup(sig); err != nil {
 		log.Info("agent", slog.String("signal", sig.String()), slog.String("error", err.Error()))
 	}
 }

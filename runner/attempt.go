@@ -6,26 +6,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
 // The files of a run's directory.
 const (
-	aliveFile    = "alive"
+	aliveFile    = local.AliveFile
 	workflowFile = "workflow.md"
-	procsFile    = "procs"
-	treeFile     = "tree"  // empty; whoever has it open belongs to the run
-	scopeFile    = "scope" // the cgroup of the worker's scope, where it has one
+	procsFile    = local.ProcsFile
+	treeFile     = local.TreeFile
+	scopeFile    = local.ScopeFile
 	eventsFile   = "events.jsonl"
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
@@ -43,98 +41,61 @@ const (
 // prepare takes the workspace, clears up after its last holder, and runs the hooks that come before an
 // agent (specification 9.2 and 9.4).
 func (a *attempt) prepare(ctx context.Context) error {
-	root, err := workspace.OpenRoot(a.run.WorkspaceRoot)
-	if err != nil {
+	if err := a.takeWorkspace(ctx); err != nil {
 		return err
 	}
-	root.Trash = trashOf(a.Config.Policy.Project, a.Config.KeepRemoved)
-	if a.space, err = root.Acquire(ctx, a.owner()); err != nil {
-		return err
-	}
-	a.rec.change(func(r *reconcile.Run) {
-		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = a.space.Path, a.space.Root, a.space.ID
-	})
-	if err := a.reapPrevious(ctx); err != nil {
-		return err
-	}
-	if err := a.undoGit(ctx); err != nil {
-		return err
-	}
-	if a.space.CreatedNow {
-		if err := a.hook(ctx, "after_create", a.Config.Hooks.AfterCreate, ""); err != nil {
-			return errors.Join(err, a.space.Discard())
-		}
-	}
-	if err := a.space.Ready(); err != nil {
-		return err
-	}
-	a.before, err = a.fingerprint(ctx, a.space.Path)
+	facts, err := a.Host.Facts(ctx, host.FactsRequest{Path: a.space.Path, Fingerprint: true})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		// A large repository on a slow disk is no fault of the issue's.
+		// A large repository on a slow disk is not the issue's fault.
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "whether the run changes anything will not be known", slog.String("error", err.Error()))
 	case err != nil:
 		return fmt.Errorf("state of %s: %w", a.space.Path, err)
 	}
-	a.begun = true
+	a.before = facts.Fingerprint
+	a.hooksStarted = true
 	if err := a.hook(ctx, "before_run", a.Config.Hooks.BeforeRun, ""); err != nil {
 		return err
 	}
-	return a.trustGit(ctx)
+	return a.guardGit(ctx)
 }
 
-func (a *attempt) owner() workspace.Owner {
-	return workspace.Owner{
-		IssueID: a.run.IssueID, Identifier: a.run.Identifier, Project: a.Config.Policy.Project,
-		StateDir: a.StateDir, RunID: a.run.ID,
-	}
-}
-
-// reapPrevious ends what the workspace's last run left, whichever state directory it belonged to. The
-// lease is ours, so that run's worker is dead.
-func (a *attempt) reapPrevious(ctx context.Context) error {
-	for _, previous := range a.space.Previous {
-		owner, err := ownerOf(RunDir(previous.StateDir, previous.RunID), previous.RunID)
-		if err != nil {
-			return err
-		}
-		if err := a.killAll(ctx, owner); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ownerOf says what belongs to a run by its mark, its tree file and what its directory recorded.
-func ownerOf(dir, runID string, threads ...string) (proc.Owner, error) {
-	recorded, boot, err := proc.ReadProcs(filepath.Join(dir, procsFile))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return proc.Owner{}, fmt.Errorf("processes of run %s: %w", runID, err)
-	}
-	scope, err := proc.ReadScope(filepath.Join(dir, scopeFile), runID)
+// takeWorkspace takes the workspace of the issue, and runs after_create in a new one.
+func (a *attempt) takeWorkspace(ctx context.Context) error {
+	answer, err := a.Host.Prepare(ctx, a.prepareRequest())
+	a.hold(ctx, answer)
 	if err != nil {
-		return proc.Owner{}, fmt.Errorf("scope of run %s: %w", runID, err)
+		return err
 	}
-	threads = slices.DeleteFunc(threads, func(s string) bool { return s == "" })
-	return proc.Owner{
-		RunID: runID, Recorded: recorded, Boot: boot, ThreadIDs: threads, Tree: filepath.Join(dir, treeFile), Scope: scope,
-	}, nil
-}
-
-func (a *attempt) killAll(ctx context.Context, owner proc.Owner) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killBound)
-	defer cancel()
-	left, err := proc.KillTree(ctx, owner, killGrace)
-	if err != nil {
-		return fmt.Errorf("ending processes of run %s: %w", owner.RunID, err)
-	}
-	if len(left) > 0 {
-		return &reconcile.Error{
-			Code:    "leftover_process",
-			Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, owner.RunID),
+	if a.space.Created {
+		if err := a.hook(ctx, "after_create", a.Config.Hooks.AfterCreate, ""); err != nil {
+			return errors.Join(err, a.Host.Confirm(ctx, host.ConfirmRequest{Run: a.hostRun(), Discard: true}))
 		}
 	}
-	return nil
+	return a.Host.Confirm(ctx, host.ConfirmRequest{Run: a.hostRun()})
+}
+
+// hold notes the workspace that the run has now, if it has one.
+func (a *attempt) hold(ctx context.Context, answer host.PrepareAnswer) {
+	if answer.Workspace.Path == "" {
+		return
+	}
+	a.space = &answer.Workspace
+	a.rec.change(func(r *reconcile.Run) {
+		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = a.space.Path, a.space.Root, a.space.ID
+	})
+	a.reportRestored(ctx, answer.Git)
+}
+
+func (a *attempt) hostRun() host.Run { return host.Run{ID: a.run.ID, Dir: a.Dir} }
+
+func (a *attempt) prepareRequest() host.PrepareRequest {
+	return host.PrepareRequest{
+		Run: a.hostRun(), Root: a.run.WorkspaceRoot, KeepRemoved: a.Config.KeepRemoved, KeepGit: a.Config.KeepGitConfig,
+		Issue: host.Issue{
+			ID: a.run.IssueID, Identifier: a.run.Identifier, Project: a.Config.Policy.Project, StateDir: a.StateDir,
+		},
+	}
 }
 
 // hook runs one of the workflow's scripts in the workspace; an empty one is nothing to do.
@@ -153,16 +114,16 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	} else { // the run's directory may be gone: work must be pushed all the same
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook without a log", slog.String("hook", name), slog.String("error", err.Error()))
 	}
-	env, err := a.gitEnv(ctx, a.env().hook(a.rec.get().Issue, a.run.Attempt, outcome))
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "== %s %s\n", a.Now().UTC().Format(time.RFC3339), name)
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
-	// The login profile of the hook's shell may have gone elsewhere, and set the key again.
-	script = proc.ShellIn(a.space.Path, proc.ShellUnset(a.Config.Secrets, script))
-	hook := workspace.Hook{Name: name, Script: script, Timeout: a.Config.Hooks.Timeout}
-	err = workspace.RunHook(ctx, hook, a.startHook, env, a.space, out)
+	answer, err := a.Host.RunHook(ctx, host.HookRequest{
+		Run: a.hostRun(), Name: name, Script: script, Timeout: a.Config.Hooks.Timeout, Env: a.hookEnv(outcome), Unset: a.Config.Secrets,
+	})
+	a.Redactor.Add(secretsAmong(answer.Environ, a.Config.PassEnv)) // before its output is written
+	_, _ = io.WriteString(out, answer.Log)
+	for _, reason := range answer.GitHooksOff {
+		a.Log.LogAttrs(ctx, slog.LevelInfo, "the repository's git hooks do not run in this hook, the agent can write them", slog.String("because", reason))
+	}
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "hook failed", slog.String("hook", name), slog.String("error", err.Error()))
 		return err
@@ -171,8 +132,9 @@ func (a *attempt) hook(ctx context.Context, name, script string, outcome reconci
 	return nil
 }
 
-// firstExtra is the descriptor that the first of a command's extra files becomes.
-const firstExtra = 3
+func (a *attempt) hookEnv(outcome reconcile.Outcome) []string {
+	return a.env().hook(a.rec.get().Issue, a.run.Attempt, outcome)
+}
 
 // finish ends the agent and everything that the run has started, takes back what it would have after_run's git execute,
 // runs after_run, ends what that has left, and writes down the outcome in the worker's copy. Nothing of it is cut short
@@ -188,7 +150,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killEverything(ctx)
 	if err == nil {
-		err = a.undoGit(ctx)
+		err = a.restoreGit(ctx)
 	}
 	crash.At("runner.finish.guarded")
 	err = errors.Join(err, a.afterRun(ctx, outcome, err == nil))
@@ -198,10 +160,8 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	} else if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelError, "the run's end", slog.String("error", err.Error()))
 	}
-	if a.space != nil {
-		if err := a.space.Release(); err != nil {
-			a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
-		}
+	if err := a.Host.Finish(ctx, host.FinishRequest{Run: a.hostRun()}); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
 	}
 	if !ours {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
@@ -218,7 +178,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 // afterRun runs the last hook, where it may run, and looks whether the run has changed anything. Both are only noted;
 // the error is that what the hook left can't be ended.
 func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may bool) (err error) {
-	if a.space == nil || !a.begun {
+	if a.space == nil || !a.hooksStarted {
 		return nil
 	}
 	switch script := a.Config.Hooks.AfterRun; {
@@ -233,13 +193,13 @@ func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may b
 		}
 		err = a.killEverything(ctx)
 	}
-	changed := true // where nobody knows: runs that may have worked hold no issue as idle
+	changed := true // where it is not known: runs that may have worked hold no issue as idle
 	if a.before != "" {
-		after, err := a.fingerprint(ctx, a.space.Path)
+		facts, err := a.Host.Facts(ctx, host.FactsRequest{Path: a.space.Path, Fingerprint: true})
 		if err != nil {
 			a.Log.LogAttrs(ctx, slog.LevelWarn, "state of the workspace", slog.String("error", err.Error()))
 		}
-		changed = err != nil || after != a.before
+		changed = err != nil || facts.Fingerprint != a.before
 	}
 	a.rec.change(func(r *reconcile.Run) { r.Progress = changed })
 	return err
@@ -250,106 +210,108 @@ func (a *attempt) afterRun(ctx context.Context, outcome reconcile.Outcome, may b
 func (a *attempt) killEverything(ctx context.Context) error {
 	a.noteProcesses()
 	run := a.rec.get()
-	owner, err := ownerOf(a.Dir, run.ID, run.ThreadID)
+	return a.kill(ctx, host.KillRequest{Owned: host.Owned{
+		Run: a.hostRun(), ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Below: true,
+	}})
+}
+
+// kill ends processes, whatever ended the run, and fails if some are left.
+func (a *attempt) kill(ctx context.Context, r host.KillRequest) error {
+	answer, err := a.Host.Kill(context.WithoutCancel(ctx), r)
 	if err != nil {
 		return err
 	}
-	self, err := proc.Self()
+	return host.Leftover(r.Owned.Run.ID, answer.Left)
+}
+
+// noteProcesses records every process below the worker, so that a later pass finds those that shed their mark.
+func (a *attempt) noteProcesses() { a.observe(host.ObserveRequest{Run: a.hostRun(), All: true}) }
+
+// noteNewProcesses records those that were not there a moment ago.
+func (a *attempt) noteNewProcesses() { a.observe(host.ObserveRequest{Run: a.hostRun()}) }
+
+// checkLocks records every process and ends those that keep a lock of symphony.
+func (a *attempt) checkLocks() {
+	a.observe(host.ObserveRequest{Run: a.hostRun(), All: true, StateDir: a.StateDir, AccountDir: a.AccountDir})
+}
+
+func (a *attempt) observe(r host.ObserveRequest) {
+	if a.Host == nil {
+		return // the run could not be begun
+	}
+	answer, err := a.Host.Observe(context.Background(), r)
+	for _, p := range answer.LockHolders {
+		a.Log.Warn("ended a process of the agent that kept a lock of symphony", slog.Int("pid", p.PID), slog.String("name", p.Name))
+		a.note(EventLockEnded, fmt.Sprintf("process %d (%s), which kept a lock of symphony, was ended", p.PID, p.Name), LockEndedEvent{p.PID, p.Name})
+	}
 	if err != nil {
-		return fmt.Errorf("own process: %w", err)
-	}
-	owner.Roots = []reconcile.Process{{PID: self.PID, Start: self.Start}}
-	ofWorker(&owner, self, run.WorkspaceRoot)
-	return a.killAll(ctx, owner)
-}
-
-// noteProcesses writes down every process that descends from the worker, so that a later pass finds those
-// that shed their mark.
-func (a *attempt) noteProcesses() {
-	a.noting.Lock()
-	defer a.noting.Unlock()
-	if a.procs == nil {
-		return // it could not be opened: the run ends, and has started nothing
-	}
-	list, err := proc.Descendants(os.Getpid())
-	if err == nil {
-		err = a.procs.Record(list)
-	}
-	if err != nil {
-		a.Log.Warn("processes not recorded", slog.String("error", err.Error()))
+		a.Log.Warn("processes of the run", slog.String("error", err.Error()))
 	}
 }
 
-// noteFresh writes down those that were not there a moment ago, without looking at the whole machine. Where the kernel
-// offers no such look, the whole machine is looked at less often.
-func (a *attempt) noteFresh() {
-	if a.brood == nil {
-		if a.glances++; a.glances%slowGlance == 0 {
-			a.noteProcesses()
-		}
-		return
-	}
-	a.noting.Lock()
-	defer a.noting.Unlock()
-	list, err := a.brood.Fresh()
-	if err = errors.Join(err, a.procs.Record(list)); err != nil {
-		a.Log.Warn("processes not recorded", slog.String("error", err.Error()))
-	}
+// EventLockEnded is a process of the run that was ended because it kept a lock of symphony; its payload a LockEndedEvent.
+const EventLockEnded = "lock_ended"
+
+// LockEndedEvent is the payload of EventLockEnded.
+type LockEndedEvent struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
 }
 
-// removeWorkspace is the work of a cleanup run (specification 8.6 and 9.4): the workspace of its issue, if
-// it has one, and what in the trash has been kept for its time.
+// removeWorkspace is the work of a cleanup run (specification 8.6 and 9.4): it removes the workspace of its issue, if
+// there is one, and deletes what has been in the trash for its time.
 func (a *attempt) removeWorkspace(ctx context.Context) error {
-	root, err := workspace.OpenRoot(a.run.WorkspaceRoot)
-	if err != nil {
-		return err
-	}
-	root.Trash = trashOf(a.Config.Policy.Project, a.Config.KeepRemoved)
 	if a.run.IssueID != "" {
-		if err := a.remove(ctx, root, false); err != nil {
+		if err := a.remove(ctx, false); err != nil {
 			return err
 		}
 	}
-	keep := a.Config.KeepRemoved
-	if free, err := workspace.FreeBytes(root.Path); err == nil && free < a.Config.Policy.MinFreeBytes {
-		keep = 0 // space is short: what is left of it goes to the living
-	}
 	crash.At("runner.cleanup.removed")
-	purged, err := root.PurgeTrash(ctx, workspace.Purge{Now: a.Now(), Keep: keep})
-	if len(purged.Undeletable) > 0 {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", purged.Undeletable))
+	answer, err := a.Host.Purge(ctx, host.PurgeRequest{
+		Root: a.run.WorkspaceRoot, Project: a.Config.Policy.Project, KeepRemoved: a.Config.KeepRemoved,
+		MinFree: a.Config.Policy.MinFreeBytes, Now: a.Now(),
+	})
+	if len(answer.Undeletable) > 0 {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "could not be deleted", slog.Any("paths", answer.Undeletable))
 	}
-	for _, left := range purged.Unsaved {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "left in the trash: it holds work that exists nowhere else", slog.String("path", left.Path), slog.String("work", left.Work))
+	for path, work := range answer.Unsaved {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "left in the trash: it holds work that exists nowhere else", slog.String("path", path), slog.String("work", work))
 	}
 	return err
 }
 
-func (a *attempt) remove(ctx context.Context, root *workspace.Root, discard bool) error {
-	before := func(w *workspace.Workspace) error {
-		a.space = w
-		defer func() { a.space = nil }() // the lease is Remove's
-		if err := a.reapPrevious(ctx); err != nil {
-			return err
-		}
-		if err := a.undoGit(ctx); err != nil {
-			return err
-		}
-		return a.hook(ctx, "before_remove", a.Config.Hooks.BeforeRemove, "")
+// remove removes the workspace. With discard it goes even if work in it exists nowhere else.
+func (a *attempt) remove(ctx context.Context, discard bool) error {
+	removal, err := a.Host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: a.prepareRequest(), Now: a.Now(), Discard: discard})
+	if removal.Unsaved != "" {
+		a.leftAlone(ctx, removal.Unsaved)
 	}
-	removal, err := root.Remove(ctx, a.owner(), workspace.RemoveOptions{
-		Now: a.Now(), Keep: a.Config.KeepRemoved, Before: before, Discard: discard,
-	})
+	if !removal.Found {
+		return err
+	}
+	a.hold(ctx, removal.PrepareAnswer)
+	defer func() { a.space = nil }() // the lease is given up
+	if err == nil && removal.HookDue {
+		err = a.hook(ctx, "before_remove", a.Config.Hooks.BeforeRemove, "")
+	}
+	if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace removed, but", slog.String("error", err.Error()))
+	}
+	answer, err := a.Host.Remove(ctx, host.RemoveRequest{Run: a.hostRun()})
 	if err != nil {
 		return err
 	}
-	if removal.Unsaved != "" {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace left alone: it holds work that exists nowhere else", slog.String("work", removal.Unsaved))
+	if answer.Unsaved != "" {
+		a.leftAlone(ctx, answer.Unsaved)
 		return nil
 	}
-	a.Log.LogAttrs(ctx, slog.LevelInfo, "workspace removed", slog.Bool("was_there", removal.Removed), slog.String("trash", removal.Trash))
-	if err := errors.Join(removal.HookErr, removal.Undeletable); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace removed, but", slog.String("error", err.Error()))
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "workspace removed", slog.String("trash", answer.Trash))
+	if answer.Warning != "" {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace removed, but", slog.String("error", answer.Warning))
 	}
 	return nil
+}
+
+func (a *attempt) leftAlone(ctx context.Context, work string) {
+	a.Log.LogAttrs(ctx, slog.LevelWarn, "workspace left alone: it holds work that exists nowhere else", slog.String("work", work))
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // cache is a tool's cache that stands outside of XDG_CACHE_HOME, where the default sandbox lets nobody write. Those of
@@ -36,7 +36,7 @@ func caches() []cache {
 
 // buildEnv is what builds need in the sandbox: the caches that the environment does not place and that the agent could not
 // write where they are, moved.
-func (c Config) buildEnv(env []string, w *workspace.Workspace) []string {
+func (c Config) buildEnv(env []string, w *host.Workspace) []string {
 	if c.TurnSandboxPolicy != nil && !codex.Confines(c.TurnSandboxPolicy) {
 		return nil // it can write whatever the account can
 	}
@@ -51,7 +51,7 @@ func (c Config) buildEnv(env []string, w *workspace.Workspace) []string {
 
 // stampEnv keeps go from asking git about a workspace that is no repository: while a command runs codex keeps an empty
 // .git there, and go build takes that for a broken one and gives up.
-func stampEnv(env []string, w *workspace.Workspace) []string {
+func stampEnv(env []string, w *host.Workspace) []string {
 	_, err := os.Lstat(filepath.Join(w.Path, ".git"))
 	if !errors.Is(err, os.ErrNotExist) || valueOf(env, "GOFLAGS") != "" {
 		return nil

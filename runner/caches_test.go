@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // TestBuildEnv: caches are moved where the agent could not write them, and only there.
@@ -41,7 +41,7 @@ func TestBuildEnv(t *testing.T) {
 		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &workspace.Workspace{Path: t.TempDir(), CacheDir: "/c"}
+			w := &host.Workspace{Path: t.TempDir(), CacheDir: "/c"}
 			if c.git {
 				must(t, os.Mkdir(filepath.Join(w.Path, ".git"), 0o700))
 			}

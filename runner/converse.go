@@ -14,13 +14,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // converse launches the agent and takes it through its turns (specification 10.2 and 10.3).
 func (a *attempt) converse(ctx context.Context, prompt string) error {
 	a.rec.phase(ctx, reconcile.LaunchingAgent)
-	if err := a.space.Verify(); err != nil {
+	run := a.hostRun()
+	if _, err := a.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: a.space.Path}); err != nil {
 		return err
 	}
 	if err := a.launch(ctx); err != nil {
@@ -79,7 +80,7 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	if err := a.probeSandbox(ctx); err != nil {
 		return openedThread{}, err
 	}
-	params, err := a.threadParams()
+	params, err := a.threadParams(ctx)
 	if err != nil {
 		return openedThread{}, err
 	}
@@ -89,8 +90,8 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	return thread, err
 }
 
-func (a *attempt) threadParams() (codex.ThreadParams, error) {
-	config, err := a.Config.threadConfig(a.run.ID, a.space, a.environ.passed(a.Config.PassEnv, a.Config.SecretValues))
+func (a *attempt) threadParams(ctx context.Context) (codex.ThreadParams, error) {
+	config, err := a.Config.threadConfig(ctx, a.Host, a.run.ID, *a.space, a.environ.passed(a.Config.PassEnv, a.Config.SecretValues))
 	if err != nil {
 		return codex.ThreadParams{}, err
 	}
@@ -143,7 +144,7 @@ func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (op
 		return openedThread{}, err
 	}
 	workedHere := func(t reconcile.Thread) bool {
-		return t.ID != "" && t.WorkspaceID == a.space.ID && !a.space.CreatedNow
+		return t.ID != "" && t.WorkspaceID == a.space.ID && !a.space.Created
 	}
 	elsewhere := newest.ID != here.ID
 	if elsewhere {
@@ -166,8 +167,10 @@ func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.
 	err := a.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, codex.ErrActiveWriter) {
 		// Our own orphan may hold it. Whatever else does is not ours to end.
-		owner := proc.Owner{ThreadIDs: []string{thread}, Exclude: a.ownProcesses()}
-		if killErr := a.killAll(ctx, owner); killErr != nil {
+		killErr := a.kill(ctx, host.KillRequest{
+			Owned: host.Owned{Run: a.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: a.agent.child.Process(),
+		})
+		if killErr != nil {
 			return openedThread{}, killErr // says nothing of the thread
 		}
 		err = a.agent.session.ResumeThread(ctx, thread, params)
@@ -179,20 +182,9 @@ func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.
 	return openedThread{id: thread, resumed: err == nil, worked: true}, err
 }
 
-func (a *attempt) ownProcesses() map[int]bool {
-	own := map[int]bool{}
-	if list, err := proc.Descendants(a.agent.child.Process().PID); err == nil {
-		for _, p := range list {
-			own[p.PID] = true
-		}
-	}
-	own[a.agent.child.Process().PID] = true
-	return own
-}
-
 // turn runs one turn and waits for its end.
 func (a *attempt) turn(ctx context.Context, input string, number int) error {
-	policy, err := a.Config.sandboxPolicy(a.space)
+	policy, err := a.Config.sandboxPolicy(ctx, a.Host, *a.space)
 	if err != nil {
 		return err
 	}
@@ -308,13 +300,13 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	}
 	text := agent.LastWords(a.agent.stderr.Tail(4 << 10))
 	switch {
-	case exit != nil && (exit.ExitCode() == 127 || exit.ExitCode() == 126):
+	case exit != nil && (exit.Code == 127 || exit.Code == 126):
 		return &reconcile.Error{
 			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", a.Config.Command, text),
 			Hint: "install codex, or give its path in codex.command; it is looked up by bash -lc",
 		}
 	case exit != nil:
-		message := fmt.Sprintf("the agent ended unasked, %s", exit)
+		message := fmt.Sprintf("the agent ended unasked, %s", exit.Text)
 		if text != "" {
 			message += ": " + text
 		}

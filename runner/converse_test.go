@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // loose is an attempt without processes, for what needs none.
@@ -366,12 +366,12 @@ func TestTokensOfARunningTurn(t *testing.T) {
 }
 
 // eager starts an agent that has spoken before anybody listens.
-type eager struct{ Here }
+type eager struct{ host.Host }
 
-func (eager) Agent(x proc.Exec) (*proc.Child, error) {
+func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
 	spoken := filepath.Join(x.Dir, "spoken")
 	x.Argv[2] = `for i in 1 2 3; do echo '{"method":"configWarning","params":{"summary":"s"}}'; done; touch spoken; ` + x.Argv[2]
-	child, err := x.Start()
+	child, err := e.Host.Start(ctx, x)
 	for err == nil && !exists(spoken) {
 		time.Sleep(time.Millisecond)
 	}
@@ -382,7 +382,7 @@ func (eager) Agent(x proc.Exec) (*proc.Child, error) {
 // whoever handles it.)
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Executor = eager{}
+	r.Host = eager{r.Host}
 	r.ends(reconcile.Succeeded, "")
 	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"method\":\"configWarning\",\"message"); n != 3 {
 		t.Errorf("%d of 3 events", n)

@@ -3,10 +3,8 @@ package runner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // environment derives from the worker's variables those of the programs of a run:
@@ -32,7 +30,7 @@ type environment struct {
 	base   []string // the worker's variables
 	config Config
 	runID  string
-	space  *workspace.Workspace
+	space  *host.Workspace
 }
 
 func (a *attempt) env() environment { return environment{a.Env, a.Config, a.run.ID, a.space} }
@@ -145,7 +143,9 @@ type codexEnviron struct{ has, given []string }
 // having what it was given.
 func (a *attempt) readEnviron(ctx context.Context) {
 	given := a.env().codex()
-	has, err := environBelow(a.agent.child.Process())
+	// Of codex.command and what runs below it, such as codex below a wrapper.
+	found, err := a.Host.List(ctx, host.ListRequest{Below: a.agent.child.Process(), Environ: true})
+	has := found.Environ
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "the agent's environment can't be read: secrets that only the login profile sets are not known",
 			slog.String("error", err.Error()))
@@ -155,26 +155,6 @@ func (a *attempt) readEnviron(ctx context.Context) {
 	}
 	a.environ = codexEnviron{has: has, given: given}
 	a.Redactor.Add(secretsAmong(has, a.Config.PassEnv))
-}
-
-// environBelow merges the environments of a process and those below it, such as codex below a wrapper. Later processes win.
-func environBelow(p reconcile.Process) ([]string, error) {
-	below, err := proc.Descendants(p.PID)
-	errs := []error{err}
-	slices.SortStableFunc(below, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
-	vars := map[string]string{}
-	for _, q := range append([]reconcile.Process{p}, below...) {
-		env, err := proc.Environ(q)
-		if err != nil && !errors.Is(err, os.ErrProcessDone) {
-			errs = append(errs, err)
-		}
-		maps.Copy(vars, varsOf(env))
-	}
-	env := make([]string, 0, len(vars))
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		env = append(env, name+"="+vars[name])
-	}
-	return env, errors.Join(errs...)
 }
 
 // passed returns those of the named variables that codex has, without any that contains one of the secrets.

@@ -5,49 +5,42 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// undoneShown are named in the line for people; undoneKept in the event.
+// undoneShown are named in the line for people, undoneKept in the event.
 const (
 	undoneShown = 10
 	undoneKept  = 200
 )
 
-// trustGit writes down what git would run for the workflow's hooks now, before an agent can have a hand in it.
-func (a *attempt) trustGit(ctx context.Context) error {
-	if a.Config.KeepGitConfig {
-		return a.space.ForgetGit()
-	}
-	return a.space.TrustGit(ctx, workspace.GuardOptions{Reaches: a.Config.reaches, Env: a.env().hook(a.rec.get().Issue, a.run.Attempt, "")})
+// guardGit notes what git would run for the workflow's hooks now, before an agent can change it.
+func (a *attempt) guardGit(ctx context.Context) error {
+	anywhere, writable := a.Config.agentWrites()
+	return a.Host.GuardGit(ctx, host.GuardGitRequest{
+		Run: a.hostRun(), Anywhere: anywhere, Writable: writable, Env: a.hookEnv(""),
+	})
 }
 
-// undoGit takes back what an agent has put there since, and reports it. All that the agent has started must be gone:
-// who lives could put it there again. With an error no hook may run in the workspace.
-func (a *attempt) undoGit(ctx context.Context) error {
-	if a.space == nil {
-		return nil
-	}
-	if a.Config.KeepGitConfig {
-		return a.space.ForgetGit()
-	}
-	undone, err := a.space.UndoGit(ctx)
-	if undone.Unsettled != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "git configuration will be looked at again", slog.String("error", undone.Unsettled.Error()))
-	}
-	if undone.Partial {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "the workspace is too large to look at every git repository in it: hooks see none but its own")
-	}
-	if len(undone.Names) > 0 {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "git configuration undone", slog.Any("names", undone.Names[:min(len(undone.Names), undoneShown)]))
-		a.note(agent.EventGitUndone, someNames(undone.Names), agent.GitUndoneEvent{Names: undone.Names[:min(len(undone.Names), undoneKept)]})
-	}
+// restoreGit puts back what an agent has changed since. All that the agent started must have ended: what lives could
+// change it again. With an error no hook may run in the workspace.
+func (a *attempt) restoreGit(ctx context.Context) error {
+	restored, err := a.Host.RestoreGit(ctx, host.RestoreGitRequest{Run: a.hostRun()})
+	a.reportRestored(ctx, restored)
 	return err
+}
+
+func (a *attempt) reportRestored(ctx context.Context, restored host.GitRestored) {
+	if restored.Incomplete != "" {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, restored.Incomplete)
+	}
+	if names := restored.Names; len(names) > 0 {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "git configuration undone", slog.Any("names", names[:min(len(names), undoneShown)]))
+		a.note(agent.EventGitUndone, someNames(names), agent.GitUndoneEvent{Names: names[:min(len(names), undoneKept)]})
+	}
 }
 
 // someNames are the first of them, and how many there are besides.
@@ -59,43 +52,10 @@ func someNames(names []string) string {
 	return agent.Printable(shown)
 }
 
-// gitEnv is a hook's environment, with what git in it has to be told of a workspace that an agent has had.
-func (a *attempt) gitEnv(ctx context.Context, env []string) ([]string, error) {
-	if a.Config.KeepGitConfig {
-		return env, nil
-	}
-	settings, reasons, err := a.space.HookGit()
-	for _, reason := range reasons {
-		a.Log.LogAttrs(ctx, slog.LevelInfo, "the repository's git hooks do not run in this hook, the agent can write them", slog.String("because", reason))
-	}
-	return withGitConfig(env, settings), err
-}
-
-// withGitConfig adds settings to those that the environment has for git.
-func withGitConfig(env []string, settings [][2]string) []string {
-	const name = "GIT_CONFIG_COUNT"
-	if len(settings) == 0 {
-		return env
-	}
-	count := 0
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		value, ok := strings.CutPrefix(kv, name+"=")
-		if n, err := strconv.Atoi(value); ok && err == nil {
-			count = max(n, 0)
-		}
-		return ok
-	})
-	for i, s := range settings {
-		n := strconv.Itoa(count + i)
-		env = append(env, "GIT_CONFIG_KEY_"+n+"="+s[0], "GIT_CONFIG_VALUE_"+n+"="+s[1])
-	}
-	return append(env, name+"="+strconv.Itoa(count+len(settings)))
-}
-
-// reaches reports whether an agent of this workflow may write to a directory outside of its workspace, or to one in it. One
-// whose commands can be approved may, for those run outside of the sandbox.
-func (c Config) reaches(path string) bool {
-	roots := c.WritableRoots
+// agentWrites says which directories an agent of this workflow may write besides its workspace. One whose commands can be
+// approved may write anywhere, for those run outside of the sandbox.
+func (c Config) agentWrites() (anywhere bool, dirs []string) {
+	dirs = c.WritableRoots
 	if c.TurnSandboxPolicy != nil {
 		var policy struct {
 			Type          string    `json:"type"`
@@ -104,14 +64,10 @@ func (c Config) reaches(path string) bool {
 		err := json.Unmarshal(c.TurnSandboxPolicy, &policy)
 		switch {
 		case err != nil || policy.Type != "workspaceWrite" && policy.Type != "readOnly":
-			return true
+			return true, nil
 		case policy.WritableRoots != nil:
-			roots = *policy.WritableRoots
+			dirs = *policy.WritableRoots
 		}
 	}
-	path = resolved(path)
-	return string(c.ApprovalPolicy) != `"never"` || slices.ContainsFunc(roots, func(root string) bool {
-		root = resolved(root)
-		return isIn(root, path) || isIn(path, root)
-	})
+	return string(c.ApprovalPolicy) != `"never"`, dirs
 }

@@ -5,18 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // inspectPrefix begins the names of the folders that Inspect makes. The number of its process follows.
@@ -32,9 +35,11 @@ type Inspection struct {
 	Cwd, Elsewhere string
 	Policy         json.RawMessage
 
-	dir    string
-	child  *proc.Child
-	stderr *os.File
+	dir     string
+	host    host.Host
+	child   host.Process
+	stderr  *agent.TailFile
+	drained chan struct{} // stderr is read to its end
 }
 
 // InspectionFolder makes a private folder below parent for a trial of codex; who makes it removes it. What is left of a
@@ -59,7 +64,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspection{dir: dir}
+	i := &Inspection{dir: dir, host: &local.Host{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
@@ -69,23 +74,28 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 	if err != nil {
 		return nil, fmt.Errorf("a folder to try codex in: %w", err)
 	}
-	if i.Policy, err = c.sandboxPolicy(space); err != nil {
+	if i.Policy, err = c.sandboxPolicy(ctx, i.host, space); err != nil {
 		return nil, err
 	}
-	if i.stderr, err = os.CreateTemp(i.dir, "stderr-"); err != nil {
+	if i.stderr, err = agent.OpenTailFile(filepath.Join(i.dir, "stderr"), stderrLimit, agent.NewRedactor(c.SecretValues)); err != nil {
 		return nil, fmt.Errorf("a folder to try codex in: %w", err)
 	}
-	i.child, err = proc.Exec{
+	i.child, err = i.host.Start(ctx, host.StartRequest{
 		Argv: []string{"bash", "-lc", proc.ShellIn(space.Path, proc.ShellUnset(c.withheld(env), c.Command))},
-		Env:  c.inspectEnv(env, space), Dir: space.Path, PipeStdin: true, Stderr: i.stderr,
-	}.Start()
+		Env:  c.inspectEnv(env, space), Dir: space.Path,
+	})
 	if err != nil {
 		return nil, &reconcile.Error{
 			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	i.Session = codex.New(codex.Transport{Stdin: i.child.Stdin, Stdout: i.child.Stdout}, codex.Options{
+	i.drained = make(chan struct{})
+	go func() {
+		defer close(i.drained)
+		_, _ = io.Copy(i.stderr, i.child.Stderr())
+	}()
+	i.Session = codex.New(codex.Transport{Stdin: i.child.Stdin(), Stdout: i.child.Stdout()}, codex.Options{
 		ClientVersion: version, ReadTimeout: c.ReadTimeout, InitializeTimeout: c.InitializeTimeout,
 	})
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
@@ -95,14 +105,14 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 }
 
 // lay makes the folders of a workspace and one that belongs to no agent.
-func (i *Inspection) lay() (*workspace.Workspace, error) {
-	w := &workspace.Workspace{
+func (i *Inspection) lay() (host.Workspace, error) {
+	w := host.Workspace{
 		Path: filepath.Join(i.dir, "workspace"), TmpDir: filepath.Join(i.dir, "tmp"), CacheDir: filepath.Join(i.dir, "cache"),
 	}
 	i.Cwd, i.Elsewhere = w.Path, filepath.Join(i.dir, "elsewhere")
 	for _, d := range []string{w.Path, w.TmpDir, w.CacheDir, i.Elsewhere} {
 		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, err
+			return w, err
 		}
 	}
 	return w, nil
@@ -118,7 +128,7 @@ func (c Config) Environ(env []string) []string {
 }
 
 // inspectEnv is the environment of an agent without a run.
-func (c Config) inspectEnv(env []string, w *workspace.Workspace) []string {
+func (c Config) inspectEnv(env []string, w host.Workspace) []string {
 	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir, proc.RunMark + "=" + inspectMark(filepath.Dir(w.Path))}
 	if c.CodexHome != "" {
 		own = append(own, "CODEX_HOME="+c.CodexHome)
@@ -143,13 +153,11 @@ func (i *Inspection) withWords(err error) error {
 			err = &codex.Error{Code: codex.CodePortExit, Message: "codex.command ended before it answered"}
 		}
 	}
-	info, statErr := i.stderr.Stat()
-	if statErr != nil {
-		return err
+	select {
+	case <-i.drained:
+	case <-time.After(wordsBound): // another process still holds its stderr
 	}
-	text := make([]byte, min(info.Size(), lastWordsKept))
-	n, _ := i.stderr.ReadAt(text, info.Size()-int64(len(text))) // what can't be read is not told
-	if words := agent.LastWords(string(text[:n])); words != "" {
+	if words := agent.LastWords(i.stderr.Tail(lastWordsKept)); words != "" {
 		return fmt.Errorf("%w; it said: %s", err, words)
 	}
 	return err
@@ -164,10 +172,10 @@ func (i *Inspection) Close() error {
 	if i.child != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
 		if i.child.Wait(ctx) != nil { // it ends with its stdin, mostly
-			_ = i.child.KillGroup(unix.SIGTERM)
+			_ = i.child.SignalGroup(unix.SIGTERM)
 		}
 		cancel()
-		if err := i.child.KillGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := i.child.SignalGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
 		}
 		_, err := i.child.Close()
@@ -181,13 +189,9 @@ func (i *Inspection) Close() error {
 
 // killRest ends what has left the group of its codex: MCP servers, and what a login profile starts.
 func (i *Inspection) killRest() error {
-	ctx, cancel := context.WithTimeout(context.Background(), killBound)
-	defer cancel()
-	left, err := proc.KillTree(ctx, proc.Owner{RunID: inspectMark(i.dir)}, killGrace)
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("process %d (%s) could not be ended", left[0].PID, left[0].Name)
-	}
-	return err
+	run := host.Run{ID: inspectMark(i.dir)}
+	answer, err := i.host.Kill(context.Background(), host.KillRequest{Owned: host.Owned{Run: run}})
+	return errors.Join(err, host.Leftover(run.ID, answer.Left))
 }
 
 // LeftInspections are the folders below parent whose process has ended without removing them.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,13 +14,13 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 const (
 	readyBound = 5 * time.Second // for a worker's answer
-	reapBound  = 5 * time.Second // for the processes of one dead run
 )
 
 // Local gives a pass the runs of this machine. It implements reconcile.Runners.
@@ -34,6 +33,8 @@ type Local struct {
 	// Workflow is the workflow as dispatched, without a literal key; WorkflowPath is where it was read.
 	Workflow     []byte
 	WorkflowPath string
+	// Host is where the runs work; nil is this machine.
+	Host host.Host
 	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
 	Secret []byte
 	// Slots gives each agent's worker its slot of the account; nil where the number of runs is not bounded.
@@ -131,7 +132,7 @@ func begunWith(path string) string {
 }
 
 // Probe implements reconcile.Runners.
-func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
+func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness {
 	pulse, err := proc.ProbeAlive(filepath.Join(l.dir(run), aliveFile))
 	switch {
 	case err != nil || pulse.State == proc.AliveUnknown:
@@ -142,34 +143,24 @@ func (l *Local) Probe(_ context.Context, run reconcile.Run) reconcile.Liveness {
 		// Somebody has removed the run's directory. The worker goes on without it, and beats in the database too.
 		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
-	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
-	if err != nil {
-		return reconcile.Liveness{Unknown: true}
-	}
-	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
-	spare(&owner, run.Worker)
-	left, err := proc.Find(owner)
-	return reconcile.Liveness{Left: left, Unknown: err != nil, Refused: pulse.Refused}
+	found, err := l.host().List(ctx, host.ListRequest{Owned: l.owned(run)})
+	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
 
 // stopStep is how often a pass looks whether a worker has ended.
 const stopStep = 20 * time.Millisecond
 
-// ofWorker adds what is known by the run's worker: its session, and that nothing older needs a look. A process that an
-// earlier run of the same thread left is found by whoever takes the workspace next.
-func ofWorker(o *proc.Owner, worker reconcile.Handle, root string) {
-	if worker.Start != 0 && worker.PID != 0 && (o.Boot == "" || o.Boot == worker.Boot) {
-		o.Boot, o.Since = worker.Boot, worker.Start
-		o.Session = proc.Session{Leader: reconcile.Process{PID: worker.PID, Start: worker.Start}, Folder: root}
+func (l *Local) host() host.Host {
+	if l.Host == nil {
+		return &local.Host{}
 	}
+	return l.Host
 }
 
-// spare leaves out a worker that has given up its run, and now starts its own pass and ends: it is no leftover, though
-// it still sits in the run's scope. One that stands in the procs file as well is none of ours to leave out.
-func spare(o *proc.Owner, worker reconcile.Handle) {
-	recorded := func(p reconcile.Process) bool { return p.PID == worker.PID }
-	if proc.SameProcess(worker) && !slices.ContainsFunc(o.Recorded, recorded) {
-		o.Exclude = map[int]bool{worker.PID: true}
+// owned are the processes of a run whose worker has ended, or has given up the run and is about to end.
+func (l *Local) owned(run reconcile.Run) host.Owned {
+	return host.Owned{
+		Run: host.Run{ID: run.ID, Dir: l.dir(run)}, ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Worker: run.Worker, SpareWorker: true,
 	}
 }
 
@@ -207,30 +198,18 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 		return nil
 	}
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
-	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
-	if err != nil {
-		return fail(what, err)
-	}
-	if owner.Boot != run.Worker.Boot {
-		owner.Boot, owner.Recorded = run.Worker.Boot, nil
-	}
-	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
-	owner.Recorded = append(owner.Recorded, worker)
-	tree, err := proc.Find(owner)
+	tree := l.owned(run)
+	tree.SpareWorker, tree.Also = false, []reconcile.Process{worker}
+	found, err := l.host().List(ctx, host.ListRequest{Owned: tree})
 	if err != nil {
 		return fail(what, err)
 	}
 	if err := proc.Signal(worker, unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail(what, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reapBound)
-	defer cancel()
-	owner.Recorded = append(tree, worker)
-	left, err := proc.KillTree(ctx, owner, killGrace)
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("process %d (%s) does not end", left[0].PID, left[0].Name)
-	}
-	return fail(what, err)
+	tree.Also = append(found.Processes, worker)
+	killed, err := l.host().Kill(ctx, host.KillRequest{Owned: tree})
+	return fail(what, errors.Join(err, host.Leftover(run.ID, killed.Left)))
 }
 
 // Reap implements reconcile.Runners.
@@ -243,91 +222,46 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
 	}
 	defer release()
-	owner, err := ownerOf(l.dir(run), run.ID, run.ThreadID)
-	if err != nil {
-		return nil, err
-	}
-	ofWorker(&owner, run.Worker, run.WorkspaceRoot)
-	spare(&owner, run.Worker)
-	bounded, cancel := context.WithTimeout(ctx, reapBound)
-	defer cancel()
-	left, err := proc.KillTree(bounded, owner, killGrace)
-	if err != nil && len(left) == 0 {
+	killed, err := l.host().Kill(ctx, host.KillRequest{Owned: l.owned(run)})
+	if err != nil && len(killed.Left) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
-	return left, record(left)
+	return killed.Left, record(killed.Left)
 }
 
 // Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others
 // returned all the same. Of an old root only our own are, and one that can't be used any more counts as gone.
-func (l *Local) Workspaces(context.Context) ([]reconcile.Workspace, error) {
-	list, err := l.workspaces(l.Root, false)
+func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, err error) {
+	answer, err := l.host().Root(ctx, host.RootRequest{Root: l.Root, Records: true})
+	for _, w := range answer.Workspaces {
+		list = append(list, w.Workspace)
+	}
 	for _, old := range l.OldRoots {
-		more, _ := l.workspaces(old, true) // see above
-		list = append(list, more...)
-	}
-	return list, asError(err)
-}
-
-func (l *Local) workspaces(path string, ours bool) ([]reconcile.Workspace, error) {
-	root, found, err := workspace.FindRoot(path)
-	if err != nil || !found {
-		return nil, err
-	}
-	records, err := root.List()
-	list := make([]reconcile.Workspace, 0, len(records))
-	for _, r := range records {
-		if ours && r.StateDir != l.StateDir {
-			continue
+		answer, _ := l.host().Root(ctx, host.RootRequest{Root: old, Records: true}) // see above
+		for _, w := range answer.Workspaces {
+			if w.StateDir == l.StateDir {
+				list = append(list, w.Workspace)
+			}
 		}
-		list = append(list, reconcile.Workspace{
-			IssueID: r.IssueID, Identifier: r.Identifier, Key: r.Key, Root: root.Path, Path: r.Path, Project: r.Project,
-			Unsaved: r.Unsaved, UnsavedAt: r.UnsavedAt,
-		})
 	}
 	return list, err
 }
 
 // TrashDue implements reconcile.Runners.
-func (l *Local) TrashDue(now time.Time, free, wanted int64) (bool, error) {
-	root, found, err := workspace.FindRoot(l.Root)
-	if err != nil || !found {
-		return false, asError(err)
-	}
-	keep := l.KeepRemoved
-	if free >= 0 && free < wanted {
-		keep = 0
-	}
-	root.Trash = trashOf(l.Project, l.KeepRemoved)
-	expired, err := root.ExpiredTrash(now, keep)
-	return len(expired) > 0, asError(err)
-}
-
-// trashOf has removed workspaces age on the monotonic clock.
-func trashOf(project string, keep time.Duration) workspace.Trash {
-	clock := func() (string, time.Duration, error) {
-		boot, err := proc.BootID()
-		return boot, proc.Monotonic(), err
-	}
-	return workspace.Trash{Clock: clock, Project: project, Keep: keep}
+func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
+	answer, err := l.host().Root(context.Background(), host.RootRequest{
+		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: wanted, Now: now,
+	})
+	return answer.TrashDue, err
 }
 
 // FreeBytes implements reconcile.Runners.
 func (l *Local) FreeBytes() int64 {
-	n, err := workspace.FreeBytes(l.Root)
+	answer, err := l.host().Root(context.Background(), host.RootRequest{Root: l.Root})
 	if err != nil {
 		return -1
 	}
-	return n
-}
-
-// asError gives a workspace's error the shape that people are shown.
-func asError(err error) error {
-	var e *workspace.Error
-	if errors.As(err, &e) {
-		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
-	}
-	return err
+	return answer.FreeBytes
 }
 
 // fail says what was being done; a full disk and a limit of the system's get their own codes.

@@ -293,7 +293,7 @@ func TestListWorkspaces(t *testing.T) {
 	if list, err := l.Workspaces(t.Context()); err != nil || len(list) != 0 || exists(l.Root) {
 		t.Errorf("before there is a root: %v, %v", list, err)
 	}
-	root := mustRoot(t, l.Root)
+	root := openRoot(t, l.Root)
 	for _, name := range []string{"ABC-1", "ABC-2"} {
 		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
 		must(t, err)
@@ -311,4 +311,11 @@ func TestListWorkspaces(t *testing.T) {
 	if free := l.FreeBytes(); free <= 0 {
 		t.Errorf("%d bytes free", free)
 	}
+}
+
+func openRoot(t *testing.T, path string) *workspace.Root {
+	t.Helper()
+	root, err := workspace.OpenRoot(path)
+	must(t, err)
+	return root
 }

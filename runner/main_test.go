@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -296,7 +297,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 			Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey},
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Executor: Here{},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{t: t, host: &local.Host{}},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
 		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -54,39 +52,6 @@ func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
 	}
 }
 
-// Between two heartbeats too, what is new below the worker is written down.
-func TestNewProcessesAreWrittenDownBetweenHeartbeats(t *testing.T) {
-	for name, kernelTells := range map[string]bool{"by the kernel's lists of children": true, "by a look at all": false} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, "")
-			a := &attempt{Worker: r.Worker, run: r.run}
-			a.rec = a.newRecord(func(error) {})
-			must(t, a.open())
-			defer a.close()
-			if a.brood == nil && kernelTells {
-				t.Skip("this kernel has no such lists")
-			}
-			if !kernelTells {
-				a.brood = nil
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			over := make(chan struct{})
-			go func() { defer close(over); a.rec.beat(ctx, time.Hour) }()
-			defer func() { cancel(); <-over }()
-			r.journal.until(t, "the only heartbeat", func(reconcile.Run) bool { return true })
-			cmd := exec.Command("sleep", "1000")
-			cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
-			must(t, cmd.Start())
-			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-			eventually(t, "it to be written down", func() bool {
-				recorded, _, err := proc.ReadProcs(filepath.Join(r.Dir, procsFile))
-				must(t, err)
-				return slices.ContainsFunc(recorded, func(p reconcile.Process) bool { return p.PID == cmd.Process.Pid })
-			})
-		})
-	}
-}
-
 // A pass knows what a dead run left by its mark, by its thread, by its tree file or by what was
 // written down, or by the worker's session, each alone.
 func TestReapByOneReason(t *testing.T) {
@@ -113,27 +78,6 @@ func TestKillByTree(t *testing.T) {
 	must(t, l.Kill(t.Context(), run))
 	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(RunDir(l.StateDir, run.ID), treeFile)}); err != nil || len(found) > 0 {
 		t.Errorf("left %v, %v", found, err)
-	}
-}
-
-// The scope that the worker wrote down is asked too, where it is the run's.
-func TestOwnerNamesTheScope(t *testing.T) {
-	dir := t.TempDir()
-	owner := func() string {
-		o, err := ownerOf(dir, "r-1")
-		must(t, err)
-		return o.Scope
-	}
-	if got := owner(); got != "" {
-		t.Errorf("no scope is %q", got)
-	}
-	must(t, os.WriteFile(filepath.Join(dir, scopeFile), []byte("/user.slice/symphony-r-1.scope\n"), 0o600))
-	if got := owner(); got != "/user.slice/symphony-r-1.scope" {
-		t.Errorf("scope %q", got)
-	}
-	must(t, os.WriteFile(filepath.Join(dir, scopeFile), []byte("/\n"), 0o600))
-	if got := owner(); got != "" {
-		t.Errorf("the whole machine is the run's: %q", got)
 	}
 }
 

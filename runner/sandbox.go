@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -12,18 +11,18 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // sandboxPolicy is sent with every turn, because codex forgets it over a resume. By default the agent may write the
 // workspace, its own temporary and cache directories, and what git commit needs. The workflow's own policy passes
 // through; a workspaceWrite without writable roots is given these directories.
-func (c Config) sandboxPolicy(w *workspace.Workspace) (json.RawMessage, error) {
-	git, err := workspace.GitWritable(w.Path, c.WritableRoots...)
+func (c Config) sandboxPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
+	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
 	if err != nil {
-		return nil, fmt.Errorf("git directories of %s: %w", w.Path, err)
+		return nil, err
 	}
-	roots := slices.Concat([]string{w.TmpDir, w.CacheDir}, git, c.WritableRoots)
+	roots := slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
 	if c.TurnSandboxPolicy == nil {
 		return json.Marshal(map[string]any{
 			"type": "workspaceWrite", "writableRoots": roots, "networkAccess": c.Network,
@@ -53,7 +52,7 @@ func networkOf(policy json.RawMessage) bool {
 // reconnecting; which variables its commands get (see commandEnv); and no trust in the repository, which an operator may
 // have granted earlier, for instance while working in the main repository of this worktree. Passed are variables that
 // commands get whatever their names.
-func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[string]string) (map[string]any, error) {
+func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w host.Workspace, passed map[string]string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
@@ -65,12 +64,12 @@ func (c Config) threadConfig(runID string, w *workspace.Workspace, passed map[st
 	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
 	}
-	root, err := workspace.RepoRoot(w.Path)
+	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true})
 	if err != nil {
-		return nil, fmt.Errorf("repository of %s: %w", w.Path, err)
+		return nil, err
 	}
 	untrusted := map[string]any{"trust_level": "untrusted"}
-	config["projects"] = map[string]any{w.Path: untrusted, root: untrusted}
+	config["projects"] = map[string]any{w.Path: untrusted, facts.RepoRoot: untrusted}
 	return config, nil
 }
 
@@ -124,7 +123,7 @@ func ProbeSandbox(ctx context.Context, s *codex.Session, policy json.RawMessage,
 // probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
 // workspace. Where codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
 func (a *attempt) probeSandbox(ctx context.Context) error {
-	policy, err := a.Config.sandboxPolicy(a.space)
+	policy, err := a.Config.sandboxPolicy(ctx, a.Host, *a.space)
 	if err != nil || !codex.Confines(policy) {
 		return err
 	}

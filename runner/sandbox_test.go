@@ -2,7 +2,6 @@ package runner
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,22 +10,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
 // spaceOf is a workspace with a clone, one whose git directory is main, one with a linked worktree of main, or one
 // without a repository.
-func spaceOf(t *testing.T, kind string) (w *workspace.Workspace, main string) {
+func spaceOf(t *testing.T, kind string) (w host.Workspace, main string) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	root, err := workspace.OpenRoot(filepath.Join(base, "ws"))
-	must(t, err)
-	w, err = root.Acquire(t.Context(), workspace.Owner{IssueID: "id-1", Identifier: "ABC-1", Project: "demo", StateDir: base, RunID: "run-1"})
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Release()) })
+	w = host.Workspace{
+		Path: filepath.Join(base, "ws", "ABC-1"), TmpDir: filepath.Join(base, "work", "tmp"), CacheDir: filepath.Join(base, "work", "cache"),
+	}
+	must(t, os.MkdirAll(w.Path, 0o700))
 	main = filepath.Join(base, "main")
 	git := func(args ...string) {
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
@@ -90,7 +88,7 @@ func TestSandboxPolicy(t *testing.T) {
 			for i, root := range c.config.WritableRoots {
 				c.config.WritableRoots[i] = strings.Replace(root, "BASE", filepath.Dir(main), 1)
 			}
-			data, err := c.config.sandboxPolicy(w)
+			data, err := c.config.sandboxPolicy(t.Context(), &local.Host{}, w)
 			must(t, err)
 			var got map[string]any
 			must(t, json.Unmarshal(data, &got))
@@ -123,7 +121,7 @@ func TestSandboxPolicyPassesThrough(t *testing.T) {
 		`{"type":"readOnly"}`, `{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`,
 		`{"type":"somethingNew","depth":3}`, `{"mode":"workspace-write"}`, `"workspace-write"`, `null`,
 	} {
-		got, err := Config{TurnSandboxPolicy: json.RawMessage(policy), WritableRoots: []string{"/srv/cache"}}.sandboxPolicy(w)
+		got, err := Config{TurnSandboxPolicy: json.RawMessage(policy), WritableRoots: []string{"/srv/cache"}}.sandboxPolicy(t.Context(), &local.Host{}, w)
 		if err != nil || string(got) != policy {
 			t.Errorf("%s became %s, %v", policy, got, err)
 		}
@@ -138,7 +136,7 @@ func TestThreadConfig(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		config Config
-		space  *workspace.Workspace
+		space  host.Workspace
 		root   string // marked untrusted beside the workspace
 	}{
 		{"no thread sandbox", Config{}, clone, clone.Path},
@@ -150,7 +148,7 @@ func TestThreadConfig(t *testing.T) {
 		{"thread sandbox, no repository", Config{ThreadSandbox: word}, none, none.Path},
 		{"thread sandbox, trusted", Config{ThreadSandbox: word, TrustRepository: true}, clone, ""},
 	} {
-		got, err := c.config.threadConfig("run-7", c.space, nil)
+		got, err := c.config.threadConfig(t.Context(), &local.Host{}, "run-7", c.space, nil)
 		must(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false,
@@ -203,7 +201,7 @@ func TestAgentEnv(t *testing.T) {
 		}
 	}
 	// The very list: a program that is started directly takes the first of two.
-	a := &attempt{Worker: r.Worker, run: r.run, space: &workspace.Workspace{TmpDir: "/t", CacheDir: "/c"}}
+	a := &attempt{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}
 	seen := map[string]bool{}
 	for _, kv := range a.env().common() {
 		name, _, _ := cut(kv)
@@ -220,12 +218,9 @@ func TestProfileWithKey(t *testing.T) {
 		r := newRig(t, "sh tr '\\0' '\\n' < /proc/$PPID/environ > agent.txt")
 		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
 		r.ends("succeeded", "")
-		a := &attempt{Worker: r.Worker, run: r.run}
-		var err error
-		a.space, err = mustRoot(t, r.root).Acquire(t.Context(), a.owner())
+		a := &attempt{Worker: r.Worker, run: r.run, space: &host.Workspace{Path: r.space()}}
+		params, err := a.threadParams(t.Context())
 		must(t, err)
-		params, err := a.threadParams()
-		must(t, errors.Join(err, a.space.Release()))
 		has := strings.Contains(profile, testKey)
 		if login, told := params.Config["allow_login_shell"].(bool); told != has || login {
 			t.Errorf("profile %q: config %v", profile, params.Config)
@@ -233,47 +228,5 @@ func TestProfileWithKey(t *testing.T) {
 		if strings.Contains(read(t, r.space("agent.txt")), testKey) {
 			t.Error("the agent has the key")
 		}
-	}
-}
-
-func mustRoot(t *testing.T, path string) *workspace.Root {
-	t.Helper()
-	root, err := workspace.OpenRoot(path)
-	must(t, err)
-	return root
-}
-
-// Before the first turn the machine's sandbox is probed. Where it does not work no turn begins.
-func TestSandboxIsProbed(t *testing.T) {
-	const noNamespace = " --fault 'sandbox=bwrap: No permissions to create a new namespace'"
-	for _, c := range []struct {
-		name, fault, policy string
-		network             bool
-		code                string
-	}{
-		{name: "works"},
-		{name: "works with the network", network: true},
-		{name: "fails", fault: noNamespace, code: "sandbox_unavailable"},
-		{name: "codex does not answer", fault: " --fault no-exec"},
-		{name: "off", fault: noNamespace, policy: `{"type":"dangerFullAccess"}`},
-		{name: "external", fault: noNamespace, policy: `{"type":"externalSandbox"}`},
-		{name: "read-only fails", fault: noNamespace, policy: `{"type":"readOnly"}`, code: "sandbox_unavailable"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			// A command that prints what a sandbox would say proves nothing.
-			r := newRig(t, "sh echo 'bwrap: Creating new namespace failed'; exit 1\nsh true")
-			r.Config.Command += c.fault
-			r.Config.Network = c.network
-			if c.policy != "" {
-				r.Config.TurnSandboxPolicy = []byte(c.policy)
-			}
-			if c.code == "" {
-				r.ends(reconcile.Succeeded, "")
-				return
-			}
-			if run := r.ends(reconcile.Failed, c.code); run.Turns != 0 || run.ThreadID != "" || !strings.Contains(run.ErrorText, "No permissions to create") {
-				t.Errorf("%d turns, thread %q, %q", run.Turns, run.ThreadID, run.ErrorText)
-			}
-		})
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"github.com/symphony-cron/symphony/reconcile"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/reconcile"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )

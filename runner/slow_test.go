@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -69,13 +70,7 @@ func TestFingerprintTakesTooLong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say done")
 			r.Config.Hooks.AfterRun = "echo over >> after.txt"
-			looks := 0
-			r.fingerprint = func(context.Context, string) (string, error) {
-				if looks++; c.slow[looks] {
-					return "", fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
-				}
-				return "same", nil
-			}
+			r.Host = &slowHost{Host: r.Host, slow: c.slow}
 			run := r.ends(reconcile.Succeeded, "")
 			if run.Progress != c.progress {
 				t.Errorf("progress: %v", run.Progress)
@@ -103,4 +98,21 @@ func TestFailedResumeNamesItsThread(t *testing.T) {
 	if run := r.ends(reconcile.Failed, "response_error"); run.ThreadID != first.ThreadID {
 		t.Errorf("the thread is %q, not %q", run.ThreadID, first.ThreadID)
 	}
+}
+
+// slowHost has fingerprints that take too long.
+type slowHost struct {
+	host.Host
+	slow  map[int]bool // by number
+	looks int
+}
+
+func (h *slowHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
+	if !r.Fingerprint {
+		return h.Host.Facts(ctx, r)
+	}
+	if h.looks++; h.slow[h.looks] {
+		return host.FactsAnswer{}, fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
+	}
+	return host.FactsAnswer{Fingerprint: "same"}, nil
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Takeover is a workspace in a person's hands, where otherwise an agent works: under the same lease and the same sandbox,
@@ -37,6 +38,8 @@ type Takeover struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
+	// A takeover is at this machine's terminal, so that it needs this machine and not any host.
+	host  local.Host
 	a     *attempt
 	alive *proc.Alive
 }
@@ -50,8 +53,10 @@ func (t *Takeover) Take(ctx context.Context) error {
 	// No hook of a run's comes before: what they do is for an agent's sake.
 	hooks := t.a.Config.Hooks
 	t.a.Config.Hooks.BeforeRun = ""
-	t.a.fingerprint = func(context.Context, string) (string, error) { return "", nil }
-	err := asError(t.a.prepare(ctx))
+	err := t.a.takeWorkspace(ctx)
+	if err == nil {
+		err = t.a.guardGit(ctx)
+	}
 	t.a.Config.Hooks = hooks
 	crash.At("runner.takeover.taken")
 	return err
@@ -63,12 +68,7 @@ func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	root, err := workspace.OpenRoot(t.Root)
-	if err == nil {
-		root.Trash = trashOf(t.Config.Policy.Project, t.Config.KeepRemoved)
-		err = t.a.remove(ctx, root, discard)
-	}
-	return asError(err)
+	return t.a.remove(ctx, discard)
 }
 
 // open makes the directory by which what is started here is known.
@@ -89,7 +89,7 @@ func (t *Takeover) open() error {
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
 	t.a = &attempt{
 		Worker: &Worker{
-			Config: t.Config, Executor: Here{}, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
+			Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
 			Redactor: agent.NewRedactor(t.Config.SecretValues),
 		},
 		run: run, exact: agent.NewExactRedactor(t.Config.SecretValues),
@@ -101,7 +101,7 @@ func (t *Takeover) open() error {
 
 // Where says which workspace it is, by path and random id, and whether it was made just now.
 func (t *Takeover) Where() (path, id string, made bool) {
-	return t.a.space.Path, t.a.space.ID, t.a.space.CreatedNow
+	return t.a.space.Path, t.a.space.ID, t.a.space.Created
 }
 
 // Stdio are the streams of the person's terminal.
@@ -116,20 +116,23 @@ const takeoverGrace = 3 * time.Second
 // Session opens codex's own terminal on a thread, or a new session without one, and waits for its end. home is the codex
 // home of the thread, empty for the workflow's. When ctx ends codex is asked to end as well. The exit code is codex's.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (code int, err error) {
-	if err := t.a.space.Verify(); err != nil {
-		return 0, asError(err)
+	run := t.a.hostRun()
+	if _, err := t.host.Facts(ctx, host.FactsRequest{Run: &run, Path: t.a.space.Path}); err != nil {
+		return 0, err
 	}
 	if home != "" {
 		t.a.Config.CodexHome = home
 	}
-	command, err := t.command(thread)
+	command, err := t.command(ctx, thread)
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-lc", command) //nolint:gosec // codex.command is the operator's
 	cmd.Dir, cmd.Env = t.a.space.Path, t.a.env().codex()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.In, io.Out, io.Err
-	cmd.ExtraFiles = proc.WithTree([]*os.File{t.a.space.Lease()}, firstExtra, t.a.tree)
+	if cmd.ExtraFiles, err = t.host.Inherit(run); err != nil {
+		return 0, err
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = takeoverGrace
 	if err := cmd.Start(); err != nil {
@@ -161,7 +164,7 @@ func (t *Takeover) note() (over func()) {
 		step := time.NewTicker(glance)
 		defer step.Stop()
 		for {
-			t.a.noteFresh()
+			t.a.noteNewProcesses()
 			select {
 			case <-step.C:
 			case <-ctx.Done():
@@ -180,11 +183,9 @@ func (t *Takeover) Close(ctx context.Context) error {
 	if t.a != nil {
 		err := t.a.killEverything(ctx)
 		if err == nil {
-			err = asError(t.a.undoGit(ctx))
+			err = t.a.restoreGit(ctx)
 		}
-		if t.a.space != nil {
-			err = errors.Join(err, t.a.space.Release())
-		}
+		err = errors.Join(err, t.host.Finish(ctx, host.FinishRequest{Run: t.a.hostRun()}))
 		t.a.close()
 		errs = append(errs, err)
 	}

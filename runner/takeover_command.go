@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,14 +17,14 @@ import (
 
 // command is the shell line that opens codex's terminal: codex.command, with its word app-server replaced. It runs as an
 // agent's does: in the workspace, without the secrets that the login profile may set.
-func (t *Takeover) command(thread string) (string, error) {
+func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
 		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
 			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
 	}
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
-	args, err := t.arguments()
+	args, err := t.arguments(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -39,8 +40,8 @@ func (t *Takeover) command(thread string) (string, error) {
 }
 
 // arguments tell codex what a run tells it in thread/start and turn/start.
-func (t *Takeover) arguments() ([]string, error) {
-	config, err := t.a.Config.threadConfig(t.ID, t.a.space, nil)
+func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
+	config, err := t.a.Config.threadConfig(ctx, &t.host, t.ID, *t.a.space, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (t *Takeover) arguments() ([]string, error) {
 	// A login shell could bring it back.
 	config["allow_login_shell"], config["features.shell_snapshot"] = false, false
 	config["check_for_update_on_startup"] = false
-	mode, err := t.sandbox(config)
+	mode, err := t.sandbox(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func (t *Takeover) LeftOut() []string {
 }
 
 // sandbox returns the mode of codex's command line for the policy of a run's turns, and adds its settings to config.
-func (t *Takeover) sandbox(config map[string]any) (mode string, err error) {
-	raw, err := t.a.Config.sandboxPolicy(t.a.space)
+func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
+	raw, err := t.a.Config.sandboxPolicy(ctx, &t.host, *t.a.space)
 	if err != nil {
 		return "", err
 	}

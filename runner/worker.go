@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Worker carries out one run that it has taken.
@@ -28,7 +26,7 @@ type Worker struct {
 	Journal  Journal
 	Tracker  *reconcile.TrackerAdapter
 	Requests Requests
-	Executor Executor
+	Host     host.Host
 	Account  Account // nil: nothing is shared with other projects
 	// AccountDir is where the locks are that projects on one account share; empty for none.
 	AccountDir string
@@ -45,8 +43,6 @@ type Worker struct {
 	Redactor *agent.Redactor
 	// Attend has a person told of the requests that were stored; it returns at once. Nil: a pass has to.
 	Attend func(ctx context.Context)
-
-	fingerprint func(ctx context.Context, dir string) (string, error) // nil: workspace.Fingerprint
 }
 
 // errStopped is the cause of a cancelled run.
@@ -74,17 +70,11 @@ func (e errTrackerGone) Unwrap() error { return e.err }
 // attempt is one run under way.
 type attempt struct {
 	*Worker
-	run    reconcile.Run // as dispatched
-	rec    *record
-	ending <-chan struct{} // closed when the run is to end
-	events *agent.EventLog
-	procs  *proc.ProcFile
-	noting sync.Mutex // procs has one writer at a time: the run itself or its heartbeat
-	// brood is nil where the kernel does not tell who is new: then glances counts.
-	brood      *proc.Brood
-	glances    int
-	tree       *os.File // what hooks and agent hold of the run
-	space      *workspace.Workspace
+	run        reconcile.Run // as dispatched
+	rec        *record
+	ending     <-chan struct{} // closed when the run is to end
+	events     *agent.EventLog
+	space      *host.Workspace // nil until it is taken
 	agent      *agentProcess
 	thread     threadState
 	made       creations
@@ -95,10 +85,10 @@ type attempt struct {
 	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
 	environ   codexEnviron
 	codexHome string
-	// begun: the hooks before the run have begun, so that after_run is due. before is the workspace's fingerprint
+	// hooksStarted: before_run has been started, so that after_run is due. before is the workspace's fingerprint
 	// then, empty where it took too long to find out.
-	begun  bool
-	before string
+	hooksStarted bool
+	before       string
 }
 
 // Run carries out the run and returns it as recorded. Terminate, when closed, asks the worker to end as
@@ -112,9 +102,6 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	}
 	if w.Redactor == nil {
 		w.Redactor = agent.NewRedactor(nil)
-	}
-	if w.fingerprint == nil {
-		w.fingerprint = workspace.Fingerprint
 	}
 	a.Redactor.Add(slices.Concat(w.Config.SecretValues, secretsAmong(w.Env, w.Config.PassEnv)))
 	a.limits = limitsReporter{account: w.Account, now: w.Now, log: w.Log}
@@ -185,8 +172,8 @@ func (a *attempt) beating(ctx context.Context) (beats context.Context, stop func
 func (a *attempt) newRecord(cancel context.CancelCauseFunc) *record {
 	return &record{
 		journal: a.Journal, alive: a.Alive, now: a.Now, log: a.Log, run: a.run,
-		procs:   func() { a.noteProcesses(); a.endLockers(context.Background()) },
-		fresh:   a.noteFresh,
+		procs:   a.checkLocks,
+		fresh:   a.noteNewProcesses,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },
 		counted: func(ctx context.Context) { a.checkBudget(ctx, cancel) },
@@ -202,28 +189,13 @@ func (a *attempt) open() error {
 		return err
 	}
 	a.events = events
-	if a.tree, err = proc.OpenTree(filepath.Join(a.Dir, treeFile)); err != nil {
-		return err
-	}
-	if a.procs, err = proc.OpenProcs(filepath.Join(a.Dir, procsFile)); err != nil {
-		return err
-	}
-	if a.brood, err = proc.NewBrood(); errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 func (a *attempt) close() {
 	var errs []error
 	if a.events != nil {
 		errs = append(errs, a.events.Close())
-	}
-	if a.tree != nil {
-		errs = append(errs, a.tree.Close())
-	}
-	if a.procs != nil {
-		errs = append(errs, a.procs.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		a.Log.Warn("run directory", slog.String("error", err.Error()))
@@ -333,7 +305,7 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	}
 	code, message = a.codeOf(err)
 	if full := a.fullDisk(); full != "" && !reconcile.MachineFault(code) {
-		return reconcile.Failed, workspace.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+		return reconcile.Failed, codeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
 	}
 	var agents *codex.Error
 	if errors.As(err, &agents) {
@@ -348,6 +320,8 @@ func (a *attempt) judge(ctx context.Context, err error) (outcome reconcile.Outco
 	return reconcile.Failed, code, message
 }
 
+const codeDiskFull = "disk_full"
+
 // fullDiskBytes is less than what a hook or an agent can do anything with.
 const fullDiskBytes = 64 << 10
 
@@ -355,7 +329,10 @@ const fullDiskBytes = 64 << 10
 // whatever a hook or an agent has made of it.
 func (a *attempt) fullDisk() string {
 	for _, dir := range []string{a.run.WorkspaceRoot, a.StateDir} {
-		if free, err := workspace.FreeBytes(dir); err == nil && dir != "" && free < fullDiskBytes {
+		if dir == "" {
+			continue
+		}
+		if facts, err := a.Host.Facts(context.Background(), host.FactsRequest{Path: dir, Free: true}); err == nil && facts.FreeBytes < fullDiskBytes {
 			return dir
 		}
 	}
@@ -366,7 +343,6 @@ func (a *attempt) fullDisk() string {
 func (a *attempt) codeOf(err error) (code, message string) {
 	var ours *reconcile.Error
 	var agents *codex.Error
-	var spaces *workspace.Error
 	switch {
 	case proc.LimitReached(err):
 		return reconcile.CodeResourceLimit, err.Error()
@@ -376,10 +352,8 @@ func (a *attempt) codeOf(err error) (code, message string) {
 		return string(agents.Cause), agents.Message // it waited for something outside, and said for what
 	case errors.As(err, &agents):
 		return string(agents.Code), agents.Message
-	case errors.As(err, &spaces):
-		return spaces.Code, spaces.Message
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return workspace.CodeDiskFull, err.Error()
+		return codeDiskFull, err.Error()
 	}
 	return "run_failed", err.Error()
 }
@@ -415,4 +389,9 @@ func (a *attempt) conclude(run context.Context) error {
 			return fmt.Errorf("outcome of %s: %w", a.run.ID, err)
 		}
 	}
+}
+
+func isCode(err error, code string) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && known.Code == code
 }

@@ -8,14 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -364,42 +362,6 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 		close(r.terminate)
 	}()
 	r.ends(reconcile.InterruptedRun, "terminated")
-}
-
-// The heartbeat and the run itself write down processes at the same time.
-func TestNoteProcessesAtOnce(t *testing.T) {
-	r := newRig(t, "")
-	a := &attempt{Worker: r.Worker, run: r.run}
-	var err error
-	a.procs, err = proc.OpenProcs(filepath.Join(r.Dir, procsFile))
-	must(t, err)
-	var children []*proc.Child
-	var both sync.WaitGroup
-	for range 2 {
-		both.Go(func() {
-			for range 100 {
-				a.noteProcesses()
-			}
-		})
-	}
-	for range 20 {
-		child, err := proc.Exec{Argv: []string{"sleep", "1000"}, Env: []string{"PATH=" + os.Getenv("PATH")}}.Start()
-		must(t, err)
-		children = append(children, child)
-	}
-	both.Wait()
-	a.noteProcesses()
-	recorded, _, err := proc.ReadProcs(filepath.Join(r.Dir, procsFile))
-	must(t, err)
-	for _, child := range children {
-		if n := len(slices.DeleteFunc(slices.Clone(recorded), func(p reconcile.Process) bool { return p.PID != child.Process().PID })); n != 1 {
-			t.Errorf("process %d is recorded %d times", child.Process().PID, n)
-		}
-		if _, err := child.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	must(t, a.procs.Close())
 }
 
 // What the agent changes by its tool is announced in the row before it is sent, and confirmed after.

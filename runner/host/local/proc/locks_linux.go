@@ -32,10 +32,10 @@ type fileLock struct {
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// Lockers gives those of the processes that keep a lock on one of the files, or wait for one. Whoever may read a file may
+// LockHolders lists those of the processes that keep a lock on one of the files, or wait for one. Whoever may read a file may
 // lock it. Of the files with spans only locks on a byte within one of them count, of the others only those of the whole
 // file (flock).
-func Lockers(list []reconcile.Process, files map[string][]Span) ([]reconcile.Process, error) {
+func LockHolders(list []reconcile.Process, files map[string][]Span) ([]reconcile.Process, error) {
 	suspects, err := suspectLocks(list)
 	hidden := hidesLocks()
 	if err != nil || len(suspects) == 0 && !hidden {

@@ -64,7 +64,7 @@ func TestLockers(t *testing.T) {
 	}
 	found := func(of ...reconcile.Process) map[int]bool {
 		t.Helper()
-		got, err := Lockers(of, files)
+		got, err := LockHolders(of, files)
 		must(t, err)
 		return pids(got)
 	}
@@ -141,7 +141,7 @@ func contained(args []string) int {
 			err = cmd.Wait()
 		}
 		list, err2 := Descendants(os.Getpid())
-		got, err3 := Lockers(list, map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]})
+		got, err3 := LockHolders(list, map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]})
 		say(how, len(got), errors.Join(err, err2, err3))
 		for _, p := range list {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // it is a namespace of its own: they end with us

@@ -36,7 +36,8 @@ type Removal struct {
 }
 
 // Remove takes the workspace of an issue away (specification 8.5, 8.6; design section 7): it takes the lease as Acquire
-// does, calls Before, and moves the directory into the trash.
+// does, calls Before, and moves the directory into the trash. BeginRemoval and EndRemoval are its two halves, for callers
+// that do not have Before as a function.
 //
 // A workspace with unsaved work (see Unsaved) stays where it is. That is judged after Before, because before_remove may
 // push what is there; once a workspace has been kept, it is judged first, so that the hook is not repeated in vain.
@@ -44,14 +45,52 @@ type Removal struct {
 // If ctx ends during Before, nothing is moved and the next call continues. The lock file stays: a lock on a deleted file
 // would exclude no other process.
 func (r *Root) Remove(ctx context.Context, o Owner, opt RemoveOptions) (Removal, error) {
+	w, unsaved, err := r.BeginRemoval(ctx, o, opt)
+	if err != nil || w == nil {
+		return Removal{Unsaved: unsaved}, err
+	}
+	var hookErr error
+	if w.Complete() && opt.Before != nil {
+		hookErr = opt.Before(w)
+	}
+	removal, err := w.EndRemoval(ctx, opt)
+	removal.HookErr = hookErr
+	return removal, err
+}
+
+// BeginRemoval takes a workspace in order to remove it; the caller owes EndRemoval. w is nil where there is none, or where
+// it stays because of unsaved work.
+func (r *Root) BeginRemoval(ctx context.Context, o Owner, opt RemoveOptions) (w *Workspace, unsaved string, err error) {
 	w, found, err := r.hold(ctx, o)
 	if err != nil {
-		return Removal{}, err
+		return nil, "", err
 	}
 	if !found && w.info == nil {
-		return Removal{}, w.Release()
+		return nil, "", w.Release()
 	}
-	removal, err := w.remove(ctx, o, found, opt)
+	w.complete = w.info != nil && (!found || w.rec.State != Creating)
+	if w.rec.Unsaved != "" && w.rec.State == Prepared && !opt.Discard {
+		if unsaved = Unsaved(ctx, w.Path); unsaved != "" {
+			return nil, unsaved, errors.Join(w.leaveAlone(unsaved, opt.Now), w.Release())
+		}
+	}
+	err = w.recordRemoval(o, found)
+	if err == nil && w.complete {
+		err = w.makeWork()
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, w.Release())
+	}
+	return w, "", nil
+}
+
+// Complete reports whether the workspace was made completely, so that before_remove may see it.
+func (w *Workspace) Complete() bool { return w.complete }
+
+// EndRemoval moves the workspace into the trash and gives up the lease.
+func (w *Workspace) EndRemoval(ctx context.Context, opt RemoveOptions) (Removal, error) {
+	crash.At("workspace.remove.hooked")
+	removal, err := w.remove(ctx, opt)
 	// The rest needs no lease: the path is free for the next run already.
 	if err := errors.Join(err, w.Release()); err != nil {
 		return removal, err
@@ -59,7 +98,7 @@ func (r *Root) Remove(ctx context.Context, o Owner, opt RemoveOptions) (Removal,
 	if opt.Keep > 0 || removal.Trash == "" {
 		return removal, nil
 	}
-	err = r.deleteTrash(ctx, removal.Trash)
+	err = w.root.deleteTrash(ctx, removal.Trash)
 	switch {
 	case ctx.Err() != nil:
 		return removal, fmt.Errorf("delete %s: %w", removal.Trash, ctx.Err())
@@ -71,24 +110,7 @@ func (r *Root) Remove(ctx context.Context, o Owner, opt RemoveOptions) (Removal,
 	return removal, nil
 }
 
-func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveOptions) (Removal, error) {
-	complete := w.info != nil && (!found || w.rec.State != Creating)
-	if w.rec.Unsaved != "" && w.rec.State == Prepared && !opt.Discard {
-		if work := Unsaved(ctx, w.Path); work != "" {
-			return Removal{Unsaved: work}, w.leaveAlone(work, opt.Now)
-		}
-	}
-	if err := w.recordRemoval(o, found); err != nil {
-		return Removal{}, err
-	}
-	removal := Removal{}
-	if complete && opt.Before != nil {
-		if err := w.makeWork(); err != nil {
-			return removal, err
-		}
-		removal.HookErr = opt.Before(w)
-	}
-	crash.At("workspace.remove.hooked")
+func (w *Workspace) remove(ctx context.Context, opt RemoveOptions) (removal Removal, err error) {
 	if err := ctx.Err(); err != nil {
 		return removal, fmt.Errorf("remove %s: %w", w.Path, err)
 	}
@@ -98,7 +120,7 @@ func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveO
 		return removal, err
 	}
 	if info != nil {
-		if complete && !opt.Discard {
+		if w.complete && !opt.Discard {
 			if removal.Unsaved = Unsaved(ctx, w.Path); removal.Unsaved != "" {
 				return removal, w.leaveAlone(removal.Unsaved, opt.Now)
 			}
@@ -120,6 +142,7 @@ func (w *Workspace) remove(ctx context.Context, o Owner, found bool, opt RemoveO
 // they try again.
 func (w *Workspace) leaveAlone(work string, now time.Time) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, now
+	crash.At("workspace.remove.unsaved")
 	return w.root.writeRecord(w.rec)
 }
 

@@ -43,6 +43,8 @@ type Workspace struct {
 	rec   Record
 	lease *os.File
 	info  fs.FileInfo // of Path: the directory that Verify expects
+	// complete: it is not one whose making was cut off. Set for a removal.
+	complete bool
 	// trusted is what TrustGit has written down, nil where this holder has not called it.
 	trusted *trusted
 }

@@ -1,0 +1,407 @@
+// Package local implements the port runner/host for this machine. Package workspace holds directories, hooks and git,
+// package proc processes.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+)
+
+// Host is this machine. The zero value is ready; one Host may serve several runs.
+type Host struct {
+	mu   sync.Mutex
+	runs map[string]*run
+}
+
+var _ host.Host = (*Host)(nil)
+
+// run is what this process holds for a run, from Prepare to Finish.
+type run struct {
+	host.Run
+	tree    *os.File // inherited by all that the run starts, so that it is known by it
+	keepGit bool
+	removal workspace.RemoveOptions
+
+	mu     sync.Mutex
+	space  *workspace.Workspace // nil until the lease is held
+	procs  *proc.ProcFile
+	recent *proc.ChildScanner // nil where the kernel does not list children
+	looks  int
+}
+
+// open returns the run's files, opening them at its first call.
+func (h *Host) open(r host.Run) (*run, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known := h.runs[r.ID]; known != nil {
+		return known, nil
+	}
+	tree, err := proc.OpenTree(filepath.Join(r.Dir, TreeFile))
+	if err != nil {
+		return nil, asError(err)
+	}
+	opened := &run{Run: r, tree: tree}
+	if opened.procs, err = proc.OpenProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
+		return nil, asError(errors.Join(err, tree.Close()))
+	}
+	if opened.recent, err = proc.NewChildScanner(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, asError(errors.Join(err, tree.Close(), opened.procs.Close()))
+	}
+	if h.runs == nil {
+		h.runs = map[string]*run{}
+	}
+	h.runs[r.ID] = opened
+	return opened, nil
+}
+
+// known returns the files of a run that is open, nil if it is not.
+func (h *Host) known(r host.Run) *run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs[r.ID]
+}
+
+// held returns a run that holds a workspace.
+func (h *Host) held(r host.Run) (*run, *workspace.Workspace, error) {
+	known := h.known(r)
+	if known == nil || known.held() == nil {
+		return nil, nil, &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.ID + " holds no workspace"}
+	}
+	return known, known.held(), nil
+}
+
+func (r *run) held() *workspace.Workspace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.space
+}
+
+func (r *run) hold(w *workspace.Workspace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.space = w
+}
+
+// Prepare implements host.Host.
+func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (host.PrepareAnswer, error) {
+	opened, err := h.open(r.Run)
+	if err != nil {
+		return host.PrepareAnswer{}, err
+	}
+	root, err := openRoot(r)
+	if err != nil {
+		return host.PrepareAnswer{}, asError(err)
+	}
+	space, err := root.Acquire(ctx, ownerOf(r))
+	if err != nil {
+		return host.PrepareAnswer{}, asError(err)
+	}
+	opened.keepGit = r.KeepGit
+	opened.hold(space)
+	return opened.takeOver(ctx, space)
+}
+
+// takeOver ends what the last holders of the workspace left, and restores git.
+func (r *run) takeOver(ctx context.Context, space *workspace.Workspace) (answer host.PrepareAnswer, err error) {
+	answer.Workspace = host.Workspace{
+		Path: space.Path, TmpDir: space.TmpDir, CacheDir: space.CacheDir, Root: space.Root, ID: space.ID, Created: space.CreatedNow,
+	}
+	// The lease is held, so the workers of those runs are dead, whichever state directory they belonged to.
+	for _, previous := range space.Previous {
+		owner, err := recordedOwner(host.Run{ID: previous.RunID, Dir: runDir(previous.StateDir, previous.RunID)})
+		if err == nil {
+			err = killAll(ctx, owner)
+		}
+		if err != nil {
+			return answer, asError(err)
+		}
+	}
+	answer.Git, err = r.restoreGit(ctx, space)
+	return answer, err
+}
+
+func openRoot(r host.PrepareRequest) (*workspace.Root, error) {
+	root, err := workspace.OpenRoot(r.Root)
+	if err != nil {
+		return nil, err
+	}
+	root.Trash = trashOf(r.Issue.Project, r.KeepRemoved)
+	return root, nil
+}
+
+func ownerOf(r host.PrepareRequest) workspace.Owner {
+	return workspace.Owner{
+		IssueID: r.Issue.ID, Identifier: r.Issue.Identifier, Project: r.Issue.Project, StateDir: r.Issue.StateDir, RunID: r.Run.ID,
+	}
+}
+
+// trashOf lets removed workspaces age on the monotonic clock.
+func trashOf(project string, keep time.Duration) workspace.Trash {
+	clock := func() (string, time.Duration, error) {
+		boot, err := proc.BootID()
+		return boot, proc.Monotonic(), err
+	}
+	return workspace.Trash{Clock: clock, Project: project, Keep: keep}
+}
+
+// Confirm implements host.Host.
+func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) error {
+	_, space, err := h.held(r.Run)
+	switch {
+	case err != nil:
+		return err
+	case r.Discard:
+		return asError(space.Discard())
+	}
+	err = space.Ready()
+	return asError(err)
+}
+
+// GuardGit implements host.Host.
+func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
+	known, space, err := h.held(r.Run)
+	switch {
+	case err != nil:
+		return err
+	case known.keepGit:
+		return asError(space.ForgetGit())
+	}
+	reaches := func(path string) bool {
+		path = resolved(path)
+		return r.Anywhere || slices.ContainsFunc(r.Writable, func(dir string) bool {
+			dir = resolved(dir)
+			return isIn(dir, path) || isIn(path, dir)
+		})
+	}
+	return asError(space.TrustGit(ctx, workspace.GuardOptions{Reaches: reaches, Env: r.Env}))
+}
+
+// RestoreGit implements host.Host. A run without a workspace has nothing to restore.
+func (h *Host) RestoreGit(ctx context.Context, r host.RestoreGitRequest) (host.GitRestored, error) {
+	known := h.known(r.Run)
+	if known == nil || known.held() == nil {
+		return host.GitRestored{}, nil
+	}
+	return known.restoreGit(ctx, known.held())
+}
+
+func (r *run) restoreGit(ctx context.Context, space *workspace.Workspace) (host.GitRestored, error) {
+	if r.keepGit {
+		return host.GitRestored{}, asError(space.ForgetGit())
+	}
+	undone, err := space.UndoGit(ctx)
+	restored := host.GitRestored{Names: undone.Names}
+	switch {
+	case undone.Unsettled != nil:
+		restored.Incomplete = "git configuration will be looked at again: " + undone.Unsettled.Error()
+	case undone.Partial:
+		restored.Incomplete = "the workspace is too large to look at every git repository in it: hooks see none but its own"
+	}
+	return restored, asError(err)
+}
+
+// Finish implements host.Host.
+func (h *Host) Finish(_ context.Context, r host.FinishRequest) error {
+	h.mu.Lock()
+	known := h.runs[r.Run.ID]
+	delete(h.runs, r.Run.ID)
+	h.mu.Unlock()
+	if known == nil {
+		return nil
+	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	var errs []error
+	if known.space != nil {
+		errs = append(errs, known.space.Release())
+	}
+	errs = append(errs, known.tree.Close(), known.procs.Close())
+	known.procs = nil
+	return asError(errors.Join(errs...))
+}
+
+// Inherit returns the files that a command must inherit, from descriptor 3 on, to count as the run's: for a command that
+// is started at this machine's terminal and so not through the port.
+func (h *Host) Inherit(r host.Run) ([]*os.File, error) {
+	known, space, err := h.held(r)
+	if err != nil {
+		return nil, err
+	}
+	return proc.WithTree([]*os.File{space.Lease()}, firstExtra, known.tree), nil
+}
+
+// firstExtra is the descriptor that the first of a command's extra files becomes.
+const firstExtra = 3
+
+// PrepareRemoval implements host.Host.
+func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {
+	opened, err := h.open(r.Run)
+	if err != nil {
+		return answer, err
+	}
+	root, err := openRoot(r.PrepareRequest)
+	if err != nil {
+		return answer, asError(err)
+	}
+	opened.removal = workspace.RemoveOptions{Now: r.Now, Keep: r.KeepRemoved, Discard: r.Discard}
+	space, unsaved, err := root.BeginRemoval(ctx, ownerOf(r.PrepareRequest), opened.removal)
+	answer.Unsaved = unsaved
+	if err != nil || space == nil {
+		return answer, asError(err)
+	}
+	opened.keepGit = r.KeepGit
+	opened.hold(space)
+	answer.Found, answer.HookDue = true, space.Complete()
+	if answer.HookDue {
+		answer.PrepareAnswer, err = opened.takeOver(ctx, space)
+	}
+	return answer, err
+}
+
+// Remove implements host.Host.
+func (h *Host) Remove(ctx context.Context, r host.RemoveRequest) (host.RemoveAnswer, error) {
+	known, space, err := h.held(r.Run)
+	if err != nil {
+		return host.RemoveAnswer{}, err
+	}
+	removal, err := space.EndRemoval(ctx, known.removal)
+	known.hold(nil) // its lease is given up
+	answer := host.RemoveAnswer{Unsaved: removal.Unsaved, Trash: removal.Trash}
+	if removal.Undeletable != nil {
+		answer.Warning = removal.Undeletable.Error()
+	}
+	return answer, asError(err)
+}
+
+// Purge implements host.Host.
+func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (host.PurgeAnswer, error) {
+	root, err := workspace.OpenRoot(r.Root)
+	if err != nil {
+		return host.PurgeAnswer{}, asError(err)
+	}
+	root.Trash = trashOf(r.Project, r.KeepRemoved)
+	keep := r.KeepRemoved
+	if free, err := workspace.FreeBytes(root.Path); err == nil && free < r.MinFree {
+		keep = 0
+	}
+	purged, err := root.PurgeTrash(ctx, workspace.Purge{Now: r.Now, Keep: keep})
+	answer := host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: map[string]string{}}
+	for _, left := range purged.Unsaved {
+		answer.Unsaved[left.Path] = left.Work
+	}
+	return answer, asError(err)
+}
+
+// Root implements host.Host.
+func (h *Host) Root(_ context.Context, r host.RootRequest) (host.RootAnswer, error) {
+	answer := host.RootAnswer{FreeBytes: -1}
+	if free, err := workspace.FreeBytes(r.Root); err == nil {
+		answer.FreeBytes = free
+	}
+	if !r.Records && !r.Trash {
+		return answer, nil
+	}
+	root, found, err := workspace.FindRoot(r.Root)
+	if err != nil || !found {
+		return answer, asError(err)
+	}
+	if r.Records {
+		var records []workspace.Record
+		records, err = root.List()
+		for _, rec := range records {
+			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{StateDir: rec.StateDir, Workspace: reconcile.Workspace{
+				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
+				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt,
+			}})
+		}
+	}
+	if r.Trash {
+		root.Trash = trashOf(r.Project, r.KeepRemoved)
+		keep := r.KeepRemoved
+		if answer.FreeBytes >= 0 && answer.FreeBytes < r.MinFree {
+			keep = 0
+		}
+		expired, trashErr := root.ExpiredTrash(r.Now, keep)
+		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
+	}
+	return answer, asError(err)
+}
+
+// Facts implements host.Host.
+func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
+	if r.Run != nil {
+		_, space, err := h.held(*r.Run)
+		if err == nil {
+			err = space.Verify()
+		}
+		if err != nil {
+			return answer, asError(err)
+		}
+	}
+	if r.Fingerprint {
+		if answer.Fingerprint, err = workspace.Fingerprint(ctx, r.Path); err != nil {
+			return answer, asError(err)
+		}
+	}
+	if r.GitDirs {
+		if answer.GitWritable, err = workspace.GitWritable(r.Path, r.Opened...); err != nil {
+			return answer, asError(fmt.Errorf("git directories of %s: %w", r.Path, err))
+		}
+		if answer.RepoRoot, err = workspace.RepoRoot(r.Path); err != nil {
+			return answer, asError(fmt.Errorf("repository of %s: %w", r.Path, err))
+		}
+	}
+	if r.Free {
+		answer.FreeBytes, err = workspace.FreeBytes(r.Path)
+	}
+	return answer, asError(err)
+}
+
+// asError gives an error its code. A context that ended stays recognizable.
+func asError(err error) error {
+	var known *reconcile.Error
+	var space *workspace.Error
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &space):
+		return &reconcile.Error{Code: space.Code, Message: space.Message, Hint: space.Hint, Err: err}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &reconcile.Error{Code: workspace.CodeDiskFull, Message: err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
+	case proc.LimitReached(err):
+		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: err.Error(), Hint: proc.LimitHint, Err: err}
+	}
+	return err
+}
+
+// resolved is a path without symlinks, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// isIn reports whether a path is dir or lies below it, by name.
+func isIn(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
