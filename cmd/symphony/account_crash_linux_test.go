@@ -14,7 +14,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// blockIsDue lets the time go by until the account's block may be tried again, if it has one.
+// blockIsDue makes the account's block, if there is one, due for its next try.
 func (c *crashScene) blockIsDue() bool {
 	c.t.Helper()
 	files, err := filepath.Glob(c.path("home", ".local", "state", "symphony", "accounts", "*", "limits.json"))
@@ -48,8 +48,8 @@ func (c *crashScene) blockIsDue() bool {
 	return true
 }
 
-// TestSlotIsFreeWhenTheRunIsOver: the pass that a worker starts at its end finds the slot free, though the worker may
-// not be gone yet.
+// TestSlotIsFreeWhenTheRunIsOver checks that the pass which a worker starts at its end finds the slot free, even if the
+// worker still lives.
 func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "symphony")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// toldPlay: an agent asks, its worker has a person told; the issue is held, and a pass does.
+// toldPlay has an agent ask, and a hold by the operator: the worker delivers the first notification, a pass the second.
 func toldPlay(c *crashScene) {
 	c.edit("hooks:\n", "hooks:\n  on_attention: "+c.path("witness")+" attention\n")
 	c.edit("agent:\n", "agent:\n  on_approval: ask\n")
@@ -15,7 +15,7 @@ func toldPlay(c *crashScene) {
 			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`) > 0 ||
 			c.died() && c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`) > 0
 	})
-	// A pass has died twice with a hook at work.
+	// A pass has died twice while its hook ran.
 	c.query(`INSERT INTO attentions (key, kind, text, at, taken_at, taken_by, error)
 		VALUES ('left', 'hold', 'left', 1, 1, 'pass', 'not finished by pass')`)
 	c.order("stop", "ABC-1")
@@ -33,16 +33,16 @@ func (c *crashScene) edit(old, text string) {
 	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), old, text, 1), 0o600)
 }
 
-// checkAttentions: whatever a person should know somebody has begun to tell, and nothing was told twice for no death.
-// That an agent asked for consent is no news where its run has ended.
+// checkAttentions checks that the delivery of every notification has begun, and none was delivered twice without a death.
+// A request for consent is no news when its run has ended.
 func (c *crashScene) checkAttentions() {
 	if left := c.query(`SELECT key FROM attentions a WHERE taken_at IS NULL AND done_at IS NULL AND NOT EXISTS (
 		SELECT 1 FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.issue_id = a.issue_id
 			AND a.ref = q.identifier || '.' || q.number AND q.kind <> 'question' AND r.outcome IS NOT NULL)`); len(left) > 0 {
-		c.t.Errorf("nobody was told of %q", left)
+		c.t.Errorf("not delivered: %q", left)
 	}
 	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() && c.deaths == 0 {
-		c.t.Errorf("nobody wrote down that a person was told of %q", undone)
+		c.t.Errorf("not recorded as delivered: %q", undone)
 	}
 	told := strings.Count("\n"+c.read("ledger/log"), "\nattention ")
 	most := c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`)
@@ -50,7 +50,7 @@ func (c *crashScene) checkAttentions() {
 		most++
 	}
 	if told > most {
-		c.t.Errorf("a person was told %d times of what is to be told %d times at most", told, most)
+		c.t.Errorf("%d deliveries of at most %d", told, most)
 	}
 }
 

@@ -12,20 +12,19 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 )
 
-// check looks at what is left when nothing is to be done any more: the invariants of the design, each found out
-// without the program's help.
+// check checks the invariants of what is left when there is nothing more to do, each found out without the program's help.
 func (c *crashScene) check() {
 	c.t.Helper()
-	// Never two agents in one workspace, none in one that is not whole.
+	// Never two agents in one workspace, none in an incomplete one.
 	if wrong, err := os.ReadFile(c.path("ledger", "wrong")); err == nil {
 		c.t.Errorf("the witness saw:\n%s", wrong)
 	}
-	// Every run has one outcome and is settled; nobody has a claim who should not.
+	// Every run has one outcome and is settled, and only held claims remain.
 	for what, text := range map[string]string{
 		"runs without an end":   `SELECT id FROM runs WHERE outcome IS NULL OR settled = 0`,
-		"claims that go on":     `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
-		"commands not taken up": `SELECT verb FROM commands`,
-		"answers that nobody heard": `SELECT q.number FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.decision = 'answer' AND q.told_run = ''
+		"claims that remain":    `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
+		"commands not consumed": `SELECT verb FROM commands`,
+		"answers that no agent received": `SELECT q.number FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.decision = 'answer' AND q.told_run = ''
 			AND (coalesce(q.fate, '') <> 'answered' OR r.outcome = 'lost' AND q.ended_at >= r.heartbeat_at)`,
 		"agents' runs unrecorded": `SELECT id FROM runs WHERE kind = 'agent' AND thread_id <> '' AND workspace_id = ''`,
 	} {
@@ -34,10 +33,10 @@ func (c *crashScene) check() {
 		}
 	}
 	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept != c.orders {
-		c.t.Errorf("%d commands were kept, %d were given", kept, c.orders)
+		c.t.Errorf("%d commands were stored, %d were given", kept, c.orders)
 	}
 	if strings.HasPrefix(c.issue, links) && c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
-		c.t.Errorf("what the agent created is known as %q", c.query(`SELECT kind FROM created`))
+		c.t.Errorf("the objects that the agent created are stored as %q", c.query(`SELECT kind FROM created`))
 	}
 	c.checkAttempts()
 	c.checkTokens()
@@ -47,7 +46,7 @@ func (c *crashScene) check() {
 	c.checkWorkspace()
 }
 
-// checkAttempts: a run that failed or was lost counts, for ever.
+// checkAttempts checks that every failed or lost run counts as an attempt.
 func (c *crashScene) checkAttempts() {
 	if c.recounted {
 		return
@@ -63,7 +62,8 @@ func (c *crashScene) checkAttempts() {
 	}
 }
 
-// checkTokens: what is counted adds up, once. Of the agent's own books only what a dead worker had not heard is missing.
+// checkTokens checks that all sums of tokens agree, and that they miss of the agent's own count only what a dead worker
+// had not received.
 func (c *crashScene) checkTokens() {
 	runs := c.number(`SELECT coalesce(sum(tokens_total), 0) FROM runs`)
 	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
@@ -85,11 +85,11 @@ func (c *crashScene) checkTokens() {
 	}
 	workerDied := c.deaths > 0 || c.died() && strings.HasPrefix(c.point, "worker:")
 	if threads > told || threads < told && !workerDied {
-		c.t.Errorf("%d tokens are counted, the agent told of %d", threads, told)
+		c.t.Errorf("%d tokens are counted, the agent reported %d", threads, told)
 	}
 }
 
-// checkHealthy: whoever died, no other worker was killed for it.
+// checkHealthy checks that no worker but the one that died was lost.
 func (c *crashScene) checkHealthy() {
 	lost := c.query(`SELECT id || ' ' || error_code FROM runs WHERE outcome = 'lost' AND worker_pid <> 0`)
 	allowed := c.deaths
@@ -101,7 +101,8 @@ func (c *crashScene) checkHealthy() {
 	}
 }
 
-// checkFiles: nothing was made outside the workspace root and the state directory, and nothing half is left in them.
+// checkFiles checks that nothing was made outside the workspace root and the state directory, and nothing unfinished is
+// left in them.
 func (c *crashScene) checkFiles() {
 	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "state", "tmp", "visits", "visits.before", "witness", "ws")
 	c.entries("home", ".local") // what projects share of the account
@@ -124,7 +125,7 @@ func (c *crashScene) checkFiles() {
 	known := c.query(`SELECT id FROM runs`)
 	if dirs, err := os.ReadDir(c.path("state", "runs")); err == nil {
 		for _, d := range dirs {
-			// What a pass left that died between the directory and the row goes after an hour.
+			// A pass that died between the directory and the row leaves a directory, which is removed after an hour.
 			if !slices.Contains(known, d.Name()) {
 				c.entries("state/runs/"+d.Name(), "workflow.md", "alive")
 				continue
@@ -134,7 +135,7 @@ func (c *crashScene) checkFiles() {
 	}
 }
 
-// entries: the directory holds nothing but these. One that is not there is fine.
+// entries checks that a directory, if it exists, holds nothing but these names.
 func (c *crashScene) entries(dir string, allowed ...string) {
 	list, err := os.ReadDir(c.path(dir))
 	if err != nil && !os.IsNotExist(err) {
@@ -148,7 +149,7 @@ func (c *crashScene) entries(dir string, allowed ...string) {
 	}
 }
 
-// checkWorkspace: it is there, whole and recorded as such, or it is gone with all that belonged to it.
+// checkWorkspace checks that the workspace is complete and recorded as such, or gone with everything that belonged to it.
 func (c *crashScene) checkWorkspace() {
 	if !c.keeps {
 		for _, path := range []string{"ws/ABC-1", "ws/.symphony/ABC-1.json", "ws/.symphony/work/ABC-1"} {

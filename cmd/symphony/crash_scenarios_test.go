@@ -18,23 +18,23 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
-// crashScenario is a short story around the issue ABC-1. What it does up to its own end must hold whoever died on the
-// way; then passes run until nothing is left to do.
+// crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process dies; then passes run until
+// nothing is left to do.
 type crashScenario struct {
 	name  string
 	issue string // what the agent does
 	play  func(c *crashScene)
-	// ends is the issue's state in the end, when nobody has a claim to it any more; keeps says that the workspace stays.
+	// ends is the issue's state in the end, when it is unclaimed; keeps says that the workspace stays.
 	ends      string
 	keeps     bool
-	exits     []int // with which commands may end, besides 0
-	deaths    int   // workers that the story itself kills
-	recounted bool  // attempts begin anew on the way
-	freezer   bool  // it needs a process that no signal reaches
-	stands    bool  // whoever should die stands still instead
-	late      bool  // workers die only once passes may, too
+	exits     []int // allowed exit codes of commands besides 0
+	deaths    int   // workers that the play itself kills
+	recounted bool  // attempts are reset on the way
+	freezer   bool  // needs the cgroup freezer
+	stands    bool  // the process stops instead of dying
+	late      bool  // workers may die only after arm
 	quick     bool  // part of go test ./...
-	// again are beginnings of ROLE:NAME that are died at here although another scenario comes by them, too.
+	// again are prefixes of ROLE:NAME: points to die at here although an earlier scenario reaches them, too.
 	again []string
 }
 
@@ -49,7 +49,7 @@ const (
 
 var crashScenarios = []crashScenario{
 	{
-		// The first pass ever, hooks, an agent that links something and hands the issue over, another issue that waits for it.
+		// The first pass, hooks, an agent that creates a link and hands the issue over, another issue that waits for it.
 		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true, quick: true,
 		play: func(c *crashScene) {
 			c.arm()
@@ -58,14 +58,14 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The agent finishes the issue, and its workspace goes, with what could not be deleted without a chmod.
+		// The agent finishes the issue, and its workspace is removed, with a directory that needs a chmod first.
 		name: "removed", issue: finish, ends: "Done", late: true,
 		again: []string{"worker:state.Finish.", "worker:workspace.hook.started", "worker:durable.", "pass:state.Commit."},
 		play:  func(c *crashScene) { c.finished() },
 	},
 	{
-		// The issue is opened again while its workspace is on its way out: whoever comes next works in a new one, or
-		// in the old one while that is whole.
+		// The issue is reopened while its workspace is being removed: the next run works in a new one, or in the old
+		// one while that is complete.
 		name: "reopened", issue: finish, ends: "Human Review", keeps: true, recounted: true, late: true,
 		again: []string{"worker:workspace.remove.", "worker:workspace.tree.opened", "worker:workspace.trash.renamed", "worker:workspace.hook.started"},
 		play: func(c *crashScene) {
@@ -82,7 +82,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A person finishes the issue while its agent is at work.
+		// The issue is finished in the tracker while its agent is at work.
 		name: "stopped", issue: "sh sleep 30", ends: "Done", again: []string{"pass:state.Commit.", "worker:state.Finish."},
 		play: func(c *crashScene) {
 			c.atWork()
@@ -122,7 +122,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A worker dies, and what it leaves ignores a polite request.
+		// A worker dies and leaves a process that ignores SIGTERM.
 		name: "leftovers", issue: "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
 		ends: "Human Review", keeps: true, deaths: 1,
 		again: []string{"pass:state.Commit.after", "pass:state.EndDead."},
@@ -132,7 +132,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A worker stands still.
+		// A worker is stopped by SIGSTOP.
 		name: "frozen", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
 		again: []string{"pass:state.EndDead."},
 		play: func(c *crashScene) {
@@ -143,12 +143,12 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// An agent that neither the end of its input nor SIGTERM ends.
+		// An agent ignores the end of its input and SIGTERM.
 		name: "deaf", issue: "deaf\nbackground sleep 33\n" + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) { c.arm() },
 	},
 	{
-		// after_create fails, and what it made goes.
+		// after_create fails, and the workspace is discarded.
 		name: "refused", issue: handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.write("refuse", "", 0o600)
@@ -156,7 +156,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// What an agent has git run is undone, at the latest before the next run's hooks.
+		// Git settings of the agent that execute programs are undone, at the latest before the next run's hooks.
 		name: "guarded", issue: "attempt 0:\n" + plant + "\nfail other no luck\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
@@ -169,21 +169,21 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// Old runs go, with their directories, and directories of runs that never were.
+		// Old runs are pruned with their directories, and so are directories without a run.
 		name: "pruned", issue: handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.passes("settled", func() bool {
 				return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
 			})
-			c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+			c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
 			c.aged()
 			c.arm()
 			c.passes("pruned", func() bool {
 				return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20
 			})
-			// What a pass left that died between the rows and the directories goes with the orphans.
+			// A pass that died between the rows and the directories leaves orphans.
 			c.ageDirs()
-			c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+			c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
 			c.change(`UPDATE sqlite_sequence SET seq = 999 WHERE name = 'passes'`)
 			c.pass()
 			c.pass()
@@ -199,7 +199,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The workflow is broken while a worker is at work, and its issue is finished: the last good one does for that.
+		// The workflow becomes invalid while a worker is at work, and the issue is finished: the last good one serves.
 		name: "lastgood", issue: "sh sleep 30", ends: "Done", exits: []int{3},
 		play: func(c *crashScene) {
 			c.atWork()
@@ -212,7 +212,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The agent asks a person, who answers, again and again where the agent has to ask anew.
+		// The agent asks a question, which is answered; a later run may have to ask again.
 		name: "asked", issue: "ask-user Which way?\n" + handOver, ends: "Human Review", keeps: true, exits: []int{1},
 		play: func(c *crashScene) {
 			c.arm()
@@ -220,7 +220,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The person answers when the worker is dead: the next run is told.
+		// The answer comes when the worker is dead: the next run receives it.
 		name: "answered late", issue: "attempt 0:\nask-user Which way?\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1},
 		play: func(c *crashScene) {
@@ -234,7 +234,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// codex has no login, and when it has one again a run shows it.
+		// codex loses its login, and a later run shows that it is back.
 		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
 		again: []string{"worker:durable.", "pass:durable."},
 		play: func(c *crashScene) {
@@ -251,12 +251,12 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A person takes the issue over in its first workspace, and a run goes on.
+		// The operator takes the issue over in its first workspace, and a run continues.
 		name: "taken over", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1},
 		play: takeoverPlay,
 	},
 	{
-		// A person removes what is left of issues that are done or deleted.
+		// The operator removes what is left of finished and deleted issues.
 		name: "pruned by hand", issue: handOver, ends: "Done",
 		play: func(c *crashScene) {
 			c.handedOver()
@@ -276,7 +276,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// A person removes the project, with its workspaces; the next pass begins anew.
+		// The operator removes the project with its workspaces; the next pass begins again.
 		name: "project removed", issue: handOver, ends: "Human Review", exits: []int{1},
 		play: func(c *crashScene) {
 			c.handedOver()
@@ -291,7 +291,7 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// What a dead worker left can't be ended for a while.
+		// A process that a dead worker left can't be ended for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, freezer: true,
 		play: func(c *crashScene) {
@@ -305,7 +305,8 @@ var crashScenarios = []crashScenario{
 	},
 }
 
-// takeoverPlay takes the issue over in a terminal, with a codex that only says yes; what was killed is repeated.
+// takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was
+// killed.
 func takeoverPlay(c *crashScene) {
 	c.move("Backlog")
 	c.pass()
@@ -313,7 +314,7 @@ func takeoverPlay(c *crashScene) {
 	c.must(err)
 	at := strings.Index(string(good), "  command: exec")
 	end := at + strings.Index(string(good)[at:], "\n")
-	// It is no agent: what it leaves is for the next holder to end.
+	// This codex is no agent and starts nothing.
 	c.write("WORKFLOW.md", string(good)[:at]+"  command: f() { echo --sandbox; }; f app-server"+string(good)[end:], 0o600)
 	c.move("Todo")
 	c.arm()
@@ -324,11 +325,11 @@ func takeoverPlay(c *crashScene) {
 	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
 	c.order("retry", "ABC-1")
 	c.ageDirs()
-	c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
-	c.symphony("prune", "--yes") // and with it the directory of one that was killed
+	c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
+	c.symphony("prune", "--yes") // also the directory of a takeover that was killed
 }
 
-// inTerminal gives a command with a terminal of its own.
+// inTerminal runs a command in a terminal of its own.
 func (c *crashScene) inTerminal(args ...string) {
 	c.t.Helper()
 	master, slave, err := openTerminal(80)
@@ -351,29 +352,29 @@ func (c *crashScene) inTerminal(args ...string) {
 	}
 }
 
-// handedOver brings the issue to its handoff, and waits until nobody is at work any more.
+// handedOver waits until the issue is handed over and no process is left.
 func (c *crashScene) handedOver() {
 	c.t.Helper()
 	c.passes("settled", func() bool {
 		return c.state() == "Human Review" && c.claim() == "" && len(c.query(`SELECT id FROM runs`)) > 0
 	})
-	c.waitFor("nobody", func() bool { return len(c.processes()) == 0 }, nil)
+	c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
 }
 
-// atWork brings the agent to work, and arms the passes then.
+// atWork waits for an agent at work, and arms the passes then.
 func (c *crashScene) atWork() {
 	c.t.Helper()
 	c.passes("an agent at work", func() bool { return c.streaming() || c.state() == c.ends })
 	c.arm()
 }
 
-// questions names what the agent asks and nobody has answered.
+// questions lists the open requests.
 func (c *crashScene) questions() []string {
 	return c.query(`SELECT q.identifier || '.' || q.number FROM requests q JOIN runs r ON r.id = q.run_id
 		WHERE r.outcome IS NULL AND q.decision IS NULL AND q.fate IS NULL`)
 }
 
-// answer answers them. What has ended meanwhile is refused.
+// answer answers all open requests. Those that have ended meanwhile are refused.
 func (c *crashScene) answer() {
 	c.t.Helper()
 	for _, id := range c.questions() {
@@ -381,11 +382,11 @@ func (c *crashScene) answer() {
 	}
 }
 
-// finished brings the issue to its end, and arms all when nothing is left to do but to remove the workspace.
+// finished lets the agent finish the issue, and arms all processes when only the removal of the workspace is left to do.
 func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent at work", c.streaming)
-	// While there is a loop the worker starts no pass of its own.
+	// While a loop holds this lock the worker starts no pass of its own.
 	lock := project.LoopLock(c.path("state"))
 	held, err := project.TryLoopLock(context.Background(), lock)
 	c.must(err)
@@ -399,7 +400,7 @@ func (c *crashScene) finished() {
 	c.arm()
 }
 
-// frozen lets the time go by after which a pass ends a worker that stands still, once one has seen it do so.
+// frozen lets the time pass after which a pass ends a worker that stands still.
 func (c *crashScene) frozen() {
 	c.t.Helper()
 	c.passes("the worker is given up", func() bool {
@@ -408,7 +409,7 @@ func (c *crashScene) frozen() {
 	})
 }
 
-// aged adds to the issue's run those of a year ago, two more than are kept, and a directory of a run that never was.
+// aged adds runs of a year ago, two more than are kept, and a directory without a run.
 func (c *crashScene) aged() {
 	c.t.Helper()
 	columns := "kind, issue_id, identifier, phase, outcome, settled, issue"
@@ -433,7 +434,7 @@ func (c *crashScene) ageDirs() {
 	}
 }
 
-// freeze makes a process immovable until thaw.
+// freeze suspends a process so that no signal ends it, until thaw.
 func (c *crashScene) freeze(cmdline string) (thaw func()) {
 	c.t.Helper()
 	dir, err := os.MkdirTemp(freezer, "symphony-")

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	crashBound = 40 * time.Second       // for anything that a scenario waits for
-	crashStep  = 60 * time.Millisecond  // between two looks or passes
+	crashBound = 40 * time.Second       // of every wait
+	crashStep  = 60 * time.Millisecond  // between two polls or passes
 	crashIdle  = 400 * time.Millisecond // between two passes while a worker lives
-	crashSlow  = 200 * time.Millisecond // how long after_create takes, so that something can happen in its middle
+	crashSlow  = 200 * time.Millisecond // the duration of after_create, long enough to die in it
 )
 
-// crashScene is one project in which one process dies at one place.
+// crashScene is one project in which one process dies at one point.
 type crashScene struct {
 	crashScenario
 	t       *testing.T
@@ -39,12 +39,12 @@ type crashScene struct {
 	program string
 	env     []string
 	linear  *lineartest.Server
-	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but note what is passed
-	armed   bool   // passes are to die, too, or to be noted
-	orders  int    // operator's commands that were kept
+	point   string // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
+	armed   bool   // passes may die, too
+	orders  int    // operator's commands that were stored
 }
 
-// crashWorkflow has hooks that tell a workspace which is not whole from one that is, and an agent that looks around.
+// crashWorkflow runs the witness as every hook and in front of the agent.
 const crashWorkflow = `---
 tracker:
   kind: linear
@@ -72,8 +72,8 @@ codex:
 Attempt: {{ attempt }}
 `
 
-// crashWitness writes down who comes by, and what must never be: an agent that lives while something else of the
-// workspace begins, a new workspace with something in it, one that is worked in without being whole. It believes
+// crashWitness logs every hook and agent, and reports what must never happen: an agent that lives while another hook or
+// agent of the workspace begins, a new workspace that is not empty, an incomplete one in which work begins. It relies on
 // nothing that the program says.
 const crashWitness = `#!/bin/bash
 what=$1 key=${PWD##*/} ledger=%[1]s/ledger
@@ -102,7 +102,7 @@ esac
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
 	t.Helper()
 	c := &crashScene{crashScenario: s, t: t, program: program, point: point, mark: fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano())}
-	// Not t.TempDir: a socket or a person may not like a name as long as the test's.
+	// t.TempDir would make a path that is too long for sockets.
 	dir, err := os.MkdirTemp("", "crash-")
 	c.must(err)
 	t.Cleanup(func() { c.must(os.RemoveAll(dir)) })
@@ -120,7 +120,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	c.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
 		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
-		"SYMPHONY_MAX_AGENTS=1", // a slot that somebody took with him would stop all that follows
+		"SYMPHONY_MAX_AGENTS=1", // a slot that is not freed would block everything that follows
 	}
 	c.write("witness", fmt.Sprintf(crashWitness, c.dir, crashSlow.Seconds()), 0o700)
 	c.write("WORKFLOW.md", fmt.Sprintf(crashWorkflow, c.linear.Endpoint(), c.dir, fake), 0o600)
@@ -129,7 +129,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	return c
 }
 
-// sweep ends what a scenario that failed has left.
+// sweep ends the processes that a failed scenario has left.
 func (c *crashScene) sweep() {
 	for end := time.Now().Add(crashBound); time.Now().Before(end); time.Sleep(crashStep) {
 		left := c.processes()
@@ -166,7 +166,7 @@ func (c *crashScene) exists(elem ...string) bool {
 	return err == nil
 }
 
-// agent makes a description of what the agent does; {move STATE} and {gate FILE} stand for what they say.
+// agent makes an issue description with a script for the agent; {move STATE} and {gate FILE} are expanded.
 func (c *crashScene) agent(script string) *string {
 	script = moveMacro.ReplaceAllStringFunc(script, func(m string) string {
 		id, err := c.linear.StateID("ABC", moveMacro.FindStringSubmatch(m)[1])
@@ -185,13 +185,13 @@ func (c *crashScene) agent(script string) *string {
 	return &text
 }
 
-// arm says that from here on passes die, too. Workers do from the beginning, unless the scenario is late.
+// arm lets passes die from here on. Workers may die from the beginning, unless the scenario is late.
 func (c *crashScene) arm() { c.armed = true }
 
-// died reports whether somebody has died where they should.
+// died reports whether the process has died at the point.
 func (c *crashScene) died() bool { return c.point != "" && c.exists("died") }
 
-// environ is that of the next command. After the death nobody is told about it any more.
+// environ is the environment of the next command. After the death it no longer names the point.
 func (c *crashScene) environ() []string {
 	switch {
 	case c.late && !c.armed:
@@ -210,7 +210,7 @@ func (c *crashScene) environ() []string {
 	return env
 }
 
-// visited gives what the scenario came by: all of the workers, and of the passes what came when they were armed.
+// visited lists the points that the scenario reached: those of all workers, and those of passes once they were armed.
 func (c *crashScene) visited() (list []crashPlace) {
 	count := map[[3]string]int{}
 	for _, file := range []string{"visits.before", "visits"} {
@@ -238,8 +238,8 @@ func (c *crashScene) visited() (list []crashPlace) {
 	return list
 }
 
-// symphony runs the program. It ends with 0, or with a code that the scenario allows, or dies where it should; one
-// whose worker died meanwhile may say so.
+// symphony runs the program, which must end with 0 or a code that the scenario allows, or die at the point. A command
+// whose worker died meanwhile may fail.
 func (c *crashScene) symphony(args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), crashBound)
@@ -260,14 +260,14 @@ func (c *crashScene) symphony(args ...string) string {
 		c.t.Errorf("symphony %s: %v\n%s", strings.Join(args, " "), err, &out)
 	}
 	if strings.Contains(out.String(), c.linear.Key()) || strings.Contains(out.String(), "panic:") {
-		c.t.Errorf("symphony %s says what it must not:\n%s", strings.Join(args, " "), &out)
+		c.t.Errorf("symphony %s prints a secret or a panic:\n%s", strings.Join(args, " "), &out)
 	}
 	return out.String()
 }
 
 func (c *crashScene) pass() string { return c.symphony("tick", "--lock-timeout", "10s") }
 
-// passes runs passes until it is so.
+// passes runs passes until the condition holds.
 func (c *crashScene) passes(what string, until func() bool) {
 	c.t.Helper()
 	out, last := "", time.Time{}
@@ -281,7 +281,7 @@ func (c *crashScene) passes(what string, until func() bool) {
 	}, &out)
 }
 
-// working reports whether some worker lives.
+// working reports whether a worker lives.
 func (c *crashScene) working() bool {
 	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
 	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return runner.Alive(c.path("state"), run.Name()) })
@@ -300,7 +300,7 @@ func (c *crashScene) waitFor(what string, until func() bool, out *string) {
 	}
 }
 
-// dump is what a person needs to understand what went wrong.
+// dump describes the state for the report of a failure.
 func (c *crashScene) dump() string {
 	ledger, _ := os.ReadFile(c.path("ledger", "log"))
 	runs := c.query(`SELECT id || ' ' || kind || ' ' || attempt || ' ' || phase || ' ' || coalesce(outcome, '-') || ' ' || error_code || ' ' || settled FROM runs`)
@@ -309,8 +309,8 @@ func (c *crashScene) dump() string {
 	return fmt.Sprintf("issue in %s\nruns:\n%s\nclaims:\n%s\nledger:\n%s", issue.State, strings.Join(runs, "\n"), strings.Join(claims, "\n"), ledger)
 }
 
-// order gives an operator's command, and once more where the first was killed before it was kept: one that was kept
-// must not need it.
+// order gives an operator's command, and repeats it where the first was killed before the command was stored. A stored
+// command must not need that.
 func (c *crashScene) order(args ...string) {
 	c.t.Helper()
 	c.orders++
@@ -321,13 +321,13 @@ func (c *crashScene) order(args ...string) {
 	c.symphony(args...)
 	if kept() == before {
 		if dead || !c.died() {
-			c.t.Errorf("symphony %s was not kept", strings.Join(args, " "))
+			c.t.Errorf("symphony %s was not stored", strings.Join(args, " "))
 		}
 		c.symphony(args...)
 	}
 }
 
-// query gives the first column of a query, nothing where there is no database yet.
+// query returns the first column of a query, nothing where there is no database yet.
 func (c *crashScene) query(text string) []string {
 	c.t.Helper()
 	if !c.exists("state", "state.db") {
@@ -358,7 +358,7 @@ func (c *crashScene) number(text string) (n int) {
 	return n
 }
 
-// change writes into the database behind the program's back: time that has passed.
+// change modifies the database behind the program's back, to let time pass.
 func (c *crashScene) change(text string) {
 	c.t.Helper()
 	c.query(text)
@@ -374,7 +374,7 @@ func (c *crashScene) state() string {
 	return issue.State
 }
 
-// streaming: the agent is at work, and a worker of a live run has it.
+// streaming reports whether a live run has an agent at work.
 func (c *crashScene) streaming() bool {
 	return c.number(`SELECT count(*) FROM runs WHERE phase = 'streaming_turn' AND outcome IS NULL AND turns > 0`) > 0
 }
@@ -384,8 +384,8 @@ func (c *crashScene) move(state string) {
 	c.must(c.linear.Move("ABC-1", state))
 }
 
-// processes are those of this scene, found as marked does, but for less: a worker that starts a pass and ends while
-// the list is read hides both from the first look.
+// processes lists the processes of this scene, by their arguments or environment. It looks twice, because a worker that
+// starts a pass and ends meanwhile can hide both from one look.
 func (c *crashScene) processes() map[int]string {
 	found := map[int]string{}
 	for look := 0; look < 2 && len(found) == 0; look++ {
@@ -409,7 +409,7 @@ func (c *crashScene) processes() map[int]string {
 	return found
 }
 
-// kill ends the one worker that lives; false where none does.
+// kill signals the one worker that lives; false where none does.
 func (c *crashScene) kill(sig syscall.Signal) bool {
 	for pid, cmdline := range c.processes() {
 		if strings.HasPrefix(cmdline, "symphony worker ") {
@@ -421,7 +421,7 @@ func (c *crashScene) kill(sig syscall.Signal) bool {
 	return false
 }
 
-// standStill stops the worker, but not while it writes to the database: what then happens is for TestFrozenInAWrite.
+// standStill stops the worker while it does not write to the database. TestFrozenInAWrite covers the other case.
 func (c *crashScene) standStill() bool {
 	c.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)")
@@ -444,7 +444,7 @@ func (c *crashScene) quiet() {
 			return false
 		}
 		if !later {
-			// Ten minutes later somebody looks after removals that were cut off.
+			// The next pass looks for interrupted removals.
 			c.change(`UPDATE meta SET value = '0' WHERE key = 'last_sweep'`)
 			later = true
 			return false
