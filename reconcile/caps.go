@@ -28,7 +28,7 @@ func (p *planner) caps() {
 		}
 		if reason, message := p.cap(*c); reason != "" {
 			next := p.hold(*c, reason, message)
-			p.act(ActHold, next, reason, message, p.put(next))
+			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
 			delete(p.eligible, c.IssueID)
 		}
 	}

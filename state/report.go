@@ -18,6 +18,7 @@ type Report struct {
 	Releases     []Release
 	Uses         []RunUse
 	Failures     []Failure
+	FailedHooks  []FailedHook
 	Outages      []Outage
 	Rhythm       Rhythm
 	Days         []ModelDay
@@ -41,6 +42,15 @@ type Failure struct {
 	RunID               string
 	Outcome             reconcile.Outcome
 	Code, Text          string
+	At                  time.Time
+}
+
+// FailedHook is the runs of an issue whose after_run failed: how many, and the last of them.
+type FailedHook struct {
+	IssueID, Identifier string
+	Runs                int
+	RunID               string
+	Text                string
 	At                  time.Time
 }
 
@@ -83,6 +93,9 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Failures, err = readFailures(t, since, until); err != nil {
+			return err
+		}
+		if r.FailedHooks, err = readFailedHooks(t, since, until); err != nil {
 			return err
 		}
 		if r.Outages, err = readOutages(t, since, until); err != nil {
@@ -131,6 +144,18 @@ func readFailures(t tx, since, until time.Time) ([]Failure, error) {
 	})
 }
 
+const failedHooksQuery = `SELECT issue_id, identifier, count(*), max(id), after_run_error, ended_at
+	FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND after_run_error <> ''
+	GROUP BY issue_id ORDER BY max(id)`
+
+func readFailedHooks(t tx, since, until time.Time) ([]FailedHook, error) {
+	rows, err := t.query(failedHooksQuery, stamp(since), stamp(until))
+	return collect(rows, err, func(row scanner) (f FailedHook, err error) {
+		err = row.Scan(&f.IssueID, &f.Identifier, &f.Runs, &f.RunID, &f.Text, stampOf{&f.At})
+		return f, err
+	})
+}
+
 const modelDaysQuery = `SELECT day, model, input, cached, output, reasoning, total FROM model_totals
 	WHERE day BETWEEN ? AND ? ORDER BY day, model`
 
@@ -157,16 +182,16 @@ func readRunsSince(t tx, now, since time.Time) (time.Time, error) {
 	return since, err
 }
 
-// Standings returns all claims without their issues, which are most of a claim's data and not part of a report.
+// Standings returns all claims. Of their issues, which are most of a claim's data, it reads the address alone.
 func (v Views) Standings(ctx context.Context) ([]Standing, error) {
 	rows, err := v.c.query(ctx, `SELECT c.issue_id, c.identifier, c.status, c.attempt, c.kind, c.due_at, c.error_code, c.error_message,
-		c.hold_reason, c.hold_message, c.held_at, coalesce(r.id, ''), r.started_at, coalesce(r.model, ''), coalesce(r.tokens_input, 0),
+		c.hold_reason, c.hold_message, c.held_at, c.issue ->> '$.url', coalesce(r.id, ''), r.started_at, coalesce(r.model, ''), coalesce(r.tokens_input, 0),
 		coalesce(r.tokens_cached, 0), coalesce(r.tokens_output, 0), coalesce(r.tokens_reasoning, 0), coalesce(r.tokens_total, 0)
 		FROM claims c LEFT JOIN runs r ON r.id = c.run_id AND c.status = 'running' AND r.outcome IS NULL ORDER BY c.claimed_at, c.issue_id`)
 	all, err := collect(rows, err, func(row scanner) (s Standing, err error) {
 		err = row.Scan(append([]any{
 			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind, stampOf{&s.DueAt}, &s.ErrorCode, &s.ErrorMessage,
-			&s.HoldReason, &s.HoldMessage, stampOf{&s.HeldAt}, &s.RunID, stampOf{&s.StartedAt}, &s.Model,
+			&s.HoldReason, &s.HoldMessage, stampOf{&s.HeldAt}, &s.Issue.URL, &s.RunID, stampOf{&s.StartedAt}, &s.Model,
 		}, tokenColumns(&s.Tokens)...)...)
 		return s, err
 	})

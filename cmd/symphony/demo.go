@@ -285,7 +285,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 
 func (d *playground) showEnds(ctx context.Context) error {
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	v, err := view.ReadView(ctx, p, true)
+	v, err := view.Read(ctx, p, view.Options{All: true})
 	if err != nil {
 		return err
 	}
@@ -349,7 +349,7 @@ func (d *playground) clear(ctx context.Context) error {
 // close shows how it ended and what can be looked at now.
 func (d *playground) close(ctx context.Context, removed bool) error {
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	v, err := view.ReadView(ctx, p, true)
+	v, err := view.Read(ctx, p, view.Options{All: true})
 	if err != nil {
 		return err
 	}

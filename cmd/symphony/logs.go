@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func logsCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{Name: "run", Usage: "another run than the newest: the beginning of its `ID`, see symphony show"},
 			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
 			&cli.StringFlag{Name: "since", Usage: "only what came after that `TIME`, in whichever run: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
-			&cli.StringFlag{Name: "last", Usage: "only the last of that `KIND`, whole: " + strings.Join(logs.LastNames(), ", ")},
+			&cli.StringFlag{Name: "last", Usage: "only the last of that `KIND`, whole: " + strings.Join(logs.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},
 			&cli.BoolFlag{Name: "worker", Usage: "the worker's own log"},
@@ -43,39 +44,39 @@ func logsCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.ShowLogs(c.Context, p, args[0], o) })
+			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.Print(c.Context, p, args[0], o) })
 		},
 	}
 }
 
-// newLogOptions refuses what does not go together: each flag that is accepted has an effect.
-func newLogOptions(c *cli.Context, now time.Time) (o logs.LogOptions, err error) {
-	o = logs.LogOptions{Follow: c.Bool("follow"), Raw: c.Bool("raw"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
+// newLogOptions refuses flags that exclude each other, so that each accepted flag has an effect.
+func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
+	o = logs.Options{Follow: c.Bool("follow"), Raw: c.Bool("raw"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last")}
 	for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
 		if !c.Bool(flag) {
 			continue
 		}
 		if o.File != "" || o.Raw {
-			return o, exit.Usage("logs: one of --raw, --stderr, --worker, --hooks")
+			return o, exit.Usage("logs: --raw, --stderr, --worker and --hooks exclude each other")
 		}
 		o.File = file
 	}
 	if c.IsSet("since") {
-		if o.Since, err = view.MomentOf("logs", "since", c.String("since"), now, 0); err != nil {
+		if o.Since, err = view.ParseTime("logs", "since", c.String("since"), now); err != nil {
 			return o, err
 		}
 	}
 	switch {
 	case c.IsSet("run") && o.Run == "":
-		return o, exit.Usage("logs: --run wants the beginning of a run's id")
+		return o, exit.Usage("logs: --run needs the beginning of a run's id")
 	case o.Run != "" && o.All:
-		return o, exit.Usage("logs: --run or --all, not both")
+		return o, exit.Usage("logs: --run and --all exclude each other")
 	case o.File != "" && !o.Since.IsZero():
-		return o, exit.Usage("logs: --since is for the events: the lines of --stderr, --worker and --hooks are not told apart by time")
-	case c.IsSet("last") && logs.LastKinds()[o.Last] == nil:
-		return o, exit.Usage("logs: --last wants one of %s, not %q", strings.Join(logs.LastNames(), ", "), o.Last)
+		return o, exit.Usage("logs: --since works for events only: the lines of --stderr, --worker and --hooks have no time")
+	case c.IsSet("last") && !slices.Contains(logs.Kinds(), o.Last):
+		return o, exit.Usage("logs: --last needs one of %s, not %q", strings.Join(logs.Kinds(), ", "), o.Last)
 	case o.Last != "" && (o.Follow || o.All || o.File != "" || !o.Since.IsZero()):
-		return o, exit.Usage("logs: --last stands alone, or with --run or --raw")
+		return o, exit.Usage("logs: --last goes with --run and --raw only")
 	}
 	return o, nil
 }

@@ -29,14 +29,14 @@ func psCommand(w *term.Env) *cli.Command {
 		Action: func(c *cli.Context) error {
 			w.JSON, w.JSONLines = c.Bool("json"), c.Bool("watch")
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-			o := view.ViewOptions{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
+			o := view.Options{All: c.Bool("all"), Ended: c.Int("n"), Issues: issues}
 			switch {
 			case slices.Contains(c.Args().Slice(), ""):
-				return exit.Usage("ps: an argument is empty") // a script's variable that was never set
+				return exit.Usage("ps: an argument is empty; check the script's variables")
 			case c.IsSet("n") && !o.All:
-				return exit.Usage("ps: -n is for the ended runs: it goes with --all")
+				return exit.Usage("ps: -n needs --all: it is the number of ended runs")
 			case o.Ended < 1:
-				return exit.Usage("ps: -n wants a number from 1 up, not %d", o.Ended)
+				return exit.Usage("ps: -n needs a number of at least 1, not %d", o.Ended)
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
@@ -45,18 +45,18 @@ func psCommand(w *term.Env) *cli.Command {
 			if c.Bool("watch") {
 				return render.Watch(c.Context, p, o)
 			}
-			v, err := view.ReadViewFor(c.Context, p, o)
+			v, err := view.Read(c.Context, p, o)
 			if err != nil {
 				return err
 			}
-			render.ShowView(w, v)
+			render.Overview(w, v)
 			return nil
 		},
 	}
 }
 
-// issuesAndWorkflow tells the issues from the workflow, which may come last: that is a path. Issues have neither a
-// slash nor a dot in their names.
+// issuesAndWorkflow separates the issues from the workflow, which may come last: a path that exists, or anything with a
+// slash or a dot, which no issue has.
 func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
@@ -68,7 +68,7 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 	return args, ""
 }
 
-// issueShaped reports a name such as ABC-7, which a workspace has, too: among those it means the issue all the same.
+// issueShaped reports a name such as ABC-7. A folder of that name, for instance a workspace, is not meant.
 func issueShaped(name string) bool {
 	team, number, ok := strings.Cut(name, "-")
 	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""

@@ -441,7 +441,7 @@ func TestReadmeWords(t *testing.T) {
 
 // The JSON that the README shows has exactly the fields that the program prints.
 func TestReadmeJSON(t *testing.T) {
-	for mark, v := range map[string]any{"ps": view.View{}, "tick": pass.TickJSON{}} {
+	for mark, v := range map[string]any{"ps": view.Overview{}, "tick": pass.TickJSON{}} {
 		var shown any
 		text := between(t, readme(t), "<!-- "+mark+" -->\n```json\n", "```")
 		if err := json.Unmarshal([]byte(text), &shown); err != nil {
@@ -475,7 +475,7 @@ func fieldsOf(typ reflect.Type, path string) []string {
 		switch {
 		case f.Anonymous:
 			all = append(all, fieldsOf(f.Type, path)...)
-		case name != "":
+		case name != "" && name != "-":
 			all = append(append(all, path+name), fieldsOf(f.Type, path+name+".")...)
 		}
 	}

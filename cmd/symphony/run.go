@@ -62,7 +62,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	if err := logs.PrintLog(ctx, p, runID, logs.LogOptions{Follow: true}); err != nil {
+	if err := logs.FollowRun(ctx, p, runID); err != nil {
 		return err
 	}
 	return runOutcome(ctx, p, runID)
@@ -127,7 +127,7 @@ func runOutcome(ctx context.Context, p *project.Project, runID string) error {
 		return err
 	}
 	fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
-	if hint := render.WayOut(run.ErrorCode); hint != "" {
+	if hint := render.Hint(run.ErrorCode); hint != "" {
 		fmt.Fprintln(p.Env.Stderr, "  "+hint)
 	}
 	if run.Outcome != reconcile.Succeeded {

@@ -4,6 +4,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/urfave/cli/v2"
 )
 
@@ -11,7 +12,7 @@ func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "everything about one issue: why it runs or does not, its runs, its workspace, what comes next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
-		Description: "It looks and changes nothing. The tracker is asked only about an issue that is not claimed.\n\n" +
+		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
 			exampleText("symphony show ABC-7", "symphony show ABC-7 --diff"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "diff", Usage: "what the work has changed in the workspace since it left its base, as git diff shows it"},
@@ -26,18 +27,23 @@ func showCommand(w *term.Env) *cli.Command {
 			case err != nil:
 				return err
 			case c.Bool("diff") && w.JSON:
-				return exit.Usage("show: --diff is no JSON: name one of them")
+				return exit.Usage("show: --diff and --json exclude each other")
 			case c.Bool("no-pager") && !c.Bool("diff"):
-				return exit.Usage("show: --no-pager belongs to --diff: nothing else is paged")
+				return exit.Usage("show: --no-pager needs --diff: nothing else is paged")
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
 				return err
 			}
 			if c.Bool("diff") {
-				return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.ShowDiff(c.Context, p, args[0]) })
+				return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, p, args[0]) })
 			}
-			return render.ShowIssue(c.Context, p, args[0], c.Bool("offline"))
+			v, err := view.ReadIssue(c.Context, p, args[0], c.Bool("offline"))
+			if err != nil {
+				return err
+			}
+			render.Issue(w, v)
+			return nil
 		},
 	}
 }

@@ -2,31 +2,30 @@ package project
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// errorText is "<code>: <message>"; the specification's own wordings stand alone.
+// ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without
+// a code.
 func ErrorText(code, message string) *string {
 	switch {
 	case code == "" && message == "":
 		return nil
-	case code == "" || code == reconcile.CodeSpawnFailed || strings.HasPrefix(message, "stalled for "):
+	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
 		return &message
 	case message == "":
 		return &code
 	}
-	line := code + ": " + message
-	return &line
+	return new(code + ": " + message)
 }
 
-// endLine says how a run ended.
+// EndLine says how a run ended.
 func EndLine(run reconcile.Run) string {
 	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
-	if !run.EndedAt.IsZero() { // one that was lost has no end yet
+	if !run.EndedAt.IsZero() { // the end of a lost run is not known
 		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
 	}
 	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)

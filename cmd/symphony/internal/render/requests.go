@@ -10,57 +10,62 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// printRequests comes first in ps: somebody waits.
-func printRequests(w *term.Env, v view.View) {
-	if len(v.Requests) == 0 {
-		return
-	}
-	if w.Width > 0 {
+func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
+	if w.Width > 0 && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
-	for _, r := range v.Requests {
-		outside := "-"
-		if r.Outside {
-			outside = "runs outside the sandbox"
-		}
-		if w.Width == 0 {
-			cells := []string{"request", r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, view.HowToAnswer(r.Request)}
-			for i := range cells {
-				cells[i] = term.Visible(cells[i])
-			}
-			fmt.Fprintln(w.Stdout, strings.Join(cells, "\t"))
+	for _, r := range rows {
+		if w.Width > 0 {
+			printRequest(w, now, r)
 			continue
 		}
-		printRequest(w, v.GeneratedAt, r)
+		outside := "-"
+		if r.Outside {
+			outside = outsideSandbox
+		}
+		cells := []string{"request", r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, view.HowToAnswer(r.Request)}
+		for i := range cells {
+			cells[i] = term.Visible(cells[i])
+		}
+		fmt.Fprintln(w.Stdout, strings.Join(cells, "\t"))
 	}
 }
 
-// printRequest is never cut at the terminal's edge: a person is to say yes to exactly what stands there.
-func printRequest(w *term.Env, now time.Time, r view.PendingRow) {
+const outsideSandbox = "runs outside the sandbox"
+
+// printRequest cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
+func printRequest(w *term.Env, now time.Time, r view.RequestRow) {
+	const indent = "         "
 	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(r.Kind, "_", " "))
 	if r.Outside {
-		head += ", " + w.Red("runs outside the sandbox")
+		head += ", " + w.Red(outsideSandbox)
 	}
 	head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
 	fmt.Fprintln(w.Stdout, w.Yellow(head))
-	if len(r.Request.Detail.Questions) == 0 {
-		fmt.Fprintln(w.Stdout, "         "+term.Visible(r.Summary))
+	detail := r.Request.Detail
+	if len(detail.Questions) == 0 {
+		fmt.Fprintln(w.Stdout, indent+term.Visible(r.Summary))
 	}
-	for _, c := range r.Request.Detail.Changes {
-		for _, line := range strings.Split(strings.TrimRight(c.Kind+" "+c.Path+"\n"+c.Diff, "\n"), "\n") {
-			fmt.Fprintln(w.Stdout, "           "+term.Visible(line))
+	for _, c := range detail.Changes {
+		for line := range strings.SplitSeq(strings.TrimRight(c.Kind+" "+c.Path+"\n"+c.Diff, "\n"), "\n") {
+			fmt.Fprintln(w.Stdout, indent+"  "+term.Visible(line))
 		}
 	}
-	if cut := r.Request.Detail.Cut; cut > 0 {
-		fmt.Fprintln(w.Stdout, "         "+w.Red(NotKept(cut)))
+	if detail.Cut > 0 {
+		fmt.Fprintln(w.Stdout, indent+w.Red(NotKept(detail.Cut)))
 	}
-	for _, q := range r.Request.Detail.Questions {
-		fmt.Fprintln(w.Stdout, "         "+term.Visible(q.Text)+term.Visible(Numbered(q)))
+	for _, q := range detail.Questions {
+		fmt.Fprintln(w.Stdout, indent+term.Visible(q.Text)+term.Visible(Numbered(q)))
 	}
-	fmt.Fprintln(w.Stdout, w.Dim("         "+term.Visible(view.HowToAnswer(r.Request))))
+	fmt.Fprintln(w.Stdout, w.Dim(indent+term.Visible(view.HowToAnswer(r.Request))))
 }
 
-// numbered are the options of a question in one line.
+// NotKept says how much of a request was too long to be stored.
+func NotKept(bytes int) string {
+	return fmt.Sprintf("%d more bytes were not stored; the run's log may have them", bytes)
+}
+
+// Numbered lists the options of a question in one line.
 func Numbered(q reconcile.RequestQuestion) string {
 	var b strings.Builder
 	for i, o := range q.Options {

@@ -102,3 +102,28 @@ func (t Table) Without(column int) Table {
 	t.Rows = rows
 	return t
 }
+
+// Cut leaves the first rows.
+func (t *Table) Cut(rows int) {
+	rows = min(rows, len(t.Rows))
+	t.Rows, t.Colours = t.Rows[:rows], t.Colours[:rows]
+}
+
+// AlignRight puts blanks before the cells of a column, so that figures stand below each other. It reports whether any row
+// has a figure there.
+func (t *Table) AlignRight(column int) bool {
+	width, filled := 0, false
+	rows := append([][]string{t.Head}, t.Rows...)
+	for n, row := range rows {
+		if column < len(row) {
+			width = max(width, Cells(row[column]))
+			filled = filled || n > 0 && row[column] != ""
+		}
+	}
+	for _, row := range rows {
+		if column < len(row) {
+			row[column] = strings.Repeat(" ", width-Cells(row[column])) + row[column]
+		}
+	}
+	return filled
+}

@@ -14,31 +14,18 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-func ShowIssue(ctx context.Context, p *project.Project, ref string, offline bool) error {
-	v, err := view.LookAtIssue(ctx, p, ref, offline)
-	if err != nil {
-		return err
-	}
-	if p.Env.JSON {
-		p.Env.PrintJSON(v)
-		return nil
-	}
-	printIssue(p.Env, v)
-	return nil
-}
-
-// showDiff prints what is changed in the issue's workspace.
-func ShowDiff(ctx context.Context, p *project.Project, ref string) error {
+// Diff prints what has changed in the workspace of an issue.
+func Diff(ctx context.Context, p *project.Project, ref string) error {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	id, identifier, ok, err := db.FindIssue(ctx, ref)
+	id, identifier, known, err := db.FindIssue(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if !ok {
+	if !known {
 		return view.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
 	run, _, err := db.LastRun(ctx, id)
@@ -49,11 +36,11 @@ func ShowDiff(ctx context.Context, p *project.Project, ref string) error {
 		return &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}
 	lines := &diffPrinter{w: p.Env}
-	ok, err = workspace.Diff(ctx, run.WorkspacePath, lines)
+	found, err := workspace.Diff(ctx, run.WorkspacePath, lines)
 	if err := errors.Join(err, lines.end()); err != nil {
 		return project.WorkspaceError(err)
 	}
-	if !ok {
+	if !found {
 		return &reconcile.Error{
 			Code: "workspace_not_found", Message: "there is no git repository at " + run.WorkspacePath,
 			Hint: "symphony show " + identifier + " says what is there",
@@ -62,20 +49,21 @@ func ShowDiff(ctx context.Context, p *project.Project, ref string) error {
 	return nil
 }
 
-// diffPrinter colours a diff on a terminal, where nothing of it may steer that; a pipe gets what git gives.
+// diffPrinter colours a diff on a terminal and shows its control characters as text. A pipe gets what git wrote.
 type diffPrinter struct {
 	w    *term.Env
 	rest []byte
 }
 
+// Write implements io.Writer.
 func (d *diffPrinter) Write(b []byte) (int, error) {
 	if d.w.Width == 0 {
 		return d.w.Stdout.Write(b)
 	}
 	d.rest = append(d.rest, b...)
 	for {
-		line, rest, ok := bytes.Cut(d.rest, []byte("\n"))
-		if !ok {
+		line, rest, whole := bytes.Cut(d.rest, []byte("\n"))
+		if !whole {
 			return len(b), nil
 		}
 		d.rest = rest
@@ -86,12 +74,11 @@ func (d *diffPrinter) Write(b []byte) (int, error) {
 }
 
 func (d *diffPrinter) line(text string) error {
-	// A tab is what it is in a source file.
-	parts := strings.Split(strings.TrimSuffix(text, "\r"), "\t")
+	parts := strings.Split(strings.TrimSuffix(text, "\r"), "\t") // tabs of source files stay
 	for i := range parts {
 		parts[i] = term.Visible(parts[i])
 	}
-	_, err := fmt.Fprintln(d.w.Stdout, PaintDiff(d.w, strings.Join(parts, "\t")))
+	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(strings.Join(parts, "\t")))
 	return err
 }
 
@@ -100,26 +87,4 @@ func (d *diffPrinter) end() error {
 		return nil
 	}
 	return d.line(string(d.rest))
-}
-
-func ShowView(w *term.Env, v view.View) {
-	if w.JSON {
-		w.PrintJSON(v)
-	} else {
-		printView(w, v)
-	}
-}
-
-// printView is ps for a person: first who waits for an answer, then what blocks the project, then what runs, waits and is held.
-func printView(w *term.Env, v view.View) {
-	printRequests(w, v)
-	w.PrintLines(obstacleLines(w, v))
-	for _, s := range sections(w, v) {
-		w.PrintTable(s.title, s.table)
-	}
-	w.PrintLines(closingLines(w, v))
-}
-
-func NotKept(bytes int) string {
-	return fmt.Sprintf("%d bytes more are not kept; the run's log may have them", bytes)
 }

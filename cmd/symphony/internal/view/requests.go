@@ -11,40 +11,40 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// pendingRow is what an agent asks of a person.
-type PendingRow struct {
+// RequestRow is a request of an agent that an operator has not answered yet.
+type RequestRow struct {
 	ID         string `json:"id"`
 	Identifier string `json:"issue_identifier"`
 	RunID      string `json:"run_id"`
 	Kind       string `json:"kind"`
 	Summary    string `json:"summary"`
-	// Options are the labels that --choice counts, of the first question; Questions are all of them.
-	Options   []string      `json:"options"`
-	Questions []questionRow `json:"questions"`
-	Outside   bool          `json:"outside_sandbox"`
-	AskedAt   time.Time     `json:"asked_at"`
-	ExpiresAt time.Time     `json:"expires_at"`
+	// Options are the labels of the first question, which --choice counts; Questions are all of them.
+	Options   []string   `json:"options"`
+	Questions []Question `json:"questions"`
+	Outside   bool       `json:"outside_sandbox"`
+	AskedAt   time.Time  `json:"asked_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
 
-	Request reconcile.Request
+	Request reconcile.Request `json:"-"`
 }
 
-type questionRow struct {
+// Question is one question of a request. Other is set where a text beside the options is accepted.
+type Question struct {
 	Question string   `json:"question"`
 	Options  []string `json:"options"`
-	// Other: text beside the options is welcome.
-	Other  bool `json:"other"`
-	Secret bool `json:"secret"`
+	Other    bool     `json:"other"`
+	Secret   bool     `json:"secret"`
 }
 
-// newPendingRow gives the time that is left by the clock that counts.
-func newPendingRow(r reconcile.Request, now time.Time, at reconcile.Instant) PendingRow {
+// newRequestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+func newRequestRow(r reconcile.Request, now time.Time, at reconcile.Instant) RequestRow {
 	expires := now.Add(r.Left(now, at))
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
-		expires = r.ExpiresAt // no clock was stepped
+		expires = r.ExpiresAt
 	}
-	row := PendingRow{
+	row := RequestRow{
 		ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: string(r.Kind), Summary: r.Summary, Options: []string{},
-		Questions: []questionRow{}, Outside: r.Outside, AskedAt: r.AskedAt.UTC(), ExpiresAt: expires.UTC().Truncate(time.Millisecond),
+		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt.UTC(), ExpiresAt: expires.UTC().Truncate(time.Millisecond),
 		Request: r,
 	}
 	for i, q := range r.Detail.Questions {
@@ -55,19 +55,19 @@ func newPendingRow(r reconcile.Request, now time.Time, at reconcile.Instant) Pen
 		if i == 0 {
 			row.Options = labels
 		}
-		row.Questions = append(row.Questions, questionRow{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
+		row.Questions = append(row.Questions, Question{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
 	}
 	return row
 }
 
-// instant is now on the clock that neither a suspend nor a stepped wall clock moves.
+// Instant is the present moment on the monotonic clock, with the boot that it belongs to.
 func Instant() (reconcile.Instant, error) {
 	boot, err := proc.BootID()
 	return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
 }
 
-// requests adds what is asked, and of the runs that they wait for it. What a dead worker asked has ended with it.
-func (v *View) requests(ctx context.Context, p *project.Project, db *state.DB, only chosenIssues) error {
+// addRequests adds the open requests, and their ids to the rows of their runs.
+func (v *Overview) addRequests(ctx context.Context, p *project.Project, db *state.DB, only issueSet) error {
 	open, err := OpenRequests(ctx, p, db)
 	if err != nil || len(open) == 0 {
 		return err
@@ -80,7 +80,7 @@ func (v *View) requests(ctx context.Context, p *project.Project, db *state.DB, o
 		if !only.has(r.IssueID) {
 			continue
 		}
-		v.Requests = append(v.Requests, newPendingRow(r, v.GeneratedAt, at))
+		v.Requests = append(v.Requests, newRequestRow(r, v.GeneratedAt, at))
 		for i := range v.Running {
 			if v.Running[i].RunID == r.RunID {
 				v.Running[i].WaitsFor = append(v.Running[i].WaitsFor, r.ID())
@@ -90,7 +90,7 @@ func (v *View) requests(ctx context.Context, p *project.Project, db *state.DB, o
 	return nil
 }
 
-// openRequests are those that somebody still waits for.
+// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
 func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.OpenRequests(ctx)
 	open := all[:0]
@@ -102,16 +102,16 @@ func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reco
 	return open, err
 }
 
-// howToAnswer is the command that answers a request.
+// HowToAnswer is the command that answers a request.
 func HowToAnswer(r reconcile.Request) string {
 	if r.Kind != reconcile.QuestionRequest {
 		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
 	}
-	text := "symphony answer " + r.ID()
+	command := "symphony answer " + r.ID()
 	for _, q := range r.Detail.Questions {
 		if len(q.Options) == 0 {
-			return text + strings.Repeat(` "TEXT"`, len(r.Detail.Questions))
+			return command + strings.Repeat(` "TEXT"`, len(r.Detail.Questions))
 		}
 	}
-	return text + strings.Repeat(" --choice N", len(r.Detail.Questions))
+	return command + strings.Repeat(" --choice N", len(r.Detail.Questions))
 }

@@ -34,11 +34,11 @@ Example: symphony report --since 2026-01-31`,
 				return err
 			}
 			for _, flag := range []string{"since", "until"} {
-				if c.IsSet(flag) && c.String(flag) == "" { // a script's variable that was never set
-					return exit.Usage("report: --%s wants a time, and got nothing", flag)
+				if c.IsSet(flag) && c.String(flag) == "" {
+					return exit.Usage("report: --%s needs a time; check the script's variables", flag)
 				}
 			}
-			when, err := view.NewWindow(c.String("since"), c.String("until"), w.Now())
+			period, err := view.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err
 			}
@@ -46,15 +46,11 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			facts, err := view.GatherReport(c.Context, p, when)
+			r, err := view.ReadReport(c.Context, p, period)
 			if err != nil {
 				return err
 			}
-			if w.JSON {
-				w.PrintJSON(facts)
-				return nil
-			}
-			return render.PrintFacts(w, facts)
+			return render.Report(w, r)
 		},
 	}
 }

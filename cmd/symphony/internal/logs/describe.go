@@ -1,0 +1,153 @@
+package logs
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// lineLimits are how many lines are shown below that of an event: of a prompt, of a command's output, of a failed call's
+// result, and of the diff of one file.
+type lineLimits struct{ prompt, output, result, diff int }
+
+var (
+	short = lineLimits{prompt: 6, output: 10, result: 3, diff: 40}
+	whole = lineLimits{prompt: math.MaxInt, output: math.MaxInt, result: math.MaxInt, diff: math.MaxInt}
+)
+
+// describe puts an event into words, with details in lines of their own below. It is false for an event that says nothing
+// to a reader.
+func describe(e agent.EventLine, limits lineLimits) (description string, ok bool) {
+	message := cmp.Or(e.Message, e.Method, e.Event)
+	switch e.Event {
+	case codex.EventNotification:
+		return describeNotification(e, message, limits)
+	case agent.EventGitUndone:
+		return "git configuration undone: " + message, true
+	case agent.EventPrompt:
+		return "prompt, " + message + below(promptLines(e, limits.prompt)), true
+	case agent.EventMutation:
+		return e.Event + ": " + message + below(createdLines(e)), true
+	}
+	if message == strings.ReplaceAll(e.Event, "_", " ") || message == e.Method {
+		return e.Event, true
+	}
+	return e.Event + ": " + message, true
+}
+
+func describeNotification(e agent.EventLine, message string, limits lineLimits) (string, bool) {
+	if isSilent(e.Method) && !serverFailed(e) {
+		return "", false
+	}
+	i := itemOf(e)
+	if e.Method == methodStarted {
+		return message, i.startSaysMore()
+	}
+	switch i.Type {
+	case itemUserMessage: // the prompt has an event of its own
+		return "", false
+	case itemMessage:
+		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message), true
+	case itemCommand:
+		return message + i.duration() + below(i.outputLines(limits)), true
+	case itemFileChange:
+		return message + below(i.changeLines(limits.diff)), true
+	case itemToolCall: // the answer to the call has an event of its own
+		return message + below(firstLines(i.result(), limits.result)), i.failed()
+	}
+	return message, true
+}
+
+func promptLines(e agent.EventLine, most int) []string {
+	var p agent.PromptEvent
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return nil
+	}
+	return firstLines(p.Text, most)
+}
+
+func createdLines(e agent.EventLine) (lines []string) {
+	var m reconcile.Mutation
+	if json.Unmarshal(e.Payload, &m) != nil {
+		return nil
+	}
+	for _, c := range m.Created {
+		lines = append(lines, "created "+c.Kind+" "+c.ID)
+	}
+	return lines
+}
+
+// below puts lines under that of the event.
+func below(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\n" + strings.Join(lines, "\n")
+}
+
+func firstLines(s string, most int) []string {
+	lines := linesOf(s)
+	if more := len(lines) - most; more > 0 {
+		lines = append(lines[:most:most], "… "+text.Plural(more, "more line"))
+	}
+	return lines
+}
+
+func lastLines(s string, most int) []string {
+	lines := linesOf(s)
+	if more := len(lines) - most; more > 0 {
+		lines = append([]string{"… " + text.Plural(more, "line") + " before"}, lines[more:]...)
+	}
+	return lines
+}
+
+func linesOf(s string) []string {
+	if s = strings.TrimSpace(s); s == "" {
+		return nil
+	}
+	return strings.Split(s, "\n")
+}
+
+// colourOf is the colour of an event's kind: red for a failure, green for a success, bold for what agent and prompt say.
+func colourOf(e agent.EventLine) string {
+	const bold = "1"
+	i := itemOf(e)
+	switch {
+	case e.Method == methodStarted:
+		return ""
+	case i.ExitCode != nil && *i.ExitCode == 0:
+		return term.ColourRuns
+	case i.ExitCode != nil, i.failed(), i.Status == "declined", e.Method == methodError:
+		return term.ColourStuck
+	case i.Type == itemMessage, e.Event == agent.EventPrompt:
+		return bold
+	case strings.HasSuffix(e.Event, "_failed"), strings.HasSuffix(e.Event, "_error"), strings.HasSuffix(e.Event, "_required"):
+		return term.ColourStuck
+	case strings.HasSuffix(e.Event, "_completed"):
+		return term.ColourRuns
+	}
+	return ""
+}
+
+// linePainter colours the lines of an event, one call for each: the kind in the first line, and the lines of a diff.
+func linePainter(w *term.Env, e agent.EventLine) func(line string) string {
+	first, diff := true, itemOf(e).Type == itemFileChange
+	return func(line string) string {
+		switch {
+		case first:
+			first = false
+			kind, _, _ := strings.Cut(line, ": ")
+			return w.Paint(colourOf(e), kind) + line[len(kind):]
+		case diff:
+			return w.PaintDiff(line)
+		}
+		return line
+	}
+}

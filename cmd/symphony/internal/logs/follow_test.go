@@ -1,0 +1,155 @@
+package logs
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+)
+
+// Each line is shown once and whole, also when a full log is replaced by a new file.
+func TestFollowReplacedLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	f := follower{path: path}
+	defer f.close()
+	var seen []string
+	read := func(want string) {
+		t.Helper()
+		if err := f.read(func(line []byte) { seen = append(seen, string(line)) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+	write := func(text string) {
+		t.Helper()
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = file.WriteString(text)
+		}
+		if err == nil {
+			err = file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("")
+	write("one\ntw")
+	read("one")
+	write("o\n")
+	read("one two")
+	write("three\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	read("one two three")
+	write("four\nfi")
+	read("one two three four")
+	f.showRest(func(line []byte) { seen = append(seen, string(line)) })
+	read("one two three four fi")
+}
+
+// A log that is replaced while its older part is read loses no line and shows none twice.
+func TestLogReplacedWhileRead(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		dir := t.TempDir()
+		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
+		write := func(path, text string) {
+			t.Helper()
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		turn := func() {
+			t.Helper()
+			if err := os.Rename(path, previous); err != nil {
+				t.Fatal(err)
+			}
+			write(path, "three\n")
+		}
+		write(previous, "one\n")
+		write(path, "two\n")
+		f := follower{path: path}
+		defer f.close()
+		var seen []string
+		show := func(line []byte) {
+			if len(seen) == 0 && !early {
+				turn()
+			}
+			seen = append(seen, string(line))
+		}
+		want := "one two three"
+		if early {
+			if err := f.open(); err != nil {
+				t.Fatal(err)
+			}
+			turn()
+			want = "two three" // the older one is gone
+		}
+		for range 2 {
+			if err := f.readPrevious(previous, show); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.read(show); err != nil {
+				t.Fatal(err)
+			}
+			previous = "" // there is none any more
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Raw events are the same JSON, and no character of them moves the cursor.
+func TestRawEvents(t *testing.T) {
+	var out bytes.Buffer
+	pr := &printer{p: &project.Project{Env: &term.Env{Stdout: &out}}}
+	const stored = `{"message":"a ` + "\u009b31m\u202e\u007f" + ` é…\u001b"}`
+	pr.printRaw([]byte(stored))
+	want := `{"message":"a \u009b31m\u202e\u007f é…\u001b"}` + "\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// A line that is no event is shown as it is, without a time.
+func TestLinesThatAreNoEvents(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                    "\n",
+		"null":                "null\n",
+		`{"at":17,"event":3}`: `{"at":17,"event":3}` + "\n",
+		"cut \x1b[2J \x9b":    `cut \x1b[2J \x9b` + "\n",
+		`{"at":"2026-01-31T18:00:00.5Z","event":"notification"}`: "2026-01-31T18:00:00.5Z  notification\n",
+	} {
+		var out bytes.Buffer
+		(&printer{p: &project.Project{Env: &term.Env{Stdout: &out}}}).printEvent([]byte(line))
+		if out.String() != want {
+			t.Errorf("%q is shown as %q, not %q", line, out.String(), want)
+		}
+	}
+}
+
+// The last event of a kind is found in a log with later events of other kinds, long lines and a last line without an end.
+func TestLastLine(t *testing.T) {
+	const prompt = `{"event":"turn_prompt","message":"one"}`
+	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
+	for _, log := range []string{prompt, prompt + "\n", `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := lastLine(path, "prompt"); err != nil || string(line) != prompt {
+			t.Errorf("%.100q, %v", line, err)
+		}
+		if line, err := lastLine(path, "command"); err != nil || line != nil {
+			t.Errorf("%.100q, %v", line, err)
+		}
+	}
+}

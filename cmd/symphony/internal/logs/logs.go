@@ -1,0 +1,314 @@
+// Package logs reads, follows and prints what the runs of an issue have written: the agent's events, its stderr, the
+// worker's log and the output of hooks.
+package logs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options say which logs of which runs to print, and how.
+type Options struct {
+	Follow bool // print what is written later, too
+	Raw    bool // print the events as they are stored
+	All    bool // all runs instead of the newest
+	// File is a log other than the events: agent.stderr, worker.log or hooks.log.
+	File  string
+	Run   string    // the beginning of a run's id
+	Since time.Time // only later events
+	Last  string    // only the last event of this kind, whole; see Kinds
+}
+
+// eventsFile is the log of a run's events.
+const eventsFile = "events.jsonl"
+
+// Print prints the logs of an issue and follows them if asked to. A signal, which ends ctx, ends the following only.
+func Print(ctx context.Context, p *project.Project, ref string, o Options) error {
+	reading := context.WithoutCancel(ctx)
+	db, err := project.OpenForReading(reading, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	pr := &printer{p: p, db: db, o: o}
+	if err := pr.findIssue(ctx, ref); err != nil {
+		return err
+	}
+	runs, err := pr.runs(reading)
+	if err != nil {
+		return err
+	}
+	if o.Last != "" {
+		return pr.printLast(runs)
+	}
+	last := ""
+	for _, run := range runs {
+		if p.Env.Unread() {
+			return nil
+		}
+		if o.All || len(runs) > 1 {
+			pr.printHeadline(run)
+		}
+		if err := pr.printRun(ctx, run.ID); err != nil {
+			return err
+		}
+		last = run.ID
+	}
+	if o.Follow && o.Run == "" {
+		return pr.followIssue(ctx, last)
+	}
+	return nil
+}
+
+// FollowRun prints the events of one run until it has ended.
+func FollowRun(ctx context.Context, p *project.Project, runID string) error {
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return (&printer{p: p, db: db, o: Options{Follow: true}}).printLog(ctx, runID)
+}
+
+// printer prints the logs of one issue.
+type printer struct {
+	p  *project.Project
+	db *state.DB
+	o  Options
+
+	id, identifier string // of the issue
+}
+
+// findIssue finds the issue in the database. An issue without a run can be followed: then the tracker is asked.
+func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
+	var known bool
+	pr.id, pr.identifier, known, err = pr.db.FindIssue(ctx, ref)
+	switch {
+	case err != nil || known:
+		return err
+	case !pr.o.Follow || pr.o.Run != "":
+		return view.UnknownIssue(ctx, pr.db, ref, "it has had no run")
+	}
+	issue, err := project.FetchIssue(ctx, pr.p, ref)
+	if err == nil {
+		pr.id, pr.identifier = issue.ID, issue.Identifier
+	}
+	return err
+}
+
+// runs are those that the options name, the oldest first.
+func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
+	mayBeEmpty := pr.o.Follow
+	switch {
+	case pr.o.Run != "":
+		run, err := pr.runByPrefix(ctx)
+		return []reconcile.Run{run}, err
+	case pr.o.All || !pr.o.Since.IsZero():
+		runs, err = pr.db.RunsSince(ctx, pr.id, pr.o.Since)
+		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
+	default:
+		limit := 1
+		if pr.o.Last != "" {
+			limit = searchedRuns
+		}
+		runs, err = pr.db.RunsOfIssue(ctx, pr.id, limit)
+		slices.Reverse(runs)
+	}
+	if err != nil || len(runs) > 0 || mayBeEmpty {
+		return runs, err
+	}
+	return nil, &reconcile.Error{
+		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
+		Hint: "symphony show " + pr.identifier + " says why; symphony logs -f " + pr.identifier + " waits for one",
+	}
+}
+
+// searchedRuns is how many of the newest runs are searched for the last event of a kind.
+const searchedRuns = 20
+
+func (pr *printer) runByPrefix(ctx context.Context) (reconcile.Run, error) {
+	const listed = 5
+	prefix := pr.o.Run
+	runs, err := pr.db.RunsByPrefix(ctx, pr.id, prefix, listed)
+	if err != nil {
+		return reconcile.Run{}, err
+	}
+	ids := make([]string, 0, len(runs))
+	for _, run := range runs {
+		if run.ID == prefix || len(runs) == 1 {
+			return run, nil
+		}
+		ids = append(ids, run.ID)
+	}
+	if len(ids) == 0 {
+		return reconcile.Run{}, &reconcile.Error{
+			Code: "run_not_found", Message: pr.identifier + " has no run " + prefix, Hint: "symphony show " + pr.identifier + " lists the latest",
+		}
+	}
+	return reconcile.Run{}, &reconcile.Error{
+		Code: "run_not_found", Message: "several runs of " + pr.identifier + " begin with " + prefix, Hint: "give more of the id: " + strings.Join(ids, ", "),
+	}
+}
+
+// printRun prints one run's log and, below its events, how the run ended: a run that failed early has no events.
+func (pr *printer) printRun(ctx context.Context, runID string) error {
+	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
+		return err
+	}
+	run, err := pr.db.Run(context.WithoutCancel(ctx), runID)
+	switch {
+	case err != nil:
+		return err
+	case run.Outcome != "":
+		fmt.Fprintln(pr.p.Env.Stdout, project.EndLine(run))
+	case project.WorkerDead(pr.p, run):
+		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run is gone; the next pass records how the run ended\n", term.Visible(run.Identifier))
+	}
+	return nil
+}
+
+// printLog prints one log of a run, and with Follow goes on until the run has ended.
+func (pr *printer) printLog(ctx context.Context, runID string) error {
+	dir := runner.RunDir(pr.p.StateDir, runID)
+	path, show := filepath.Join(dir, eventsFile), pr.printEvent
+	if pr.o.Raw {
+		show = pr.printRaw
+	}
+	if !pr.o.Since.IsZero() {
+		show = since(pr.o.Since, show)
+	}
+	if pr.o.File != "" {
+		path, show = filepath.Join(dir, pr.o.File), pr.printText
+	}
+	f := follower{path: path}
+	defer f.close()
+	if pr.o.File == "" {
+		if err := f.readPrevious(agent.PreviousEvents(path), show); err != nil {
+			return err
+		}
+	}
+	for {
+		// The run is read before its log: a run that has ended writes no more.
+		run, err := pr.db.Run(context.WithoutCancel(ctx), runID)
+		if err != nil {
+			return err
+		}
+		if err := f.read(show); err != nil {
+			return err
+		}
+		if !pr.o.Follow || run.Outcome != "" || project.WorkerDead(pr.p, run) {
+			f.showRest(show)
+			return nil
+		}
+		if !project.Sleep(ctx, project.WaitStep) {
+			return nil
+		}
+	}
+}
+
+// followIssue waits for the runs that come after one, and follows each, until ctx ends.
+func (pr *printer) followIssue(ctx context.Context, after string) error {
+	announced := false
+	for ctx.Err() == nil {
+		run, found, err := pr.db.NextRun(context.WithoutCancel(ctx), pr.id, after)
+		if err != nil {
+			return err
+		}
+		if found {
+			pr.printHeadline(run)
+			if err := pr.printRun(ctx, run.ID); err != nil {
+				return err
+			}
+			after, announced = run.ID, false
+			continue
+		}
+		if !announced {
+			fmt.Fprintf(pr.p.Env.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", term.Visible(pr.identifier))
+			announced = true
+		}
+		project.Sleep(ctx, project.WaitStep)
+	}
+	return nil
+}
+
+// printHeadline stands above the log of one of several runs. Raw events have none, so that all lines are JSON.
+func (pr *printer) printHeadline(run reconcile.Run) {
+	if pr.o.Raw {
+		return
+	}
+	line := fmt.Sprintf("=== run %s, started %s", run.ID, term.Rfc3339(run.StartedAt))
+	if run.Attempt > 0 {
+		line += fmt.Sprintf(", attempt %d", run.Attempt)
+	}
+	fmt.Fprintln(pr.p.Env.Stdout, pr.p.Env.Bold(term.Visible(line)))
+}
+
+func (pr *printer) printText(line []byte) {
+	fmt.Fprintln(pr.p.Env.Stdout, term.Visible(string(line)))
+}
+
+// printRaw prints an event as it is stored. Characters that a terminal would obey become escapes of JSON.
+func (pr *printer) printRaw(line []byte) {
+	var b strings.Builder
+	for _, r := range string(line) {
+		if term.Control(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	fmt.Fprintln(pr.p.Env.Stdout, b.String())
+}
+
+func (pr *printer) printEvent(line []byte) { pr.printEventIn(line, short) }
+
+func (pr *printer) printEventIn(line []byte, limits lineLimits) {
+	var e agent.EventLine
+	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
+		pr.printText(line) // no event of ours
+		return
+	}
+	description, ok := describe(e, limits)
+	if !ok {
+		return
+	}
+	margin := pr.p.Env.Dim(timeText(pr.p.Env, e.At))
+	paint := linePainter(pr.p.Env, e)
+	for line := range strings.SplitSeq(description, "\n") {
+		fmt.Fprintf(pr.p.Env.Stdout, "%s  %s\n", margin, paint(term.Visible(strings.TrimSuffix(line, "\r"))))
+		margin = "        "
+	}
+}
+
+// timeText is the local time of day on a terminal and exact in a pipe.
+func timeText(w *term.Env, at time.Time) string {
+	if w.Width == 0 {
+		return term.Rfc3339(at)
+	}
+	return at.Local().Format(time.TimeOnly)
+}
+
+// since leaves out the events before a time. Lines without a time are shown.
+func since(start time.Time, show func([]byte)) func([]byte) {
+	return func(line []byte) {
+		var e struct {
+			At time.Time `json:"at"`
+		}
+		if json.Unmarshal(line, &e) != nil || !e.At.Before(start) {
+			show(line)
+		}
+	}
+}

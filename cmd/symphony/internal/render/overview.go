@@ -1,0 +1,313 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	xterm "golang.org/x/term"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex"
+)
+
+// Overview prints an overview, as JSON where that was asked for: first the open requests, then what stops the project,
+// then the tables.
+func Overview(w *term.Env, v view.Overview) {
+	if w.JSON {
+		w.PrintJSON(v)
+		return
+	}
+	printRequests(w, v.GeneratedAt, v.Requests)
+	w.PrintLines(obstacles(w, v))
+	w.PrintTable("RUNNING", runningTable(w, v))
+	w.PrintTable("WAITING", waitingTable(w, v))
+	w.PrintTable("HELD", heldTable(w, v))
+	w.PrintTable("SKIPPED", skippedTable(w, v))
+	w.PrintTable("ENDED", endedTable(w, v))
+	w.PrintLines(closingLines(w, v))
+}
+
+// watchStep is how often Watch reads the state.
+const watchStep = time.Second
+
+// Watch prints the overview every second until ctx ends. A terminal is cleared before each print.
+func Watch(ctx context.Context, p *project.Project, o view.Options) error {
+	out, isFile := p.Env.Stdout.(*os.File)
+	screen := isFile && p.Env.Width > 0 && !p.Env.JSON && p.Env.Getenv("TERM") != "dumb"
+	for {
+		v, err := view.Read(ctx, p, o)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case screen:
+			printScreen(p.Env, out, v)
+		default:
+			Overview(p.Env, v)
+		}
+		if !project.Sleep(ctx, watchStep) {
+			return nil
+		}
+	}
+}
+
+// clearScreen moves the cursor to the first cell and erases everything after it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// printScreen clears the terminal and prints the lines that fit, in one write so that no half of it shows.
+func printScreen(w *term.Env, out *os.File, v view.Overview) {
+	columns, rows, err := xterm.GetSize(int(out.Fd()))
+	if err != nil || columns <= 0 || rows <= 0 {
+		columns, rows = w.Width, 24
+	}
+	var page bytes.Buffer
+	screen := *w
+	screen.Stdout, screen.Width = &page, columns
+	Overview(&screen, v)
+	lines := strings.Split(strings.TrimSuffix(page.String(), "\n"), "\n")
+	if fit := max(rows-2, 0); len(lines) > fit+1 {
+		lines = append(lines[:fit], fmt.Sprintf("… %d more lines: symphony ps shows them", len(lines)-fit))
+	}
+	for i := range lines {
+		lines[i] = term.CutCells(lines[i], columns)
+	}
+	fmt.Fprint(out, clearScreen+strings.Join(lines, "\n")+"\n")
+}
+
+// obstacles say what keeps the project from starting runs.
+func obstacles(w *term.Env, v view.Overview) (lines []string) {
+	now := v.GeneratedAt
+	if b := v.Blocked; b != nil {
+		line := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
+		if b.NextTry.After(now) {
+			line += ", next try in " + term.Duration(b.NextTry.Sub(now))
+		}
+		lines = append(lines, w.Red(term.Visible(line+")")))
+		if hint := Hint(b.Reason); hint != "" {
+			lines = append(lines, "         "+hint)
+		}
+	}
+	if v.Low() {
+		lines = append(lines, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: no new run starts for another "+term.Duration(v.LowUntil.Sub(now))))
+	}
+	if v.Paused {
+		lines = append(lines, w.Yellow("PAUSED   no new run starts; symphony resume ends the pause"))
+	}
+	if v.LastPass == nil {
+		return lines
+	}
+	for _, e := range v.LastPass.Errors {
+		if v.Blocked == nil || v.Blocked.Reason != e.Code {
+			lines = append(lines, w.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
+		}
+	}
+	return lines
+}
+
+func runningTable(w *term.Env, v view.Overview) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
+	for _, r := range v.Running {
+		phase, colour := phaseOf(r)
+		t.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), term.SinceText(w, v.GeneratedAt, r.StartedAt),
+			fmt.Sprint(r.Tokens.Total), lastEvent(w, v.GeneratedAt, r))
+	}
+	return t
+}
+
+func phaseOf(r view.RunningRow) (phase, colour string) {
+	switch {
+	case !r.Alive && r.Phase != string(reconcile.Starting):
+		return "ended", term.ColourStuck // the next pass finds out how
+	case r.StopReason != nil:
+		return "stopping: " + *r.StopReason, term.ColourWaits
+	case len(r.WaitsFor) > 0:
+		return "asks " + strings.Join(r.WaitsFor, ", "), term.ColourWaits
+	}
+	return r.Phase, term.ColourRuns
+}
+
+func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
+	if r.LastEvent == nil {
+		return ""
+	}
+	var parts []string
+	if *r.LastEvent != codex.EventNotification { // its message says more
+		parts = append(parts, *r.LastEvent)
+	}
+	if r.LastEventAt != nil {
+		parts = append(parts, term.AgoText(w, now, *r.LastEventAt))
+	}
+	line := strings.Join(parts, " ")
+	if r.LastMessage != "" {
+		line += ": " + r.LastMessage
+	}
+	return line
+}
+
+func waitingTable(w *term.Env, v view.Overview) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, State: 1}
+	for _, r := range v.Retrying {
+		attempt := "-"
+		if r.Attempt != nil {
+			attempt = fmt.Sprint(*r.Attempt)
+		}
+		t.AddIn(term.ColourWaits, r.Identifier, r.Kind, attempt, dueText(w, v.GeneratedAt, r), orEmpty(r.Error))
+	}
+	return t
+}
+
+// dueText is when a waiting issue goes on. A continuation is no retry.
+func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
+	left := r.DueAt.Sub(now)
+	switch {
+	case w.Width == 0:
+		return term.Rfc3339(r.DueAt)
+	case left <= 0:
+		return "due"
+	case r.Kind == string(reconcile.Continuation):
+		return "continues in " + term.Duration(left)
+	}
+	return "in " + term.Duration(left)
+}
+
+func heldTable(w *term.Env, v view.Overview) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
+	for _, r := range v.Held {
+		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.HeldAt), r.Message)
+	}
+	return t
+}
+
+func skippedTable(w *term.Env, v view.Overview) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
+	for _, r := range v.Skipped {
+		t.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.Since), r.Message)
+	}
+	return t
+}
+
+func endedTable(w *term.Env, v view.Overview) term.Table {
+	t := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
+	for _, r := range v.Ended {
+		outcome := r.Outcome
+		if r.Kind == string(reconcile.CleanupRun) {
+			outcome = "cleanup " + outcome
+		}
+		t.AddIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, term.AgoText(w, v.GeneratedAt, r.EndedAt),
+			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r.Error, r.AfterRunError))
+	}
+	return t
+}
+
+// closingLines are the last lines: why no issue runs, where none does, and what comes next.
+func closingLines(w *term.Env, v view.Overview) (lines []string) {
+	if len(v.Running) == 0 {
+		lines = append(lines, term.Visible(idleLine(w, v)))
+	}
+	switch {
+	case w.Width > 0:
+		lines = append(lines, fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s",
+			v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.SkippedCount, scheduleLine(v)))
+	case !v.Schedule:
+		lines = append(lines, noSchedule)
+	case v.NextPass != nil:
+		lines = append(lines, fmt.Sprintf("next pass\t%s\t%s", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger))
+	}
+	return lines
+}
+
+const noSchedule = "no schedule is active: start runs with symphony tick"
+
+// scheduleLine says when the next pass is expected and which issues it finds due.
+func scheduleLine(v view.Overview) string {
+	if !v.Schedule {
+		return noSchedule
+	}
+	line := "the schedule is active"
+	if next := v.NextPass; next != nil {
+		line = fmt.Sprintf("next pass is due (%s)", next.Trigger)
+		if in := next.At.Sub(v.GeneratedAt); in > 0 {
+			line = fmt.Sprintf("next pass in %s (%s)", term.Duration(in), next.Trigger)
+		}
+	}
+	switch {
+	case v.Paused:
+		return line + ", starts no run: the project is paused"
+	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
+		return line + ", blocked for another " + term.Duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
+	case v.Low():
+		return line + ", starts no run: the tracker's allowance is low"
+	case len(v.Retrying) == 0:
+		return line
+	}
+	return line + dueThen(v)
+}
+
+// dueThen names the issues that are due at the next pass, otherwise the one that is due first.
+func dueThen(v view.Overview) string {
+	const named = 3
+	until := v.GeneratedAt
+	if v.NextPass != nil && v.NextPass.At.After(until) {
+		until = v.NextPass.At
+	}
+	var due []string
+	for _, r := range v.Retrying {
+		if !r.DueAt.After(until) {
+			due = append(due, term.Visible(r.Identifier))
+		}
+	}
+	switch {
+	case len(due) == 0:
+		first := slices.MinFunc(v.Retrying, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
+		return fmt.Sprintf("; first due is %s in %s", term.Visible(first.Identifier), term.Duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
+	case len(due) > named:
+		return fmt.Sprintf("; due by then: %s and %d more", strings.Join(due[:named], ", "), len(due)-named)
+	}
+	return "; due by then: " + strings.Join(due, ", ")
+}
+
+// idleLine answers the question why no issue runs.
+func idleLine(w *term.Env, v view.Overview) string {
+	if len(v.Issues) > 0 {
+		return "none of these issues is running; symphony show " + v.Issues[0] + " says why"
+	}
+	line := "nothing running: " + idleReason(v)
+	if p := v.LastPass; p != nil {
+		line += fmt.Sprintf("; last pass %d (%s) %s", p.ID, p.Trigger, term.AgoText(w, v.GeneratedAt, p.StartedAt))
+	}
+	return line
+}
+
+func idleReason(v view.Overview) string {
+	switch p := v.LastPass; {
+	case v.Blocked != nil:
+		return "the project is blocked: " + v.Blocked.Reason
+	case v.Paused:
+		return "the project is paused"
+	case v.Low():
+		return "the tracker's allowance is low"
+	case p == nil:
+		return "no pass has run yet"
+	case len(p.Errors) > 0:
+		return "the last pass failed with " + p.Errors[0].Code
+	case len(v.Retrying) > 0:
+		return "every claimed issue waits for its next run or is held"
+	case len(v.Held) > 0:
+		return "every claimed issue is held"
+	case v.SkippedCount > 0:
+		return text.Plural(v.SkippedCount, "issue") + " skipped; symphony ps --all says why"
+	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
+		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
+	}
+	return "no issue of the project is in an active state"
+}

@@ -1,0 +1,74 @@
+package render
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+)
+
+func reportText(t *testing.T, width int, r view.Report) string {
+	t.Helper()
+	page := &bytes.Buffer{}
+	if err := Report(&term.Env{Stdout: page, Width: width, Now: func() time.Time { return r.GeneratedAt }}, r); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+// A long table ends after ten rows on a terminal and says how many more there are. Figures are aligned to the right.
+func TestLongReport(t *testing.T) {
+	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Runs: 66, Tokens: view.Tokens{Total: 8_148_096}}}
+	for n := range 12 {
+		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Runs: n, Tokens: view.Tokens{Total: int64(n) * 123_456}})
+		r.Failed = append(r.Failed, view.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
+	}
+	page := reportText(t, 100, r)
+	for _, want := range []string{
+		"  ISSUE  RUNS  LAST     NOW  ERROR\n", "  ABC       0  0ms ago\n", "  ABC      90  0ms ago\n", "  and 2 more: symphony report --json\n",
+		"  2 more\n", "  12 issues    66     0       0   0ms      0       0       0          0  8.15M\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is missing in\n%s", want, page)
+		}
+	}
+}
+
+// In a pipe each row is a line of exact values.
+func TestReportInAPipe(t *testing.T) {
+	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	page := reportText(t, 0, view.Report{
+		GeneratedAt: at.Add(time.Hour),
+		LetGo: []view.ReleasedRow{
+			{Identifier: "ABC-2", From: "Todo", To: new("Todo"), Reason: "label", At: at},
+			{Identifier: "ABC-3", From: "Todo", Reason: "missing", At: at},
+		},
+		Hooks:   []view.FailedHookRow{{Identifier: "ABC-4", Runs: 2, Error: "after_run: exit status 7", At: at}},
+		Outages: []view.OutageRow{{Code: "agent_quota", Message: "used up", Since: at}},
+	})
+	for _, line := range []string{
+		"let go\tABC-2\tTodo\tTodo (label)\t", "let go\tABC-3\tTodo\tmissing\t",
+		"failed hooks\tABC-4\t2\t2026-11-20T02:00:00Z\tafter_run: exit status 7\n", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n",
+	} {
+		if !strings.Contains(page, line) {
+			t.Errorf("%q is missing in\n%s", line, page)
+		}
+	}
+}
+
+// A terminal gets three digits of a large number, a pipe all of them.
+func TestCountText(t *testing.T) {
+	w := &term.Env{Width: 80}
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10.0k", 99_949: "99.9k", 99_950: "100k", 999_499: "999k", 999_500: "1.00M", 9_994_999: "9.99M", 9_995_000: "10.0M", 2_000_000_000_000_000: "2000T"} {
+		if got := countText(w, n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	if got := countText(&term.Env{}, 123456); got != "123456" {
+		t.Errorf("in a pipe it is %s", got)
+	}
+}
