@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -98,7 +97,7 @@ func worldOf(s Snapshot) *world {
 
 func (w *world) deps(p Policy) Deps {
 	return Deps{
-		Policy: p, Store: w, Tracker: w.tracker(), Runners: w, Boot: w.boot, Log: slog.New(slog.DiscardHandler),
+		Policy: p, Store: w, Tracker: w.tracker(), Runners: w, Boot: w.boot,
 		Now:  func() time.Time { return w.now },
 		Mono: func() time.Duration { return w.now.Sub(noon) + 100*time.Hour },
 		NewRunID: func() string {

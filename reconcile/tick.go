@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -30,7 +29,6 @@ type Deps struct {
 	CheckHost func(ctx context.Context) error
 	// NewRunID gives ids that sort by time.
 	NewRunID func() string
-	Log      *slog.Logger
 }
 
 // Options says what kind of pass it is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -158,7 +157,6 @@ func (a *actor) deps(db *DB) reconcile.Deps {
 		Policy: modelPolicy, Store: stepped{a, db, r}, Tracker: &reconcile.TrackerAdapter{Tracker: r}, Runners: r, Boot: "boot",
 		Now: func() time.Time { return a.now }, Mono: func() time.Duration { return time.Hour },
 		NewRunID: func() string { a.ids[a.name]++; return fmt.Sprintf("run %d of %s", a.ids[a.name], a.name) },
-		Log:      slog.New(slog.DiscardHandler),
 	}
 }
 

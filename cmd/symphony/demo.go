@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,8 +249,7 @@ func (d *playground) play(ctx context.Context) error {
 
 func (d *playground) pass(ctx context.Context) (pass.Result, error) {
 	p := project.New(d.w, d.workflow(), d.stateDir())
-	log := slog.New(slog.DiscardHandler) // what goes wrong is in the result
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience})
 	if err == nil && len(r.Errors) > 0 {
 		err = r.Errors[0]
 	}

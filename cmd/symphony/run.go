@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -45,8 +44,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AnySlot: true, Stays: true, LockTimeout: project.CommandPatience}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, Only: issue.ID, AnySlot: true, Stays: true, LockTimeout: project.CommandPatience})
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,6 @@ type Config struct {
 
 	redacted []byte
 	keyVars  []string
-	name     string // of the file, as it was named to Read
-	lines    map[string]int
 }
 
 // Tracker is where the work comes from (specification 5.3.1).

@@ -80,20 +80,6 @@ func fault(code, file string, line int, message, hint string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s:%d: %s", file, line, message), Hint: hint}
 }
 
-// Fault is an error about the value of a key, found outside this package; message begins with the key. It points to the first
-// line of the file where the file does not have the key.
-func (c *Config) Fault(key, message, hint string) *reconcile.Error {
-	return fault(CodeInvalid, c.name, c.Line(key), shorten(message), hint)
-}
-
-// Line is where the file has a key or a section, its first line where it does not.
-func (c *Config) Line(key string) int {
-	if line, ok := c.lines[key]; ok {
-		return line
-	}
-	return 1
-}
-
 // shorten bounds a message, which may quote a value of any length. It comes after scrub, which would not recognise half of a
 // key.
 func shorten(message string) string {

@@ -11,7 +11,7 @@ import (
 func Parse(src Source, env Environment) (*Config, error) {
 	r := &reader{src: src, env: env, keys: Keys(), fields: map[string]field{}, lines: map[string]int{}}
 	r.parents = sections(r.keys)
-	cfg := &Config{redacted: src.Data, name: src.Name, lines: r.lines}
+	cfg := &Config{redacted: src.Data}
 	if r.load() {
 		for _, k := range r.keys {
 			r.value(k, cfg)

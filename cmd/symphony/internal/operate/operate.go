@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -73,8 +72,7 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 	if err != nil {
 		return nil, false, err
 	}
-	log := project.NewLog(p.Env, slog.LevelWarn)
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: only, LockTimeout: project.CommandPatience, Db: db}, log)
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: only, LockTimeout: project.CommandPatience, Db: db})
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -160,7 +159,7 @@ func (s *Stop) dead(run reconcile.Run) bool {
 
 // nudge runs a pass that settles what has ended and ends by force what does not.
 func (s *Stop) nudge(ctx context.Context) error {
-	_, err := pass.Run(ctx, s.P, pass.Options{Trigger: project.TriggerCommand, Only: s.Only, LockTimeout: nudgeEvery}, project.NewLog(s.P.Env, slog.LevelWarn))
+	_, err := pass.Run(ctx, s.P, pass.Options{Trigger: project.TriggerCommand, Only: s.Only, LockTimeout: nudgeEvery})
 	return err
 }
 

@@ -2,7 +2,6 @@ package pass
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -12,7 +11,7 @@ import (
 )
 
 // dryPass plans on what is there and changes nothing: no lock, no directory, no row.
-func dryPass(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error, log *slog.Logger) (r Result, err error) {
+func dryPass(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
 	r.dryRun = true
 	if cfgErr != nil {
 		return r, cfgErr
@@ -21,7 +20,7 @@ func dryPass(ctx context.Context, p *project.Project, o Options, cfg *workflow.C
 	if err := project.RootFits(p, cfg, true); err != nil {
 		return r, err
 	}
-	deps, err := passDeps(p, nil, cfg, o, true, log, &r)
+	deps, err := passDeps(p, nil, cfg, o, true, &r)
 	if err != nil {
 		return r, err
 	}

@@ -68,7 +68,7 @@ type looper struct {
 
 // pass runs one; whatever goes wrong is said, and the code returned.
 func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
-	r, err := Run(ctx, p, l.options.Options, l.log)
+	r, err := Run(ctx, p, l.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })

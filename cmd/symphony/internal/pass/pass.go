@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 
 // pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
 // it from being a pass at all; what went wrong in it stands in the result.
-func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (r Result, err error) {
+func Run(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
 	if err := p.Nested(); err != nil {
 		return r, err
 	}
@@ -84,7 +83,7 @@ func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (
 		return r, cfgErr
 	}
 	if o.DryRun {
-		return dryPass(ctx, p, o, cfg, cfgErr, log)
+		return dryPass(ctx, p, o, cfg, cfgErr)
 	}
 	release, holder, err := takeLock(ctx, p, o)
 	began := p.Env.Now()
@@ -113,7 +112,7 @@ func Run(ctx context.Context, p *project.Project, o Options, log *slog.Logger) (
 	}
 
 	mono := proc.Monotonic()
-	reconcilePass(ctx, p, db, o, cfg, cfgErr, log, &r)
+	reconcilePass(ctx, p, db, o, cfg, cfgErr, &r)
 	if err := project.Enlist(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
@@ -176,7 +175,7 @@ func takeLock(ctx context.Context, p *project.Project, o Options) (func() error,
 }
 
 // reconcile runs the pass proper on an open database.
-func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, log *slog.Logger, r *Result) {
+func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
 	options := reconcile.Options{DryRun: o.DryRun, Only: o.Only, AnySlot: o.AnySlot}
 	patient := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
@@ -209,7 +208,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		}
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := passDeps(p, db, cfg, o, askTracker, log, r)
+	deps, err := passDeps(p, db, cfg, o, askTracker, r)
 	if err != nil {
 		r.fail(err)
 		return
@@ -239,7 +238,7 @@ func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	}
 }
 
-func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, log *slog.Logger, r *Result) (reconcile.Deps, error) {
+func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
@@ -253,7 +252,7 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options,
 	}
 	d := reconcile.Deps{
 		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
-		Mono: proc.Monotonic, Boot: boot, Log: log, NewRunID: project.RunIDs(db, p.Env.Now),
+		Mono: proc.Monotonic, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
 	if o.Only != "" {
 		d.Store = confined{db, o.Only}

@@ -49,7 +49,7 @@ const soon = 3 * time.Second
 
 func tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
 	log := o.logger(w)
-	r, err := Run(ctx, p, o.Options, log)
+	r, err := Run(ctx, p, o.Options)
 	if err != nil && o.Trigger != project.TriggerWorker {
 		return quietly(ctx, p, o, err)
 	}
@@ -88,7 +88,7 @@ func followUp(ctx context.Context, p *project.Project, w *term.Env, o TickOption
 		return nil
 	}
 	p = project.New(w, p.Path, p.StateDir)
-	r, err := Run(ctx, p, o.Options, log)
+	r, err := Run(ctx, p, o.Options)
 	if err != nil {
 		return err
 	}

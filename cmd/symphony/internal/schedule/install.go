@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -137,16 +138,7 @@ func writeUnit(u unitFile) error {
 	if err := os.MkdirAll(filepath.Dir(u.path), 0o755); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(u.path), ".symphony-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) //nolint:errcheck // gone, unless something went wrong that is reported
-	_, err = file.WriteString(u.text)
-	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), u.path)
+	return durable.WriteFile(u.path, []byte(u.text), 0o644)
 }
 
 // sayWritten tells what has become of a unit, line by line where there was one before.
