@@ -17,12 +17,14 @@ import (
 
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // startLinear runs a fake Linear for the test.
 func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
+	c.Validate = linearschema.Validate
 	s := lineartest.New(c)
 	if err := s.Start(); err != nil {
 		t.Fatal(err)

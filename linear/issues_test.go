@@ -367,14 +367,7 @@ func TestByIdentifier(t *testing.T) {
 
 func TestSlugCopiedFromURL(t *testing.T) {
 	const id = "1a2b3c4d5e6f"
-	s := lineartest.New(lineartest.Config{})
-	if err := s.Load(lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Web", SlugID: id}}, Issues: []lineartest.Issue{{Title: "T"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Web", SlugID: id}}, Issues: []lineartest.Issue{{Title: "T"}}})
 	for _, slug := range []string{id, "web-" + id, "https://linear.app/x/project/web-" + id + "/issues"} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
 		for range 2 {

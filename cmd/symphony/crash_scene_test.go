@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner"
 )
 
@@ -111,7 +112,7 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 	for _, name := range []string{"home", "codex-home", "tmp", "ledger"} {
 		c.must(os.Mkdir(c.path(name), 0o700))
 	}
-	c.linear = lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
+	c.linear = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	c.must(c.linear.Start())
 	t.Cleanup(func() { c.linear.Close() })
 	t.Cleanup(c.sweep)

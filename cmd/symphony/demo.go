@@ -107,7 +107,7 @@ func (d *playground) say(format string, args ...any) {
 
 // set makes the tracker, the repository and the workflow.
 func (d *playground) set(ctx context.Context) error {
-	d.linear = lineartest.New(lineartest.Config{NoControl: true})
+	d.linear = lineartest.New(lineartest.Config{})
 	if err := d.linear.Load(lineartest.Seed{
 		Teams:    []lineartest.SeedTeam{{Key: "DEMO", Name: "Demo"}},
 		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}},

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
 const (
@@ -59,7 +60,7 @@ const (
 // bootMachine starts one with the program that makes the namespaces.
 func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Helper()
-	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})}
+	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})}
 	m.as = m.asAnn
 	m.must(m.linear.Start())
 	t.Cleanup(func() { m.linear.Close() })

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
 // rig is a project on a machine whose faults a test makes: a directory with a small file system in it, a Linear, and
@@ -91,7 +92,7 @@ func newRig(t *testing.T, state, root string, kilobytes int) *rig {
 	if kilobytes > 0 {
 		r.mount(kilobytes)
 	}
-	r.linear = lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
+	r.linear = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	r.must(r.linear.Start())
 	t.Cleanup(func() { r.linear.Close() })
 	t.Cleanup(r.sweep)

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -71,7 +72,7 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s := ts.Value(stageKey{}).(*stage)
 	if s.other == nil {
-		s.other = lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("stranger", 3)})
+		s.other = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("stranger", 3)})
 		ts.Check(s.other.Start())
 		other := s.other
 		ts.Defer(func() { other.Close() })

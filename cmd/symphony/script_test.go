@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
@@ -155,7 +156,7 @@ Attempt: {{ attempt }}
 // setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
 // that it has left.
 func setupScript(env *testscript.Env) error {
-	server := lineartest.New(lineartest.Config{Key: "lin_api_" + strings.Repeat("secret", 3)})
+	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.DefaultSeed()
 	seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: "Second", SlugID: "second"})
 	if err := server.Load(seed); err != nil {

@@ -1,12 +1,7 @@
-// Package lineartest is a Linear that runs in this process: a workspace in memory behind the GraphQL API that
-// symphony and the agents it runs make use of. Tests and the demo command run against it.
+// Package lineartest is an in-process Linear for tests and the demo command: a workspace in memory behind the part of
+// Linear's GraphQL API that symphony and its agents use.
 //
-// schema.graphql says what it serves. Every request is validated against it, priced like Linear prices it, counted
-// against an allowance, and executed field by field; Fail makes it misbehave on purpose. Another process steers it
-// over the control API (control.go).
-//
-//	request ─► Failure? ─► key ─► allowance ─► parse, validate ─► price ─► execute ─► Failure? ─► answer, Log
-//
-// Lists are newest first, pages have 50 entries unless asked otherwise and 250 at most, archived entries are left
-// out unless asked for, as with Linear.
+// A request is authenticated, counted against an allowance, validated (Config.Validate), priced as Linear prices it, and
+// answered by its root fields: query.go has the queries, mutate.go the mutations, object.go the fields of the entities.
+// What is not served is an error. Fail makes requests fail on purpose, and other processes use control.go.
 package lineartest

@@ -1,14 +1,14 @@
 package lineartest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // The kinds of Failure.
@@ -99,19 +99,15 @@ func (s *Server) nextFailure(operation string, fields []string) *Failure {
 func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure, e *Entry) (done bool) {
 	switch f.Kind {
 	case FailStatus:
-		s.reply(w, orElse(f.Status, http.StatusInternalServerError), []byte(f.Body), e)
+		s.reply(w, cmp.Or(f.Status, http.StatusInternalServerError), []byte(f.Body), e)
 	case FailGarbage:
-		body := f.Body
-		if body == "" {
-			body = "<html>this is no JSON"
-		}
-		s.reply(w, orElse(f.Status, http.StatusOK), []byte(body), e)
+		s.reply(w, cmp.Or(f.Status, http.StatusOK), []byte(cmp.Or(f.Body, "<html>this is no JSON")), e)
 	case FailGraphQL:
 		err := apiError{Message: f.Message, Extensions: extensions{Type: "other", Code: f.Code, Status: 500}}
 		if err.Message == "" {
 			err.Message = "made to fail"
 		}
-		s.replyErrors(w, orElse(f.Status, http.StatusOK), []apiError{err}, e)
+		s.replyErrors(w, cmp.Or(f.Status, http.StatusOK), []apiError{err}, e)
 	case FailRateLimit:
 		s.rateLimit(w, f, e)
 	case FailHang:
@@ -128,13 +124,6 @@ func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure, e *E
 	return true
 }
 
-func orElse(status, other int) int {
-	if status == 0 {
-		return other
-	}
-	return status
-}
-
 func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
 	s.mu.Lock()
 	s.limitHeaders(w.Header())
@@ -145,7 +134,7 @@ func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 	}
-	s.replyErrors(w, orElse(f.Status, http.StatusBadRequest), []apiError{rateError()}, e)
+	s.replyErrors(w, cmp.Or(f.Status, http.StatusBadRequest), []apiError{rateError()}, e)
 }
 
 // wait ends after d (never, where d is negative), when the client goes away, or with the server.
@@ -164,92 +153,38 @@ func (s *Server) wait(r *http.Request, d time.Duration) {
 }
 
 // after alters an answer.
-func (f *Failure) after(data any) {
-	root, ok := data.(object)
-	if !ok {
-		return
-	}
+func (f *Failure) after(data map[string]any) {
 	switch f.Kind {
 	case FailCursor, FailRepeat:
-		for _, m := range root {
-			if list, ok := m.value.(object); ok {
-				list.spoilCursor(f.Kind == FailRepeat)
+		for _, value := range data {
+			list, _ := value.(map[string]any)
+			if info, ok := list["pageInfo"].(map[string]any); ok {
+				info["hasNextPage"], info["endCursor"] = true, nil
+				if f.Kind == FailRepeat {
+					info["endCursor"] = "b25l"
+				}
 			}
 		}
 	case FailMalformed:
-		field := f.Field
-		if field == "" {
-			field = "identifier"
-		}
-		spoilIssue(root, field, f.Issue, f.Value)
+		spoil(data, cmp.Or(f.Field, "identifier"), f.Issue, f.Value)
 	}
 }
 
-func (o object) spoilCursor(repeat bool) {
-	info, ok := o.value("pageInfo").(object)
-	if !ok {
-		return
-	}
-	info.set("hasNextPage", true)
-	if repeat {
-		info.set("endCursor", "b25l")
-	} else {
-		info.set("endCursor", nil)
-	}
-}
-
-func (o object) value(key string) any {
-	for _, m := range o {
-		if m.key == key {
-			return m.value
-		}
-	}
-	return nil
-}
-
-func (o object) set(key string, value any) {
-	for i := range o {
-		if o[i].key == key {
-			o[i].value = value
-		}
-	}
-}
-
-// spoilIssue nulls a field of the first object that carries it and, where which is given, that id or identifier.
-func spoilIssue(v any, field, which string, value json.RawMessage) bool {
+// spoil replaces a field of the first object that has it, or of the one with this id or identifier.
+func spoil(v any, field, which string, value json.RawMessage) bool {
 	switch v := v.(type) {
-	case object:
-		has := slices.ContainsFunc(v, func(m member) bool { return m.key == field })
-		if has && (which == "" || v.value("id") == which || v.value("identifier") == which) {
-			v.set(field, value)
+	case map[string]any:
+		if _, has := v[field]; has && (which == "" || v["id"] == which || v["identifier"] == which) {
+			v[field] = value
 			return true
 		}
-		for _, m := range v {
-			if spoilIssue(m.value, field, which, value) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if spoil(v[key], field, which, value) {
 				return true
 			}
 		}
 	case []any:
-		for _, e := range v {
-			if spoilIssue(e, field, which, value) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(v, func(e any) bool { return spoil(e, field, which, value) })
 	}
 	return false
-}
-
-// rootFields names what an operation asks for at the top, fragments left aside.
-func rootFields(doc *ast.QueryDocument) (operation string, fields []string) {
-	for _, op := range doc.Operations {
-		if operation == "" {
-			operation = op.Name
-		}
-		for _, s := range op.SelectionSet {
-			if f, ok := s.(*ast.Field); ok {
-				fields = append(fields, f.Name)
-			}
-		}
-	}
-	return operation, fields
 }

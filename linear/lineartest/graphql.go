@@ -1,19 +1,12 @@
 package lineartest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-
-	"github.com/vektah/gqlparser/v2"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-	"github.com/vektah/gqlparser/v2/parser"
-	"github.com/vektah/gqlparser/v2/validator"
 )
 
 const maxRequest = 4 << 20
@@ -24,22 +17,76 @@ type request struct {
 	Variables     map[string]any `json:"variables"`
 }
 
+// apiError is one entry of errors, shaped as Linear's are.
+type apiError struct {
+	Message    string     `json:"message"`
+	Path       []any      `json:"path,omitempty"`
+	Extensions extensions `json:"extensions"`
+}
+
+type extensions struct {
+	Type      string `json:"type"`
+	Code      string `json:"code"`
+	Status    int    `json:"statusCode"`
+	UserError bool   `json:"userError"`
+	Present   string `json:"userPresentableMessage,omitempty"`
+}
+
+func (e apiError) Error() string { return e.Message }
+
+func inputError(message string) apiError {
+	return apiError{Message: message, Extensions: extensions{"invalid input", "INPUT_ERROR", 400, true, message}}
+}
+
+func notFound(typ string) apiError {
+	return apiError{Message: "Entity not found: " + typ, Extensions: extensions{
+		"invalid input", "INPUT_ERROR", 400, true, "Could not find referenced " + typ + ".",
+	}}
+}
+
+func authError(message string) apiError {
+	return apiError{Message: message, Extensions: extensions{
+		"authentication error", "AUTHENTICATION_ERROR", 401, true, "A valid key is needed.",
+	}}
+}
+
+func rateError() apiError {
+	return apiError{Message: "Rate limit exceeded", Extensions: extensions{
+		"ratelimited", "RATELIMITED", 400, true, "The allowance of this key is used up.",
+	}}
+}
+
+func asAPIError(err error) apiError {
+	if e := (apiError{}); errors.As(err, &e) {
+		return e
+	}
+	return apiError{Message: err.Error(), Extensions: extensions{"internal error", "INTERNAL_SERVER_ERROR", 500, false, ""}}
+}
+
 func (s *Server) serveGraphQL(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
 		return
 	}
-	e := &Entry{Fields: []string{}, Variables: map[string]any{}, Errors: []string{}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if err != nil {
 		http.Error(w, "request is too large or cut off", http.StatusBadRequest)
 		return
 	}
 	var req request
-	d := json.NewDecoder(bytes.NewReader(body))
-	decodeErr := d.Decode(&req)
-	e.describe(req)
+	decodeErr := json.Unmarshal(body, &req)
+	q, parseErr := parse(req)
+	e := &Entry{Fields: []string{}, Variables: req.Variables, Errors: []string{}, Query: req.Query}
+	if e.Variables == nil {
+		e.Variables = map[string]any{}
+	}
+	if parseErr == nil {
+		e.Type, e.Operation = q.op.Type, q.op.Name
+		for _, f := range q.fields(q.op.Selections) {
+			e.Fields = append(e.Fields, f.Name)
+		}
+	}
 
 	s.mu.Lock()
 	e.At = s.now()
@@ -60,28 +107,62 @@ func (s *Server) serveGraphQL(w http.ResponseWriter, r *http.Request) {
 		s.replyErrors(w, status, []apiError{fault}, e)
 		return
 	}
-	s.answer(w, req, f, e)
+	s.mu.Lock()
+	status, data, errs := s.execute(w.Header(), req, q, parseErr, e)
+	if f != nil {
+		f.after(data)
+	}
+	s.mu.Unlock()
+	if status != http.StatusOK {
+		s.replyErrors(w, status, errs, e)
+		return
+	}
+	out := struct {
+		Data   map[string]any `json:"data"`
+		Errors []apiError     `json:"errors,omitempty"`
+	}{data, errs}
+	s.replyJSON(w, http.StatusOK, out, errs, e)
 }
 
-// describe fills in what can be told without the schema.
-func (e *Entry) describe(req request) {
-	e.Query = req.Query
-	if req.Variables != nil {
-		e.Variables = req.Variables
+// execute answers a request under the lock: each sees all effects of those before.
+func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e *Entry) (status int, data map[string]any, errs []apiError) {
+	refuse := func(errs ...apiError) (int, map[string]any, []apiError) { return http.StatusBadRequest, nil, errs }
+	enough := s.requests.take(s.now(), 1) && s.points.take(s.now(), 1)
+	s.limitHeaders(h)
+	switch {
+	case !enough:
+		return refuse(rateError())
+	case parseErr != nil:
+		return refuse(graphqlError("GRAPHQL_PARSE_FAILED", parseErr.Error()))
+	case q.op.Type == "subscription":
+		return refuse(graphqlError("GRAPHQL_VALIDATION_FAILED", "subscriptions are not served here"))
 	}
-	doc, err := parser.ParseQuery(&ast.Source{Input: req.Query})
-	if err != nil {
-		return // answered with the error later
-	}
-	e.Operation, e.Fields = rootFields(doc)
-	if req.OperationName != "" {
-		e.Operation = req.OperationName
-	}
-	for _, op := range doc.Operations {
-		if e.Type == "" || op.Name == e.Operation {
-			e.Type = string(op.Operation)
+	if s.validate != nil {
+		for _, message := range s.validate(req.Query, req.OperationName, req.Variables) {
+			errs = append(errs, graphqlError("GRAPHQL_VALIDATION_FAILED", message))
+		}
+		if len(errs) > 0 {
+			return refuse(errs...)
 		}
 	}
+	points := q.complexity()
+	e.Complexity = int(points)
+	h.Set("X-Complexity", fmt.Sprint(e.Complexity))
+	if points > largestComplexity {
+		return refuse(inputError(fmt.Sprintf("the query is too complex: %d points, %d are allowed", e.Complexity, largestComplexity)))
+	}
+	enough = s.points.take(s.now(), points-1)
+	s.limitHeaders(h)
+	if !enough {
+		return refuse(rateError())
+	}
+	q.w = s.w
+	data, errs = q.answer()
+	return http.StatusOK, data, errs
+}
+
+func graphqlError(code, message string) apiError {
+	return apiError{Message: message, Extensions: extensions{"graphql error", code, 400, true, ""}}
 }
 
 // authenticate returns the status and the error for a header that is not the key's, 0 for one that is.
@@ -95,102 +176,6 @@ func (s *Server) authenticate(header string) (int, apiError) {
 		return http.StatusBadRequest, authError("You are trying to use an API key as a Bearer token: send it bare")
 	}
 	return http.StatusUnauthorized, authError("Authentication required, not authenticated")
-}
-
-// answer executes a request of somebody who may.
-func (s *Server) answer(w http.ResponseWriter, req request, f *Failure, e *Entry) {
-	s.mu.Lock()
-	status, data, errs := s.execute(w.Header(), req, e)
-	if f != nil {
-		f.after(data)
-	}
-	s.mu.Unlock()
-	if status != http.StatusOK {
-		s.replyErrors(w, status, errs, e)
-		return
-	}
-	s.replyData(w, data, errs, e)
-}
-
-// execute runs the request under the lock: one after the other, each sees the whole effect of those before.
-func (s *Server) execute(h http.Header, req request, e *Entry) (int, any, []apiError) {
-	if !s.allow(h) {
-		return http.StatusBadRequest, nil, []apiError{rateError()}
-	}
-	schema, err := loadSchema()
-	if err != nil {
-		return http.StatusInternalServerError, nil, []apiError{asAPIError(err)}
-	}
-	op, vars, list := prepare(schema, req.Query, req.OperationName, req.Variables)
-	if len(list) > 0 {
-		return http.StatusBadRequest, nil, graphqlFault(list)
-	}
-	points := price(schema, op, vars)
-	e.Complexity = int(points)
-	if points > LargestComplexity {
-		h.Set("X-Complexity", fmt.Sprint(int(points)))
-		return http.StatusBadRequest, nil, []apiError{inputError(
-			fmt.Sprintf("the query is too complex: %d points, %d are allowed", int(points), LargestComplexity))}
-	}
-	if !s.charge(h, points) {
-		return http.StatusBadRequest, nil, []apiError{rateError()}
-	}
-	x := &execution{w: s.w, schema: schema, vars: vars}
-	data := x.run(op)
-	return http.StatusOK, data, x.errs
-}
-
-// prepare parses and validates a document, picks its operation and coerces its variables.
-func prepare(schema *ast.Schema, query, name string, variables map[string]any) (*ast.OperationDefinition, map[string]any, gqlerror.List) {
-	doc, list := gqlparser.LoadQueryWithRules(schema, query, nil)
-	if len(list) > 0 {
-		return nil, nil, list
-	}
-	op := doc.Operations.ForName(name)
-	if op == nil || (name == "" && len(doc.Operations) > 1) {
-		return nil, nil, gqlerror.List{gqlerror.Errorf("operationName must name one of the operations")}
-	}
-	if op.Operation == ast.Subscription {
-		return nil, nil, gqlerror.List{gqlerror.Errorf("subscriptions are not served here")}
-	}
-	given, err := plainJSON(variables)
-	if err != nil {
-		return nil, nil, gqlerror.List{gqlerror.Wrap(err)}
-	}
-	vars, err := validator.VariableValues(schema, op, given)
-	if err != nil {
-		g := &gqlerror.Error{}
-		if !errors.As(err, &g) {
-			g = gqlerror.Wrap(err)
-		}
-		return nil, nil, gqlerror.List{g}
-	}
-	plain, err := plainJSON(vars)
-	if err != nil {
-		return nil, nil, gqlerror.List{gqlerror.Wrap(err)}
-	}
-	return op, plain, nil
-}
-
-// plainJSON makes variables consist of what JSON decodes to: a list that GraphQL made of one value has another type.
-func plainJSON(vars map[string]any) (map[string]any, error) {
-	b, err := json.Marshal(vars)
-	if err != nil {
-		return nil, fmt.Errorf("variables: %w", err)
-	}
-	plain := map[string]any{}
-	if err := json.Unmarshal(b, &plain); err != nil {
-		return nil, fmt.Errorf("variables: %w", err)
-	}
-	return plain, nil
-}
-
-func (s *Server) replyData(w http.ResponseWriter, data any, errs []apiError, e *Entry) {
-	out := struct {
-		Data   any        `json:"data"`
-		Errors []apiError `json:"errors,omitempty"`
-	}{data, errs}
-	s.replyJSON(w, http.StatusOK, out, errs, e)
 }
 
 func (s *Server) replyErrors(w http.ResponseWriter, status int, errs []apiError, e *Entry) {
@@ -213,7 +198,7 @@ func (s *Server) replyJSON(w http.ResponseWriter, status int, out any, errs []ap
 	s.reply(w, status, body, e)
 }
 
-// reply notes the status before it is sent, so that whoever has the answer finds it in the log.
+// reply logs the status before it sends the answer: a client that has the answer finds it in the log.
 func (s *Server) reply(w http.ResponseWriter, status int, body []byte, e *Entry) {
 	s.mu.Lock()
 	e.Status = status

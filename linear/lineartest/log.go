@@ -1,26 +1,29 @@
 package lineartest
 
 import (
+	"math"
+	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
 // Entry is one GraphQL request that was received. The key is not in it.
 type Entry struct {
 	At         time.Time      `json:"at"`
-	Type       string         `json:"type"`      // query or mutation; empty where it did not parse
+	Type       string         `json:"type"`      // query or mutation; empty if it did not parse
 	Operation  string         `json:"operation"` // its name
-	Fields     []string       `json:"fields"`    // asked for at the top
+	Fields     []string       `json:"fields"`    // the root fields
 	Query      string         `json:"query"`
 	Variables  map[string]any `json:"variables"`
 	Complexity int            `json:"complexity"`
-	// Status is that of the answer, 0 while there is none (and for good, where the connection was closed).
+	// Status is that of the answer; 0 before the answer, and if the connection was closed.
 	Status  int      `json:"status"`
 	Errors  []string `json:"errors"`
 	Failure string   `json:"failure"` // the kind of Failure that was applied
 }
 
-// maxLog bounds the log of a demo that runs for days.
+// maxLog bounds the log of a server that runs for days.
 const maxLog = 10000
 
 // Log returns the requests in the order in which they came, the last 10,000 at most.
@@ -34,7 +37,7 @@ func (s *Server) Log() []Entry {
 	return all
 }
 
-// Mutations returns those entries of the log that changed something, or tried to.
+// Mutations returns the mutations among the requests, failed ones included.
 func (s *Server) Mutations() []Entry {
 	return slices.DeleteFunc(s.Log(), func(e Entry) bool { return e.Type != "mutation" })
 }
@@ -52,4 +55,51 @@ func (s *Server) record(e *Entry) {
 		s.log = slices.Delete(s.log, 0, len(s.log)-maxLog+1)
 	}
 	s.log = append(s.log, e)
+}
+
+// allowance is a leaky bucket: it refills at a constant rate, completely in an hour.
+type allowance struct {
+	limit, used float64
+	at          time.Time
+}
+
+func (a *allowance) refill(now time.Time) {
+	if passed := now.Sub(a.at); passed > 0 && !a.at.IsZero() {
+		a.used = math.Max(0, a.used-a.limit*passed.Hours())
+	}
+	a.at = now
+}
+
+// take uses n of the allowance; false if less is left.
+func (a *allowance) take(now time.Time, n float64) bool {
+	a.refill(now)
+	if a.remaining() < n {
+		return false
+	}
+	a.used += n
+	return true
+}
+
+func (a *allowance) remaining() float64 { return math.Max(0, math.Floor(a.limit-a.used+1e-9)) }
+
+func (a *allowance) headers(h http.Header, kind string) {
+	reset := a.at.Add(time.Duration(a.used / a.limit * float64(time.Hour)))
+	h.Set("X-RateLimit-"+kind+"-Limit", strconv.FormatFloat(a.limit, 'f', 0, 64))
+	h.Set("X-RateLimit-"+kind+"-Remaining", strconv.FormatFloat(a.remaining(), 'f', 0, 64))
+	h.Set("X-RateLimit-"+kind+"-Reset", strconv.FormatInt(reset.UnixMilli(), 10))
+}
+
+func (s *Server) limitHeaders(h http.Header) {
+	s.requests.headers(h, "Requests")
+	s.points.headers(h, "Complexity")
+}
+
+// SetRemaining uses up the allowance until no more than so many requests and points are left in this hour.
+func (s *Server) SetRemaining(requests, complexity int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests.refill(s.now())
+	s.points.refill(s.now())
+	s.requests.used = math.Max(0, s.requests.limit-float64(requests))
+	s.points.used = math.Max(0, s.points.limit-float64(complexity))
 }

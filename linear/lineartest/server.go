@@ -2,25 +2,13 @@ package lineartest
 
 import (
 	"context"
-	_ "embed" // the schema
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/vektah/gqlparser/v2"
-	"github.com/vektah/gqlparser/v2/ast"
 )
-
-//go:embed schema.graphql
-var schemaText string
-
-// loadSchema parses the schema once, and only in a process that needs it.
-var loadSchema = sync.OnceValues(func() (*ast.Schema, error) {
-	return gqlparser.LoadSchema(&ast.Source{Name: "schema.graphql", Input: schemaText})
-})
 
 // DefaultKey is the API key of a Server whose Config names none.
 const DefaultKey = "lin_api_lineartest"
@@ -33,8 +21,11 @@ type Config struct {
 	Now func() time.Time
 	// Addr is where Start listens, a loopback address; 127.0.0.1:0 if empty.
 	Addr string
-	// NoControl switches the control API off.
-	NoControl bool
+	// Control serves the control API, by which other processes steer the workspace.
+	Control bool
+	// Validate returns what is wrong with a request by the API's schema. Without it, a field that is not served is an error
+	// all the same.
+	Validate func(query, operation string, variables map[string]any) []string
 	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0.
 	RequestsPerHour   int
 	ComplexityPerHour int
@@ -42,28 +33,28 @@ type Config struct {
 
 // Server is a Linear workspace behind HTTP. All methods may be called at any time, by several goroutines.
 type Server struct {
-	key     string
-	now     func() time.Time
-	addr    string
-	mux     *http.ServeMux
-	done    chan struct{}
-	closing sync.Once
+	key      string
+	now      func() time.Time
+	addr     string
+	validate func(query, operation string, variables map[string]any) []string
+	mux      *http.ServeMux
+	done     chan struct{}
+	closing  sync.Once
 
 	mu       sync.Mutex
 	w        *workspace
 	log      []*Entry
 	failures []*Failure
-	requests bucket
-	points   bucket
+	requests allowance
+	points   allowance
 	url      string
 	http     *http.Server
 	served   chan struct{}
 }
 
-// New makes a server with the workspace of DefaultSeed. It serves GraphQL at /graphql as an http.Handler, or,
-// after Start, at an address of its own.
+// New makes a server with the workspace of DefaultSeed. It serves GraphQL at /graphql.
 func New(c Config) *Server {
-	s := &Server{key: c.Key, now: c.Now, addr: c.Addr, mux: http.NewServeMux(), done: make(chan struct{})}
+	s := &Server{key: c.Key, now: c.Now, addr: c.Addr, validate: c.Validate, mux: http.NewServeMux(), done: make(chan struct{})}
 	if s.key == "" {
 		s.key = DefaultKey
 	}
@@ -84,13 +75,13 @@ func New(c Config) *Server {
 		panic("lineartest: the default seed is wrong: " + err.Error())
 	}
 	s.mux.HandleFunc("/graphql", s.serveGraphQL)
-	if !c.NoControl {
-		s.control(s.mux)
+	if c.Control {
+		s.control()
 	}
 	return s
 }
 
-// Load replaces the workspace. Where the seed is wrong nothing changes.
+// Load replaces the workspace. A wrong seed changes nothing.
 func (s *Server) Load(seed Seed) error {
 	w, err := newWorkspace(s.now, seed)
 	if err != nil {
@@ -132,7 +123,7 @@ func (s *Server) Start() error {
 	s.http, s.served, s.url = srv, served, "http://"+l.Addr().String()
 	go func() {
 		defer close(served)
-		// It always ends with an error; after Close that is the expected one, and before there is nobody to tell.
+		// Serve always returns an error, after Close the expected one.
 		_ = srv.Serve(l)
 	}()
 	return nil
@@ -148,7 +139,7 @@ func (s *Server) URL() string {
 // Endpoint is where GraphQL is served: what belongs into tracker.endpoint.
 func (s *Server) Endpoint() string { return s.URL() + "/graphql" }
 
-// Close ends the server and every request that hangs in it.
+// Close ends the server and all hanging requests.
 func (s *Server) Close() error {
 	s.closing.Do(func() { close(s.done) })
 	s.mu.Lock()

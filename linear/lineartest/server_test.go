@@ -1,20 +1,24 @@
-package lineartest
+package lineartest_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
-func started(t *testing.T, c Config) *Server {
+func started(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
-	s := New(c)
+	c.Validate = linearschema.Validate
+	s := lineartest.New(c)
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -26,211 +30,276 @@ func started(t *testing.T, c Config) *Server {
 	return s
 }
 
-type reply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func post(ctx context.Context, url, auth string, payload any) (reply, error) {
-	b, err := json.Marshal(payload)
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
-	if err != nil {
-		return reply{}, err
-	}
-	req.Header.Set("Authorization", auth)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return reply{}, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return reply{resp.StatusCode, resp.Header, strings.TrimSpace(string(body))}, err
-}
-
-// ask sends a GraphQL document with the right key.
-func ask(t *testing.T, s *Server, query string, vars map[string]any) reply {
+func post(t *testing.T, url, key, body string) (status int, header http.Header, text string) {
 	t.Helper()
-	r, err := post(t.Context(), s.Endpoint(), s.Key(), map[string]any{"query": query, "variables": vars})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
-}
-
-func wantBody(t *testing.T, r reply, want string) {
-	t.Helper()
-	if r.status != http.StatusOK || r.body != want {
-		t.Errorf("HTTP %d %s\nwant     %s", r.status, r.body, want)
-	}
-}
-
-func must[T any](v T, err error) T {
+	req.Header.Set("Authorization", key)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		panic(err)
+		return 0, nil, err.Error()
 	}
-	return v
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, strings.TrimSpace(string(data))
+}
+
+func ask(t *testing.T, s *lineartest.Server, query string, variables map[string]any) (status int, header http.Header, text string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return post(t, s.Endpoint(), s.Key(), string(body))
+}
+
+func TestQueries(t *testing.T) {
+	s := started(t, lineartest.Config{})
+	text := "Do it"
+	for _, i := range []lineartest.Issue{
+		{Title: "One", Description: &text, Labels: []string{"bug", "New"}, Assignee: "me", Priority: 2},
+		{Title: "Two", BlockedBy: []string{"ABC-1"}, State: "In Progress"},
+		{Title: "Old", Archived: true},
+		{Title: "Other", Project: "none"},
+	} {
+		if _, err := s.AddIssue(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Comment("ABC-1", "kim@example.com", "Hi"); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		`{ me: viewer { ...U ... on User { name } } } fragment U on User { __typename email @skip(if: true) }`:                                 `{"me":{"__typename":"User","name":"Robin Doe"}}`,
+		`{ issue(id: "abc-1") { description priority labels { nodes { name } } assignee { isMe } comments { nodes { user { name } } } } }`:     `{"issue":{"assignee":{"isMe":true},"comments":{"nodes":[{"user":{"name":"Kim Poe"}}]},"description":"Do it","labels":{"nodes":[{"name":"New"},{"name":"Bug"}]},"priority":2}}`,
+		`{ issue(id: "ABC-2") { inverseRelations { nodes { type issue { identifier state { name } } } } } }`:                                   `{"issue":{"inverseRelations":{"nodes":[{"issue":{"identifier":"ABC-1","state":{"name":"Todo"}},"type":"blocks"}]}}}`,
+		`{ issues(filter: {project: {slugId: {eq: "demo"}}}) { nodes { identifier } } }`:                                                       `{"issues":{"nodes":[{"identifier":"ABC-2"},{"identifier":"ABC-1"}]}}`,
+		`{ issues(includeArchived: true, filter: {or: [{title: {eqIgnoreCase: "OLD"}}, {labels: {name: {eq: "Bug"}}}]}) { nodes { title } } }`: `{"issues":{"nodes":[{"title":"Old"},{"title":"One"}]}}`,
+		`{ teams { nodes { key states(filter: {name: {in: ["Todo"]}}) { nodes { type position } } } } }`:                                       `{"teams":{"nodes":[{"key":"ABC","states":{"nodes":[{"position":1,"type":"unstarted"}]}}]}}`,
+	} {
+		if status, _, got := ask(t, s, query, nil); status != http.StatusOK || got != `{"data":`+want+`}` {
+			t.Errorf("%s: HTTP %d\n%s, want\n%s", query, status, got, want)
+		}
+	}
+	for query, want := range map[string]string{
+		`{ issue(id: "ABC-9") { id } }`:                                              `"message":"Entity not found: Issue","path":["issue"]`,
+		`{ organization { name } }`:                                                  "organization is not served here",
+		`{ issues(first: 300) { nodes { id } } }`:                                    "a page has 1 to 250 entries",
+		`{ viewer { nonsense } }`:                                                    "GRAPHQL_VALIDATION_FAILED",
+		`query($a: Int!) { issues(first: $a) { nodes { id } } }`:                     "GRAPHQL_VALIDATION_FAILED",
+		`{ viewer { id }`:                                                            "GRAPHQL_PARSE_FAILED",
+		`{ issues(first: 250) { nodes { comments(first: 250) { nodes { id } } } } }`: "too complex",
+	} {
+		if _, _, got := ask(t, s, query, nil); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := started(t, lineartest.Config{})
+	for range 5 {
+		if _, err := s.AddIssue(lineartest.Issue{Title: "T"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	vars := map[string]any{}
+	for range 3 {
+		_, _, text := ask(t, s, `query($after: String) { issues(first: 2, after: $after) { nodes { identifier } pageInfo { hasNextPage endCursor } } }`, vars)
+		var out struct {
+			Data struct {
+				Issues struct {
+					Nodes    []struct{ Identifier string }
+					PageInfo struct {
+						HasNextPage bool
+						EndCursor   string
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &out); err != nil {
+			t.Fatal(err, text)
+		}
+		for _, n := range out.Data.Issues.Nodes {
+			got = append(got, n.Identifier)
+		}
+		if out.Data.Issues.PageInfo.HasNextPage != (len(got) < 5) {
+			t.Errorf("after %v: %+v", got, out)
+		}
+		vars["after"] = out.Data.Issues.PageInfo.EndCursor
+	}
+	if want := []string{"ABC-5", "ABC-4", "ABC-3", "ABC-2", "ABC-1"}; !slices.Equal(got, want) {
+		t.Errorf("pages %v, want %v", got, want)
+	}
+}
+
+func TestMutations(t *testing.T) {
+	s := started(t, lineartest.Config{})
+	if _, err := s.AddIssue(lineartest.Issue{Title: "One"}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := s.StateID("ABC", "done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []string{
+		`issueUpdate(id: "ABC-1", input: {stateId: "` + state + `", title: "New", assigneeId: null})`,
+		`commentCreate(input: {issueId: "ABC-1", body: "Hi"})`,
+		`attachmentLinkURL(issueId: "ABC-1", url: "https://example.com")`,
+		`issueLabelCreate(input: {name: "fresh"})`,
+	} {
+		if _, _, got := ask(t, s, "mutation { "+m+" { success } }", nil); !strings.Contains(got, `"success":true`) {
+			t.Errorf("%s: %s", m, got)
+		}
+	}
+	for _, m := range []string{
+		`issueUpdate(id: "ABC-1", input: {stateId: "nonsense", title: "X"})`, `issueUpdate(id: "ABC-1", input: {title: " "})`,
+		`commentCreate(input: {issueId: "ABC-9", body: "Hi"})`, `issueUnarchive(id: "ABC-1")`,
+	} {
+		if _, _, got := ask(t, s, "mutation { "+m+" { success } }", nil); !strings.Contains(got, `"data":null`) {
+			t.Errorf("%s: %s", m, got)
+		}
+	}
+	issue, err := s.Issue("ABC-1")
+	if err != nil || issue.State != "Done" || issue.Title != "New" || len(issue.Comments) != 1 || len(issue.Links) != 1 {
+		t.Errorf("%+v, %v", issue, err)
+	}
+	history, err := s.History("ABC-1")
+	var fields []string
+	for _, c := range history {
+		fields = append(fields, c.Field)
+	}
+	if err != nil || !slices.Equal(fields, []string{"title", "state", "comment", "attachment"}) {
+		t.Errorf("history %v, %v", fields, err)
+	}
+	if n := len(s.Mutations()); n != 8 {
+		t.Errorf("%d mutations in the log", n)
+	}
 }
 
 func TestAuthentication(t *testing.T) {
-	for _, tc := range []struct {
-		key, header string
-		status      int
-	}{
-		{"lin_api_a", "lin_api_a", 200},
-		{"lin_api_a", "Bearer lin_api_a", 400},
-		{"lin_api_a", "lin_api_b", 401},
-		{"lin_api_a", "", 401},
-		{"lin_oauth_a", "Bearer lin_oauth_a", 200},
-		{"lin_oauth_a", "lin_oauth_a", 401},
-	} {
-		s := started(t, Config{Key: tc.key})
-		r, err := post(t.Context(), s.Endpoint(), tc.header, map[string]any{"query": "{ viewer { id } }"})
-		if err != nil || r.status != tc.status || (tc.status != 200) != strings.Contains(r.body, `"code":"AUTHENTICATION_ERROR"`) {
-			t.Errorf("key %s, header %q: HTTP %d %s %v", tc.key, tc.header, r.status, r.body, err)
+	const body = `{"query":"{ viewer { id } }"}`
+	for key, accepted := range map[string]string{"lin_api_a": "lin_api_a", "lin_oauth_b": "Bearer lin_oauth_b"} {
+		s := started(t, lineartest.Config{Key: key})
+		for header, want := range map[string]int{accepted: 200, "": 401, "other": 401, "Bearer lin_api_a": 400} {
+			if status, _, _ := post(t, s.Endpoint(), header, body); status != want {
+				t.Errorf("key %s, header %q: HTTP %d, want %d", key, header, status, want)
+			}
 		}
-		if log := fmt.Sprintf("%+v", s.Log()); strings.Contains(log, tc.key) {
-			t.Errorf("the key is in the log: %s", log)
-		}
-	}
-}
-
-func TestBadRequests(t *testing.T) {
-	s := started(t, Config{})
-	for name, tc := range map[string]struct {
-		payload any
-		want    string
-	}{
-		"no object":         {[]int{1}, "no JSON object"},
-		"syntax":            {map[string]any{"query": "{ viewer "}, "errors"},
-		"unknown field":     {map[string]any{"query": "{ viewer { nope } }"}, `Cannot query field \"nope\"`},
-		"unknown argument":  {map[string]any{"query": "{ issues(nope: 1) { nodes { id } } }"}, "Unknown argument"},
-		"missing variable":  {map[string]any{"query": "query($id: String!) { issue(id: $id) { id } }"}, "must be defined"},
-		"wrong variable":    {map[string]any{"query": "query($id: String!) { issue(id: $id) { id } }", "variables": map[string]any{"id": []int{1}}}, "cannot use"},
-		"no such operation": {map[string]any{"query": "query A { viewer { id } }", "operationName": "B"}, "operationName"},
-		"which operation":   {map[string]any{"query": "query A { viewer { id } } query B { viewer { id } }"}, "operationName"},
-		"too complex":       {map[string]any{"query": "{ issues(first: 250) { nodes { children(first: 250) { nodes { id } } } } }"}, "too complex"},
-	} {
-		r, err := post(t.Context(), s.Endpoint(), s.Key(), tc.payload)
-		if err != nil || r.status != 400 || !strings.Contains(r.body, tc.want) || !strings.Contains(r.body, `"errors"`) {
-			t.Errorf("%s: HTTP %d %s %v", name, r.status, r.body, err)
-		}
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.Endpoint(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("GET: HTTP %d %v", resp.StatusCode, err)
 	}
 }
 
 func TestFailures(t *testing.T) {
-	s := started(t, Config{Now: func() time.Time { return time.UnixMilli(1_000_000_000_000) }})
-	must(s.AddIssue(Issue{Title: "One"}))
-	fail := func(f Failure) {
-		t.Helper()
-		if err := s.Fail(f); err != nil {
+	s := started(t, lineartest.Config{})
+	if _, err := s.AddIssue(lineartest.Issue{Title: "One"}); err != nil {
+		t.Fatal(err)
+	}
+	const query = "query Mine { issues { nodes { id identifier } pageInfo { hasNextPage endCursor } } }"
+	for _, c := range []struct {
+		f    lineartest.Failure
+		want string
+	}{
+		{lineartest.Failure{Kind: lineartest.FailStatus, Status: 503, Body: "down"}, "503 down"},
+		{lineartest.Failure{Kind: lineartest.FailGraphQL, Message: "broken"}, `200 {"errors":[{"message":"broken"`},
+		{lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 1000}, `400 {"errors":[{"message":"Rate limit exceeded"`},
+		{lineartest.Failure{Kind: lineartest.FailClose}, "0 Post"},
+		{lineartest.Failure{Kind: lineartest.FailGarbage}, "200 <html>"},
+		{lineartest.Failure{Kind: lineartest.FailSlow, DelayMS: 1}, `200 {"data"`},
+		{lineartest.Failure{Kind: lineartest.FailCursor}, `"endCursor":null,"hasNextPage":true`},
+		{lineartest.Failure{Kind: lineartest.FailRepeat}, `"endCursor":"b25l","hasNextPage":true`},
+		{lineartest.Failure{Kind: lineartest.FailMalformed, Field: "id", Issue: "ABC-1"}, `"id":null`},
+		{lineartest.Failure{Kind: lineartest.FailMalformed, Value: json.RawMessage("7")}, `"identifier":7`},
+	} {
+		c.f.Operation = "Mine"
+		if err := s.Fail(c.f); err != nil {
 			t.Fatal(err)
 		}
-	}
-	const q = `query Mine { issues { nodes { id identifier } pageInfo { hasNextPage endCursor } } }`
-	fail(Failure{Kind: FailStatus, Status: 503, Body: "busy", Times: 2})
-	fail(Failure{Kind: FailGraphQL, Code: "X", Message: "oops"})
-	for i, want := range []string{"busy", "busy", `{"message":"oops"`, `"hasNextPage":false`} {
-		if r := ask(t, s, q, nil); !strings.Contains(r.body, want) {
-			t.Errorf("request %d: %s, want %s", i, r.body, want)
+		if status, _, got := ask(t, s, "{ viewer { id } }", nil); status != 200 {
+			t.Errorf("%s meets another operation: %s", c.f.Kind, got)
+		}
+		status, _, got := ask(t, s, query, nil)
+		if got = fmt.Sprint(status, " ", got); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.f.Kind, got, c.want)
+		}
+		if status, _, got := ask(t, s, query, nil); status != 200 || strings.Contains(got, `"id":null`) {
+			t.Errorf("after %s: %s", c.f.Kind, got)
 		}
 	}
-	fail(Failure{Kind: FailStatus, Operation: "Mine", Skip: 1})
-	fail(Failure{Kind: FailGarbage, Operation: "viewer"})
-	for i, want := range []string{`"nodes"`, "", `"nodes"`} {
-		if r := ask(t, s, q, nil); !strings.Contains(r.body, want) || (r.status == 500) != (i == 1) {
-			t.Errorf("request %d: HTTP %d %s", i, r.status, r.body)
-		}
-	}
-	if r := ask(t, s, "{ viewer { id } }", nil); json.Valid([]byte(r.body)) {
-		t.Errorf("garbage is JSON: %s", r.body)
-	}
-	fail(Failure{Kind: FailRateLimit, ResetMS: 60000, RetryAfter: 7})
-	r := ask(t, s, q, nil)
-	if r.status != 400 || r.header.Get("X-RateLimit-Requests-Reset") != "1000000060000" || r.header.Get("Retry-After") != "7" || !strings.Contains(r.body, "RATELIMITED") {
-		t.Errorf("rate limit: %+v", r)
-	}
-	fail(Failure{Kind: FailCursor})
-	fail(Failure{Kind: FailRepeat})
-	fail(Failure{Kind: FailMalformed})
-	fail(Failure{Kind: FailSlow, DelayMS: 1})
-	for _, want := range []string{`"hasNextPage":true,"endCursor":null`, `"hasNextPage":true,"endCursor":"b`, `"identifier":null`, `"ABC-1"`} {
-		if r := ask(t, s, q, nil); !strings.Contains(r.body, want) {
-			t.Errorf("%s, want %s", r.body, want)
-		}
-	}
-	fail(Failure{Kind: FailStatus, Times: -1})
-	for range 3 {
-		if r := ask(t, s, q, nil); r.status != 500 {
-			t.Errorf("HTTP %d", r.status)
-		}
-	}
-	s.ClearFailures()
-	if r := ask(t, s, q, nil); r.status != 200 {
-		t.Errorf("after ClearFailures: HTTP %d", r.status)
-	}
-	if err := s.Fail(Failure{Kind: "nonsense"}); err == nil {
+	if err := s.Fail(lineartest.Failure{Kind: "nonsense"}); err == nil {
 		t.Error("an unknown kind is accepted")
-	}
-	log := s.Log()
-	if e := log[0]; e.Failure != FailStatus || e.Status != 503 || e.Operation != "Mine" || e.Type != "query" {
-		t.Errorf("log: %+v", e)
 	}
 }
 
-func TestHangingRequestsEndWithTheServer(t *testing.T) {
-	s := New(Config{})
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Fail(Failure{Kind: FailHang}); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := post(context.Background(), s.Endpoint(), s.Key(), map[string]any{"query": "{ viewer { id } }"})
-		ended <- err
-	}()
-	for deadline := time.Now().Add(10 * time.Second); len(s.Log()) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the request never came")
+func TestAllowance(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := started(t, lineartest.Config{RequestsPerHour: 60, Now: func() time.Time { return now }})
+	s.SetRemaining(1, 100)
+	for _, want := range []int{200, 400} {
+		if status, header, _ := ask(t, s, "{ viewer { id } }", nil); status != want || header.Get("X-RateLimit-Requests-Remaining") != "0" {
+			t.Errorf("HTTP %d, want %d; %v", status, want, header)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	now = now.Add(time.Minute)
+	if status, _, _ := ask(t, s, "{ viewer { id } }", nil); status != 200 {
+		t.Errorf("a minute later: HTTP %d", status)
 	}
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("a request that hangs was answered")
+}
+
+func TestControl(t *testing.T) {
+	s := started(t, lineartest.Config{Control: true})
+	for _, c := range [][3]string{
+		{"seed", `{"issues":[{"title":"One","blockedBy":["ABC-2"]},{"title":"Two"}]}`, "200 {}"},
+		{"move", `{"identifier":"ABC-1","state":"Done"}`, "200 {}"},
+		{"move", `{"identifier":"ABC-9","state":"Done"}`, `400 {"error":"there is no issue \"ABC-9\""}`},
+		{"fail", `{"kind":"close"}`, "200 {}"},
+		{"fail", `{"nonsense":1}`, `400 {"error"`},
+		{"fail/clear", `{}`, "200 {}"},
+	} {
+		status, _, text := post(t, s.URL()+"/control/"+c[0], "", c[1])
+		if got := fmt.Sprint(status, " ", text); !strings.HasPrefix(got, c[2]) {
+			t.Errorf("%s: %s, want %s", c[0], got, c[2])
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the request hangs on after Close")
 	}
+	if i, err := s.Issue("ABC-1"); err != nil || i.State != "Done" || !slices.Equal(i.BlockedBy, []string{"ABC-2"}) {
+		t.Errorf("%+v, %v", i, err)
+	}
+	off := started(t, lineartest.Config{})
+	if status, _, _ := post(t, off.URL()+"/control/move", "", "{}"); status != http.StatusNotFound {
+		t.Errorf("switched off: HTTP %d", status)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	s := started(t, lineartest.Config{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			i, err := s.AddIssue(lineartest.Issue{Title: "T"})
+			if err != nil {
+				t.Error(err)
+			}
+			for range 5 {
+				ask(t, s, "{ issues { nodes { id state { name } } } }", nil)
+				if err := s.Move(i.Identifier, "Done"); err != nil {
+					t.Error(err)
+				}
+				s.Log()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestStartRefusesOtherInterfaces(t *testing.T) {
-	for _, addr := range []string{"0.0.0.0:0", "192.0.2.1:0", "nonsense"} {
-		if err := New(Config{Addr: addr}).Start(); err == nil {
-			t.Errorf("%s is accepted", addr)
+	for _, addr := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "nonsense"} {
+		if err := lineartest.New(lineartest.Config{Addr: addr}).Start(); err == nil {
+			t.Errorf("listens on %s", addr)
 		}
-	}
-	s := started(t, Config{})
-	if err := s.Start(); err == nil {
-		t.Error("started twice")
 	}
 }

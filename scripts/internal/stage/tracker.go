@@ -23,7 +23,7 @@ const TrackerCommand = "tracker"
 
 // ServeTracker serves a fake Linear, behind wrap if it is not nil, prints its address and returns at the end of in.
 func ServeTracker(in io.Reader, out io.Writer, wrap func(http.Handler) http.Handler) error {
-	linear := lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
+	linear := lineartest.New(lineartest.Config{Control: true, RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
 	var handler http.Handler = linear
 	if wrap != nil {
 		handler = wrap(linear)

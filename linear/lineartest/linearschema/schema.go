@@ -1,0 +1,65 @@
+// Package linearschema validates GraphQL requests against Linear's schema, for tests. The program itself must not
+// import it.
+package linearschema
+
+import (
+	_ "embed" // the schema
+	"encoding/json"
+	"os"
+	"sync"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator"
+)
+
+//go:embed schema.graphql
+var embedded string
+
+// Variable names a file with Linear's published schema. Without it the part in schema.graphql is used.
+const Variable = "SYMPHONY_LINEAR_SCHEMA"
+
+// Load parses the schema once. One that cannot be read is a mistake of the test's environment, and panics.
+var Load = sync.OnceValue(func() *ast.Schema {
+	source := &ast.Source{Name: "schema.graphql", Input: embedded}
+	if path := os.Getenv(Variable); path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			panic(err)
+		}
+		source = &ast.Source{Name: path, Input: string(data)}
+	}
+	schema, err := gqlparser.LoadSchema(source)
+	if err != nil {
+		panic(err)
+	}
+	return schema
+})
+
+// Validate lists what is wrong with a request.
+func Validate(query, operation string, variables map[string]any) (faults []string) {
+	doc, list := gqlparser.LoadQueryWithRules(Load(), query, nil)
+	for _, e := range list {
+		faults = append(faults, e.Message)
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	op := doc.Operations.ForName(operation)
+	if op == nil {
+		return []string{"operationName must name one of the operations"}
+	}
+	// The validator alters the variables that it is given.
+	given := map[string]any{}
+	data, err := json.Marshal(variables)
+	if err == nil {
+		err = json.Unmarshal(data, &given)
+	}
+	if err == nil {
+		_, err = validator.VariableValues(Load(), op, given)
+	}
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
