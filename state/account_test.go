@@ -39,7 +39,7 @@ func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...
 	check(t, a.SaveLimits(context.Background(), now, fmt.Appendf(nil, record, args...)))
 }
 
-// limitOf is a limit as people would write it down: which, and how long from the epoch.
+// limitOf describes a limit: its window, and how long it lasts from the epoch.
 func limitOf(s AccountState) string {
 	if s.Limit == nil {
 		return ""
@@ -54,7 +54,8 @@ func wantString(t testing.TB, what, got, want string) {
 	}
 }
 
-// One account is one directory, whatever the way to its codex home; other homes have others. Nothing is made by who only looks.
+// TestAccountDirectory checks that an account has one directory, whatever path leads to its codex home, and that reading
+// makes nothing.
 func TestAccountDirectory(t *testing.T) {
 	home := t.TempDir()
 	codex := filepath.Join(home, "codex")
@@ -85,7 +86,8 @@ func TestAccountDirectory(t *testing.T) {
 	}
 }
 
-// A used-up window counts until it comes back, the last of them; at most eight days, and never from the future.
+// TestLimitUsedUp checks which window counts: the used-up one that comes back last, for at most eight days, and none of a
+// record from the future.
 func TestLimitUsedUp(t *testing.T) {
 	at := func(d time.Duration) int64 { return epoch.Add(d).Unix() }
 	week := 7 * 24 * time.Hour
@@ -116,8 +118,8 @@ func TestLimitUsedUp(t *testing.T) {
 	}
 }
 
-// Sparse updates of several workers make one record: null clears nothing, and single models' limits do not count
-// beside the main one.
+// TestLimitsAreMerged checks that sparse updates make one record: null clears nothing, and limits of single models do not
+// count beside the main one.
 func TestLimitsAreMerged(t *testing.T) {
 	a := newAccount(t)
 	reset := epoch.Add(time.Hour).Unix()
@@ -142,7 +144,7 @@ func TestLimitsAreMerged(t *testing.T) {
 	wantString(t, "plan", string(stored.Limits["planType"]), `"pro"`)
 }
 
-// A damaged file is an error that stops nobody: nothing is known, and whoever writes next makes it anew.
+// TestDamagedAccount checks that an unreadable file is an error that blocks nothing, and is replaced by the next write.
 func TestDamagedAccount(t *testing.T) {
 	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
 		a := newAccount(t)
@@ -162,7 +164,8 @@ func TestDamagedAccount(t *testing.T) {
 	}
 }
 
-// A fault of one project is one of all: one of them tries at a time, and the first success ends it.
+// TestSharedBlock checks that a block holds for all projects, that one at a time probes, and that its success ends the
+// block.
 func TestSharedBlock(t *testing.T) {
 	ctx := context.Background()
 	a := newAccount(t)
@@ -179,7 +182,7 @@ func TestSharedBlock(t *testing.T) {
 	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 || !s.Block.NextTry.Equal(due.Add(20*time.Second)) {
 		t.Errorf("%+v %+v", s, s.Block)
 	}
-	// One who read the block before that, and has waited for long since, is too late all the same.
+	// A caller that read the block before that is too late, however long it waited.
 	wantConflict(t, a.Probe(ctx, due.Add(time.Minute), b, "later"))
 	// In vain: the backoff goes on from there.
 	check(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
@@ -198,7 +201,7 @@ func TestSharedBlock(t *testing.T) {
 	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
 }
 
-// Where it is known until when the allowance is used up, nothing is to be found out by trying.
+// TestQuotaWithReset checks that there is no block where the end of a used-up limit is known.
 func TestQuotaWithReset(t *testing.T) {
 	ctx := context.Background()
 	a := newAccount(t)
@@ -214,11 +217,11 @@ func TestQuotaWithReset(t *testing.T) {
 	b := newAccount(t)
 	check(t, b.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
 	if read(t, b, epoch).Block == nil {
-		t.Error("no block, and nobody knows until when")
+		t.Error("no block, though the end of the limit is not known")
 	}
 }
 
-// A block that a stepped clock has put into the future is due now, in every pass, until somebody tries.
+// TestBlockFromTheFuture checks that a block from a clock that was ahead is due now.
 func TestBlockFromTheFuture(t *testing.T) {
 	ctx := context.Background()
 	a := newAccount(t)
@@ -241,7 +244,7 @@ func TestBlockFromTheFuture(t *testing.T) {
 	}
 }
 
-// Writers take turns: of several processes' changes none is lost.
+// TestAccountWritersTakeTurns checks that no change of several processes is lost.
 func TestAccountWritersTakeTurns(t *testing.T) {
 	a := newAccount(t)
 	const each = 10
@@ -293,7 +296,7 @@ func wantSlots(t testing.TB, got reconcile.Slots, free, taken, most int) {
 	}
 }
 
-// Slots are taken up to the limit, and free as soon as who held them has closed them.
+// TestSlots takes slots up to the limit, and again when their holders have closed them.
 func TestSlots(t *testing.T) {
 	a := newAccount(t)
 	first, count := takeSlots(t, a, 3, 2)
@@ -315,7 +318,7 @@ func TestSlots(t *testing.T) {
 	wantSlots(t, count, 3, 0, 3)
 }
 
-// Another project may have been given a larger number: what its runs hold counts for all.
+// TestSlotsBeyondTheLimit checks that slots taken under a larger limit count for all.
 func TestSlotsBeyondTheLimit(t *testing.T) {
 	a := newAccount(t)
 	many, _ := takeSlots(t, a, 4, 4)
@@ -326,7 +329,8 @@ func TestSlotsBeyondTheLimit(t *testing.T) {
 	wantSlots(t, count, 1, 2, 3)
 }
 
-// Processes at once never have more than the limit between them, and one that is killed gives its slots back.
+// TestSlotsOfProcesses checks that processes never have more than the limit together, and that a killed one frees its
+// slots.
 func TestSlotsOfProcesses(t *testing.T) {
 	const limit = 3
 	a := newAccount(t)
@@ -359,7 +363,7 @@ func TestSlotsOfProcesses(t *testing.T) {
 	wantSlots(t, count, limit, 0, limit)
 }
 
-// holdSlots takes two slots, says how many it got, and holds them until it is ended.
+// holdSlots takes two slots, prints how many it got, and holds them until it is ended.
 func holdSlots(args []string) error {
 	a := &Account{Dir: args[0]}
 	var limit int

@@ -12,7 +12,7 @@ import (
 
 const tellPatience = 20 * time.Second
 
-// openKeys are the keys of what may be told now.
+// openKeys are the keys of the notifications that may be taken now.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
 	list, err := db.OpenAttentions(context.Background(), now, tellPatience, "", standing...)
@@ -31,7 +31,7 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 	}
 }
 
-// takes tries to take an attention, which exists, and reports whether it could.
+// takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
 	took, err := db.TakeAttention(context.Background(), now, tellPatience, a, by)
@@ -54,7 +54,7 @@ func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cl
 	return c
 }
 
-// A claim tells once that it is held, and once more when it is held anew.
+// TestAttentionOfAHold checks that a claim that becomes held is reported once, and again when it is held again.
 func TestAttentionOfAHold(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
@@ -73,7 +73,7 @@ func TestAttentionOfAHold(t *testing.T) {
 	wantOpen(t, db, epoch, first.Key, reconcile.HoldAttention(c).Key)
 }
 
-// One is told by whoever takes it first; of two that try only one does.
+// TestAttentionIsTakenOnce checks that of two processes one takes a notification.
 func TestAttentionIsTakenOnce(t *testing.T) {
 	ctx := context.Background()
 	dir := newDir(t)
@@ -87,19 +87,20 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 	check(t, db.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	if takes(t, db, epoch.Add(time.Hour), a, "pass") {
-		t.Error("it was told twice")
+		t.Error("it was delivered twice")
 	}
 }
 
-// Who took one and did not end it is given the time that it may take; then one other tries, and nobody after that.
-func TestAttentionOfOneWhoDied(t *testing.T) {
+// TestAttentionOfADeadProcess checks that a notification whose process has died is taken once more after the time that a
+// hook may take, and never again.
+func TestAttentionOfADeadProcess(t *testing.T) {
 	db := newState(t)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
 	takes(t, db, epoch, a, "run-1")
 	soon, later := epoch.Add(tellPatience), epoch.Add(tellPatience+time.Millisecond)
 	wantOpen(t, db, soon)
 	if takes(t, db, soon, a, "pass") {
-		t.Error("it was taken from one who may be at it")
+		t.Error("it was taken from a process that may be delivering it")
 	}
 	wantOpen(t, db, later, a.Key)
 	if !takes(t, db, later, a, "pass") {
@@ -110,7 +111,7 @@ func TestAttentionOfOneWhoDied(t *testing.T) {
 		t.Error("it was tried three times")
 	}
 
-	// What the last one has left is looked for once.
+	// A pass looks for what the last process has left, once.
 	ctx := context.Background()
 	for at, want := range map[time.Time]bool{later.Add(tellPatience): false, later.Add(time.Hour): true} {
 		if some, err := db.LeftAttentions(ctx, at, tellPatience, "pass"); err != nil || some != want {
@@ -128,9 +129,9 @@ func TestAttentionOfOneWhoDied(t *testing.T) {
 	wantOpen(t, db, epoch.Add(-time.Hour), b.Key)
 }
 
-// What stands is told once without having been stored before; a fault of the tracker's when it has lasted, whatever it
-// turns into.
-func TestAttentionOfWhatStands(t *testing.T) {
+// TestStandingAttention checks that a standing condition is reported once without having been stored before, and a
+// tracker's outage when it has lasted.
+func TestStandingAttention(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	set := func(b reconcile.Block) {
@@ -160,7 +161,7 @@ func TestAttentionOfWhatStands(t *testing.T) {
 		t.Errorf("open are %v", got)
 	}
 
-	// One that is known by another key is not told again.
+	// One that is stored under a similar key is not reported again.
 	alike := login
 	alike.Key, alike.Alike = "another", []string{"a third", login.Key}
 	if got := openKeys(t, db, now, alike); len(got) != 0 {
@@ -168,7 +169,7 @@ func TestAttentionOfWhatStands(t *testing.T) {
 	}
 }
 
-// A block is told when it is set, and not when it is set again.
+// TestAttentionOfABlock checks that a block is reported when it is set, and not when it is updated.
 func TestAttentionOfABlock(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -191,7 +192,7 @@ func TestAttentionOfABlock(t *testing.T) {
 	wantOpen(t, db, epoch.Add(2*time.Hour), reconcile.BlockAttention(auth).Key)
 }
 
-// Without a hook nothing waits for one.
+// TestAttentionsAreDropped checks that without a hook no notification waits.
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
@@ -201,7 +202,7 @@ func TestAttentionsAreDropped(t *testing.T) {
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
 }
 
-// After a month they go, but that of a block which stands would be told anew.
+// TestPruneAttentions checks that notifications are pruned after a month, except those of blocks that stand.
 func TestPruneAttentions(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -217,7 +218,7 @@ func TestPruneAttentions(t *testing.T) {
 	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, reconcile.HoldAttention(recent).Key)
 }
 
-// A request is told as long as somebody can answer it.
+// TestAttentionOfARequest checks that a request is reported as long as it can be answered.
 func TestAttentionOfARequest(t *testing.T) {
 	db := newState(t)
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
@@ -227,13 +228,13 @@ func TestAttentionOfARequest(t *testing.T) {
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key)
 	if takes(t, db, epoch, answered.Attention(), "pass") {
-		t.Error("it was told after the answer")
+		t.Error("it was taken after the answer")
 	}
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
 	_, err = db.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key)
-	// Nobody can consent any more where the run has ended, nor give a secret away. An answer is for the next run.
+	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
 	run := startedRun(t, db, 4)
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)

@@ -80,7 +80,7 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 	}
 }
 
-func TestPathsNeedNoCare(t *testing.T) {
+func TestPathsOfAnyName(t *testing.T) {
 	for _, name := range []string{"a b", "q?mode=memory", "h#ash", "per%20cent", "ünï;&'\""} {
 		dir := filepath.Join(t.TempDir(), name)
 		db := createIn(t, dir)
@@ -117,7 +117,7 @@ func TestOpenNeverCreates(t *testing.T) {
 }
 
 // Nothing that remains of an earlier database may be forgotten in silence.
-func TestLostDatabaseIsNotReplaced(t *testing.T) {
+func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 	ctx := context.Background()
 	for name, leave := range map[string]func(dir string) error{
 		"a run": func(dir string) error { return os.MkdirAll(filepath.Join(dir, "runs", "r1"), 0o700) },
@@ -141,7 +141,7 @@ func TestLostDatabaseIsNotReplaced(t *testing.T) {
 	createIn(t, dir) // an empty runs folder is no loss
 }
 
-func TestDamageIsToldAndLeft(t *testing.T) {
+func TestDamageIsReportedAndLeft(t *testing.T) {
 	ctx := context.Background()
 	sound := newDir(t)
 	db, err := Create(ctx, sound, epoch)
@@ -204,7 +204,7 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	wantCode(t, err, "state_corrupt")
 }
 
-func TestUnfinishedBirthIsBegunAnew(t *testing.T) {
+func TestUnfinishedCreationIsRepeated(t *testing.T) {
 	dir := newDir(t)
 	check(t, os.Mkdir(dir, 0o700))
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
@@ -337,7 +337,7 @@ func TestEmptyFileKeepsItsWAL(t *testing.T) {
 	if err := db.SetMeta(t.Context(), "fact", "kept in the WAL"); err != nil {
 		t.Fatal(err)
 	}
-	// What a crash leaves: the files as they are now, with nobody who has them open.
+	// A crash leaves the files as they are now, not open in any process.
 	crashed := filepath.Join(t.TempDir(), "crashed")
 	if err := os.Mkdir(crashed, 0o700); err != nil {
 		t.Fatal(err)
@@ -379,7 +379,7 @@ func lookCode(err error) string {
 }
 
 // Look says what a pass would meet, and makes and changes nothing.
-func TestLook(t *testing.T) {
+func TestCheckDir(t *testing.T) {
 	base := t.TempDir()
 	for _, c := range []struct {
 		name   string

@@ -198,10 +198,3 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	}
 	return nil
 }
-
-// DataVersion is a number that changes whenever another process has written to the database.
-func (db *DB) DataVersion(ctx context.Context) (int64, error) {
-	var n int64
-	err := db.row(ctx, `PRAGMA data_version`).Scan(&n)
-	return n, fault(db.dir, "look for changes", err)
-}

@@ -16,22 +16,22 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// lab is the one database that all schedules are played in, one after the other, and what is taken out of the
-// program in them.
+// lab holds the one database in which all schedules are played one after the other, and the mechanisms that are disabled
+// in them.
 type lab struct {
 	sql  *sql.DB
 	dump *sql.Stmt
-	// changed counts the statements that were not sent as they were written.
+	// changed counts the modified statements.
 	changed int
 	without
 }
 
-// without names mechanisms that are taken out, to see whether anybody notices.
+// without disables mechanisms of the program, to see whether the oracle notices.
 type without struct {
 	projectLock    bool
 	exclusiveReap  bool     // a pass ends a dead run without holding its alive file
 	rowBeforeSpawn bool     // the worker is started before its row is there
-	sql            []string // conditions of statements, each with what stands there instead
+	sql            []string // conditions of statements, each followed by its replacement
 }
 
 func newLab(t testing.TB, w without) *lab {
@@ -51,7 +51,7 @@ func newLab(t testing.TB, w without) *lab {
 	return l
 }
 
-// memory opens databases in memory whose statements can be changed on their way.
+// memory opens databases in memory and can modify statements on their way.
 type memory struct {
 	driver driver.Driver
 	change *strings.Replacer
@@ -105,8 +105,8 @@ func (c *changedConn) QueryContext(ctx context.Context, query string, args []dri
 	return c.wholeConn.QueryContext(ctx, c.changed(query), args)
 }
 
-// open is what every process does for itself: its own DB, on the one connection. No two transactions overlap,
-// because each is within one step.
+// open is what every process does for itself: its own DB, on the one connection. No two transactions overlap, because each
+// is within one step.
 func (l *lab) open() *DB { return newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}) }
 
 // model is the world around the database.
@@ -119,13 +119,13 @@ type model struct {
 	agents  map[string]bool // by run: lives
 	issues  map[string]reconcile.Issue
 	conduct conduct // of workers to come
-	// scheduled: operators' passes may start something, for a schedule is alive.
+	// scheduled reports that a schedule is alive, so that operators' passes may start runs.
 	scheduled bool
-	calm      bool // nobody has died and nothing was waited for in vain
+	calm      bool // no process has died and no wait has timed out
 	dirty     bool // the rows have changed since they were read
 	rows      *rows
 	saved     []byte // a copy of the database as it is, if there is one
-	seen      *rows  // as the oracle saw them last
+	seen      *rows  // the rows that the oracle saw last
 	wrong     []string
 	given     []reconcile.Command // by operators, as stored
 	ids       map[string]int
@@ -165,7 +165,7 @@ func (m *model) String() string {
 	return b.String()
 }
 
-// begin empties the database and sets the scene up, or both from the tape.
+// begin empties the database and sets the scene up, or replays both from the tape.
 func (l *lab) begin(sc scene, seed maphash.Seed, t tape) *schedule {
 	s := &schedule{seed: seed, tape: t, faults: sc.faults, model: &model{
 		lab: l, now: epoch, locks: map[string]*actor{}, leases: map[string]string{},
@@ -180,7 +180,7 @@ func (l *lab) begin(sc scene, seed maphash.Seed, t tape) *schedule {
 	return s
 }
 
-// image is how a connection gives and takes its whole database.
+// image copies a whole database from and to a connection.
 type image interface {
 	Serialize() ([]byte, error)
 	Deserialize([]byte) error
@@ -199,7 +199,7 @@ func (l *lab) image(f func(image) error) {
 	}
 }
 
-// copy keeps the database as it is.
+// copy saves the database as it is.
 func (m *model) copy() []byte {
 	if m.saved == nil {
 		m.lab.image(func(i image) (err error) { m.saved, err = i.Serialize(); return err })
@@ -207,21 +207,21 @@ func (m *model) copy() []byte {
 	return m.saved
 }
 
-// restore brings it back.
+// restore brings a saved database back.
 func (m *model) restore(saved []byte) {
 	m.lab.image(func(i image) error { return i.Deserialize(saved) })
 	m.saved, m.dirty = saved, true
 }
 
-// must is for what the scene needs: that it fails is a mistake in these files.
+// must fails on an error of the scene's set-up, which is a mistake in these files.
 func (s *schedule) must(_ any, err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// gone gives back what a process had when it ended or was killed. Its agent lives on until it sees the end of its
-// input, or is found.
+// gone releases what a process held when it ended or was killed. Its agent lives on until it sees the end of its input, or
+// is found.
 func (s *schedule) gone(a *actor) {
 	maps.DeleteFunc(s.locks, func(_ string, holder *actor) bool { return holder == a })
 	for id, w := range s.workers {

@@ -10,10 +10,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// What must hold in every schedule. It is written without the plan: from the rows as they were before a step and
-// are after it, and from what the processes did.
+// This file states what must hold in every schedule. It does not use the plan, only the rows before and after a step and
+// what the processes did.
 
-// row is one line of the database in a common shape; what a to d and n are differs by kind, see dumpRows.
+// row is one line of the database in a common shape; dumpRows says what a to d and n are for each kind.
 type row struct {
 	kind, id, a, b, c, d string
 	n                    [4]int64
@@ -38,7 +38,7 @@ type rows struct {
 	text string
 }
 
-// rowsNow reads the database, if it has changed.
+// rowsNow reads the database if it has changed.
 func (m *model) rowsNow() *rows {
 	if !m.dirty {
 		return m.rows
@@ -81,7 +81,7 @@ func (r *rows) of(kind string) []row {
 	return slices.DeleteFunc(slices.Clone(r.all), func(one row) bool { return one.kind != kind })
 }
 
-// look compares the world with the one before the last step, and tells the first rule that is broken.
+// look compares the world with the one before the last step, and reports the first rule that is broken.
 func (s *schedule) look() error {
 	was, is := s.seen, s.rowsNow()
 	s.seen = is
@@ -108,7 +108,7 @@ func (s *schedule) look() error {
 	return nil
 }
 
-// standing is what holds of the rows at any time.
+// standing checks the rules that hold at any time.
 func standing(is *rows) string {
 	sums, all := map[string]int64{}, int64(0)
 	for _, run := range is.of("run") {
@@ -141,7 +141,7 @@ func standing(is *rows) string {
 	return ""
 }
 
-// moved is what may become of the rows in one step, which makes one transaction.
+// moved checks what one step, which is one transaction, may change.
 func (s *schedule) moved(was, is *rows) string {
 	for _, old := range was.all {
 		now := is.find(old.kind, old.id)
@@ -215,7 +215,7 @@ func taken(was, is *rows, verb, issue string) bool {
 	})
 }
 
-// commandTaken: a command goes in the transaction that makes it true.
+// commandTaken checks that a command is consumed in the transaction that carries it out.
 func commandTaken(old, now row, _, is *rows) string {
 	if now.id != "" {
 		return ""
@@ -238,7 +238,7 @@ func commandTaken(old, now row, _, is *rows) string {
 	return ""
 }
 
-// alone lets one actor, and who comes of it, run to the end undisturbed.
+// alone runs one actor, and the actors that it starts, to the end without interference.
 func (s *schedule) alone(name string, body func(*actor)) error {
 	s.faults = 0
 	s.enter(name, body)
@@ -255,7 +255,7 @@ func (s *schedule) alone(name string, body func(*actor)) error {
 	return s.broken("no end")
 }
 
-// settleDown runs passes when everybody else is gone: they must leave nothing undone and nobody forgotten.
+// settleDown runs passes when all other actors are gone: they must leave nothing undone.
 func (s *schedule) settleDown() error {
 	s.conduct = conduct{tokens: 1, brief: true}
 	s.now = s.now.Add(time.Hour)
@@ -277,7 +277,7 @@ func (s *schedule) settleDown() error {
 	return s.wentOn(before)
 }
 
-// finished: nothing is left to do but what the next dispatch brings.
+// finished checks that nothing is left to do but the next dispatch.
 func (s *schedule) finished(when string) error {
 	is := s.rowsNow()
 	for _, run := range is.of("run") {
@@ -294,7 +294,7 @@ func (s *schedule) finished(when string) error {
 	return nil
 }
 
-// obeyed: of the commands, in the order in which they were stored, the last about a thing decides.
+// obeyed checks that of the commands about a thing, in the order in which they were stored, the last decides.
 func (s *schedule) obeyed() string {
 	is, last := s.rowsNow(), map[string]reconcile.Verb{}
 	for _, c := range s.given {
@@ -303,7 +303,7 @@ func (s *schedule) obeyed() string {
 	for issue, verb := range last {
 		claim := is.claim(issue)
 		if modelPolicy.Terminal(s.issues[issue].State) {
-			continue // it is done, and no command holds what is done
+			continue // a finished issue can't be held
 		}
 		ok := true
 		switch verb {
@@ -323,7 +323,7 @@ func (s *schedule) obeyed() string {
 	return ""
 }
 
-// wentOn: an issue that is still to be worked on got a run from the pass, unless an operator keeps it back.
+// wentOn checks that an issue that still needs work got a run from the pass, unless an operator holds it.
 func (s *schedule) wentOn(before *rows) error {
 	is := s.rowsNow()
 	if is.meta(metaPaused) == "1" {

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// stepped is the real store, one step a method.
+// stepped is the real store, with one step for each method.
 type stepped struct {
 	a       *actor
 	db      *DB
@@ -23,8 +23,8 @@ func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 	s.a.step("read the state")
 	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.State(ctx) })
 	text, jsonErr := toJSON(rec) // pointers print as addresses
-	// From here on a pass plans on what it has just read. Of before it knows what the tracker said, and which runs
-	// it could not reap.
+	// From here on the pass plans on what it has just read. From before it knows only the tracker's answer and the runs
+	// that it could not reap.
 	s.a.forget(s.runners.remembered()...)
 	s.a.learn(text, err)
 	return rec, errors.Join(err, jsonErr)
@@ -76,7 +76,7 @@ func (s stepped) EndDead(ctx context.Context, now time.Time, run reconcile.Run, 
 	return err
 }
 
-// SaveSkips and SaveSweep write what nobody decides by: no step of their own.
+// SaveSkips and SaveSweep write what no decision depends on, so they have no step of their own.
 func (s stepped) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	s.a.saved = nil
 	_, err := answered(&s.a.tape, func() (struct{}, error) { return nothing(s.db.SaveSkips(ctx, now, skips)) })
@@ -85,7 +85,7 @@ func (s stepped) SaveSkips(ctx context.Context, now time.Time, skips []reconcile
 
 func (s stepped) SaveSweep(context.Context, time.Time) error { return nil }
 
-// passKind says what kind of pass an actor is.
+// passKind is the kind of a pass.
 type passKind struct {
 	options reconcile.Options
 	command *reconcile.Command // an operator's, stored before
@@ -174,7 +174,7 @@ type modelRunners struct {
 	started            []string
 }
 
-// remembered is what a pass keeps in mind beyond its snapshot.
+// remembered is what a pass knows beyond its snapshot.
 func (r *modelRunners) remembered() []any {
 	all := []any{r.asked, r.offered, r.unreaped, r.prepared}
 	for _, id := range slices.Sorted(maps.Keys(r.answer)) {
@@ -220,7 +220,7 @@ func (r *modelRunners) Start(_ context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// startTogether starts all when the last of them has come, always in the same order.
+// startTogether starts all workers when the last has come, always in the same order.
 func (r *modelRunners) startTogether(id string) {
 	r.together.Lock()
 	defer r.together.Unlock()
@@ -253,7 +253,7 @@ func (r *modelRunners) Stop(_ context.Context, run reconcile.Run) error {
 }
 
 func (r *modelRunners) Kill(_ context.Context, run reconcile.Run) error {
-	return fmt.Errorf("%s: nobody stands still here", run.ID)
+	return fmt.Errorf("%s: no worker is frozen in this model", run.ID)
 }
 
 func (r *modelRunners) Reap(_ context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
@@ -279,7 +279,7 @@ func (r *modelRunners) Reap(_ context.Context, run reconcile.Run, record func([]
 	return nil, err
 }
 
-// endTree kills what belongs to a run. Nobody's agent is left, and no worker that has taken the run is there.
+// endTree kills what belongs to a run: its agent, and a worker that has not taken it.
 func (r *modelRunners) endTree(id string) {
 	if w := r.workers[id]; w != nil && w.taken && !w.actor.over {
 		r.wrong = append(r.wrong, r.name+" killed the healthy worker of "+id)

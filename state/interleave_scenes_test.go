@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// offered puts an issue into the tracker that nobody has claimed.
+// offered adds an unclaimed issue to the tracker.
 func (s *schedule) offered(i int) reconcile.Issue {
 	issue := issueOf(i)
 	issue.Description = nil
@@ -22,7 +22,7 @@ func (s *schedule) offered(i int) reconcile.Issue {
 	return issue
 }
 
-// dispatched is an issue whose run has its row, and whose worker has yet to begin.
+// dispatched adds an issue whose run has its row and whose worker is about to begin.
 func (s *schedule) dispatched(i int) string {
 	issue := s.offered(i)
 	id := "run of " + issue.ID
@@ -45,7 +45,7 @@ func (s *schedule) stored(c reconcile.Change) {
 	}))
 }
 
-// waiting is an issue whose next run is due.
+// waiting adds an issue whose next run is due.
 func (s *schedule) waiting(i int) {
 	issue := s.offered(i)
 	claim := reconcile.Claim{
@@ -57,7 +57,7 @@ func (s *schedule) waiting(i int) {
 
 func (s *schedule) tick(name string) { s.enter(name, pass(passKind{})) }
 
-// operator is one who gives a command: it is stored, and then a pass confined to it runs.
+// operator adds an operator's command: it is stored, and then a pass confined to it runs.
 func (s *schedule) operator(verb reconcile.Verb, i int) {
 	cmd := reconcile.Command{Verb: verb}
 	only := "-"
@@ -72,7 +72,7 @@ func (s *schedule) operator(verb reconcile.Verb, i int) {
 	}))
 }
 
-// reader is symphony ps: one reading, which must be of one time.
+// reader adds symphony ps: one read, which must see a single state.
 func (s *schedule) reader() {
 	s.enter("ps", func(a *actor) {
 		a.step("read")
@@ -94,7 +94,7 @@ func (s *schedule) reader() {
 	})
 }
 
-// ended is an issue whose run has recorded its outcome and is not settled yet; its worker's own pass has begun.
+// ended adds an issue whose run has recorded its outcome and is not settled yet; its worker's own pass has begun.
 func (s *schedule) ended(i int) {
 	id := s.dispatched(i)
 	ctx, db := context.Background(), s.lab.open()
@@ -108,8 +108,8 @@ func (s *schedule) ended(i int) {
 	s.enter("own pass", pass(passKind{patient: true}))
 }
 
-// pairs are the scenes of two actors, with those who come of them: a pass that starts something brings a worker.
-// One of all may die, or wait in vain, wherever it stands; where that would be said twice the scene goes without.
+// pairs are the scenes of two actors and the workers that they start. In most of them one actor may die, or wait in vain,
+// at any step.
 func pairs() []scene {
 	list := []scene{
 		{name: "pass and pass", faults: 1, setUp: func(s *schedule) {
@@ -122,7 +122,7 @@ func pairs() []scene {
 		{name: "own pass and operator", faults: 1, setUp: func(s *schedule) { s.ended(1); s.operator(reconcile.VerbHold, 1) }},
 		{name: "own pass and ps", faults: 1, setUp: func(s *schedule) { s.ended(1); s.reader() }},
 		{name: "pass and worker", faults: 1, setUp: func(s *schedule) {
-			s.conduct.brief, s.calm = false, false // the one that started it was killed, or the pass would have to wait
+			s.conduct.brief, s.calm = false, false // the pass that started it was killed
 			s.dispatched(1)
 			s.tick("pass")
 		}},
@@ -134,7 +134,7 @@ func pairs() []scene {
 		{name: "pass and ps", faults: 1, setUp: func(s *schedule) { s.waiting(1); s.tick("pass"); s.reader() }},
 		{name: "worker and ps", faults: 1, setUp: func(s *schedule) { s.dispatched(1); s.reader() }},
 		{name: "operator and ps", faults: 1, setUp: func(s *schedule) { s.waiting(1); s.operator(reconcile.VerbHold, 1); s.reader() }},
-		// Where a start by the system's manager is given up too early there may be two.
+		// A start through systemd that is given up too early may lead to a second worker.
 		{name: "two workers of one run", faults: 1, setUp: func(s *schedule) {
 			id := s.dispatched(1)
 			s.enter("second worker", s.worker(id, s.workers[id], s.conduct))
@@ -176,7 +176,7 @@ func operators(one, two reconcile.Verb, issue int) func(*schedule) {
 	}
 }
 
-// crowd is a scene of many actors that dice put together.
+// crowd is a random scene of many actors.
 func crowd(faults int) scene {
 	return scene{name: "crowd", faults: faults, shuffle: func(s *schedule, dice *rand.Rand) {
 		s.calm, s.scheduled = false, true
@@ -204,8 +204,8 @@ func crowd(faults int) scene {
 	}}
 }
 
-// tooLongForRaces leaves out what takes minutes with the race detector, which finds nothing here: only one actor is
-// awake at a time.
+// tooLongForRaces skips what takes minutes under the race detector, which finds nothing here: only one actor runs at a
+// time.
 func tooLongForRaces(t *testing.T, sc scene) {
 	t.Helper()
 	if raceDetector && !strings.Contains(sc.name, "own pass") && !strings.Contains(sc.name, "two workers") {
@@ -213,6 +213,7 @@ func tooLongForRaces(t *testing.T, sc scene) {
 	}
 }
 
+// TestInterleavingsOfTwo plays every schedule of every pair.
 func TestInterleavingsOfTwo(t *testing.T) {
 	for _, sc := range pairs() {
 		t.Run(sc.name, func(t *testing.T) {
@@ -227,7 +228,7 @@ func TestInterleavingsOfTwo(t *testing.T) {
 	}
 }
 
-// TestInterleavingsOfMany throws dice. SYMPHONY_SEED repeats a run that failed.
+// TestInterleavingsOfMany plays random schedules. SYMPHONY_SEED repeats a failed run.
 func TestInterleavingsOfMany(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SYMPHONY_SEED"); text != "" {
@@ -243,8 +244,8 @@ func TestInterleavingsOfMany(t *testing.T) {
 	check(t, wander(newLab(t, without{}), crowd(3), seed, n))
 }
 
-// TestInterleavingsWithout takes mechanisms out. Where one is the only one of its kind some schedule must break a
-// rule then; where another stands behind it none may, until that is taken out too.
+// TestInterleavingsWithout disables mechanisms. Without the only one of its kind some schedule must break a rule. Where a
+// second mechanism covers the first none may, until that is disabled, too.
 func TestInterleavingsWithout(t *testing.T) {
 	const (
 		noOutcome  = "outcome IS NULL AND phase = ?"
@@ -289,7 +290,7 @@ func TestInterleavingsWithout(t *testing.T) {
 			case test.broken == "":
 				check(t, err)
 			case err == nil:
-				t.Error("nobody noticed")
+				t.Error("no rule was broken")
 			case !strings.Contains(err.Error(), test.broken):
 				t.Errorf("want a schedule that breaks %q, got: %v", test.broken, err)
 			}

@@ -9,33 +9,34 @@ import (
 	"strings"
 )
 
-// This file walks through the orders in which processes may act on one state. What they run is real: reconcile.Tick,
-// and every method of DB on an in-memory SQLite. What they stand on is a model (interleave_model_test.go, the passes and workers beside it): locks that
-// fall with their holder, workers, agents, a tracker. What must hold is written down in interleave_oracle_test.go.
+// This file explores the orders in which processes may act on one state. They run the real reconcile.Tick and the real
+// methods of DB, on SQLite in memory. Around them is a model (interleave_model_test.go, interleave_pass_test.go,
+// interleave_worker_test.go): locks that are released when their holder ends, workers, agents, a tracker. The rules are in
+// interleave_oracle_test.go.
 //
-// An actor is a process. Before each thing it does that another can see or that depends on another, it stops in
-// step, and the schedule decides who goes on: one at a time, so that a schedule is a list of choices and can be
-// repeated. A method of DB is one step because its writes are one transaction: a death before its commit leaves what
-// a death before the step leaves.
+// An actor is a process. Before each action that another actor can see or that depends on another, it stops in step, and
+// the schedule decides which actor continues. Only one runs at a time, so a schedule is a list of choices and can be
+// repeated. A method of DB is one step because its writes are one transaction: a death before its commit leaves the same
+// as a death before the step.
 //
-// explore goes through all schedules of a scene, depth first, each from the start. A place that was reached before
-// (same rows, locks, processes, and every actor with the same past) is not left again: what can follow is known.
+// explore goes through all schedules of a scene, depth first, each from the start. It stops at a place that was reached
+// before (same rows, locks, processes, and every actor with the same past), because what can follow is known.
 
 // actor is one process of a schedule.
 type actor struct {
 	*schedule
 	name string
 	body func(*actor)
-	op   string // what it does next
-	// patient: what it does next is a wait with a bound, which may end in vain.
+	op   string // the next step
+	// patient is set where the next step is a bounded wait; it reports whether the wait is over.
 	patient func() bool
 
 	gate    chan verdict
-	turn    chan struct{} // it has stopped again, or ended
+	turn    chan struct{} // receives when the actor has stopped again or ended
 	started bool
 	over    bool
 	dead    bool // killed: its goroutines end at their next step
-	// acted says whether anybody can have seen its last step: dying after one that nobody saw is dying before it.
+	// acted reports whether the last step was visible: a death after an invisible step equals a death before it.
 	acted bool
 	past  maphash.Hash
 }
@@ -48,31 +49,31 @@ const (
 	die
 )
 
-// choice is what may happen next.
+// choice is one thing that may happen next.
 type choice struct {
 	who  *actor
 	what verdict
 }
 
-// schedule is one order of steps and the world it is played in.
+// schedule is one order of steps, and the world in which it is played.
 type schedule struct {
 	*model
 	actors []*actor
 	seed   maphash.Seed
-	// faults is how many deaths and waits in vain may still happen.
+	// faults is how many deaths and timeouts may still happen.
 	faults int
 	told   []string
 	tape   tape
 }
 
-// tape keeps what the database has answered, so that a path which was gone before can be gone again without it.
+// tape records the answers of the database, so that a known path can be replayed without it.
 type tape struct {
 	answers []any
 	next    int
 	playing bool
 }
 
-// answered is an answer of the database, or of the tape. All that asks the database goes through here.
+// answered is an answer of the database or of the tape. Every access to the database goes through it.
 func answered[T any](t *tape, f func() (T, error)) (T, error) {
 	type both struct {
 		v   T
@@ -88,7 +89,7 @@ func answered[T any](t *tape, f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// enter adds an actor, which does nothing until it is chosen.
+// enter adds an actor, which waits until it is chosen.
 func (s *schedule) enter(name string, body func(*actor)) *actor {
 	a := &actor{schedule: s, name: name, body: body, op: "begin", gate: make(chan verdict), turn: make(chan struct{})}
 	a.past.SetSeed(s.seed)
@@ -96,7 +97,7 @@ func (s *schedule) enter(name string, body func(*actor)) *actor {
 	return a
 }
 
-// step stops until the schedule lets this actor go on; false where a bounded wait came to nothing.
+// step stops until the schedule lets this actor continue; false where a bounded wait timed out.
 func (a *actor) step(op string) bool { return a.await(op, nil) }
 
 func (a *actor) await(op string, ready func() bool) bool {
@@ -114,16 +115,16 @@ func (a *actor) await(op string, ready func() bool) bool {
 	return v == goOn
 }
 
-// learn makes what the actor found out a part of its past; whatever it does later depends on that alone.
+// learn adds what the actor found out to its past, on which everything that it does later depends.
 func (a *actor) learn(what ...any) { fmt.Fprintln(&a.past, what...) }
 
-// forget leaves of the past what still matters to an actor that begins anew from what it reads now.
+// forget reduces the past of an actor that starts again from what it reads now.
 func (a *actor) forget(but ...any) {
 	a.past.Reset()
 	a.learn(but...)
 }
 
-// choices lists what may happen now: the actors in the order of their coming, then their deaths.
+// choices lists what may happen now: the actors in the order in which they came, then their deaths.
 func (s *schedule) choices() (all []choice) {
 	for _, a := range s.actors {
 		if !a.over && (a.patient == nil || a.patient()) {
@@ -146,10 +147,10 @@ func (s *schedule) choices() (all []choice) {
 	return all
 }
 
-// immortal actors are those whose death says nothing: orphans that are about to end anyway.
+// immortal reports actors whose death is not interesting: orphans that are about to end.
 func (a *actor) immortal() bool { return strings.HasPrefix(a.name, "orphan") }
 
-// take carries a choice out and returns when the actor has come to its next step or its end.
+// take carries a choice out and returns when the actor has reached its next step or its end.
 func (s *schedule) take(c choice) {
 	a := c.who
 	s.told = append(s.told, fmt.Sprintf("%s: %s%s", a.name, a.op, [...]string{"", ", in vain", ", KILLED"}[c.what]))
@@ -180,7 +181,7 @@ func (a *actor) resume(v verdict) {
 	<-a.turn
 }
 
-// kill ends an actor where it stands, as SIGKILL does.
+// kill ends an actor at its present step, as SIGKILL does.
 func (s *schedule) kill(a *actor) {
 	if a.over {
 		return
@@ -193,7 +194,7 @@ func (s *schedule) kill(a *actor) {
 	s.gone(a)
 }
 
-// abandon ends what is left of a schedule that nobody needs any more.
+// abandon ends the actors of a schedule that is over.
 func (s *schedule) abandon() {
 	for _, a := range s.actors {
 		if a.started && !a.over {
@@ -203,7 +204,7 @@ func (s *schedule) abandon() {
 	}
 }
 
-// place identifies what can still follow.
+// place identifies a state by what can follow it.
 func (s *schedule) place() uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
@@ -228,7 +229,7 @@ type explorer struct {
 	played int
 }
 
-// fork is a choice that was made, of how many.
+// fork is a choice that was made among several.
 type fork struct {
 	chosen, of int
 	// What there was before it.
@@ -255,7 +256,7 @@ func explore(l *lab, sc scene) (played int, err error) {
 	}
 }
 
-// play repeats the path, and goes on from its end to a place from where it is known what follows.
+// play replays the path and continues from its end to a place that was explored before.
 func (e *explorer) play() error {
 	s := e.lab.begin(e.scene, e.seed, tape{answers: e.tape, playing: len(e.path) > 0})
 	defer s.abandon()
@@ -265,7 +266,7 @@ func (e *explorer) play() error {
 			s.tape = tape{answers: slices.Clip(e.tape[:f.answers])}
 			s.restore(f.base)
 			if s.place() != f.place {
-				return s.broken("played again it went another way: this explorer can't be trusted")
+				return s.broken("played again it took another way: the explorer is broken")
 			}
 			if err := s.look(); err != nil {
 				return err
@@ -291,7 +292,7 @@ func (e *explorer) play() error {
 	}
 }
 
-// end looks at what is left when all actors are gone, once for all schedules that leave the same.
+// end checks what is left when all actors are gone, once for all schedules that leave the same.
 func (e *explorer) end(s *schedule) error {
 	left := s.rowsNow().text + s.String()
 	if e.ends[left] {
@@ -301,7 +302,7 @@ func (e *explorer) end(s *schedule) error {
 	return s.settleDown()
 }
 
-// wander plays n schedules that dice decide, and returns the first that broke a rule.
+// wander plays n random schedules and returns the first that broke a rule.
 func wander(l *lab, sc scene, seed uint64, n int) error {
 	for i := range n {
 		dice := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -324,7 +325,7 @@ func wanderOnce(l *lab, sc scene, dice *rand.Rand) error {
 		if len(all) == 0 {
 			return s.settleDown()
 		}
-		// A death is one choice among many and yet not the usual one.
+		// Deaths are rare.
 		if calm := slices.DeleteFunc(slices.Clone(all), func(c choice) bool { return c.what != goOn }); len(calm) > 0 && dice.IntN(8) > 0 {
 			all = calm
 		}
@@ -332,7 +333,7 @@ func wanderOnce(l *lab, sc scene, dice *rand.Rand) error {
 	}
 }
 
-// broken is the report of a rule that was broken: the rule, and how it came to that.
+// broken reports a broken rule with the steps that led to it.
 func (s *schedule) broken(format string, args ...any) error {
 	return fmt.Errorf("%s\nafter:\n  %s\nrows:\n  %s", fmt.Sprintf(format, args...), strings.Join(s.told, "\n  "),
 		strings.Join(s.rowsNow().lines(), "\n  "))
@@ -343,7 +344,7 @@ type scene struct {
 	name   string
 	faults int
 	setUp  func(*schedule)
-	// shuffle, in the place of setUp, makes a scene of its own for each throw of the dice.
+	// shuffle makes a random scene instead of setUp.
 	shuffle func(*schedule, *rand.Rand)
 }
 

@@ -14,7 +14,7 @@ func (s *schedule) spawn(id string) {
 	w.actor = s.enter("worker of "+id, s.worker(id, w, s.conduct))
 }
 
-// worker is what the worker of a run does, in the order of cmd/symphony/worker.go and runner/worker.go.
+// worker does what the worker of a run does, in the order of cmd/symphony/worker.go and runner/worker.go.
 func (s *schedule) worker(id string, w *workerProcess, do conduct) func(*actor) {
 	return func(a *actor) {
 		a.step("take alive")
@@ -30,7 +30,7 @@ func (s *schedule) worker(id string, w *workerProcess, do conduct) func(*actor) 
 		})
 		w.answered = true
 		if err != nil {
-			return // and with the process alive falls
+			return // the lock on alive ends with the process
 		}
 		if w.taken {
 			s.wrong = append(s.wrong, id+" was taken twice")
@@ -42,7 +42,7 @@ func (s *schedule) worker(id string, w *workerProcess, do conduct) func(*actor) 
 	}
 }
 
-// work carries out a run that was taken and returns whether its outcome is recorded.
+// work carries out a run that was taken and reports whether its outcome is recorded.
 func (w *workerProcess) work(a *actor, db *DB, run reconcile.Run, do conduct) bool {
 	ctx, issue := context.Background(), run.IssueID
 	run.Outcome, run.ErrorCode, run.Phase = reconcile.Succeeded, "", reconcile.StreamingTurn
@@ -60,7 +60,7 @@ func (w *workerProcess) work(a *actor, db *DB, run reconcile.Run, do conduct) bo
 	}
 	run.Phase = reconcile.Finishing
 	last := run
-	w.beat(a, db, &last) // what it says comes too late
+	w.beat(a, db, &last) // too late
 	_, err := storing(a, "record "+string(run.Outcome), func() (struct{}, error) { return nothing(db.Finish(ctx, a.now, run)) })
 	if errors.Is(err, reconcile.ErrConflict) {
 		return false
@@ -74,7 +74,7 @@ func (w *workerProcess) work(a *actor, db *DB, run reconcile.Run, do conduct) bo
 	return true
 }
 
-// converse is one turn of the agent. It returns false where the run turned out to be somebody else's.
+// converse is one turn of the agent. It returns false where the worker has lost the run.
 func (w *workerProcess) converse(a *actor, db *DB, run *reconcile.Run, do conduct) bool {
 	if ours, on := w.beat(a, db, run); !on {
 		return ours
@@ -99,7 +99,7 @@ func (w *workerProcess) converse(a *actor, db *DB, run *reconcile.Run, do conduc
 
 func (w *workerProcess) turn(a *actor, db *DB, run *reconcile.Run, do conduct) (ours, on bool) {
 	ctx := context.Background()
-	// Nobody else writes it while this agent lives.
+	// No other process writes it while this agent lives.
 	base, err := answered(&a.tape, func() (reconcile.Tokens, error) {
 		base, _, err := db.Thread(ctx, run.ThreadID)
 		return base, err
@@ -132,7 +132,7 @@ func (w *workerProcess) turn(a *actor, db *DB, run *reconcile.Run, do conduct) (
 	return w.beat(a, db, run)
 }
 
-// beat writes the row. ours is false where the run has been ended by somebody else, on where it is to end.
+// beat writes the row. ours is false where another process has ended the run, on where the run is to end.
 func (w *workerProcess) beat(a *actor, db *DB, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
 	reason, err := storing(a, "write the row", func() (string, error) { return db.UpdateRun(context.Background(), a.now, *run) })

@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// becomeNobody gives up root, whom no mode stops.
+// becomeNobody gives up the rights of root, which no mode restricts.
 func becomeNobody() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -78,7 +78,7 @@ func openWhenThere(dir string) error {
 	}
 }
 
-func TestRacingBirthsOfProcesses(t *testing.T) {
+func TestConcurrentCreation(t *testing.T) {
 	const each = 10
 	dir := newDir(t)
 	var cmds []*exec.Cmd
@@ -192,7 +192,7 @@ func TestBackupWithoutWALIsTakenUp(t *testing.T) {
 	}
 }
 
-func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
+func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	ctx := context.Background()
 	dir := newDir(t)
 	db := createIn(t, dir)
@@ -219,7 +219,7 @@ func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
 	check(t, err)
 	_, err = db.State(ctx)
 	if e := wantCode(t, err, "state_corrupt"); strings.Contains(e.Error(), "s3cret") {
-		t.Errorf("the error tells what was stored: %v", e)
+		t.Errorf("the error shows a stored value: %v", e)
 	}
 
 	canceled, cancel := context.WithCancel(ctx)
@@ -229,7 +229,7 @@ func TestFaultsHaveCodesAndTellNoValues(t *testing.T) {
 	}
 	_, err = db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	if e := wantCodeOnly(t, fault(dir, "insert", err), "state_error"); strings.Contains(e.Error(), "s3cret") {
-		t.Errorf("the error tells what was stored: %v", e)
+		t.Errorf("the error shows a stored value: %v", e)
 	}
 }
 

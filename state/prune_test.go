@@ -58,7 +58,7 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	pastRuns(t, db, 3, 50, now.Add(-29*day))       // many, but recent
 	mixed := pastRuns(t, db, 4, 3, epoch)          // old ones of an issue ...
 	pastRuns(t, db, 4, 19, now.Add(-day))          // ... of which nineteen recent ones follow
-	unsettled := pastRuns(t, db, 5, 1, epoch)[0]   // old and beyond twenty, but nobody has settled it
+	unsettled := pastRuns(t, db, 5, 1, epoch)[0]   // old and beyond twenty, but not settled
 	pastRuns(t, db, 5, 20, epoch.Add(2*time.Hour)) //
 	_, err := db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled)
 	check(t, err)

@@ -83,7 +83,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 			t.Errorf("number %d: %v", number, err)
 		}
 	}
-	// It is on the disk: a worker that is told so may wait for an hour.
+	// It must be on the disk, because the worker may wait for an hour.
 	var level int
 	check(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
 	if level != 2 {
@@ -92,11 +92,11 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	var told int
 	check(t, db.sql.QueryRow(`SELECT count(*) FROM attentions WHERE ref = 'ABC-7.1' AND text LIKE '%make install%outside the sandbox%'`).Scan(&told))
 	if told != 1 {
-		t.Errorf("of this request a person is to be told %d times", told)
+		t.Errorf("the request has %d notifications", told)
 	}
 }
 
-// Every request is decided once, in time, by whoever comes first.
+// TestRequestIsDecidedOnce checks that the first decision in time counts, and every other is refused.
 func TestRequestIsDecidedOnce(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -180,7 +180,7 @@ func deleteRun(t *testing.T, db *DB, r reconcile.Run) {
 	check(t, err)
 }
 
-// Open are those that nobody has decided and whose runs go on, the oldest first.
+// TestOpenRequests lists the undecided requests of live runs, the oldest first.
 func TestOpenRequests(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
 	runs := []reconcile.Run{startedRun(t, db, 1), startedRun(t, db, 2)}
@@ -215,7 +215,7 @@ func TestOpenRequests(t *testing.T) {
 	}
 }
 
-// What a person answers when the run is over is told to one later run, once. Consent is not.
+// TestLateAnswers checks that an answer to a question of an ended run is given to one later run, once. Consent is not.
 func TestLateAnswers(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
@@ -280,8 +280,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// An answer that a worker has taken up, and that died before it could do anything with it, is not lost.
-func TestAnswerTakenToTheGrave(t *testing.T) {
+// TestAnswerToADyingWorker checks that an answer is not lost whose worker took it up and died at once.
+func TestAnswerToADyingWorker(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
 		after time.Duration // of the answer's being taken up, from the last heartbeat

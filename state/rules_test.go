@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The table "who writes what under which condition" of design 3, row by row.
+// The tests of this file follow the table of the package's documentation, row by row.
 
 func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	ctx := context.Background()

@@ -24,7 +24,7 @@ func keptSchema(version int) string {
 	return filepath.Join("testdata", fmt.Sprintf("schema-%d.sql", version))
 }
 
-// furnish does everything once that puts a row somewhere.
+// furnish makes a database with a row of every kind.
 func furnish(t *testing.T, db *DB) {
 	t.Helper()
 	ctx := context.Background()
@@ -83,8 +83,7 @@ func furnish(t *testing.T, db *DB) {
 	furnishTalk(t, db)
 }
 
-// furnishTalk does everything once that has to do with a person: of what run 1 asks one request is open, one approved,
-// one expired; what run 2 asked was answered too late.
+// furnishTalk adds requests: of run 1 one open, one approved and one expired; of run 2 one that was answered too late.
 func furnishTalk(t *testing.T, db *DB) {
 	t.Helper()
 	ctx, run := context.Background(), mustRun(t, db, runID(1))
@@ -172,7 +171,7 @@ func writtenAs(t *testing.T, version int) (dir string) {
 	return dir
 }
 
-func TestKeptSchemaIsWhatThisProgramWrites(t *testing.T) {
+func TestStoredSchemaIsCurrent(t *testing.T) {
 	db := newState(t)
 	furnish(t, db)
 	got, path := dump(t, db.sql), keptSchema(schemaVersion)
@@ -257,8 +256,7 @@ func wantTalk(t *testing.T, db *DB) {
 	}
 }
 
-// wantHome looks for the thread of the run that goes on. Before schema 3 nobody wrote down where codex keeps it: then it
-// may be anywhere.
+// wantHome checks the thread of the live run. Before schema 3 its codex home was not stored, so it counts for every home.
 func wantHome(t *testing.T, db *DB, version int) {
 	t.Helper()
 	_, here, err := db.LastThread(context.Background(), issueOf(1).ID, "/home/ann/.codex")
@@ -271,8 +269,8 @@ func wantHome(t *testing.T, db *DB, version int) {
 	}
 }
 
-// wantHistory looks for what a report tells. Before schema 3 nobody wrote down what issues came to, and which model used the
-// tokens; a block that stands is an outage all the same.
+// wantHistory checks the report. Before schema 3 releases and models were not stored; a standing block is an outage all
+// the same.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
 	r, err := db.Report(context.Background(), epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))

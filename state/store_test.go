@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// A field that somebody adds to a domain type and forgets to store is found here.
+// TestEveryFieldIsStored finds a field of a domain type that is not stored.
 func TestEveryFieldIsStored(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -144,7 +144,7 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
 }
 
-func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {
+func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
@@ -166,7 +166,7 @@ func TestTimeOfTheDeadEndsWithTheirLastSign(t *testing.T) {
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 }
 
-func TestTakeRunIsWonOnce(t *testing.T) {
+func TestRunIsTakenOnce(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	r := insertedRun(t, db, 1)

@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// What a thread was told outlives its run, goes with the thread, and costs no token.
+// TestToldIsKeptWithTheThread checks that what a thread was told outlives its run and costs no token.
 func TestToldIsKeptWithTheThread(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -87,7 +87,7 @@ func TestLastRunOfAThread(t *testing.T) {
 // A thread is where codex keeps it: what another home holds is not offered, and is again when that home is.
 func TestLastThreadByHome(t *testing.T) {
 	const first, second = "/home/ann/.codex", "/srv/codex"
-	type past struct{ thread, home string } // home "": nobody wrote it down
+	type past struct{ thread, home string } // home "": not stored
 	for name, c := range map[string]struct {
 		runs         []past
 		home         string

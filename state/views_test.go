@@ -41,7 +41,7 @@ func TestLatestRateLimits(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	if limits, err := db.RateLimits(ctx); limits != nil || err != nil {
-		t.Errorf("rate limits of nobody: %s %v", limits, err)
+		t.Errorf("rate limits before the first: %s %v", limits, err)
 	}
 	a, b := startedRun(t, db, 1), startedRun(t, db, 2)
 	write := func(r *reconcile.Run, limits string, at time.Time) {
@@ -152,7 +152,7 @@ func TestIdlePassWritesOnce(t *testing.T) {
 }
 
 // A plan for one issue depends on its claim and on those that have a slot; all others stay where they are, and are counted.
-func TestRecordedOf(t *testing.T) {
+func TestStateOf(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
 	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
 		c := reconcile.Claim{

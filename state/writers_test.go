@@ -13,9 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestWriterInACrowd: SQLite does not queue its writers. One that takes the database again as soon as it has given it
-// back leaves others hardly a moment, and they must get their turn all the same.
-func TestWriterInACrowd(t *testing.T) {
+// TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not
+// queue writers.
+func TestBusyDatabase(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
@@ -65,8 +65,8 @@ func hogUntil(hog *sql.DB, over func() bool, began chan<- struct{}) error {
 	return nil
 }
 
-// TestDatabaseThatIsHeld: where nobody writes, waiting for a turn is senseless, and the holder is to be looked for.
-func TestDatabaseThatIsHeld(t *testing.T) {
+// TestHeldDatabase checks that a database that one process holds is reported soon, without waiting for a turn.
+func TestHeldDatabase(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
@@ -88,8 +88,8 @@ func TestDatabaseThatIsHeld(t *testing.T) {
 	check(t, err)
 }
 
-// A program that has the database open for hours writes nothing into files that are no longer it, and spoils nothing in
-// those that have taken their place.
+// TestReplacedUnderAWriter checks that nothing is written into files that were removed or replaced, nor into their
+// replacements.
 func TestReplacedUnderAWriter(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func copyFile(t *testing.T, from, to string) {
 	check(t, os.WriteFile(to, data, 0o600))
 }
 
-// A stop that a pass has written down is read also where the worker can write nothing any more.
+// TestStopReasonWhereNothingCanBeWritten checks that a worker reads a stop request although it can write nothing.
 func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
