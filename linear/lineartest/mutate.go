@@ -7,101 +7,47 @@ import (
 
 // mutate resolves a field of Mutation. Nothing is changed where it fails.
 func (q *query) mutate(name string, args map[string]any) (any, error) {
-	w := q.w
 	input, _ := args["input"].(map[string]any)
-	if input == nil {
-		input = map[string]any{}
-	}
-	word := func(key string) string { s, _ := input[key].(string); return s }
+	word := func(from map[string]any, key string) string { s, _ := from[key].(string); return s }
+	var i *issue
 	switch name {
-	case "issueCreate":
-		t := w.team(word("teamId"))
-		if t == nil {
-			return nil, notFound("Team")
-		}
-		want := Issue{Team: t.Key, Title: word("title"), Project: "none"}
-		if err := w.apply(&want, t, input); err != nil {
-			return nil, err
-		}
-		i, err := w.add(want)
-		if err != nil {
-			return nil, inputError(err.Error())
-		}
-		return payload("issue", w.issueObject(i)), nil
-	case "issueUpdate", "issueArchive":
-		return w.updateIssue(args, func(want *Issue, t *SeedTeam) error {
-			want.Archived = want.Archived || name == "issueArchive"
-			return w.apply(want, t, input)
-		})
-	case "issueAddLabel", "issueRemoveLabel":
-		return w.updateIssue(args, func(want *Issue, t *SeedTeam) error {
-			key := map[string]string{"issueAddLabel": "addedLabelIds", "issueRemoveLabel": "removedLabelIds"}[name]
-			return w.apply(want, t, map[string]any{key: []any{args["labelId"]}})
-		})
-	case "issueLabelCreate":
-		if _, taken := w.label(word("name")); taken || word("name") == "" {
-			return nil, inputError("a label needs a name that is not taken")
-		}
-		w.Labels = append(w.Labels, word("name"))
-		return payload("issueLabel", w.labelObjects(w.Labels[len(w.Labels)-1:])[0]), nil
-	case "issueRelationCreate":
-		return w.createRelation(word("issueId"), word("relatedIssueId"), word("type"))
+	case "issueUpdate":
+		i = q.w.find(word(args, "id"))
 	case "commentCreate":
-		i := w.find(word("issueId"))
-		if i == nil {
-			return nil, notFound("Issue")
-		}
-		if strings.TrimSpace(word("body")) == "" {
-			return nil, inputError("body must not be empty")
-		}
-		c, err := w.comment(i, Comment{ID: word("id"), Body: word("body")})
-		return payload("comment", w.commentObject(i, c)), err
-	case "commentUpdate":
-		return w.updateComment(args["id"], word("body"))
-	case "attachmentCreate", "attachmentLinkURL":
-		if name == "attachmentLinkURL" {
-			input = args
-		}
-		i := w.find(word("issueId"))
-		if i == nil {
-			return nil, notFound("Issue")
-		}
-		if url := word("url"); !slices.Contains(i.Links, url) {
-			i.Links = append(i.Links, url)
-			w.change(i, "attachment", "", url)
-		}
-		return payload("attachment", w.attachmentObject(i, word("url"))), nil
+		i = q.w.find(word(input, "issueId"))
+	case "attachmentLinkURL":
+		i = q.w.find(word(args, "issueId"))
+	default:
+		return nil, inputError(name + " is not served here")
 	}
-	return nil, inputError(name + " is not served here")
+	switch {
+	case i == nil:
+		return nil, notFound("Issue")
+	case name == "issueUpdate":
+		return q.w.updateIssue(i, input)
+	case name == "attachmentLinkURL":
+		url := word(args, "url")
+		if !slices.Contains(i.Links, url) {
+			i.Links = append(i.Links, url)
+			q.w.change(i, "attachment", "", url)
+		}
+		return payload("attachment", q.w.attachmentObject(i, url)), nil
+	case strings.TrimSpace(word(input, "body")) == "":
+		return nil, inputError("body must not be empty")
+	}
+	c, err := q.w.comment(i, Comment{Body: word(input, "body")})
+	return payload("comment", q.w.commentObject(i, c)), err
 }
 
 func payload(field string, value object) object {
 	return record("Payload", map[string]any{"success": true, "lastSyncId": 1.0, field: value})
 }
 
-// updateIssue changes a copy of the issue that args name, and then the issue itself.
-func (w *workspace) updateIssue(args map[string]any, change func(*Issue, *SeedTeam) error) (any, error) {
-	ref, _ := args["id"].(string)
-	i := w.find(ref)
-	if i == nil {
-		return nil, notFound("Issue")
-	}
+// updateIssue makes the changes of an IssueUpdateInput. A null removes a value; a key left out keeps it.
+func (w *workspace) updateIssue(i *issue, input map[string]any) (any, error) {
 	want := w.public(i)
-	if err := change(&want, w.team(i.Team)); err != nil {
-		return nil, err
-	}
-	if err := w.edit(i, want); err != nil {
-		return nil, inputError(err.Error())
-	}
-	i.UpdatedAt = w.time()
-	return payload("issue", w.issueObject(i)), nil
-}
-
-// apply makes the changes of an IssueCreateInput or IssueUpdateInput. A null removes a value; a key left out keeps it.
-func (w *workspace) apply(want *Issue, t *SeedTeam, input map[string]any) error {
 	for key, value := range input {
 		word, _ := value.(string)
-		ok := true
 		switch key {
 		case "title":
 			want.Title = word
@@ -113,86 +59,21 @@ func (w *workspace) apply(want *Issue, t *SeedTeam, input map[string]any) error 
 		case "priority":
 			n, _ := number(value)
 			want.Priority = int(n)
-		case "stateId":
-			var s SeedState
-			s, ok = t.state(word)
-			want.State = s.Name
-		case "projectId":
-			want.Project = "none"
-			if value != nil {
-				var p SeedProject
-				p, ok = w.project(word)
-				want.Project = p.SlugID
-			}
 		case "assigneeId":
-			want.Assignee = ""
-			if value != nil {
-				var u SeedUser
-				u, ok = w.user(word)
-				want.Assignee = u.Email
+			want.Assignee = word // edit accepts ids
+		case "stateId":
+			state, ok := w.team(i.Team).state(word)
+			if !ok {
+				return nil, notFound("WorkflowState")
 			}
-		case "labelIds", "addedLabelIds", "removedLabelIds":
-			if err := w.applyLabels(want, key, value); err != nil {
-				return err
-			}
-		case "teamId", "id":
+			want.State = state.Name
 		default:
-			return inputError(key + " is not served here")
-		}
-		if !ok {
-			return notFound(strings.TrimSuffix(key, "Id"))
+			return nil, inputError(key + " is not served here")
 		}
 	}
-	return nil
-}
-
-func (w *workspace) applyLabels(want *Issue, key string, value any) error {
-	var names []string
-	ids, _ := value.([]any)
-	for _, id := range ids {
-		ref, _ := id.(string)
-		name, ok := w.label(ref)
-		if !ok {
-			return notFound("IssueLabel")
-		}
-		names = append(names, name)
-	}
-	switch key {
-	case "labelIds":
-		want.Labels = names
-	case "addedLabelIds":
-		want.Labels = append(want.Labels, names...)
-	default:
-		want.Labels = slices.DeleteFunc(want.Labels, func(l string) bool { return slices.Contains(names, l) })
-	}
-	return nil
-}
-
-func (w *workspace) createRelation(from, to, kind string) (any, error) {
-	blocker, blocked := w.find(from), w.find(to)
-	switch {
-	case blocker == nil || blocked == nil:
-		return nil, notFound("Issue")
-	case kind != "blocks":
-		return nil, inputError("relations of type " + kind + " are not served here")
-	}
-	want := w.public(blocked)
-	want.BlockedBy = append(want.BlockedBy, blocker.Identifier)
-	if err := w.edit(blocked, want); err != nil {
+	if err := w.edit(i, want); err != nil {
 		return nil, inputError(err.Error())
 	}
-	return payload("issueRelation", w.relationObject(blocker.Identifier, blocked)), nil
-}
-
-func (w *workspace) updateComment(id any, body string) (any, error) {
-	for _, i := range w.issues {
-		for n := range i.Comments {
-			if c := &i.Comments[n]; c.ID == id {
-				w.change(i, "comment", c.Body, body)
-				c.Body = body
-				return payload("comment", w.commentObject(i, *c)), nil
-			}
-		}
-	}
-	return nil, notFound("Comment")
+	i.UpdatedAt = w.time()
+	return payload("issue", w.issueObject(i)), nil
 }

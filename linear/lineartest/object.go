@@ -67,8 +67,6 @@ func (w *workspace) teamObject(t *SeedTeam) object {
 			return list
 		case "labels":
 			return w.labelObjects(w.Labels)
-		case "issues":
-			return w.issueObjects(func(i *issue) bool { return i.Team == t.Key })
 		}
 		return errNotServed
 	})
@@ -111,8 +109,6 @@ func (w *workspace) projectObject(p SeedProject) object {
 				}
 			}
 			return list
-		case "issues":
-			return w.issueObjects(func(i *issue) bool { return i.Project == p.SlugID })
 		}
 		return errNotServed
 	})
@@ -127,16 +123,6 @@ func (w *workspace) labelObjects(names []string) connection {
 			}
 			return errNotServed
 		}))
-	}
-	return list
-}
-
-func (w *workspace) issueObjects(keep func(*issue) bool) connection {
-	list := connection{}
-	for _, i := range w.issues {
-		if keep(i) {
-			list = append(list, w.issueObject(i))
-		}
 	}
 	return list
 }
@@ -194,12 +180,6 @@ func (w *workspace) issueLink(i *issue, f string) any {
 		list := connection{}
 		for _, c := range i.Comments {
 			list = append(list, w.commentObject(i, c))
-		}
-		return list
-	case "attachments":
-		list := connection{}
-		for _, url := range i.Links {
-			list = append(list, w.attachmentObject(i, url))
 		}
 		return list
 	case "inverseRelations":
