@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symphony-cron/symphony/linear"
@@ -251,7 +252,7 @@ func TestTransportErrors(t *testing.T) {
 	wantCode(t, err, "linear_api_request")
 }
 
-// The own timeout holds also where the caller gives a client without one and a context without a deadline.
+// The timeout of a given client applies as well.
 func TestTimeoutOfGivenClient(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s, func(o *linear.Options) { o.HTTP = &http.Client{Timeout: 50 * time.Millisecond} })
@@ -333,5 +334,54 @@ func TestCAFile(t *testing.T) {
 	}
 	if e := wantCode(t, ask(file), "tracker_ca_file_invalid"); e.Class != reconcile.ClassWorkflow {
 		t.Errorf("class %q", e.Class)
+	}
+}
+
+// late answers after a delay, or not at all if the request is cancelled before.
+type late struct{ after time.Duration }
+
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(l.after):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`)),
+	}, nil
+}
+
+// A request waits 30 s for its answer.
+func TestAnswersLate(t *testing.T) {
+	for _, c := range []struct {
+		after, took time.Duration
+		code        string
+	}{
+		{29 * time.Second, 29 * time.Second, ""},
+		{30*time.Second - time.Millisecond, 30*time.Second - time.Millisecond, ""},
+		{30*time.Second + time.Millisecond, 30 * time.Second, "linear_api_request"},
+		{time.Hour, 30 * time.Second, "linear_api_request"},
+	} {
+		t.Run(c.after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, err := linear.New(linear.Options{
+					Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", HTTP: &http.Client{Transport: late{c.after}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				_, err = client.Candidates(t.Context(), []string{"Todo"})
+				if took := time.Since(began); took != c.took {
+					t.Errorf("took %v, not %v", took, c.took)
+				}
+				if c.code != "" {
+					wantCode(t, err, c.code)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The ids of what a mutation creates are known whatever the agent has asked for, and the answer that it reads is the
-// one to its own question.
+// The tool learns the ids of created entities whatever the agent asks for, and the agent reads only what it asked for.
 func TestToolKnowsWhatItCreated(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
@@ -115,7 +114,7 @@ func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 	}
 }
 
-// A Linear that no longer knows what is asked for besides answers the agent's own question.
+// If Linear rejects the added question, the agent's own query is sent instead.
 func TestToolGivesUpItsOwnQuestion(t *testing.T) {
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +141,7 @@ func TestToolGivesUpItsOwnQuestion(t *testing.T) {
 	}
 }
 
-// An agent that happens to ask under the same name gets its answer.
+// An agent that uses the alias itself gets its answer.
 func TestToolKeepsTheAgentsOwnNames(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
@@ -155,7 +154,7 @@ func TestToolKeepsTheAgentsOwnNames(t *testing.T) {
 	}
 }
 
-// What went wrong when Linear carried a mutation out is no reason to send it again: it would be carried out twice.
+// A mutation that failed while it was executed is not sent again.
 func TestToolSendsNothingTwice(t *testing.T) {
 	const fault = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
 		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// nextAnswer parts the bodies that one fuzz input gives; the last is repeated.
+// nextAnswer separates the bodies in one fuzz input; the last body is repeated.
 const nextAnswer = "\n%%\n"
 
 // canned answers requests without a network.
@@ -48,7 +48,7 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// headers reads "Name: value" lines; what is none is left out, as a server could not send it.
+// headers reads "Name: value" lines and skips lines that a server could not send.
 func headers(text string) http.Header {
 	h := http.Header{}
 	for line := range strings.Lines(text) {
@@ -59,7 +59,7 @@ func headers(text string) http.Header {
 	return h
 }
 
-// spelled is the key with its first letter as JSON may have it.
+// spelled is the key with its first letter as a JSON escape.
 const spelled = `\u006c` + "in_api_secret0123456789"
 
 const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,"priority":2.0,"state":{"name":"Todo"},
@@ -68,8 +68,8 @@ const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,
 "inverseRelations":{"nodes":[{"type":"blocks","issue":{"id":"i2","state":{"name":"Done"}}}],"pageInfo":{"hasNextPage":false}},
 "comments":{"nodes":[{"createdAt":"2026-03-02"}]}}`
 
-// FuzzAnswers gives the client arbitrary answers. Nothing panics or asks for ever, every error is typed, and the key,
-// which a proxy may send back, is in none and not in the log, not even in part.
+// FuzzAnswers gives the client arbitrary answers. It must not panic or ask forever, every error must be typed, and no
+// error or warning may contain a part of the key, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
 	page := `{"data":{"issues":{"nodes":[` + fuzzIssue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
 	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},"inverseRelations":{"nodes":[]}},` +
@@ -155,7 +155,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// executed asks as the agent's tool does.
+// executed makes the requests of the agent's tool.
 func executed(t *testing.T, ctx context.Context, c *linear.Client, judge verdict) {
 	t.Helper()
 	body, _, err := c.Execute(ctx, "{ viewer { id } }", nil)
@@ -177,8 +177,8 @@ func executed(t *testing.T, ctx context.Context, c *linear.Client, judge verdict
 	}
 }
 
-// wanted is what must not be seen: so much of the key's beginning as tells it from its kind's common prefix, unless
-// the input itself holds a part of the key; then the whole.
+// wanted is the text that must not appear: the beginning of the key beyond the common prefix, or the whole key if the
+// input itself contains a part of it.
 func wanted(input ...string) string {
 	const part = len("lin_api_secret")
 	rest := strings.NewReplacer(testKey, "|", spelled, "|").Replace(strings.Join(input, "|"))
@@ -221,7 +221,7 @@ func judgeError(t *testing.T, what string, err error, secret string) {
 	}
 }
 
-// wellFormed: what the planner may rely on.
+// wellFormed checks what the planner relies on.
 func wellFormed(t *testing.T, i reconcile.Issue) {
 	t.Helper()
 	if i.Malformed != "" && i.ID != "" && i.Identifier != "" {

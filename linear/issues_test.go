@@ -212,7 +212,7 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	wantCode(t, err, "linear_api_status")
 }
 
-// A record that is no issue is a candidate with a reason, and an error where it was asked for by id.
+// A record that lacks a required field is a malformed candidate, and an error where it was asked for by id.
 func TestMalformedRecords(t *testing.T) {
 	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project"} {
 		t.Run(field, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestMalformedRecords(t *testing.T) {
 	}
 }
 
-// A wrong type in a field that an issue can do without costs that field alone, and is warned of once.
+// A wrong type in an optional field makes that field null, with one warning.
 func TestWrongTypesOfOptionalFields(t *testing.T) {
 	for _, field := range []string{"description", "url", "branchName", "labels", "assignee"} {
 		t.Run(field, func(t *testing.T) {
@@ -403,4 +403,18 @@ func TestClientConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// An issue of another project is marked.
+func TestIssueInAnotherProject(t *testing.T) {
+	for slug, elsewhere := range map[string]bool{"demo": false, "other": true} {
+		c := answering(t, 200, `{"data":{"issues":{"nodes":[`+`{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},"project":{"slugId":"`+slug+`"}}`+`]}}}`)
+		got, err := c.ByIDs(t.Context(), []string{"i1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got["i1"].Elsewhere != elsewhere {
+			t.Errorf("project %s: elsewhere %v", slug, got["i1"].Elsewhere)
+		}
+	}
 }

@@ -27,7 +27,7 @@ func manyProjects(n int) lineartest.Seed {
 	return seed
 }
 
-// All pages are read, and no more than somebody chooses from.
+// All pages are read, up to 500 projects.
 func TestProjects(t *testing.T) {
 	for count, want := range map[int]struct {
 		listed, requests int
@@ -48,7 +48,7 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// A project that stands on two pages is listed once, and a cursor that comes again is an error.
+// A project on two pages is listed once; a repeated cursor is an error.
 func TestProjectsThatMove(t *testing.T) {
 	answers := []string{
 		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"1"},{"id":"2"}],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`,
@@ -90,7 +90,7 @@ func TestProjectsRefusedKey(t *testing.T) {
 	wantCode(t, err, "missing_tracker_api_key")
 }
 
-// The states of all teams stand in the order of a team's columns, those of one name once.
+// The states of all teams are in the order of a board, each name once.
 func TestProject(t *testing.T) {
 	seed := lineartest.Seed{
 		Teams: []lineartest.SeedTeam{

@@ -110,7 +110,7 @@ func TestBudgetKeepsWhatAnAnswerLeavesOut(t *testing.T) {
 	}
 }
 
-// The allowance that runs out in earnest gives the same error, and fills up again.
+// An exhausted allowance gives the same error as a refused request, until it is renewed.
 func TestAllowanceRunsOutAndRefills(t *testing.T) {
 	now := testNow
 	s := startLinear(t, lineartest.Config{RequestsPerHour: 60, Now: func() time.Time { return now }})

@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 )
 
-// FuzzTakeIDs: whatever Linear answers, what is taken out of it leaves JSON, and only what was asked for goes.
+// FuzzTakeIDs: whatever Linear answers, removing the ids leaves JSON and nothing else is removed.
 func FuzzTakeIDs(f *testing.F) {
 	for _, body := range []string{
 		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`, `{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
@@ -28,7 +28,7 @@ func FuzzTakeIDs(f *testing.F) {
 	})
 }
 
-// FuzzAskForIDs: a mutation that is asked for more is a mutation still, with the same root fields.
+// FuzzAskForIDs: an extended mutation still parses and has the same root fields.
 func FuzzAskForIDs(f *testing.F) {
 	for _, query := range []string{
 		`mutation { commentCreate(input: {body: "}{"}) { success } }`, `mutation($a: X = {b: {c: 1}}) @d(e: "(") { x: commentCreate(input: $a) @f(g: {h: 1}) { ...F } } fragment F on P { success }`,

@@ -15,8 +15,7 @@ import (
 
 const whoAmI = `"{ viewer { email } }"`
 
-// What Linear's limiter turns away is sent again when the allowance is soon filled up; else the agent learns when that
-// will be, at once.
+// A rate-limited call is repeated if the limit ends soon. Otherwise the agent learns at once when it ends.
 func TestToolAtTheRateLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	tool := linear.Tool(newClient(t, s), false)
@@ -44,7 +43,7 @@ func TestToolAtTheRateLimit(t *testing.T) {
 	}
 }
 
-// A limiter that is always about to let one through is not asked for ever, and a turn that ends waits for nothing.
+// The wait for the rate limit ends with the turn.
 func TestToolDoesNotWaitForEver(t *testing.T) {
 	soon := answering(t, http.StatusTooManyRequests, "", "Retry-After", "25")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -58,7 +57,7 @@ func TestToolDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// One that always names a reset a moment away is waited for a minute in all.
+// A limit that keeps naming a near reset is waited for a minute in total.
 func TestToolWaitsAMinuteInAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {"25"}}, bodies: []string{""}}
@@ -74,7 +73,7 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	})
 }
 
-// slow answers after that long.
+// slow delays each answer.
 type slow struct {
 	http.RoundTripper
 	takes time.Duration
@@ -85,7 +84,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// The time that a limiter takes to say no counts, too.
+// The time of the refused requests counts as waiting.
 func TestToolWaitsForASlowLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {"1"}}, bodies: []string{""}}
@@ -100,8 +99,7 @@ func TestToolWaitsForASlowLimiter(t *testing.T) {
 	})
 }
 
-// Of a mutation whose answer can't be had the agent is told that it may have been carried out: it would send it again.
-// Not so of one that surely was not, nor of a query.
+// The error of a mutation that may have been executed says so, so that the agent does not repeat it.
 func TestToolSaysWhatMayHaveHappened(t *testing.T) {
 	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
 	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`
@@ -139,7 +137,7 @@ func TestToolAnswerTooLarge(t *testing.T) {
 	}
 }
 
-// Linear that never answers costs the turn no more than the time limit of a request.
+// A request that is never answered ends with the client's time limit.
 func TestToolTimeLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
@@ -152,7 +150,7 @@ func TestToolTimeLimit(t *testing.T) {
 	}
 }
 
-// The errors that Linear sends are the agent's to read, as they are.
+// GraphQL errors reach the agent unchanged.
 func TestToolPreservesErrors(t *testing.T) {
 	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
 	for _, status := range []int{200, 400, 404, 500, 503} {
@@ -168,7 +166,7 @@ func TestToolPreservesErrors(t *testing.T) {
 	}
 }
 
-// tracker.tool_scope: read
+// With tracker.tool_scope: read, mutations are refused and not sent.
 func TestToolThatOnlyReads(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})

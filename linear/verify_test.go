@@ -68,13 +68,13 @@ func TestVerifyAssignee(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := i.Assignee.ID
-	for who, known := range map[string]bool{
+	for assignee, known := range map[string]bool{
 		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,
 		"robyn@example.com": false, "nobody": false,
 	} {
-		got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: who})
+		got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: assignee})
 		if err != nil || (got.Assignee == nil) != known {
-			t.Errorf("assignee %q: %+v, %v", who, got.Assignee, err)
+			t.Errorf("assignee %q: %+v, %v", assignee, got.Assignee, err)
 		}
 	}
 	got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: "robyn@example.com"})
@@ -118,7 +118,7 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 	}
 }
 
-// A query that Linear rejects is told apart from a key that it refuses and from one that it can't answer now.
+// ErrRejected is the error of a rejected query, not of a refused key, a rate limit or an outage.
 func TestVerifyRejected(t *testing.T) {
 	for body, rejected := range map[string]bool{
 		`{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`: true,

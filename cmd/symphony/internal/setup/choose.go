@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// listed is how many projects are shown at once; who has more narrows them down.
+// listed is how many projects are shown at once. A longer list is narrowed down by a part of the name.
 const listed = 20
 
 // findProject reads the project that was named or chosen.

@@ -17,7 +17,7 @@ import (
 // longestKey is far more than a key has: a file that is longer is another file.
 const longestKey = 4096
 
-// keyTries is how often somebody may type a key that Linear refuses.
+// keyTries is how often a refused key may be typed again.
 const keyTries = 3
 
 // knownKey is the key that is here already. The environment file's counts first: a schedule sees nothing else.
@@ -50,7 +50,7 @@ func (s *starter) findKey(ctx context.Context) error {
 	}
 }
 
-// givenKey is the key of --key-file, or the one that is here already; empty where somebody has to be asked.
+// givenKey is the key of --key-file, or the one that is configured already; empty if there is none.
 func (s *starter) givenKey() (string, error) {
 	if s.options.keyFile == "" {
 		return s.knownKey(), nil
