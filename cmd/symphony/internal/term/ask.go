@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// askLine reads one line; of a secret one nothing is echoed. A signal ends the wait.
+// AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.
 func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
@@ -23,29 +23,29 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, e
 	if err != nil {
 		return "", fmt.Errorf("terminal: %w", err)
 	}
-	type read struct {
+	type answer struct {
 		line string
 		err  error
 	}
-	done := make(chan read, 1)
+	done := make(chan answer, 1)
 	go func() {
 		if secret {
 			line, err := term.ReadPassword(fd)
-			done <- read{string(line), err}
+			done <- answer{string(line), err}
 			return
 		}
 		line, err := w.Lines().ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil // an empty answer, or a last line without an end
 		}
-		done <- read{line, err}
+		done <- answer{line, err}
 	}()
 	select {
-	case r := <-done:
+	case a := <-done:
 		if secret {
 			fmt.Fprintln(w.Stderr)
 		}
-		return strings.TrimSuffix(r.line, "\n"), r.err
+		return strings.TrimSuffix(a.line, "\n"), a.err
 	case <-ctx.Done():
 		fmt.Fprintln(w.Stderr)
 		return "", errors.Join(ctx.Err(), term.Restore(fd, before))

@@ -2,7 +2,7 @@ package term
 
 import "strings"
 
-// How things stand, in colours: what runs is green, what waits yellow, what is stuck red, what is over dim.
+// The colours of rows: green for what runs, yellow for what waits, red for what needs an operator, dim for what is over.
 const (
 	ColourRuns  = "32"
 	ColourWaits = "33"
@@ -10,8 +10,23 @@ const (
 	ColourOver  = "2"
 )
 
-// plainText ends a colour.
+// PlainText ends a colour.
 const PlainText = "\x1b[0m"
+
+// Paint colours a text where colours are shown. An empty code is no colour.
+func (w *Env) Paint(code, s string) string {
+	if !w.Colour || code == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + PlainText
+}
+
+// Bold, Dim, Red, Green and Yellow paint a text so.
+func (w *Env) Bold(s string) string   { return w.Paint("1", s) }
+func (w *Env) Dim(s string) string    { return w.Paint(ColourOver, s) }
+func (w *Env) Red(s string) string    { return w.Paint(ColourStuck, s) }
+func (w *Env) Green(s string) string  { return w.Paint(ColourRuns, s) }
+func (w *Env) Yellow(s string) string { return w.Paint(ColourWaits, s) }
 
 // PaintDiff colours one line of a diff.
 func (w *Env) PaintDiff(line string) string {
@@ -19,11 +34,11 @@ func (w *Env) PaintDiff(line string) string {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
 		return w.Bold(line)
 	case strings.HasPrefix(line, "+"):
-		return w.Paint(ColourRuns, line)
+		return w.Green(line)
 	case strings.HasPrefix(line, "-"):
-		return w.Paint(ColourStuck, line)
+		return w.Red(line)
 	case strings.HasPrefix(line, "@@"):
-		return w.Paint("36", line)
+		return w.Paint("36", line) // cyan
 	}
 	return line
 }

@@ -1,3 +1,5 @@
+// Package term is what a command sees of the world outside the program: its streams, environment and clock, and the
+// terminal, if there is one. It prints tables, colours, JSON, logs and errors.
 package term
 
 import (
@@ -17,31 +19,27 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// world is everything outside the program that a command may look at or talk to. Tests make their own.
+// Env is the environment of a command. Tests make their own.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	Dir            string // working directory
+	Dir            string // the working directory
 	Home           string
 	Now            func() time.Time
-	// width of the terminal in columns, 0 where stdout is none.
-	Width  int
-	Colour bool
-	// json is set by commands that were asked for JSON, so that an error comes as JSON too.
-	JSON bool
-	// jsonLines is set where one object after another is printed: each is a line.
-	JSONLines bool
-	// input reads stdin where somebody is asked; see lines.
-	input *bufio.Reader
-	// log takes what else would be lines on stderr, nil unless a log was asked for; journal is set where stderr is systemd's.
-	Log     *slog.Logger
-	Journal bool
+	Width          int // of the terminal in columns, 0 where stdout is none
+	Colour         bool
+	JSON           bool         // the command prints JSON, errors too
+	JSONLines      bool         // one object after another, each in one line
+	Journal        bool         // stderr goes to systemd's journal
+	Log            *slog.Logger // takes the place of lines on stderr; nil unless a log was asked for
+	input          *bufio.Reader
 }
 
-// wallClock is where a world's now comes from. Tests step it.
+// WallClock is the clock of a new Env. Tests step it.
 var WallClock = time.Now
 
+// NewEnv returns the environment of this process.
 func NewEnv() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -52,8 +50,7 @@ func NewEnv() (*Env, error) {
 	}
 	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: WallClock}
 	w.Journal = IsJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
-	if w.Home = w.Getenv("HOME"); w.Home == "" {
-		// Cron always sets it; some containers do not.
+	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
 		if u, err := user.Current(); err == nil {
 			w.Home = u.HomeDir
 		}
@@ -68,12 +65,13 @@ func NewEnv() (*Env, error) {
 	return w, nil
 }
 
-// getenv reads one variable; a variable that is set twice counts as its last value, as shells see it.
+// Getenv is the value of a variable, empty if it is not set.
 func (w *Env) Getenv(name string) string {
 	v, _ := w.Lookup(name)
 	return v
 }
 
+// Lookup finds a variable. The last of several values counts, as in a shell.
 func (w *Env) Lookup(name string) (string, bool) {
 	for i := len(w.Environ) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(w.Environ[i], name+"="); ok {
@@ -83,19 +81,39 @@ func (w *Env) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// The colours of a terminal; plain text elsewhere.
-func (w *Env) Paint(code, s string) string {
-	if !w.Colour || code == "" {
-		return s
+// Absolute is a path that the operator gave, seen from the working directory.
+func (w *Env) Absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
 	}
-	return "\x1b[" + code + "m" + s + PlainText
+	return filepath.Join(w.Dir, path)
 }
 
-func (w *Env) Bold(s string) string   { return w.Paint("1", s) }
-func (w *Env) Red(s string) string    { return w.Paint("31", s) }
-func (w *Env) Yellow(s string) string { return w.Paint("33", s) }
-func (w *Env) Dim(s string) string    { return w.Paint("2", s) }
+// OnTerminal reports whether an operator can be asked and shown something.
+func (w *Env) OnTerminal() bool {
+	in, ok := w.Stdin.(*os.File)
+	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
+}
 
+// UTF8 reports whether the locale can show more than ASCII.
+func (w *Env) UTF8() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(w.Getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
+// Lines reads stdin. It is one reader for all questions, so that no line is lost between two.
+func (w *Env) Lines() *bufio.Reader {
+	if w.input == nil {
+		w.input = bufio.NewReaderSize(w.Stdin, 1)
+	}
+	return w.input
+}
+
+// PrintJSON prints a value on stdout.
 func (w *Env) PrintJSON(v any) {
 	enc := json.NewEncoder(w.Stdout)
 	enc.SetEscapeHTML(false)
@@ -107,41 +125,9 @@ func (w *Env) PrintJSON(v any) {
 	}
 }
 
-// onTerminal reports whether there is a person who can be shown something and asked.
-func (w *Env) OnTerminal() bool {
-	in, ok := w.Stdin.(*os.File)
-	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
-}
-
-// lines reads stdin; what one line's reading has taken too much is there for the next.
-func (w *Env) Lines() *bufio.Reader {
-	if w.input == nil {
-		w.input = bufio.NewReaderSize(w.Stdin, 1)
-	}
-	return w.input
-}
-
-// utf8 reports whether the locale can show more than ASCII.
-func (w *Env) UTF8() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(w.Getenv(name)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return false
-}
-
-func (w *Env) Absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(w.Dir, path)
-}
-
+// PrintLines prints lines on stdout.
 func (w *Env) PrintLines(lines []string) {
 	for _, line := range lines {
 		fmt.Fprintln(w.Stdout, line)
 	}
 }
-
-func (w *Env) Green(s string) string { return w.Paint(ColourRuns, s) }

@@ -10,16 +10,16 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The codes by which a shell says that it could not start a program.
+// The exit codes of a shell that could not start a program.
 const (
 	shellNotExecutable = 126
 	shellNotFound      = 127
 )
 
-// paged runs a command whose answer may be longer than the terminal is high. wanted is false where a person is not to
-// be kept from what follows.
+// Paged runs a command whose answer may be longer than the terminal is high. Without a terminal, or where wanted is false,
+// there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
-	command := w.pagerCommand(context.WithoutCancel(ctx)) // a signal is the pager's own business
+	command := w.pagerCommand(context.WithoutCancel(ctx)) // the pager reacts to signals itself
 	if !wanted || w.Width == 0 || w.JSON || command == nil {
 		return answer()
 	}
@@ -31,14 +31,14 @@ func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error
 	return errors.Join(answer(), pg.end())
 }
 
-// pagerCommand is $PAGER, else less where there is one; nil for none.
+// pagerCommand is $PAGER, otherwise less if it is installed; nil for none, which an empty PAGER or cat asks for.
 func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 	var cmd *exec.Cmd
 	switch named, set := w.Lookup("PAGER"); {
 	case named != "" && named != "cat":
 		cmd = exec.CommandContext(ctx, "sh", "-c", named)
 	case set:
-		return nil // an empty one says so, as elsewhere
+		return nil
 	default:
 		less, err := exec.LookPath("less")
 		if err != nil {
@@ -47,7 +47,7 @@ func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 		cmd = exec.CommandContext(ctx, less, "-FRX")
 	}
 	cmd.Dir, cmd.Env = w.Dir, w.Environ
-	// A person's own settings win. Without these less would show the colours as text, and umlauts as bytes.
+	// The operator's own settings win. Without these less would show colours as text and umlauts as bytes.
 	for name, value := range map[string]string{"LESS": "FRX", "LESSCHARSET": "utf-8"} {
 		if _, set := w.Lookup(name); !set {
 			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], name+"="+value)
@@ -56,15 +56,14 @@ func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// pager starts its program with the first word that there is to show: an error is not paged.
+// pager starts its program at the first write: an error is not paged.
 type pager struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser // nil until it is started
-	// gone: it has ended, or could not be started, and nobody reads any more.
-	gone error
+	cmd  *exec.Cmd
+	in   io.WriteCloser // nil until it is started
+	gone error          // it has ended, or could not be started
 }
 
-// Write implements io.Writer. What a pager that was left early does not read is written nowhere.
+// Write implements io.Writer.
 func (p *pager) Write(b []byte) (int, error) {
 	if p.in == nil && p.gone == nil {
 		p.start()
@@ -77,7 +76,7 @@ func (p *pager) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// unread reports a pager that somebody has left: what follows would be read and taken apart for nobody.
+// Unread reports a pager that the operator has left: it reads no more.
 func (w *Env) Unread() bool {
 	p, ok := w.Stdout.(*pager)
 	return ok && p.gone != nil
@@ -95,8 +94,8 @@ func (p *pager) start() {
 	p.in = in
 }
 
-// end waits until the person has read: a signal meant for the pager, which less takes for a break, must not take the
-// terminal from it. How it ends is its own business, but that there was none is told.
+// end waits until the operator has left the pager, so that a signal does not take the terminal from it. Its exit code
+// matters only where the shell could not start it.
 func (p *pager) end() error {
 	var known *reconcile.Error
 	if errors.As(p.gone, &known) {
@@ -105,7 +104,7 @@ func (p *pager) end() error {
 	if p.in == nil {
 		return nil
 	}
-	_ = p.in.Close() // it may have ended, and it says itself what is wrong
+	_ = p.in.Close() // it may have ended
 	err := p.cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && (exit.ExitCode() == shellNotFound || exit.ExitCode() == shellNotExecutable) {

@@ -7,10 +7,9 @@ import (
 	"unicode"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// ago is relative on a terminal, exact in a pipe.
+// AgoText is "3m ago" on a terminal and the time in a pipe.
 func AgoText(w *Env, now, t time.Time) string {
 	if w.Width == 0 {
 		return Rfc3339(t)
@@ -18,6 +17,7 @@ func AgoText(w *Env, now, t time.Time) string {
 	return Age(now, t) + " ago"
 }
 
+// SinceText is the age of a time on a terminal and the time in a pipe.
 func SinceText(w *Env, now, t time.Time) string {
 	if w.Width == 0 {
 		return Rfc3339(t)
@@ -25,7 +25,7 @@ func SinceText(w *Env, now, t time.Time) string {
 	return Age(now, t)
 }
 
-// lasted is short on a terminal, in a pipe exact: seconds.
+// LastedText is a duration, in a pipe as seconds with three decimals.
 func LastedText(w *Env, d time.Duration) string {
 	if w.Width == 0 {
 		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
@@ -33,9 +33,10 @@ func LastedText(w *Env, d time.Duration) string {
 	return Duration(d)
 }
 
+// Age is the time from t to now.
 func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
 
-// duration is short: 41s, 3m, 2h05m, 4d.
+// Duration is short: 41s, 3m02s, 2h05m, 4d. A negative one counts as none.
 func Duration(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:
@@ -50,22 +51,10 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// Rfc3339 is a time in UTC, with fractions of seconds.
 func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-func OrNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-type ErrorJSON struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
-}
-
-// bytesText is a size for people.
+// BytesText is a size with its unit.
 func BytesText(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -78,14 +67,29 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// shellQuote makes one word of a path, and leaves it as it is where a shell would.
+// ShellQuote makes one word of a text for a shell, without quotes where none are needed.
 func ShellQuote(s string) string {
 	for _, r := range s {
 		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return proc.ShellWord(s)
+			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 		}
 	}
 	return s
+}
+
+// OrNull is nil for an empty string, which JSON prints as null.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// ErrorJSON is an error in JSON answers.
+type ErrorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // ErrorOf is an error as JSON answers show it.

@@ -13,14 +13,26 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// A pass speaks in two ways. To a person it says what it did on stdout, and what is wrong in lines on stderr. Somebody who
-// asks for a log by --log-level or --log-format gets on stderr records instead: one line each, with level and keys, of what
-// the pass did and of what was wrong. Where stderr is systemd's journal, each line of either begins with its priority.
+// The formats of a log.
+const (
+	TextLog = "text"
+	JsonLog = "json"
+)
 
-// newLogAs makes a log of lines with keys (specification 13.1), or of JSON objects. The journal knows the time itself.
+// NewLogAs makes a log of key=value lines (specification 13.1) or of JSON objects. For systemd's journal each line begins
+// with its priority, and a text line has no time, which the journal adds.
 func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if journal && format != JsonLog {
+	newHandler := func(out io.Writer) slog.Handler {
+		if format == JsonLog {
+			return slog.NewJSONHandler(out, options)
+		}
+		return slog.NewTextHandler(out, options)
+	}
+	if !journal {
+		return slog.New(newHandler(out))
+	}
+	if format != JsonLog {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -28,33 +40,24 @@ func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slo
 			return a
 		}
 	}
-	if !journal {
-		return slog.New(handlerOf(out, format, options))
-	}
 	line := &journalLine{out: out}
-	return slog.New(journalHandler{handlerOf(&line.text, format, options), line})
+	return slog.New(journalHandler{newHandler(&line.text), line})
 }
 
-func handlerOf(out io.Writer, format string, options *slog.HandlerOptions) slog.Handler {
-	if format == JsonLog {
-		return slog.NewJSONHandler(out, options)
-	}
-	return slog.NewTextHandler(out, options)
-}
-
-// journalHandler puts a record's priority before its line, as the journal reads it from a service's output.
+// journalHandler writes the priority of a record before its line.
 type journalHandler struct {
 	slog.Handler
 	line *journalLine
 }
 
-// journalLine is where a line is made, by one at a time.
+// journalLine is the buffer in which records are formatted, one at a time.
 type journalLine struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	out  io.Writer
 }
 
+// Handle implements slog.Handler.
 func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	h.line.mu.Lock()
 	defer h.line.mu.Unlock()
@@ -67,15 +70,17 @@ func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
+// WithAttrs implements slog.Handler.
 func (h journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return journalHandler{h.Handler.WithAttrs(attrs), h.line}
 }
 
+// WithGroup implements slog.Handler.
 func (h journalHandler) WithGroup(name string) slog.Handler {
 	return journalHandler{h.Handler.WithGroup(name), h.line}
 }
 
-// priority is a level in the journal's numbers (sd-daemon(3)).
+// priority is a level as systemd's journal reads it (sd-daemon(3)).
 func priority(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
@@ -88,7 +93,7 @@ func priority(l slog.Level) string {
 	return "<7>"
 }
 
-// printError tells a person of something wrong, or the log where one was asked for.
+// PrintError prints an error and its hint on stderr, or writes it to the log where one was asked for.
 func (w *Env) PrintError(e *reconcile.Error) {
 	if w.Log != nil {
 		attrs := []slog.Attr{slog.String("code", e.Code), slog.String("error", e.Message)}
@@ -98,14 +103,14 @@ func (w *Env) PrintError(e *reconcile.Error) {
 		w.Log.LogAttrs(context.Background(), slog.LevelError, "error", attrs...)
 		return
 	}
-	before := w.mark(slog.LevelError)
+	before := w.priority(slog.LevelError)
 	fmt.Fprintf(w.Stderr, "%ssymphony: %s: %s\n", before, e.Code, Visible(e.Message))
 	if e.Hint != "" {
 		fmt.Fprintf(w.Stderr, "%s  %s\n", before, Visible(e.Hint))
 	}
 }
 
-// note tells a person on stderr what is no error, or the log where one was asked for.
+// Note prints a message on stderr, or writes it to the log where one was asked for.
 func (w *Env) Note(level slog.Level, text string) {
 	if w.Log != nil {
 		w.Log.LogAttrs(context.Background(), level, text)
@@ -114,19 +119,19 @@ func (w *Env) Note(level slog.Level, text string) {
 	if level >= slog.LevelWarn {
 		text = "warning: " + text
 	}
-	fmt.Fprintf(w.Stderr, "%ssymphony: %s\n", w.mark(level), Visible(text))
+	fmt.Fprintf(w.Stderr, "%ssymphony: %s\n", w.priority(level), Visible(text))
 }
 
-// mark begins a line for a person where the journal reads it.
-func (w *Env) mark(level slog.Level) string {
+// priority begins a line where the journal reads stderr.
+func (w *Env) priority(level slog.Level) string {
 	if !w.Journal {
 		return ""
 	}
 	return priority(level)
 }
 
-// isJournal reports whether a file is the stream to the journal that systemd says it has given this service: by device and
-// inode, for the variable is inherited by programs whose output goes elsewhere.
+// IsJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The
+// variable alone does not tell: programs inherit it whose output goes elsewhere.
 func IsJournal(stream string, file *os.File) bool {
 	if stream == "" {
 		return false
@@ -135,11 +140,6 @@ func IsJournal(stream string, file *os.File) bool {
 	if err != nil {
 		return false
 	}
-	is, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stream == fmt.Sprintf("%d:%d", is.Dev, is.Ino)
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stream == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
-
-const (
-	TextLog = "text"
-	JsonLog = "json"
-)

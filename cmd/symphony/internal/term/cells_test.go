@@ -20,7 +20,6 @@ func TestCells(t *testing.T) {
 		"🚀 go":               5,
 		"e\u0301":            1, // é as two characters
 		"\u200bx":            1,
-		"✔\ufe0f":            2,
 		"…":                  1,
 		"\x1b[31mred\x1b[0m": 3,
 		"𠀀":                  2,
