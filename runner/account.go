@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -76,22 +77,22 @@ func changedMembers(record []byte, before map[string]json.RawMessage) (changed [
 
 // shareFault stores a fault of the account by which the run ended. It comes before the outcome, so that no pass settles the
 // run and starts another into the same fault.
-func (a *attempt) shareFault(ctx context.Context, code, message string) {
-	if a.Account == nil || !reconcile.AccountFault(code) {
+func (j *job) shareFault(ctx context.Context, code, message string) {
+	if j.Account == nil || !reconcile.AccountFault(code) {
 		return
 	}
-	if err := a.Account.Failed(ctx, a.Now(), code, message); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "fault of the account not shared", slog.String("error", err.Error()))
+	if err := j.Account.Failed(ctx, j.Now(), code, message); err != nil {
+		j.Log.LogAttrs(ctx, slog.LevelWarn, "fault of the account not shared", slog.String("error", err.Error()))
 	}
 }
 
 // shareSuccess ends a block of the account that was there when the run began.
-func (a *attempt) shareSuccess(ctx context.Context) {
-	if a.Account == nil {
+func (j *job) shareSuccess(ctx context.Context) {
+	if j.Account == nil {
 		return
 	}
-	if err := a.Account.Worked(context.WithoutCancel(ctx), a.Now(), a.run.StartedAt); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "block of the account not ended", slog.String("error", err.Error()))
+	if err := j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt); err != nil {
+		j.Log.LogAttrs(ctx, slog.LevelWarn, "block of the account not ended", slog.String("error", err.Error()))
 	}
 }
 
@@ -106,20 +107,27 @@ func (e errOverBudget) Error() string {
 	return fmt.Sprintf("%d tokens used, agent.max_tokens is %d", e.used, e.most)
 }
 
-// checkBudget ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier
-// runs count, but for those before an operator's retry. The next pass holds the issue.
-func (a *attempt) checkBudget(ctx context.Context, cancel context.CancelCauseFunc) {
-	most := a.Config.Policy.MaxTokens
+// budget ends the run of an issue that has used up its tokens.
+type budget struct {
+	*job
+	cancel context.CancelCauseFunc
+	spent  atomic.Bool
+}
+
+// check ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier runs
+// count, but for those before an operator's retry. The next pass holds the issue.
+func (b *budget) check(ctx context.Context) {
+	most := b.Config.Policy.MaxTokens
 	if most <= 0 {
 		return
 	}
-	used, err := a.Journal.IssueTokens(context.WithoutCancel(ctx), a.run.IssueID)
+	used, err := b.Journal.IssueTokens(context.WithoutCancel(ctx), b.run.IssueID)
 	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "tokens of the issue not read", slog.String("error", err.Error()))
+		b.Log.LogAttrs(ctx, slog.LevelWarn, "tokens of the issue not read", slog.String("error", err.Error()))
 		return // the next count checks again
 	}
-	if used >= most && a.overBudget.CompareAndSwap(false, true) {
-		time.AfterFunc(overBudgetGrace, func() { cancel(errOverBudget{used, most}) })
+	if used >= most && b.spent.CompareAndSwap(false, true) {
+		time.AfterFunc(overBudgetGrace, func() { b.cancel(errOverBudget{used, most}) })
 	}
 }
 

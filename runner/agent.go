@@ -45,6 +45,8 @@ type agentProcess struct {
 	refused  int                        // those that look as if they could not be sandboxed
 }
 
+const stderrLimit = 256 << 10 // bytes kept of the agent's stderr
+
 // launch starts codex.command in the workspace (specification 10.1). Its stdin is a pipe that the worker
 // alone holds, so that the agent ends when the worker dies.
 func (a *attempt) launch(ctx context.Context) error {

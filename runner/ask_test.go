@@ -119,13 +119,12 @@ func newAsking(t *testing.T, timeout time.Duration) *asking {
 	w := &Worker{
 		Config: Config{AnswerTimeout: timeout}, Requests: box, Now: time.Now, Redactor: agent.NewRedactor([]string{testKey}), Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
+	run := reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1", Phase: reconcile.StreamingTurn}
 	a := &attempt{
-		Worker: w, ending: ctx.Done(),
+		job: w.newJob(run, func(error) {}), ending: ctx.Done(),
 		agent: &agentProcess{session: session, ready: make(chan struct{})},
 	}
 	close(a.agent.ready)
-	a.run = reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1", Phase: reconcile.StreamingTurn}
-	a.rec = &record{run: a.run}
 	t.Cleanup(end)
 	return &asking{attempt: a, inbox: box, log: log, end: end, die: ours.Close}
 }

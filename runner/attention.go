@@ -32,6 +32,7 @@ const (
 	attentionLog   = 64 << 10 // bytes of the log that are kept
 	// outputPatience is how long the rest of the output is read after the shell's process group was killed.
 	outputPatience = 100 * time.Millisecond
+	killBound      = 4 * time.Second // to end processes
 )
 
 // AttentionPatience is how long after its start a hook is surely over, even if its caller was killed. Then the

@@ -17,6 +17,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
+// attempt is an agent run under way.
+type attempt struct {
+	*job
+	workspace *workspaceStep
+	ending    <-chan struct{} // closed when the run is to end
+	agent     *agentProcess
+	thread    threadState
+	created   createdEntities
+	limits    limitsReporter
+	// environ is what the agent has of variables, codexHome where it keeps its threads, both once it has answered.
+	environ   codexEnviron
+	codexHome string
+}
+
 // converse launches the agent and takes it through its turns (specification 10.2 and 10.3).
 func (a *attempt) converse(ctx context.Context, prompt string) error {
 	a.rec.phase(ctx, reconcile.LaunchingAgent)
@@ -51,7 +65,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 // wantsMore asks the tracker whether the issue wants another turn of this run. A stop that comes after a
 // turn has completed takes nothing from it: the run ends well.
 func (a *attempt) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if ctx.Err() != nil || a.overBudget.Load() {
+	if ctx.Err() != nil || a.budget.spent.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
 	err := a.refreshPatiently(ctx)

@@ -24,9 +24,8 @@ import (
 func loose(t *testing.T, answers ...answer) (*attempt, *rig) {
 	t.Helper()
 	r := newRig(t, "say hm", answers...)
-	a := &attempt{Worker: r.Worker, run: r.run}
-	a.rec = &record{journal: r.journal, now: time.Now, log: r.Log, run: r.run, base: map[string]reconcile.Tokens{}}
-	return a, r
+	j := r.newJob(r.run, func(error) {})
+	return &attempt{job: j, workspace: &workspaceStep{job: j}}, r
 }
 
 // times repeats an answer.

@@ -33,8 +33,6 @@ type environment struct {
 	space  *host.Workspace
 }
 
-func (a *attempt) env() environment { return environment{a.Env, a.Config, a.run.ID, a.space} }
-
 // common is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories
 // of the workspace's own for temporary files and caches, and what builds need.
 func (e environment) common() []string {

@@ -29,8 +29,7 @@ func TestPiecesAreNoEvents(t *testing.T) {
 // Nor is a piece the run's last message: half a secret would stand in the database, and nobody reads half a word.
 func TestPiecesAreNoLastMessage(t *testing.T) {
 	r := newRig(t, "say hm")
-	a := &attempt{Worker: r.Worker, run: r.run, agent: &agentProcess{ready: make(chan struct{})}}
-	a.rec = a.newRecord(func(error) {})
+	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{ready: make(chan struct{})}}
 	var err error
 	a.events, err = agent.OpenEventLog(filepath.Join(t.TempDir(), eventsFile), a.Redactor)
 	must(t, err)
@@ -51,9 +50,8 @@ func TestPiecesAreNoLastMessage(t *testing.T) {
 // A secret that looks like a number of the rate limits leaves no record that is no JSON: ps could not be written any more.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
-	a := &attempt{Worker: r.Worker, run: r.run, agent: &agentProcess{ready: make(chan struct{})}}
+	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{ready: make(chan struct{})}}
 	a.Redactor.Add([]string{"17900000"})
-	a.rec = a.newRecord(func(error) {})
 	var err error
 	a.events, err = agent.OpenEventLog(filepath.Join(t.TempDir(), eventsFile), a.Redactor)
 	must(t, err)

@@ -41,37 +41,25 @@ func (a *attempt) callAndNote(ctx context.Context, args json.RawMessage) reconci
 	return answer
 }
 
-// creations are what the agent has made and the database has not taken yet.
-type creations struct {
+// createdEntities are what the agent created in the tracker and the database has not stored yet.
+type createdEntities struct {
 	mu   sync.Mutex
 	left []reconcile.Created
 }
 
 // saveCreated keeps what the agent has made now, and what could not be kept before.
 func (a *attempt) saveCreated(ctx context.Context, made []reconcile.Created) error {
-	a.made.mu.Lock()
-	defer a.made.mu.Unlock()
-	a.made.left = append(a.made.left, made...)
-	if len(a.made.left) == 0 {
+	a.created.mu.Lock()
+	defer a.created.mu.Unlock()
+	a.created.left = append(a.created.left, made...)
+	if len(a.created.left) == 0 {
 		return nil
 	}
-	err := a.Journal.SaveCreated(context.WithoutCancel(ctx), a.run.ID, a.run.IssueID, a.made.left, a.Now())
+	err := a.Journal.SaveCreated(context.WithoutCancel(ctx), a.run.ID, a.run.IssueID, a.created.left, a.Now())
 	if err == nil {
-		a.made.left = nil
+		a.created.left = nil
 	}
 	return err
-}
-
-// note writes an event of the worker's own.
-func (a *attempt) note(name, message string, payload any) {
-	run := a.rec.get()
-	raw, err := json.Marshal(payload)
-	if err == nil {
-		err = a.events.Append(agent.EventLine{Event: name, At: a.Now(), ThreadID: run.ThreadID, Message: message, Payload: raw})
-	}
-	if err != nil {
-		a.Log.Warn("event not stored", slog.String("error", err.Error()))
-	}
 }
 
 // eventLine is the line that an event of the agent becomes.

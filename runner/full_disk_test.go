@@ -206,7 +206,7 @@ func TestOutcomeGivenUpInATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{Journal: &held{memory: newMemory()}, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
 		err := w.Conclude(t.Context(), reconcile.Run{ID: "run-1", Phase: reconcile.Finishing, Outcome: reconcile.Succeeded})
-		if storeCode(err) != "state_busy" {
+		if !isCode(err, "state_busy") {
 			t.Errorf("given up with %v", err)
 		}
 	})

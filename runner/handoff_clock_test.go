@@ -45,8 +45,7 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 // wall clock says.
 func TestBeatTellsTheMonotonicClock(t *testing.T) {
 	r := newRig(t, "")
-	a := &attempt{Worker: r.Worker, run: r.run}
-	a.rec = a.newRecord(func(error) {})
+	a := r.newJob(r.run, func(error) {})
 	a.rec.now = func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 	must(t, a.open())
 	defer a.close()

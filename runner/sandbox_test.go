@@ -201,7 +201,7 @@ func TestAgentEnv(t *testing.T) {
 		}
 	}
 	// The very list: a program that is started directly takes the first of two.
-	a := &attempt{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}
+	a := &job{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}
 	seen := map[string]bool{}
 	for _, kv := range a.env().common() {
 		name, _, _ := cut(kv)
@@ -218,7 +218,7 @@ func TestProfileWithKey(t *testing.T) {
 		r := newRig(t, "sh tr '\\0' '\\n' < /proc/$PPID/environ > agent.txt")
 		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
 		r.ends("succeeded", "")
-		a := &attempt{Worker: r.Worker, run: r.run, space: &host.Workspace{Path: r.space()}}
+		a := &attempt{job: &job{Worker: r.Worker, run: r.run, space: &host.Workspace{Path: r.space()}}}
 		params, err := a.threadParams(t.Context())
 		must(t, err)
 		has := strings.Contains(profile, testKey)

@@ -61,7 +61,7 @@ func TestToolAnswerIsLeftAlone(t *testing.T) {
 			return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
 		},
 	}
-	a := &attempt{Worker: r.Worker, agent: &agentProcess{}, exact: agent.NewExactRedactor([]string{testKey})}
+	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{}}
 	got := a.sessionOptions().CallTool(t.Context(), "linear_graphql", nil)
 	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {
 		t.Errorf("%+v", got)

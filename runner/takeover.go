@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,14 +23,14 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// Takeover is a workspace in a person's hands, where otherwise an agent works: under the same lease and the same sandbox,
-// with the same environment, and looked after in the same way when they are done.
+// Takeover gives the workspace of an issue to an operator: under the same lease, sandbox and environment as to an agent, and
+// with the same clearing up afterwards.
 //
 //	Take ─► Session ─► Close
 type Takeover struct {
 	Config   Config
 	StateDir string
-	// ID takes the place of a run's: by it the processes are known, and the record names it as the last holder.
+	// ID takes the place of a run's: the processes are known by it, and the workspace's record names it as the last holder.
 	ID    string
 	Issue reconcile.Issue
 	// Root is the workspace root of the claim.
@@ -38,26 +40,21 @@ type Takeover struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	// A takeover is at this machine's terminal, so that it needs this machine and not any host.
-	host  local.Host
-	a     *attempt
+	host  local.Host // the terminal is on this machine
+	step  *workspaceStep
 	alive *proc.Alive
 }
 
-// Take takes the workspace, making it where there is none, and takes care of what its last holder left. With an error
-// Close is due all the same. Somebody else's lease is workspace_busy.
+// Take takes the workspace, makes it where there is none, and clears up after its last holder. Close must be called, after
+// an error as well. A workspace that a run holds is workspace_busy.
 func (t *Takeover) Take(ctx context.Context) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	// No hook of a run's comes before: what they do is for an agent's sake.
-	hooks := t.a.Config.Hooks
-	t.a.Config.Hooks.BeforeRun = ""
-	err := t.a.takeWorkspace(ctx)
+	err := t.step.take(ctx) // and not prepare: before_run is for agents
 	if err == nil {
-		err = t.a.guardGit(ctx)
+		err = t.step.guardGit(ctx)
 	}
-	t.a.Config.Hooks = hooks
 	crash.At("runner.takeover.taken")
 	return err
 }
@@ -68,7 +65,7 @@ func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	return t.a.remove(ctx, discard)
+	return cleanup{t.step}.remove(ctx, discard)
 }
 
 // open makes the directory by which what is started here is known.
@@ -86,25 +83,22 @@ func (t *Takeover) open() error {
 	if t.alive, err = proc.HoldAlive(alive, killBound); err != nil {
 		return fail(what, err)
 	}
-	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
-	t.a = &attempt{
-		Worker: &Worker{
-			Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
-			Redactor: agent.NewRedactor(t.Config.SecretValues),
-		},
-		run: run, exact: agent.NewExactRedactor(t.Config.SecretValues),
-		rec: &record{run: run, now: t.Now, log: t.Log},
+	w := &Worker{
+		Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
+		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, secretsAmong(t.Env, t.Config.PassEnv))),
 	}
-	t.a.Redactor.Add(secretsAmong(t.Env, t.Config.PassEnv))
-	return fail(what, t.a.open())
+	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
+	j := w.newJob(run, func(error) {})
+	t.step = &workspaceStep{job: j}
+	return fail(what, j.open())
 }
 
-// Where says which workspace it is, by path and random id, and whether it was made just now.
+// Where returns the path and the random id of the workspace, and whether it was made just now.
 func (t *Takeover) Where() (path, id string, made bool) {
-	return t.a.space.Path, t.a.space.ID, t.a.space.Created
+	return t.step.space.Path, t.step.space.ID, t.step.space.Created
 }
 
-// Stdio are the streams of the person's terminal.
+// Stdio are the streams of the operator's terminal.
 type Stdio struct {
 	In       *os.File
 	Out, Err io.Writer
@@ -116,19 +110,19 @@ const takeoverGrace = 3 * time.Second
 // Session opens codex's own terminal on a thread, or a new session without one, and waits for its end. home is the codex
 // home of the thread, empty for the workflow's. When ctx ends codex is asked to end as well. The exit code is codex's.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (code int, err error) {
-	run := t.a.hostRun()
-	if _, err := t.host.Facts(ctx, host.FactsRequest{Run: &run, Path: t.a.space.Path}); err != nil {
+	run := t.step.hostRun()
+	if _, err := t.host.Facts(ctx, host.FactsRequest{Run: &run, Path: t.step.space.Path}); err != nil {
 		return 0, err
 	}
 	if home != "" {
-		t.a.Config.CodexHome = home
+		t.step.Config.CodexHome = home
 	}
 	command, err := t.command(ctx, thread)
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-lc", command) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env = t.a.space.Path, t.a.env().codex()
+	cmd.Dir, cmd.Env = t.step.space.Path, t.step.env().codex()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.In, io.Out, io.Err
 	if cmd.ExtraFiles, err = t.host.Inherit(run); err != nil {
 		return 0, err
@@ -141,9 +135,12 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	over := t.note()
+	observing, stop := context.WithCancel(context.Background())
+	var observer sync.WaitGroup
+	observer.Go(func() { repeat(observing, glance, t.step.noteNewProcesses) })
 	err = cmd.Wait()
-	over()
+	stop()
+	observer.Wait()
 	crash.At("runner.takeover.ended")
 	var status *exec.ExitError
 	switch {
@@ -155,39 +152,18 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	return 0, nil
 }
 
-// note writes down what runs below, until over is called, so that whoever comes next finds what has shed its marks.
-func (t *Takeover) note() (over func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		step := time.NewTicker(glance)
-		defer step.Stop()
-		for {
-			t.a.noteNewProcesses()
-			select {
-			case <-step.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
-}
-
-// Close ends all that the session has left, takes back what it set of git's as after an agent, and gives the workspace
-// back. With an error the next holder does what could not be done.
+// Close ends all processes that the session has left, restores git settings as after an agent, and gives up the workspace.
+// What fails is done by the next holder.
 func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
-	if t.a != nil {
-		err := t.a.killEverything(ctx)
+	if t.step != nil {
+		err := t.step.killEverything(ctx)
 		if err == nil {
-			err = t.a.restoreGit(ctx)
+			err = t.step.restoreGit(ctx)
 		}
-		err = errors.Join(err, t.host.Finish(ctx, host.FinishRequest{Run: t.a.hostRun()}))
-		t.a.close()
-		errs = append(errs, err)
+		errs = append(errs, err, t.host.Finish(ctx, host.FinishRequest{Run: t.step.hostRun()}))
+		t.step.close()
 	}
 	if t.alive != nil {
 		errs = append(errs, t.alive.Close())

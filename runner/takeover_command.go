@@ -36,12 +36,12 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	for _, arg := range args {
 		line += proc.ShellWord(arg) + " "
 	}
-	return proc.ShellIn(t.a.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
+	return proc.ShellIn(t.step.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
 }
 
 // arguments tell codex what a run tells it in thread/start and turn/start.
 func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
-	config, err := t.a.Config.threadConfig(ctx, &t.host, t.ID, *t.a.space, nil)
+	config, err := t.step.Config.threadConfig(ctx, &t.host, t.ID, *t.step.space, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--cd", t.a.space.Path, "--sandbox", mode}
+	args := []string{"--cd", t.step.space.Path, "--sandbox", mode}
 	var policy string
 	if err := json.Unmarshal(t.Config.ApprovalPolicy, &policy); err == nil && policy != "" {
 		args = append(args, "--ask-for-approval", policy)
@@ -71,7 +71,7 @@ func (t *Takeover) LeftOut() []string {
 
 // sandbox returns the mode of codex's command line for the policy of a run's turns, and adds its settings to config.
 func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
-	raw, err := t.a.Config.sandboxPolicy(ctx, &t.host, *t.a.space)
+	raw, err := t.step.Config.sandboxPolicy(ctx, &t.host, *t.step.space)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,180 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// finish is the last step. It ends the agent and everything that the run has started, restores git settings, runs
+// after_run, ends what that has left, and sets the outcome in the worker's copy. It goes on after ctx has ended.
+func (a *attempt) finish(ctx context.Context, workErr error) error {
+	outcome, code, message := a.judge(ctx, workErr)
+	ours := !errors.Is(context.Cause(ctx), errNotOurs)
+	ctx = context.WithoutCancel(ctx)
+	if ours {
+		a.rec.phase(ctx, reconcile.Finishing)
+	}
+	a.endAgent(ctx)
+	a.shareFault(ctx, code, a.Redactor.Text(message))
+	err := a.killEverything(ctx)
+	if err == nil {
+		err = a.workspace.restoreGit(ctx)
+	}
+	crash.At("runner.finish.guarded")
+	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err == nil))
+	if err != nil && outcome == reconcile.Succeeded {
+		outcome = reconcile.Failed
+		code, message = codeOf(err)
+	} else if err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelError, "the run's end", slog.String("error", err.Error()))
+	}
+	if err := a.Host.Finish(ctx, host.FinishRequest{Run: a.hostRun()}); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
+	}
+	if !ours {
+		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
+		return errNotOurs
+	}
+	message = a.Redactor.Text(message)
+	a.rec.change(func(r *reconcile.Run) {
+		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
+	})
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "run ended", slog.String("outcome", string(outcome)), slog.String("code", code), slog.String("error", message))
+	return nil
+}
+
+// judge turns the error that ended the work into the run's outcome (specification 10.6).
+func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
+	var stopped errStopped
+	var moved errMovedOn
+	var gone errTrackerGone
+	var overBudget errOverBudget
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return reconcile.Succeeded, "", ""
+	case errors.As(cause, &stopped):
+		return reconcile.Canceled, stopped.reason, stopped.Error()
+	case errors.Is(cause, errTerminated):
+		return reconcile.InterruptedRun, reconcile.CodeTerminated, errTerminated.Error()
+	case errors.As(cause, &overBudget):
+		return reconcile.Canceled, reconcile.CodeMaxTokens, overBudget.Error()
+	case errors.As(err, &moved):
+		return reconcile.Canceled, moved.reason, moved.Error()
+	case errors.As(err, &gone):
+		return reconcile.InterruptedRun, "tracker_unavailable", gone.Error()
+	}
+	code, message = codeOf(err)
+	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
+		return reconcile.Failed, codeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+	}
+	var failed *codex.Error
+	if errors.As(err, &failed) {
+		switch failed.Code {
+		case codex.CodeTurnTimeout:
+			return reconcile.TimedOut, code, message
+		case codex.CodeStalled:
+			return reconcile.Stalled, code, message
+		default: // it failed
+		}
+	}
+	return reconcile.Failed, code, message
+}
+
+const (
+	codeDiskFull = "disk_full"
+	// fullDiskBytes is too little for any hook or agent to work with.
+	fullDiskBytes = 64 << 10
+)
+
+// fullDisk names a directory of the run's on a volume that is full, empty if there is none. Whatever fails on a full disk
+// fails for that.
+func (j *job) fullDisk() string {
+	for _, dir := range []string{j.run.WorkspaceRoot, j.StateDir} {
+		if dir == "" {
+			continue
+		}
+		if facts, err := j.Host.Facts(context.Background(), host.FactsRequest{Path: dir, Free: true}); err == nil && facts.FreeBytes < fullDiskBytes {
+			return dir
+		}
+	}
+	return ""
+}
+
+// codeOf finds the stable code of an error and its text without that code.
+func codeOf(err error) (code, message string) {
+	var known *reconcile.Error
+	var failed *codex.Error
+	switch {
+	case proc.LimitReached(err):
+		return reconcile.CodeResourceLimit, err.Error()
+	case errors.As(err, &known):
+		return known.Code, known.Message
+	case errors.As(err, &failed) && failed.Code == codex.CodeStalled && failed.Cause != "":
+		return string(failed.Cause), failed.Message // the agent waited for that, and said so
+	case errors.As(err, &failed):
+		return string(failed.Code), failed.Message
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return codeDiskFull, err.Error()
+	}
+	return "run_failed", err.Error()
+}
+
+func isCode(err error, code string) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && known.Code == code
+}
+
+// The patience of the outcome: a full disk or a busy database must not lose what a run has done.
+const (
+	concludePatience = 10 * time.Minute
+	concludePause    = 2 * time.Second
+)
+
+// conclude stores the outcome. Until it is stored the worker lives on and holds its run.
+func (j *job) conclude(run context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
+	defer cancel()
+	var last error
+	for {
+		err := j.Journal.Finish(ctx, j.Now(), j.rec.get())
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil && last != nil {
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, last) // err only says that the time is over
+		}
+		last = err
+		terminated := errors.Is(context.Cause(run), errTerminated)
+		if isCode(err, "state_replaced") || terminated && (isCode(err, "state_missing") || isCode(err, "state_corrupt")) {
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // the database needs manual repair
+		}
+		j.Log.LogAttrs(ctx, slog.LevelError, "outcome not stored, trying again", slog.String("error", err.Error()))
+		select {
+		case <-time.After(concludePause):
+		case <-ctx.Done():
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, err)
+		}
+	}
+}
+
+// recordStoreFailure writes into the alive file why the outcome was not stored. A run that a pass settles without an
+// outcome for the machine's fault is not charged to its issue.
+func (j *job) recordStoreFailure(err error) error {
+	var known *reconcile.Error
+	if errors.As(err, &known) && reconcile.MachineFault(known.Code) {
+		return j.Alive.Refuse(known.Code)
+	}
+	return nil
+}
