@@ -1,11 +1,38 @@
 package workflow
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
+
+func TestExpandPath(t *testing.T) {
+	env := testEnv()
+	vars := map[string]string{"BASE": "/srv/base", "TILDE": "~/t", "EMPTY": "", "REL": "r"}
+	env.Lookup = func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
+	for text, want := range map[string]string{
+		"/a/../b//c/": "/b/c", "ws": "/flow/ws", "./x/../y": "/flow/y", "..": "/",
+		"~": "/home/ann", "~/": "/home/ann", "~/x": "/home/ann/x", "a~b": "/flow/a~b",
+		"$BASE/x": "/srv/base/x", "${BASE}x": "/srv/basex", "a-$REL-b": "/flow/a-r-b", "$TILDE": "/home/ann/t",
+		"a$": "/flow/a$", "$1": "/flow/$1", "$$BASE": "/flow/$/srv/base",
+	} {
+		if got, err := env.expandPath(text, "/flow"); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", " ", "~bob", "~bob/x", "$UNSET/x", "$EMPTY", "${", "${}", "${A B}", "${BASE", "a\x00b", "a\nb"} {
+		if got, err := env.expandPath(text, "/flow"); err == nil {
+			t.Errorf("%q: %q, want an error", text, got)
+		}
+	}
+	if got, err := (Environment{}).expandPath("~/x", "/flow"); err == nil {
+		t.Errorf("no home: %q", got)
+	}
+}
 
 func TestPassEnv(t *testing.T) {
 	vars := map[string]string{
@@ -64,5 +91,20 @@ func TestPassEnv(t *testing.T) {
 		if strings.Contains(err.Error(), envKey) || strings.Contains(err.Error(), teamKey) {
 			t.Errorf("%s: the key is told: %v", c.value, err)
 		}
+	}
+}
+
+func TestPricesOfModels(t *testing.T) {
+	p := Prices{Models: map[string]Price{"a": {Input: 2, Cached: 0.5, Output: 10}, "default": {Input: 1, Cached: 1, Output: 1}}}
+	tokens := reconcile.Tokens{Input: 3_000_000, Cached: 2_000_000, Output: 1_000_000, Reasoning: 900_000, Total: 4_000_000}
+	for model, want := range map[string]float64{"a": 2 + 2*0.5 + 10, "b": 4, "": 4} {
+		price, known := p.Of(model)
+		if got := price.Cost(tokens); !known || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%q: %v, %v, want %v", model, got, known, want)
+		}
+	}
+	delete(p.Models, "default")
+	if _, known := p.Of("b"); known {
+		t.Error("a model without a price has one")
 	}
 }
