@@ -174,6 +174,8 @@ func writtenAs(t *testing.T, version int) (dir string) {
 func TestStoredSchemaIsCurrent(t *testing.T) {
 	db := newState(t)
 	furnish(t, db)
+	_, err := db.sql.Exec(`UPDATE attentions SET text = 'text'`) // its wording may change
+	check(t, err)
 	got, path := dump(t, db.sql), keptSchema(schemaVersion)
 	if os.Getenv("UPDATE_SCHEMAS") != "" {
 		check(t, os.WriteFile(path, []byte(got), 0o600))

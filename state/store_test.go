@@ -22,6 +22,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	for _, v := range []any{&c, &r} {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
+	c.Issue.Malformed, r.Issue.Malformed = "", "" // such an issue is never claimed
 	c.Version, c.UpdatedAt = 0, epoch
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled = reconcile.Starting, "", false

@@ -232,17 +232,17 @@ CREATE UNIQUE INDEX runs_one_live ON runs (issue_id) WHERE outcome IS NULL AND k
 CREATE INDEX runs_unsettled ON runs (id) WHERE settled = 0;
 CREATE INDEX threads_by_run ON threads (run_id);
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('blocked:agent_quota:1795161600123', 'blocked', '', '', '', 'nothing is started: agent_quota: Used up.', 1795161600123, NULL, '', NULL, '');
+  ('blocked:agent_quota:1795161600123', 'blocked', '', '', '', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('hold:id-0004:1795161600123', 'hold', 'id-0004', 'ABC-4', '', 'ABC-4 is held (max_failures): Too often.', 1795161600123, NULL, '', NULL, '');
+  ('hold:id-0004:1795161600123', 'hold', 'id-0004', 'ABC-4', '', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('request:run-000001:1', 'request', 'id-0001', 'ABC-1', 'ABC-1.1', 'ABC-1 asks: make install (runs outside the sandbox)', 1795161600123, NULL, '', NULL, '');
+  ('request:run-000001:1', 'request', 'id-0001', 'ABC-1', 'ABC-1.1', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('request:run-000001:2', 'request', 'id-0001', 'ABC-1', 'ABC-1.2', 'ABC-1 asks: make install (runs outside the sandbox)', 1795161600123, NULL, '', NULL, '');
+  ('request:run-000001:2', 'request', 'id-0001', 'ABC-1', 'ABC-1.2', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('request:run-000001:3', 'request', 'id-0001', 'ABC-1', 'ABC-1.3', 'ABC-1 asks: make install (runs outside the sandbox)', 1795161600123, NULL, '', NULL, '');
+  ('request:run-000001:3', 'request', 'id-0001', 'ABC-1', 'ABC-1.3', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO attentions ("key", "kind", "issue_id", "identifier", "ref", "text", "at", "taken_at", "taken_by", "done_at", "error") VALUES
-  ('request:run-000002:1', 'request', 'id-0002', 'ABC-2', 'ABC-2.1', 'ABC-2 asks: make install (runs outside the sandbox)', 1795161600123, NULL, '', NULL, '');
+  ('request:run-000002:1', 'request', 'id-0002', 'ABC-2', 'ABC-2.1', 'text', 1795161600123, NULL, '', NULL, '');
 INSERT INTO claims ("issue_id", "identifier", "status", "version", "run_id", "attempt", "kind", "due_at", "error_code", "error_message", "hold_reason", "hold_message", "held_at", "hold_comment_at", "hold_next", "failures", "idle_runs", "runs", "interruptions", "token_base", "issue", "project", "workspace_root", "claimed_at", "updated_at") VALUES
   ('id-0001', 'ABC-1', 'running', 1, 'run-000001', 1, '', NULL, '', '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, '{"id":"id-0001","identifier":"ABC-1","title":"Title","description":"What is to be done, at some length, with \"quotes\" and a line\nor two.","priority":null,"state":"Todo","branch_name":null,"url":null,"labels":["bug"],"blocked_by":[],"created_at":"2026-11-20T08:00:00.123Z","updated_at":null,"assignee":null,"project":"","archived":false,"last_comment_at":null}', 'project', '/root', 1795161600123, 1795161600123);
 INSERT INTO claims ("issue_id", "identifier", "status", "version", "run_id", "attempt", "kind", "due_at", "error_code", "error_message", "hold_reason", "hold_message", "held_at", "hold_comment_at", "hold_next", "failures", "idle_runs", "runs", "interruptions", "token_base", "issue", "project", "workspace_root", "claimed_at", "updated_at") VALUES
