@@ -27,8 +27,10 @@ const trackerBound = 30 * time.Second
 func (at *place) askTracker(ctx context.Context) *trackerAnswer {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	// A proxy is known by variables of the process, which a schedule does not have.
-	tracker, err := project.NewTrackerWithout(at.cfg, at.p.Env.Now, nil, at.as != asCalled)
+	tracker, err := project.NewTracker(at.cfg, at.p.Env.Now, nil)
+	if at.as != asCalled {
+		tracker, err = project.NewTrackerWithoutProxy(at.cfg, at.p.Env.Now)
+	}
 	if err != nil {
 		return &trackerAnswer{err: err}
 	}

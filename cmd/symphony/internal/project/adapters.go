@@ -25,17 +25,26 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// NewTracker makes the adapter of a configuration. warn receives what the tracker sends that is ignored.
+// NewTracker makes the adapter of a configuration. warn receives what the tracker sends and the adapter ignores; it may be
+// nil.
 func NewTracker(cfg *workflow.Config, now func() time.Time, warn func(string)) (*reconcile.TrackerAdapter, error) {
-	return NewTrackerWithout(cfg, now, warn, false)
+	return linear.Adapter(trackerOptions(cfg, now, warn))
 }
 
-// NewTrackerWithout is NewTracker, optionally without the proxy that this process's environment names.
-func NewTrackerWithout(cfg *workflow.Config, now func() time.Time, warn func(string), ignoreProxy bool) (*reconcile.TrackerAdapter, error) {
-	return linear.Adapter(linear.Options{
-		Endpoint: cfg.Tracker.Endpoint, APIKey: cfg.Tracker.APIKey.Reveal(), ProjectSlug: cfg.Tracker.ProjectSlug,
-		CAFile: cfg.Tracker.CAFile, IgnoreProxy: ignoreProxy, ReadOnly: cfg.Tracker.ToolReadOnly, Now: now, Warn: warn,
-	})
+// NewTrackerWithoutProxy is NewTracker for a check on behalf of a schedule, which does not see the proxy that this
+// process's environment names.
+func NewTrackerWithoutProxy(cfg *workflow.Config, now func() time.Time) (*reconcile.TrackerAdapter, error) {
+	o := trackerOptions(cfg, now, nil)
+	o.IgnoreProxy = true
+	return linear.Adapter(o)
+}
+
+func trackerOptions(cfg *workflow.Config, now func() time.Time, warn func(string)) linear.Options {
+	t := cfg.Tracker
+	return linear.Options{
+		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
+		ReadOnly: t.ToolReadOnly, Now: now, Warn: warn,
+	}
 }
 
 // TrackerSetup is how init connects a project to a tracker.
