@@ -1,15 +1,19 @@
-// Package runner supervises one run: it takes the run, prepares the workspace, drives the agent
-// through its turns, and records how it ended; and it gives a pass what it must know and do about workers:
-// start them detached, see whether they live, ask them to end, and clear up after dead ones.
+// Package runner carries out one run: it prepares the workspace, drives the agent through its turns, and records
+// how the run ended. It also gives a pass what it needs of workers: start them detached, see whether they live, ask
+// them to end, and clear up after dead ones.
 //
 //	pass ── Local.Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
 //	  ▲                                    │
 //	  └── Local.Probe, Reap ◄── alive, procs, the run's row
 //
-// A worker is another program: it shares types, a directory and a database with the pass that started it,
-// never memory, and outlives it.
+// A worker is a process of its own. It shares types, a directory and a database with the pass that started it, never memory,
+// and outlives it.
 //
-// The first turn of a thread gets the workflow's prompt, every later one guidance: why the last run ended, what people
-// have written since, what they answered too late. What a thread was told is written down when codex has accepted the
-// turn: a crash before that tells it twice, and none keeps it from being told.
+// Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt, launch the agent, take it
+// through its turns, finish. What they share is a job. The steps know the machine as a host.Host and the agent as what
+// package agent describes.
+//
+// The first turn of a thread gets the workflow's prompt, later turns guidance: why the last run ended, what people wrote
+// since, and the prompt again where it has changed. What a thread was told is stored once codex has accepted the turn, so
+// that after a crash it is told again rather than never.
 package runner

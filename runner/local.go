@@ -20,35 +20,35 @@ import (
 )
 
 const (
-	readyBound = 5 * time.Second // for a worker's answer
+	readyBound = 5 * time.Second       // for a worker's answer
+	stopStep   = 20 * time.Millisecond // between two looks at a worker that is to end
 )
 
 // Local gives a pass the runs of this machine. It implements reconcile.Runners.
 type Local struct {
 	StateDir string
-	// Exe is the program that workers are started from.
+	// Exe is the program of workers, Env their environment.
 	Exe string
-	// Env is the workers' environment.
 	Env []string
-	// Workflow is the workflow as dispatched, without a literal key; WorkflowPath is where it was read.
+	// Workflow is the workflow as dispatched, without a literal key; it was read at WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	// Host is where the runs work; nil is this machine.
+	// Host is the machine that runs work on; nil is this one.
 	Host host.Host
-	// Secret is a literal key, handed to workers over a socket; nil where the environment has it.
+	// Secret is a literal key, passed to workers over a socket; nil where the environment contains it.
 	Secret []byte
 	// Slots gives each agent's worker its slot of the account; nil where the number of runs is not bounded.
 	Slots SlotSource
-	// Scopes finds out whether workers get scopes of systemd; nil starts them without.
+	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes *proc.Shelter
-	// Stays: the process of this pass waits for the runs that it starts, so that what ends them would end it first.
+	// Stays: this pass waits for the runs that it starts, so that it need not outlive its own unit.
 	Stays bool
 	// Project is the tracker's endpoint and project.
 	Project string
 	// Root is the resolved workspace root, KeepRemoved how long its removed workspaces are kept.
 	Root        string
 	KeepRemoved time.Duration
-	// OldRoots are those that the workflow named before: workspaces made there still go when their issues are done.
+	// OldRoots are workspace roots that the workflow named earlier. Workspaces there are removed when their issues are done.
 	OldRoots []string
 }
 
@@ -87,7 +87,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	if slot != nil {
 		argv = append(argv, "--slot", slot.Name())
-		defer slot.Close() // from then on it is the worker's alone
+		defer slot.Close() // only the worker holds it after that
 	}
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Hand: slot,
@@ -97,7 +97,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	crash.At("runner.start.spawned")
 	alive := filepath.Join(l.dir(run), aliveFile)
 	if err != nil && proc.LimitReached(err) {
-		// Where even that fails the run counts as one whose start failed.
+		// Where even that can't be noted, the start counts as failed for another reason.
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if err == nil {
@@ -107,27 +107,27 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return nil
 	}
 	var died *proc.DiedError
-	if errors.As(err, &died) && proc.ThreadsRefused(begunWith(filepath.Join(l.dir(run), workerFile))) {
+	if errors.As(err, &died) && proc.ThreadsRefused(beginningOf(filepath.Join(l.dir(run), workerFile))) {
 		err = errors.Join(fmt.Errorf("no thread could be made: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
 		return &reconcile.Error{
 			Code: pulse.Refused, Message: reconcile.MessageSpawnFailed + " for " + run.Identifier + ": " + err.Error(),
-			Hint: "it is no fault of the issue's, and counts nothing; the next pass tries again", Err: err,
+			Hint: "this is not charged to the issue; the next pass tries again", Err: err,
 		}
 	}
 	return fail("worker", err)
 }
 
-// begunWith is the beginning of a log; a program of Go's that dies says first why.
-func begunWith(path string) string {
+// beginningOf reads the beginning of a log: a Go program that crashes first writes why.
+func beginningOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
 	text := make([]byte, 4<<10)
-	n, _ := f.Read(text) // an empty one says nothing
+	n, _ := f.Read(text) // what can't be read says nothing
 	return string(text[:n])
 }
 
@@ -140,15 +140,12 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case !pulse.State.Dead():
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.State == proc.AliveMissing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// Somebody has removed the run's directory. The worker goes on without it, and beats in the database too.
+		// The run's directory was removed. The worker goes on without it, and its heartbeat is in the database too.
 		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
 	found, err := l.host().List(ctx, host.ListRequest{Owned: l.owned(run)})
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
-
-// stopStep is how often a pass looks whether a worker has ended.
-const stopStep = 20 * time.Millisecond
 
 func (l *Local) host() host.Host {
 	if l.Host == nil {
@@ -164,11 +161,11 @@ func (l *Local) owned(run reconcile.Run) host.Owned {
 	}
 }
 
-// Stop implements reconcile.Runners: SIGTERM, if the worker still is the process that took the run, and
-// then its end is waited for as long as ctx allows. A worker that takes longer is the next pass's business.
+// Stop implements reconcile.Runners: it sends SIGTERM, if the worker still is the process that took the run, and waits for its
+// end until ctx ends. A worker that takes longer is left to the next pass.
 func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
-		return nil // it will read the stop reason, or it is dead
+		return nil // it reads the stop reason, or has ended
 	}
 	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -186,12 +183,12 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// Kill implements reconcile.Runners. The worker goes first and without a word: asked to end, one that stood still
-// might wake up and go on beside the pass. What descends from it is looked up before.
+// Kill implements reconcile.Runners. The worker is killed first, without being asked: a frozen one might wake up and work
+// beside the pass. Its descendants are looked up before.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	what := "ending the worker of run " + run.ID
 	if !proc.SameProcess(run.Worker) && Alive(l.StateDir, run.ID) {
-		return fmt.Errorf("%s, which stands still: process %d is not to be seen from here (hidepid, another container); end it by hand",
+		return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container); end it by hand",
 			what, run.Worker.PID)
 	}
 	if !proc.SameProcess(run.Worker) {
@@ -229,8 +226,8 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 	return killed.Left, record(killed.Left)
 }
 
-// Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others
-// returned all the same. Of an old root only our own are, and one that can't be used any more counts as gone.
+// Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others are returned. Of an
+// old root only this project's are returned, and an old root that can't be used counts as gone.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, err error) {
 	answer, err := l.host().Root(ctx, host.RootRequest{Root: l.Root, Records: true})
 	for _, w := range answer.Workspaces {
@@ -264,7 +261,38 @@ func (l *Local) FreeBytes() int64 {
 	return answer.FreeBytes
 }
 
-// fail says what was being done; a full disk and a limit of the system's get their own codes.
+// Shelter implements reconcile.Deps: it fails where a worker started now would be ended together with this pass.
+func (l *Local) Shelter(ctx context.Context) error {
+	err := l.Scopes.Ask(ctx)
+	var mortal *proc.MortalError
+	if !errors.As(err, &mortal) {
+		return err
+	}
+	if l.Stays {
+		return nil // the unit, a job of a CI for instance, is waited for until these runs have ended
+	}
+	return &reconcile.Error{
+		Code: reconcile.CodeWorkersWouldDie, Message: mortal.Error(), Err: err,
+		Hint: "write KillMode=process into the [Service] section of " + mortal.Unit +
+			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + mortal.Unit + ", let the pass wait for its runs: symphony tick --wait",
+	}
+}
+
+// RecordScope stores the scope that this worker was started in, if any: processes found in it later belong to the run. It is
+// called before the run is taken, so that no run begins whose scope is unknown.
+func RecordScope(stateDir, runID string) error {
+	cgroup, ok := proc.OwnScope(runID)
+	if !ok {
+		return nil
+	}
+	dir := RunDir(stateDir, runID)
+	if err := writeSynced(filepath.Join(dir, scopeFile), []byte(cgroup+"\n")); err != nil {
+		return fail("scope file", err)
+	}
+	return fail("scope file", durable.SyncDir(dir))
+}
+
+// fail adds what was being done. A full disk and a limit of the system get their own codes.
 func fail(what string, err error) error {
 	switch {
 	case err == nil:
@@ -286,7 +314,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Alive reports whether the worker of a run lives, as far as that can be found out.
+// Alive reports whether the worker of a run lives, or may live.
 func Alive(stateDir, runID string) bool {
 	pulse, err := proc.ProbeAlive(filepath.Join(RunDir(stateDir, runID), aliveFile))
 	return err != nil || !pulse.State.Dead()
