@@ -13,7 +13,8 @@ type Error struct {
 	Hint string
 	// Err is the cause, nil if there is none.
 	Err error
-	// Class is set where the code is not in the table below, for instance by a tracker with codes of its own.
+	// Class is set where the table below does not have the code, or has another class for it. The end of a run is stored
+	// as a code alone: an adapter whose errors can end a run adds its codes to the table.
 	Class Class
 }
 
