@@ -233,7 +233,7 @@ func (r *reader) assignee(k Key, cfg *Config) {
 	}
 	if name, isVar := reference(text); isVar {
 		if text = r.variable(name, AssigneeVar); text == "" {
-			r.warn(f.line, f.key, "the environment variable "+name+" is not set, or empty: issues of everybody are taken")
+			r.warn(f.line, f.key, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
 		}
 	}
 	cfg.Tracker.Assignee = text
