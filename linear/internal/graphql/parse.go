@@ -430,6 +430,7 @@ func (p *parser) value() any {
 			return nil
 		}
 		return Enum(token)
+	case punctuator, endOfText:
 	}
 	switch {
 	case p.take("$"):
