@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // IssueTokens implements Journal: what the issue had used before, and its threads.
@@ -199,7 +199,7 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 		counted: func(context.Context) {},
 	}
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
-		r.usage(t.Context(), map[string]codex.Usage{"T": {Input: row.total, Total: row.total}})
+		r.usage(t.Context(), map[string]agent.Usage{"T": {Input: row.total, Total: row.total}})
 		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {
 			t.Errorf("at %d: %+v, want %d", row.total, got, row.used)
 		}

@@ -18,14 +18,13 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // agent is the run's app-server process and the session with it.
 type agentProcess struct {
-	session *codex.Session
+	session agent.Session
 	child   host.Process
 	host    host.Host
 	stderr  *agent.TailFile
@@ -34,7 +33,7 @@ type agentProcess struct {
 	// launched gives back the launch of the first agent on a codex home; a no-op where it was not taken.
 	launched func(used bool)
 	// used is what was last counted; only the handler of events looks at it.
-	used codex.Usage
+	used agent.Usage
 
 	// sandboxUnproven: codex could not be asked whether it can sandbox commands.
 	sandboxUnproven bool
@@ -78,24 +77,26 @@ func (a *attempt) launch(ctx context.Context) error {
 	crash.At("runner.agent.started")
 	a.agent = &agentProcess{child: child, host: a.Host, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
-	a.agent.session = codex.New(codex.Transport{Stdin: child.Stdin(), Stdout: child.Stdout()}, a.sessionOptions())
+	options := a.sessionOptions()
+	options.PID = child.Process().PID
+	a.agent.session = a.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, options)
 	close(a.agent.ready)
 	a.noteProcesses()
 	return nil
 }
 
-func (a *attempt) sessionOptions() codex.Options {
-	o := codex.Options{
+func (a *attempt) sessionOptions() agent.Options {
+	o := agent.Options{
 		ClientVersion: a.Version, ReadTimeout: a.Config.ReadTimeout, InitializeTimeout: a.Config.InitializeTimeout,
 		TurnTimeout: a.Config.TurnTimeout, StallTimeout: a.Config.StallTimeout,
 		OnApproval: a.Config.OnApproval, OnQuestion: a.Config.OnQuestion, Ask: a.askPerson,
 		Busy: a.agent.busy, OnEvent: a.onEvent,
 	}
 	if tool := a.Tracker.Tool; tool != nil {
-		o.Tools = []codex.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
-		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) codex.ToolResult {
+		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
+		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
 			answer := a.callTool(ctx, args)
-			return codex.ToolResult{Text: a.exact.Text(answer.Text), Success: answer.Success}
+			return agent.ToolResult{Text: a.exact.Text(answer.Text), Success: answer.Success}
 		}
 	}
 	return o
@@ -227,26 +228,14 @@ func (g *agentProcess) busy() bool {
 }
 
 // watch looks for commands that seem not to have been sandboxed, to find out whether the machine can sandbox any.
-func (g *agentProcess) watch(e codex.Event) {
-	if e.Method != "item/completed" {
-		return
-	}
-	var m struct {
-		Params struct {
-			Item struct {
-				Type             string `json:"type"`
-				Status           string `json:"status"`
-				AggregatedOutput string `json:"aggregatedOutput"`
-			} `json:"item"`
-		} `json:"params"`
-	}
-	if err := json.Unmarshal(e.Raw, &m); err != nil || m.Params.Item.Type != "commandExecution" {
+func (g *agentProcess) watch(item *agent.Item) {
+	if item == nil || item.Kind != agent.ItemCommand || !item.Ended {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.commands++
-	if item := m.Params.Item; item.Status == "failed" && codex.SandboxWords(item.AggregatedOutput) {
+	if item.Unsandboxed {
 		g.refused++
 	}
 }

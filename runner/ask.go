@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -41,9 +41,9 @@ type question struct {
 	seal *seal // of a secret answer, nil where there is none to expect
 }
 
-// askPerson implements codex.AskPerson: it leaves the request in the database and waits for the answer there. A request
+// askPerson implements agent.Asker: it leaves the request in the database and waits for the answer there. A request
 // that can't be stored is declined: nobody could know of it.
-func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
+func (a *attempt) askPerson(ctx context.Context, ask agent.Request) agent.Decision {
 	<-a.agent.ready // the agent may ask before launch has taken hold of the session
 	q, err := a.newQuestion(ask)
 	if err == nil {
@@ -51,7 +51,7 @@ func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
 	}
 	if err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelError, "request declined, it can't be left to a person", slog.String("error", err.Error()))
-		return codex.Decision{Reason: "not left to a person: " + err.Error()}
+		return agent.Decision{Reason: "not left to a person: " + err.Error()}
 	}
 	log := a.Log.With(slog.String("request", q.ID()))
 	log.LogAttrs(ctx, slog.LevelInfo, "waits for a person", slog.String("kind", string(q.Kind)), slog.String("summary", q.Summary))
@@ -61,7 +61,7 @@ func (a *attempt) askPerson(ctx context.Context, ask codex.Ask) codex.Decision {
 	is, fate := a.await(ctx, q, log)
 	if fate == reconcile.RequestWithdrawn {
 		go a.withdraw(q, log)
-		return codex.Decision{}
+		return agent.Decision{}
 	}
 	if fate == reconcile.RequestExpired {
 		is = a.expire(ctx, q, log)
@@ -184,16 +184,16 @@ func (a *attempt) resolvePatiently(q *question, fate reconcile.RequestFate, log 
 }
 
 // decisionOf is what the agent is told.
-func (a *attempt) decisionOf(q *question, is reconcile.Request, log *slog.Logger) codex.Decision {
+func (a *attempt) decisionOf(q *question, is reconcile.Request, log *slog.Logger) agent.Decision {
 	if is.Decision == "" {
-		return codex.Decision{Expired: is.Fate == reconcile.RequestExpired}
+		return agent.Decision{Expired: is.Fate == reconcile.RequestExpired}
 	}
 	answers, err := q.answers(is.Answer)
 	if err != nil {
 		log.Error("answer not readable", slog.String("error", err.Error()))
-		return codex.Decision{Reason: fmt.Sprintf("the answer can't be read: %v", err)}
+		return agent.Decision{Reason: fmt.Sprintf("the answer can't be read: %v", err)}
 	}
-	return codex.Decision{
+	return agent.Decision{
 		Approve:    is.Decision == reconcile.DecideApprove || is.Decision == reconcile.DecideForSession,
 		ForSession: is.Decision == reconcile.DecideForSession,
 		Reason:     is.Answer.Reason, Answers: answers, By: "operator",

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -15,7 +15,7 @@ import (
 const requestLimit = 64 << 10
 
 // newQuestion is the request as it is stored: without secrets, and bounded.
-func (a *attempt) newQuestion(ask codex.Ask) (*question, error) {
+func (a *attempt) newQuestion(ask agent.Request) (*question, error) {
 	detail, err := a.detailOf(ask)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (a *attempt) newQuestion(ask codex.Ask) (*question, error) {
 }
 
 // summary is what ps shows. A command is in it as it is and to its end: somebody is to say yes to exactly that.
-func (a *attempt) summary(ask codex.Ask) string {
+func (a *attempt) summary(ask agent.Request) string {
 	text := ask.Summary
 	oneLine := strings.Join(strings.Fields(ask.Command), " ")
 	switch {
@@ -51,7 +51,7 @@ func (a *attempt) summary(ask codex.Ask) string {
 	return a.Redactor.Text(text)
 }
 
-func (a *attempt) detailOf(ask codex.Ask) (reconcile.RequestDetail, error) {
+func (a *attempt) detailOf(ask agent.Request) (reconcile.RequestDetail, error) {
 	clean, bound := a.Redactor.Text, &bounded{left: requestLimit}
 	d := reconcile.RequestDetail{
 		Command: clean(ask.Command), Cwd: bound.text(clean(ask.Cwd)), Reason: bound.text(clean(ask.Reason)),

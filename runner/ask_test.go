@@ -109,7 +109,7 @@ func newAsking(t *testing.T, timeout time.Duration) *asking {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	agentEnd, ours := io.Pipe()
-	session := codex.New(codex.Transport{Stdin: nopCloser{io.Discard}, Stdout: agentEnd}, codex.Options{})
+	session := codex.New(agent.Streams{Stdin: nopCloser{io.Discard}, Stdout: agentEnd}, agent.Options{})
 	t.Cleanup(func() {
 		must(t, session.Close())
 		must(t, ours.Close())
@@ -133,10 +133,10 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-var command = codex.Ask{Kind: codex.AskCommand, Summary: "make install", Command: "make install", OutsideSandbox: true}
+var command = agent.Request{Kind: agent.RequestCommand, Summary: "make install", Command: "make install", OutsideSandbox: true}
 
 // sent is what the agent is told of a request, and has been told.
-func (a *asking) sent(t *testing.T) codex.Decision {
+func (a *asking) sent(t *testing.T) agent.Decision {
 	t.Helper()
 	d := a.askPerson(t.Context(), command)
 	if d.Sent != nil {
@@ -150,14 +150,14 @@ func (a *asking) sent(t *testing.T) codex.Decision {
 func TestAskPerson(t *testing.T) {
 	for name, c := range map[string]struct {
 		decide func(*reconcile.Request)
-		want   codex.Decision
+		want   agent.Decision
 	}{
-		"approved":    {decides(reconcile.DecideApprove, reconcile.RequestAnswer{}), codex.Decision{Approve: true, By: "operator"}},
-		"for session": {decides(reconcile.DecideForSession, reconcile.RequestAnswer{}), codex.Decision{Approve: true, ForSession: true, By: "operator"}},
-		"denied":      {decides(reconcile.DecideDeny, reconcile.RequestAnswer{Reason: "no"}), codex.Decision{Reason: "no", By: "operator"}},
+		"approved":    {decides(reconcile.DecideApprove, reconcile.RequestAnswer{}), agent.Decision{Approve: true, By: "operator"}},
+		"for session": {decides(reconcile.DecideForSession, reconcile.RequestAnswer{}), agent.Decision{Approve: true, ForSession: true, By: "operator"}},
+		"denied":      {decides(reconcile.DecideDeny, reconcile.RequestAnswer{Reason: "no"}), agent.Decision{Reason: "no", By: "operator"}},
 		"answered": {
 			decides(reconcile.DecideAnswer, reconcile.RequestAnswer{Answers: map[string][]string{"q": {"x"}}}),
-			codex.Decision{Answers: map[string][]string{"q": {"x"}}, By: "operator"},
+			agent.Decision{Answers: map[string][]string{"q": {"x"}}, By: "operator"},
 		},
 	} {
 		a := newAsking(t, time.Hour)
@@ -278,7 +278,7 @@ func TestAskWithoutADatabase(t *testing.T) {
 // In a whole run: the agent whose request can't be stored is denied, and comes to its end.
 func TestAskWithoutADatabaseInARun(t *testing.T) {
 	r := newRig(t, "ask-command touch asked.txt\nsh touch done.txt")
-	r.Config.OnApproval, r.Config.AnswerTimeout = codex.ApprovalAsk, time.Hour
+	r.Config.OnApproval, r.Config.AnswerTimeout = agent.ApprovalAsk, time.Hour
 	r.Requests = &inbox{refuse: func(string) error { return errors.New("disk_full: no space left") }}
 	r.ends(reconcile.Succeeded, "")
 	if exists(r.space("asked.txt")) || !exists(r.space("done.txt")) {
@@ -301,7 +301,7 @@ func TestAskTwoAtOnce(t *testing.T) {
 	var both sync.WaitGroup
 	for _, text := range []string{"first", "second"} {
 		both.Go(func() {
-			got := a.askPerson(t.Context(), codex.Ask{Kind: codex.AskCommand, Summary: text, Command: text})
+			got := a.askPerson(t.Context(), agent.Request{Kind: agent.RequestCommand, Summary: text, Command: text})
 			if got.Approve != (text == "second") {
 				t.Errorf("%s: %+v", text, got)
 			}
@@ -314,11 +314,11 @@ func TestAskTwoAtOnce(t *testing.T) {
 func TestAskedDetail(t *testing.T) {
 	a := newAsking(t, time.Hour)
 	long := strings.Repeat("ä", requestLimit)
-	q, err := a.newQuestion(codex.Ask{
-		Kind: codex.AskFileChange, Summary: "add " + testKey, Reason: testKey, Cwd: testKey, GrantRoot: testKey, Server: testKey,
+	q, err := a.newQuestion(agent.Request{
+		Kind: agent.RequestFileChange, Summary: "add " + testKey, Reason: testKey, Cwd: testKey, GrantRoot: testKey, Server: testKey,
 		Permissions: []byte(`{"a":"` + testKey + `"}`),
-		Questions:   []codex.Question{{ID: "q", Text: testKey, Header: testKey, Options: []codex.Option{{Label: "Yes", Description: testKey}}}},
-		Changes:     []codex.FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
+		Questions:   []agent.Question{{ID: "q", Text: testKey, Header: testKey, Options: []agent.Option{{Label: "Yes", Description: testKey}}}},
+		Changes:     []agent.FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
 	})
 	must(t, err)
 	if text := fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions); strings.Contains(text, testKey) {
@@ -334,7 +334,7 @@ func TestAskedDetail(t *testing.T) {
 		t.Errorf("%d bytes of diffs are kept, %d cut, of %d files", size, q.Detail.Cut, len(q.Detail.Changes))
 	}
 	a.Redactor = agent.NewRedactor([]string{"12345678"})
-	q, err = a.newQuestion(codex.Ask{Kind: codex.AskPermissions, Permissions: []byte(`{"port":12345678}`)})
+	q, err = a.newQuestion(agent.Request{Kind: agent.RequestPermissions, Permissions: []byte(`{"port":12345678}`)})
 	must(t, err)
 	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {
 		t.Errorf("permissions are %s", got)
@@ -346,17 +346,17 @@ func TestAskedDetail(t *testing.T) {
 		{"network access to example.org (https): curl", "curl", "network access to example.org (https): curl"},
 		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org (https): curl a…\ncurl a\nb"},
 	} {
-		q, err := a.newQuestion(codex.Ask{Kind: codex.AskCommand, Summary: c.summary, Command: c.command})
+		q, err := a.newQuestion(agent.Request{Kind: agent.RequestCommand, Summary: c.summary, Command: c.command})
 		must(t, err)
 		if q.Summary != c.want || q.Detail.Command != c.command {
 			t.Errorf("%q for %q is shown as %q", c.summary, c.command, q.Summary)
 		}
 	}
 	// What can't be cut is not asked.
-	for _, ask := range []codex.Ask{
-		{Kind: codex.AskCommand, Summary: "ä…", Command: long},
-		{Kind: codex.AskQuestion, Questions: []codex.Question{{ID: "q", Text: long}}},
-		{Kind: codex.AskPermissions, Permissions: []byte(`"` + long + `"`)},
+	for _, ask := range []agent.Request{
+		{Kind: agent.RequestCommand, Summary: "ä…", Command: long},
+		{Kind: agent.RequestQuestion, Questions: []agent.Question{{ID: "q", Text: long}}},
+		{Kind: agent.RequestPermissions, Permissions: []byte(`"` + long + `"`)},
 	} {
 		if got := a.askPerson(t.Context(), ask); !strings.Contains(got.Reason, "more than a person would read") {
 			t.Errorf("%s: %+v", ask.Kind, got)
@@ -367,7 +367,7 @@ func TestAskedDetail(t *testing.T) {
 // A secret answer can be read by the worker that asked, and by nobody else.
 func TestSealedAnswer(t *testing.T) {
 	a := newAsking(t, time.Hour)
-	secret := codex.Ask{Kind: codex.AskQuestion, Questions: []codex.Question{{ID: "q", Text: "Word?", Secret: true}}}
+	secret := agent.Request{Kind: agent.RequestQuestion, Questions: []agent.Question{{ID: "q", Text: "Word?", Secret: true}}}
 	answers := map[string][]string{"q": {"hunter2"}}
 	a.inbox.decide = func(r *reconcile.Request) {
 		sealed, err := SealAnswers(r.Detail.SealKey, answers)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -37,7 +37,7 @@ func caches() []cache {
 // buildEnv is what builds need in the sandbox: the caches that the environment does not place and that the agent could not
 // write where they are, moved.
 func (c Config) buildEnv(env []string, w *host.Workspace) []string {
-	if c.TurnSandboxPolicy != nil && !codex.Confines(c.TurnSandboxPolicy) {
+	if c.TurnSandboxPolicy != nil && !agent.Confines(c.TurnSandboxPolicy) {
 		return nil // it can write whatever the account can
 	}
 	var moved []string
@@ -97,7 +97,7 @@ func (c Config) fetches() bool {
 	if c.TurnSandboxPolicy == nil {
 		return c.Network
 	}
-	return codex.Confines(c.TurnSandboxPolicy) && networkOf(c.TurnSandboxPolicy)
+	return agent.Confines(c.TurnSandboxPolicy) && networkOf(c.TurnSandboxPolicy)
 }
 
 // place is where the cache is without its variable.

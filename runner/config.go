@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Config is the part of the workflow that a run is carried out by. A run keeps the one it was started with.
@@ -16,6 +16,8 @@ type Config struct {
 
 	Hooks Hooks
 
+	// StartAgent opens a session with the process that Command has become.
+	StartAgent agent.Starter
 	// Command is codex.command, run by bash -lc in the workspace (specification 10.1).
 	Command string
 	// CodexHome is codex.home, empty for codex's own default.
@@ -31,8 +33,8 @@ type Config struct {
 	TurnTimeout       time.Duration
 	StallTimeout      time.Duration
 
-	OnApproval      codex.Approval
-	OnQuestion      codex.QuestionPolicy
+	OnApproval      agent.Approval
+	OnQuestion      agent.QuestionPolicy
 	AnswerTimeout   time.Duration // of what is left to a person
 	Network         bool
 	WritableRoots   []string

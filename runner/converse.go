@@ -8,12 +8,10 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -90,7 +88,7 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	}
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
 	a.readEnviron(ctx)
-	a.codexHome = a.environ.home(server.CodexHome)
+	a.codexHome = a.environ.home(server.Home)
 	if err := a.probeSandbox(ctx); err != nil {
 		return openedThread{}, err
 	}
@@ -104,10 +102,10 @@ func (a *attempt) handshake(ctx context.Context) (openedThread, error) {
 	return thread, err
 }
 
-func (a *attempt) threadParams(ctx context.Context) (codex.ThreadParams, error) {
+func (a *attempt) threadParams(ctx context.Context) (agent.ThreadParams, error) {
 	config, err := a.Config.threadConfig(ctx, a.Host, a.run.ID, *a.space, a.environ.passed(a.Config.PassEnv, a.Config.SecretValues))
 	if err != nil {
-		return codex.ThreadParams{}, err
+		return agent.ThreadParams{}, err
 	}
 	fromProfile := a.environ.fromProfile(a.Config.PassEnv)
 	if a.profileHasKey() {
@@ -120,8 +118,9 @@ func (a *attempt) threadParams(ctx context.Context) (codex.ThreadParams, error) 
 		// by one, so that only the profile's functions are missed.
 		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})
 	}
-	return codex.ThreadParams{
-		Cwd: a.space.Path, ApprovalPolicy: a.Config.ApprovalPolicy, Sandbox: a.Config.ThreadSandbox, Config: config,
+	return agent.ThreadParams{
+		Name: a.run.Issue.Identifier + ": " + a.run.Issue.Title,
+		Cwd:  a.space.Path, ApprovalPolicy: a.Config.ApprovalPolicy, Sandbox: a.Config.ThreadSandbox, Config: config,
 	}, nil
 }
 
@@ -152,7 +151,7 @@ func (t openedThread) note() string {
 
 // openThread goes on with the thread that worked in this very workspace and that this home of codex's has, or starts
 // one. With an error it names the thread that could not be resumed.
-func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (openedThread, error) {
+func (a *attempt) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
 	newest, here, err := a.Journal.LastThread(ctx, a.run.IssueID, a.codexHome)
 	if err != nil {
 		return openedThread{}, err
@@ -176,10 +175,9 @@ func (a *attempt) openThread(ctx context.Context, params codex.ThreadParams) (op
 }
 
 // resumeThread loads the thread. Without an error and not resumed, it can't be and a new one is to be begun.
-func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.ThreadParams) (openedThread, error) {
-	params.Used = a.rec.threadUsage(ctx, thread)
+func (a *attempt) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
 	err := a.agent.session.ResumeThread(ctx, thread, params)
-	if errors.Is(err, codex.ErrActiveWriter) {
+	if errors.Is(err, agent.ErrThreadBusy) {
 		// Our own orphan may hold it. Whatever else does is not ours to end.
 		killErr := a.kill(ctx, host.KillRequest{
 			Owned: host.Owned{Run: a.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: a.agent.child.Process(),
@@ -189,7 +187,7 @@ func (a *attempt) resumeThread(ctx context.Context, thread string, params codex.
 		}
 		err = a.agent.session.ResumeThread(ctx, thread, params)
 	}
-	if errors.Is(err, codex.ErrNoRollout) || errors.Is(err, codex.ErrActiveWriter) {
+	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "thread not resumed, a new one is begun", slog.String("thread_id", thread), slog.String("error", err.Error()))
 		return openedThread{}, nil
 	}
@@ -203,13 +201,12 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 		return err
 	}
 	before := a.rec.get()
-	issue := before.Issue
 	a.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	a.rec.flush(ctx)
 	a.notePrompt(input, number)
 	a.agent.beginTurn()
-	_, err = a.agent.session.RunTurn(ctx, codex.TurnParams{
-		Input: input, Cwd: a.space.Path, Title: issue.Identifier + ": " + issue.Title,
+	_, err = a.agent.session.RunTurn(ctx, agent.TurnParams{
+		Input: input, Cwd: a.space.Path,
 		ApprovalPolicy: a.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
 	a.rec.usage(ctx, a.agent.session.UsageByThread())
@@ -236,17 +233,16 @@ func (a *attempt) turn(ctx context.Context, input string, number int) error {
 func sessionID(r reconcile.Run) slog.Attr { return slog.String("session_id", r.ThreadID+"-"+r.TurnID) }
 
 // onEvent keeps what the agent says: in the run's event file, and the latest in its row.
-func (a *attempt) onEvent(e codex.Event) {
-	<-a.agent.ready // the agent may speak before launch has taken hold of the session
-	piece := fragment(e.Method)
-	if !piece {
+func (a *attempt) onEvent(e agent.Event) {
+	<-a.agent.ready  // the agent may speak before launch has taken hold of the session
+	if !e.Fragment { // pieces would drive all else out of the bounded file, and hide a secret that comes in pieces
 		if err := a.events.Append(eventLine(e)); err != nil {
 			a.Log.Warn("event not stored", slog.String("error", err.Error()))
 		}
 	}
-	a.agent.watch(e)
+	a.agent.watch(e.Item)
 	a.count()
-	a.keepLinks(linksSaid(e))
+	a.keepLinks(linksSaid(e.Item))
 	model, message := a.agent.session.Model(), a.Redactor.Text(e.Message)
 	var limits []byte
 	if record := a.agent.session.RateLimits(); record != nil {
@@ -256,7 +252,7 @@ func (a *attempt) onEvent(e codex.Event) {
 	}
 	a.rec.change(func(r *reconcile.Run) {
 		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
-		if message != "" && !piece {
+		if message != "" && !e.Fragment {
 			r.LastMessage = message
 		}
 		if e.TurnID != "" && e.ThreadID == r.ThreadID {
@@ -267,11 +263,11 @@ func (a *attempt) onEvent(e codex.Event) {
 		}
 	})
 	a.limits.report(context.Background(), limits)
-	if run := a.rec.get(); e.Name == codex.EventSessionStarted && e.ThreadID == run.ThreadID {
+	if run := a.rec.get(); e.Name == agent.EventSessionStarted && e.ThreadID == run.ThreadID {
 		a.Log.Info("turn started", sessionID(run), slog.Int("turn", run.Turns))
 		a.turnAccepted(context.Background())
 	}
-	if e.Name == codex.EventSessionStarted {
+	if e.Name == agent.EventSessionStarted {
 		a.rec.flush(context.Background()) // who watches sees the session at once
 	}
 }
@@ -285,25 +281,14 @@ func (a *attempt) count() {
 	}
 }
 
-// fragment reports events that a later one repeats as a whole: pieces of messages and output, and the diff
-// so far. Kept, they would drive everything else out of the bounded event file, and a secret that comes in pieces would
-// not be seen in any of them.
-func fragment(method string) bool {
-	switch method {
-	case "turn/diff/updated", "codex/event/turn_diff":
-		return true
-	}
-	return strings.HasSuffix(method, "/delta") || strings.HasSuffix(method, "Delta") || strings.HasSuffix(method, "_delta")
-}
-
 // deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or
 // a shutdown ends both, and then nobody has failed.
 const deathWait = time.Second
 
 // explain finds out why the agent is gone, where it is.
 func (a *attempt) explain(ctx context.Context, err error) error {
-	var e *codex.Error
-	if !errors.As(err, &e) || e.Code != codex.CodePortExit || ctx.Err() != nil {
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil {
 		return err
 	}
 	exit := a.agent.exitWithin(ctx, deathWait)
@@ -325,7 +310,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 			message += ": " + text
 		}
 		return &reconcile.Error{
-			Code: string(codex.CodePortExit), Message: message,
+			Code: string(agent.CodePortExit), Message: message,
 			Hint: "its stderr: " + filepath.Join(a.Dir, stderrFile),
 		}
 	}

@@ -296,7 +296,7 @@ func (r *rig) occupy(thread, mark string) {
 	stdout, err := cmd.StdoutPipe()
 	must(r.t, err)
 	must(r.t, cmd.Start())
-	s := codex.New(codex.Transport{Stdin: stdin, Stdout: stdout}, codex.Options{ClientVersion: "1"})
+	s := codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{ClientVersion: "1"})
 	r.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-s.Done()
@@ -304,7 +304,7 @@ func (r *rig) occupy(thread, mark string) {
 	})
 	_, err = s.Initialize(r.t.Context())
 	must(r.t, err)
-	must(r.t, s.ResumeThread(r.t.Context(), thread, codex.ThreadParams{Cwd: r.space()}))
+	must(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
 }
 
 // A thread that our own orphan has open is taken back; a stranger's is left to him.
@@ -383,7 +383,7 @@ func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Host = eager{r.Host}
 	r.ends(reconcile.Succeeded, "")
-	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"method\":\"configWarning\",\"message"); n != 3 {
+	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"message\":\"configuration: s\""); n != 3 {
 		t.Errorf("%d of 3 events", n)
 	}
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,39 +12,31 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// What comes in pieces is not kept piece by piece, whatever its name in which version: a secret would be spread over
-// events, each of which holds too little of it to be seen.
-func TestPiecesAreNoEvents(t *testing.T) {
-	for method, want := range map[string]bool{
-		"item/agentMessage/delta": true, "item/commandExecution/outputDelta": true, "item/reasoning/summaryTextDelta": true,
-		"turn/diff/updated": true, "codex/event/agent_message_delta": true, "codex/event/agent_message_content_delta": true,
-		"codex/event/exec_command_output_delta": true, "codex/event/agent_reasoning_delta": true, "codex/event/turn_diff": true,
-		"item/completed": false, "codex/event/agent_message": false, "codex/event/exec_command_end": false, "": false,
-	} {
-		if got := fragment(method); got != want {
-			t.Errorf("%q is a piece: %v", method, got)
-		}
-	}
-}
-
-// Nor is a piece the run's last message: half a secret would stand in the database, and nobody reads half a word.
-func TestPiecesAreNoLastMessage(t *testing.T) {
+// TestFragments: a piece of a message or of output is neither stored as an event nor the run's last message. A secret that
+// comes in pieces would be recognised in none of them.
+func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
 	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{ready: make(chan struct{})}}
+	dir := t.TempDir()
 	var err error
-	a.events, err = agent.OpenEventLog(filepath.Join(t.TempDir(), eventsFile), a.Redactor)
+	a.events, err = agent.OpenEventLog(filepath.Join(dir, eventsFile), a.Redactor)
 	must(t, err)
 	defer func() { must(t, a.events.Close()) }()
 	in, out := io.Pipe()
-	a.agent.session = codex.New(codex.Transport{Stdin: out, Stdout: in}, codex.Options{})
+	a.agent.session = codex.New(agent.Streams{Stdin: out, Stdout: in}, agent.Options{})
 	defer a.agent.session.Close()
 	close(a.agent.ready)
-	a.onEvent(codex.Event{Name: codex.EventNotification, Method: "item/completed", Message: "reads the key"})
+	a.onEvent(agent.Event{Name: agent.EventNotification, Message: "reads the key"})
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
-		a.onEvent(codex.Event{Name: codex.EventNotification, Method: "item/commandExecution/outputDelta", Message: piece})
+		a.onEvent(agent.Event{Name: agent.EventNotification, Fragment: true, Message: piece})
 		if got := a.rec.get().LastMessage; got != "reads the key" {
 			t.Errorf("the last message is %q", got)
 		}
+	}
+	stored, err := os.ReadFile(filepath.Join(dir, eventsFile))
+	must(t, err)
+	if n := strings.Count(string(stored), "\n"); n != 1 {
+		t.Errorf("%d events are stored", n)
 	}
 }
 
@@ -59,7 +52,7 @@ func TestRateLimitsStayJSON(t *testing.T) {
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	seen := make(chan json.RawMessage, 10)
-	a.agent.session = codex.New(codex.Transport{Stdin: stdin, Stdout: in}, codex.Options{OnEvent: func(e codex.Event) {
+	a.agent.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
 		a.onEvent(e)
 		seen <- a.rec.get().RateLimits
 	}})

@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // notePrompt keeps what a turn is begun with.
@@ -63,6 +62,6 @@ func (a *attempt) saveCreated(ctx context.Context, made []reconcile.Created) err
 }
 
 // eventLine is the line that an event of the agent becomes.
-func eventLine(e codex.Event) agent.EventLine {
-	return agent.EventLine{At: e.At, Event: e.Name, Method: e.Method, ThreadID: e.ThreadID, TurnID: e.TurnID, Message: e.Message, Payload: e.Raw}
+func eventLine(e agent.Event) agent.EventLine {
+	return e.Line()
 }

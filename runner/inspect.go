@@ -16,7 +16,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -28,9 +27,9 @@ const inspectPrefix = ".symphony-doctor-"
 // Inspection is an agent that was started as a worker starts one, in a workspace made for it, and is only asked
 // questions. Close must be called.
 type Inspection struct {
-	Session *codex.Session
+	Session agent.Session
 	// Server is what codex said of itself.
-	Server codex.Server
+	Server agent.Server
 	// Cwd is the workspace, Elsewhere a folder that no agent may write, Policy the sandbox that a turn would get.
 	Cwd, Elsewhere string
 	Policy         json.RawMessage
@@ -58,7 +57,7 @@ func InspectionFolder(parent string) (string, error) {
 // Inspect starts codex.command in a workspace below parent, which must exist, with env in the place of a worker's
 // environment. What codex itself writes into its home it writes.
 //
-// Errors: codex_not_found where there is no shell; those of codex.Session.Initialize, with the last that the agent said.
+// Errors: codex_not_found where there is no shell; those of agent.Session.Initialize, with the last that the agent said.
 func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := InspectionFolder(parent)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		defer close(i.drained)
 		_, _ = io.Copy(i.stderr, i.child.Stderr())
 	}()
-	i.Session = codex.New(codex.Transport{Stdin: i.child.Stdin(), Stdout: i.child.Stdout()}, codex.Options{
+	i.Session = c.StartAgent(agent.Streams{Stdin: i.child.Stdin(), Stdout: i.child.Stdout()}, agent.Options{
 		ClientVersion: version, ReadTimeout: c.ReadTimeout, InitializeTimeout: c.InitializeTimeout,
 	})
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
@@ -144,13 +143,13 @@ const lastWordsKept = 4 << 10
 
 // withWords adds to an error of the start the last that the agent said, which mostly is the reason: command not found.
 func (i *Inspection) withWords(err error) error {
-	var said *codex.Error
-	if errors.As(err, &said) && said.Code == codex.CodePortExit {
+	var said *agent.Error
+	if errors.As(err, &said) && said.Code == agent.CodePortExit {
 		// Which of its pipes broke first is a matter of chance.
 		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
 		defer cancel()
 		if i.child.Wait(ctx) == nil {
-			err = &codex.Error{Code: codex.CodePortExit, Message: "codex.command ended before it answered"}
+			err = &agent.Error{Code: agent.CodePortExit, Message: "codex.command ended before it answered"}
 		}
 	}
 	select {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // The kinds of links.
@@ -37,36 +37,17 @@ func (a *attempt) keepLinks(links []reconcile.Link) {
 	}
 }
 
-// linksSaid are the pull requests that an event of the agent's tells of: in its own messages, and in the output of a
-// command that made one. What else it reads may be anybody's.
-func linksSaid(e codex.Event) []reconcile.Link {
-	if !strings.HasSuffix(e.Method, "item/completed") && !strings.HasSuffix(e.Method, "agent_message") {
-		return nil
+// linksSaid are the pull requests that an item tells of: a message of the agent's, or the output of a command that made
+// one. What else the agent reads may name any pull request.
+func linksSaid(item *agent.Item) []reconcile.Link {
+	switch {
+	case item == nil || !item.Ended:
+	case item.Kind == agent.ItemMessage:
+		return pullRequests(item.Text)
+	case item.Kind == agent.ItemCommand && makesPullRequest(item.Command):
+		return pullRequests(item.Output)
 	}
-	type item struct {
-		Type    string          `json:"type"`
-		Text    string          `json:"text"`
-		Message string          `json:"message"` // of older versions
-		Command json.RawMessage `json:"command"` // a string, or its words
-		Output  string          `json:"aggregatedOutput"`
-	}
-	var m struct {
-		Params struct {
-			Item item `json:"item"`
-			Msg  item `json:"msg"`
-		} `json:"params"`
-	}
-	if json.Unmarshal(e.Raw, &m) != nil {
-		return nil // describes itself otherwise
-	}
-	i := m.Params.Item
-	if makesPullRequest(string(i.Command)) {
-		return pullRequests(i.Output)
-	}
-	if strings.EqualFold(strings.ReplaceAll(i.Type, "_", ""), "agentMessage") {
-		return pullRequests(i.Text)
-	}
-	return pullRequests(m.Params.Msg.Message)
+	return nil
 }
 
 // makesPullRequest knows the command lines of gh, glab, hub and tea.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 func pr(u string) reconcile.Link { return reconcile.Link{Kind: linkPullRequest, URL: u} }
@@ -37,32 +37,25 @@ func TestPullRequestsInAText(t *testing.T) {
 	}
 }
 
-// Only what the agent says itself counts, and what a command printed that made a pull request: what it reads may be
-// anybody's.
+// TestLinksSaid: links come from the agent's own messages and from the output of a command that made a pull request. What
+// else the agent reads may name any pull request.
 func TestLinksSaid(t *testing.T) {
 	const url = "https://github.com/o/r/pull/7"
 	for name, test := range map[string]struct {
-		method, params string
-		none           bool
+		item  *agent.Item
+		links int
 	}{
-		"a message":            {"item/completed", `{"item":{"type":"agentMessage","text":"done: ` + url + `"}}`, false},
-		"of an older version":  {"codex/event/agent_message", `{"msg":{"message":"done: ` + url + `"}}`, false},
-		"gh":                   {"item/completed", `{"item":{"type":"commandExecution","command":"bash -lc 'gh pr create --fill'","aggregatedOutput":"Creating …\n` + url + `\n"}}`, false},
-		"glab, in words":       {"item/completed", `{"item":{"type":"commandExecution","command":["glab","mr create"],"aggregatedOutput":"` + url + `"}}`, false},
-		"another command":      {"item/completed", `{"item":{"type":"commandExecution","command":"gh pr list","aggregatedOutput":"` + url + `"}}`, true},
-		"the beginning of one": {"item/started", `{"item":{"type":"agentMessage","text":"` + url + `"}}`, true},
-		"what it was told":     {"item/completed", `{"item":{"type":"userMessage","text":"` + url + `"}}`, true},
-		"what it thinks":       {"item/completed", `{"item":{"type":"reasoning","text":"` + url + `"}}`, true},
-		"something unreadable": {"item/completed", `7`, true},
+		"a message":              {&agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "done: " + url}, 1},
+		"gh":                     {&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr create --fill", Output: "Creating …\n" + url + "\n"}, 1},
+		"another command":        {&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr list", Output: url}, 0},
+		"the start of a message": {&agent.Item{Kind: agent.ItemMessage, Text: url}, 0},
+		"a prompt":               {&agent.Item{Kind: agent.ItemPrompt, Ended: true, Text: url}, 0},
+		"reasoning":              {&agent.Item{Kind: agent.ItemReasoning, Ended: true, Text: url}, 0},
+		"no item":                {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := linksSaid(codex.Event{Method: test.method, Raw: json.RawMessage(`{"method":"` + test.method + `","params":` + test.params + `}`)})
-			want := []reconcile.Link{pr(url)}
-			if test.none {
-				want = nil
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+			if got := linksSaid(test.item); len(got) != test.links || len(got) == 1 && got[0] != pr(url) {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

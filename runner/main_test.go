@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -289,6 +290,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	}
 	r.Worker = &Worker{
 		Config: Config{
+			StartAgent: codex.Start,
 			Policy: reconcile.Policy{
 				Project: "demo", ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}, WorkspaceRoot: r.root,
 			},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -79,12 +79,12 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
 		return reconcile.Failed, codeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
 	}
-	var failed *codex.Error
+	var failed *agent.Error
 	if errors.As(err, &failed) {
 		switch failed.Code {
-		case codex.CodeTurnTimeout:
+		case agent.CodeTurnTimeout:
 			return reconcile.TimedOut, code, message
-		case codex.CodeStalled:
+		case agent.CodeStalled:
 			return reconcile.Stalled, code, message
 		default: // it failed
 		}
@@ -115,13 +115,13 @@ func (j *job) fullDisk() string {
 // codeOf finds the stable code of an error and its text without that code.
 func codeOf(err error) (code, message string) {
 	var known *reconcile.Error
-	var failed *codex.Error
+	var failed *agent.Error
 	switch {
 	case proc.LimitReached(err):
 		return reconcile.CodeResourceLimit, err.Error()
 	case errors.As(err, &known):
 		return known.Code, known.Message
-	case errors.As(err, &failed) && failed.Code == codex.CodeStalled && failed.Cause != "":
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
 		return string(failed.Cause), failed.Message // the agent waited for that, and said so
 	case errors.As(err, &failed):
 		return string(failed.Code), failed.Message

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -144,7 +144,7 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 }
 
 // usage turns the totals of codex's threads, which go on over resumes, into what this run has used.
-func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
+func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.count.Lock()
 	defer r.count.Unlock()
 	run := r.get()
@@ -164,12 +164,6 @@ func (r *record) usage(ctx context.Context, byThread map[string]codex.Usage) {
 	}
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.counted(ctx)
-}
-
-// threadUsage is threadBase as codex counts; nothing where it can't be read, which the log then says.
-func (r *record) threadUsage(ctx context.Context, id string) codex.Usage {
-	t, _ := r.threadBase(ctx, id)
-	return codex.Usage{Input: t.Input, CachedInput: t.Cached, Output: t.Output, Reasoning: t.Reasoning, Total: t.Total}
 }
 
 // threadBase reads once what a thread had used when this run first met it; false where it can't be read.

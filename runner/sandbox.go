@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -58,7 +58,7 @@ func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w h
 		"features.unbounded_connection_retries": false,
 		"shell_environment_policy":              commandEnv(runID, passed),
 	}
-	if c.OnQuestion == codex.QuestionAsk {
+	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model cannot ask
 	}
 	if c.TrustRepository && c.ThreadSandbox != nil {
@@ -86,21 +86,21 @@ const (
 // ProbeSandbox has codex try the sandbox of a turn in cwd. Where that fails it tries the plainest sandbox in elsewhere, a
 // directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
 //
-// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; codex.ErrNoProbe where only a turn can tell; those
+// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe where only a turn can tell; those
 // of the session.
-func ProbeSandbox(ctx context.Context, s *codex.Session, policy json.RawMessage, cwd, elsewhere string) error {
+func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, cwd, elsewhere string) error {
 	plainest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	if err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
-		var here, there *codex.Error
+		var here, there *agent.Error
 		err := s.ProbeSandbox(ctx, cwd, policy)
-		if !errors.As(err, &here) || here.Code != codex.CodeSandboxUnavailable {
+		if !errors.As(err, &here) || here.Code != agent.CodeSandboxUnavailable {
 			return err
 		}
 		if try == 1 {
-			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == codex.CodeSandboxUnavailable {
+			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
 				return sandboxUnavailable(there.Message)
 			} else if err != nil {
 				return err
@@ -124,11 +124,11 @@ func ProbeSandbox(ctx context.Context, s *codex.Session, policy json.RawMessage,
 // workspace. Where codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
 func (a *attempt) probeSandbox(ctx context.Context) error {
 	policy, err := a.Config.sandboxPolicy(ctx, a.Host, *a.space)
-	if err != nil || !codex.Confines(policy) {
+	if err != nil || !agent.Confines(policy) {
 		return err
 	}
 	err = ProbeSandbox(ctx, a.agent.session, policy, a.space.Path, a.Dir)
-	if errors.Is(err, codex.ErrNoProbe) {
+	if errors.Is(err, agent.ErrNoProbe) {
 		a.agent.sandboxUnproven = true
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "sandbox not probed, the first turn will tell", slog.String("error", err.Error()))
 		return nil
@@ -147,7 +147,7 @@ func (a *attempt) logHint(ctx context.Context, err error) {
 
 func sandboxUnavailable(reason string) *reconcile.Error {
 	return &reconcile.Error{
-		Code:    string(codex.CodeSandboxUnavailable),
+		Code:    string(agent.CodeSandboxUnavailable),
 		Message: "codex can't sandbox commands on this machine: " + reason,
 		Hint:    SandboxHint(runtime.GOOS),
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 )
@@ -141,7 +141,7 @@ func TestThreadConfig(t *testing.T) {
 	}{
 		{"no thread sandbox", Config{}, clone, clone.Path},
 		{"no thread sandbox, linked worktree", Config{}, linked, main},
-		{"questions to a person", Config{OnQuestion: codex.QuestionAsk}, clone, clone.Path},
+		{"questions to a person", Config{OnQuestion: agent.QuestionAsk}, clone, clone.Path},
 		{"trusted, no thread sandbox", Config{TrustRepository: true}, clone, clone.Path},
 		{"thread sandbox, clone", Config{ThreadSandbox: word}, clone, clone.Path},
 		{"thread sandbox, linked worktree", Config{ThreadSandbox: word}, linked, main},
@@ -154,7 +154,7 @@ func TestThreadConfig(t *testing.T) {
 			"features.goals": false, "features.unbounded_connection_retries": false,
 			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
 		}
-		if c.config.OnQuestion == codex.QuestionAsk {
+		if c.config.OnQuestion == agent.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true
 		}
 		if c.root != "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -121,5 +121,5 @@ func toml(value any) string {
 
 // incompatible says that codex.command can't be made to open a session.
 func incompatible(message, hint string) error {
-	return &reconcile.Error{Code: string(codex.CodeIncompatible), Message: message, Hint: hint}
+	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
 }

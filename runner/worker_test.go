@@ -13,7 +13,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -213,7 +212,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "a question", script: "ask-user which way?", outcome: reconcile.Failed, code: "turn_input_required"},
 		{
 			name: "an approval that nobody gives", script: "ask-command rm -rf /", outcome: reconcile.Failed, code: "approval_required",
-			change: func(r *rig) { r.Config.OnApproval = codex.ApprovalFail },
+			change: func(r *rig) { r.Config.OnApproval = agent.ApprovalFail },
 		},
 		{
 			name: "no progress", script: "hang", outcome: reconcile.Stalled, code: "stalled",
@@ -291,7 +290,7 @@ func (r *rig) streaming() {
 	path := filepath.Join(r.Dir, eventsFile)
 	eventually(r.t, "a message of the agent", func() bool {
 		data, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(data), `"item/started"`) && strings.Contains(string(data), `"agentMessage"`)
+		return err == nil && strings.Contains(string(data), `"kind":"message","ended":false`)
 	})
 }
 
@@ -343,7 +342,7 @@ func TestStopWhileStreaming(t *testing.T) {
 				t.Errorf("after_run saw %q", got)
 			}
 			events := read(t, filepath.Join(r.Dir, eventsFile))
-			if c.name != "a deaf agent" && !strings.Contains(events, codex.EventTurnCancelled) {
+			if c.name != "a deaf agent" && !strings.Contains(events, agent.EventTurnCancelled) {
 				t.Error("the turn was not interrupted")
 			}
 		})
@@ -357,7 +356,7 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 		path := filepath.Join(r.Dir, eventsFile)
 		eventually(t, "the agent's end", func() bool {
 			data, err := os.ReadFile(path)
-			return err == nil && strings.Contains(string(data), codex.EventTurnEndedWithError)
+			return err == nil && strings.Contains(string(data), agent.EventTurnEndedWithError)
 		})
 		close(r.terminate)
 	}()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
@@ -52,7 +53,7 @@ func releaseThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // holder is a codex beside symphony's.
 type holder struct {
-	session *codex.Session
+	session agent.Session
 	cmd     *exec.Cmd
 	exited  chan struct{}
 }
@@ -70,7 +71,7 @@ func holdThread(cmd *exec.Cmd, thread, dir string) (*holder, error) {
 		return nil, err
 	}
 	h := &holder{cmd: cmd, exited: make(chan struct{})}
-	h.session = codex.New(codex.Transport{Stdin: stdin, Stdout: stdout}, codex.Options{ReadTimeout: bound, OnEvent: func(codex.Event) {}})
+	h.session = codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{ReadTimeout: bound, OnEvent: func(agent.Event) {}})
 	go func() {
 		<-h.session.Done() // Wait would take what is still to be read
 		_ = cmd.Wait()     // how it ended is nobody's business
@@ -79,7 +80,7 @@ func holdThread(cmd *exec.Cmd, thread, dir string) (*holder, error) {
 	ctx := context.Background()
 	_, err = h.session.Initialize(ctx)
 	if err == nil {
-		err = h.session.ResumeThread(ctx, thread, codex.ThreadParams{Cwd: dir})
+		err = h.session.ResumeThread(ctx, thread, agent.ThreadParams{Cwd: dir})
 	}
 	if err != nil {
 		h.end()

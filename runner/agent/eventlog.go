@@ -39,18 +39,34 @@ type GitUndoneEvent struct {
 
 const (
 	maxEventFile = 16 << 20 // bytes of events.jsonl before it is rotated
-	maxPayload   = 32 << 10 // bytes of one payload
+	maxPayload   = 32 << 10 // bytes of one payload or item
 )
 
-// EventLine is one line of events.jsonl.
+// EventLine is one line of events.jsonl (specification 10.4). The event of an item has the item, all others have the
+// agent's own message as their payload.
 type EventLine struct {
 	At       time.Time       `json:"at"`
 	Event    string          `json:"event"`
-	Method   string          `json:"method,omitempty"`
+	PID      int             `json:"codex_app_server_pid,omitempty"`
 	ThreadID string          `json:"thread_id,omitempty"`
 	TurnID   string          `json:"turn_id,omitempty"`
 	Message  string          `json:"message,omitempty"`
+	Routine  bool            `json:"routine,omitempty"`
+	Usage    *Usage          `json:"usage,omitempty"`
+	Item     *Item           `json:"item,omitempty"`
 	Payload  json.RawMessage `json:"payload,omitempty"`
+}
+
+// Line is the event as it is stored.
+func (e Event) Line() EventLine {
+	line := EventLine{
+		At: e.At, Event: e.Name, PID: e.PID, ThreadID: e.ThreadID, TurnID: e.TurnID, Message: e.Message, Routine: e.Routine,
+		Usage: e.Usage, Item: e.Item, Payload: e.Raw,
+	}
+	if e.Item != nil && e.Item.Kind != ItemOther {
+		line.Payload = nil // the item has all of it
+	}
+	return line
 }
 
 // EventLog writes events.jsonl without secrets. A full file becomes events.1.jsonl, so that the latest events of a run
@@ -90,6 +106,7 @@ func (l *EventLog) open() error {
 func (l *EventLog) Append(line EventLine) error {
 	line.At = line.At.UTC()
 	line.Payload = shorten(line.Payload, maxPayload, l.redactor)
+	line.Item = line.Item.shorten(maxPayload, l.redactor)
 	data, err := l.encode(line)
 	if err != nil {
 		return fmt.Errorf("event log: %w", err)
@@ -123,7 +140,10 @@ func (l *EventLog) encode(line EventLine) ([]byte, error) {
 			return append(clean, '\n'), nil
 		}
 	}
-	line.Payload, line.Message = marshal(l.redactor.Text(string(line.Payload))), l.redactor.Text(line.Message)
+	if line.Payload == nil && line.Item != nil {
+		line.Payload = marshal(line.Item)
+	}
+	line.Payload, line.Message, line.Item = marshal(l.redactor.Text(string(line.Payload))), l.redactor.Text(line.Message), nil
 	data, err := json.Marshal(line)
 	return append(data, '\n'), err
 }
@@ -172,6 +192,29 @@ func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 		}
 	}
 	return marshal(cutMiddle(r.Text(string(payload)), limit/8))
+}
+
+// shorten returns the item with long texts cut, so that it takes at most limit bytes.
+func (i *Item) shorten(limit int, r *Redactor) *Item {
+	const maxChanges = 100
+	if i == nil || len(marshal(i)) <= limit {
+		return i
+	}
+	short := *i
+	short.Changes = slices.Clone(i.Changes[:min(len(i.Changes), maxChanges)])
+	if more := len(i.Changes) - maxChanges; more > 0 {
+		short.Changes = append(short.Changes, FileChange{Path: leftOut(more)})
+	}
+	texts := []*string{&short.Text, &short.Command, &short.Output, &short.Result}
+	for n := range short.Changes {
+		texts = append(texts, &short.Changes[n].Path, &short.Changes[n].Diff)
+	}
+	for room := limit * 3 / 4; room >= 16 && len(marshal(short)) > limit; room /= 3 {
+		for _, text := range texts {
+			*text = cutMiddle(r.Text(*text), room)
+		}
+	}
+	return &short
 }
 
 // cutValue shortens every string to about room bytes, and every list and object to a number of entries.

@@ -26,6 +26,28 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
+// TestEventLogItem: the event of an item stores the item in place of the message, shortened as a payload is.
+func TestEventLogItem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	l, err := OpenEventLog(path, NewRedactor([]string{testKey}))
+	must(t, err)
+	output := "first line\n" + strings.Repeat(testKey+"x", 3*maxPayload/len(testKey)) + "\nlast line"
+	must(t, l.Append(Event{
+		Name: EventNotification, PID: 7, Usage: &Usage{Total: 9}, Raw: json.RawMessage(`{"method":"item/completed"}`),
+		Item: &Item{Kind: ItemCommand, Ended: true, Command: "make", Output: output},
+	}.Line()))
+	must(t, l.Close())
+	var line EventLine
+	must(t, json.Unmarshal([]byte(read(t, path)), &line))
+	if line.Payload != nil || line.PID != 7 || line.Usage.Total != 9 || line.Item.Command != "make" {
+		t.Errorf("%+v", line)
+	}
+	kept := line.Item.Output
+	if len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") || strings.Contains(kept, testKey) {
+		t.Errorf("%d bytes of output: %.40s … %.40s", len(kept), kept, kept[max(0, len(kept)-40):])
+	}
+}
+
 func TestEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	const hard, half = `p<a>s"s&`, `ends-in-a\`
@@ -33,7 +55,7 @@ func TestEventLog(t *testing.T) {
 	must(t, err)
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
 	for _, e := range []EventLine{
-		{Event: "notification", At: at, Method: "item/completed", ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Payload: json.RawMessage(`{"a":"` + testKey + `"}`)},
+		{Event: "notification", At: at, PID: 42, ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Payload: json.RawMessage(`{"a":"` + testKey + `"}`)},
 		{Event: "malformed", At: at, Payload: json.RawMessage("not JSON " + testKey)},
 		{Event: "notification", At: at, Message: "long", Payload: json.RawMessage(`"` + strings.Repeat("x", maxPayload) + `"`)},
 		{Event: "notification", At: at, Message: hard, Payload: marshal("key " + hard)},
@@ -61,7 +83,7 @@ func TestEventLog(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	first := lines[0]
-	if !first.At.Equal(at) || first.At.Location() != time.UTC || first.Event != "notification" || first.Method != "item/completed" ||
+	if !first.At.Equal(at) || first.At.Location() != time.UTC || first.Event != "notification" || first.PID != 42 ||
 		first.ThreadID != "th" || first.TurnID != "tu" || first.Message != "say [redacted]" || string(first.Payload) != `{"a":"[redacted]"}` {
 		t.Errorf("%+v", first)
 	}

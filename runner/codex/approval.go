@@ -8,85 +8,40 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Approval says how requests for approval are answered (10.5, design 9).
-type Approval int
-
-const (
-	// ApprovalApprove grants what is asked: commands and patches for the
-	// session, permissions for the turn.
-	ApprovalApprove Approval = iota
-	// ApprovalDeny declines; the turn goes on without.
-	ApprovalDeny
-	// ApprovalFail declines and ends the turn with approval_required.
-	ApprovalFail
-	// ApprovalAsk leaves it to a person (Options.Ask).
-	ApprovalAsk
-)
-
-// QuestionPolicy says what becomes of questions and of MCP servers' forms.
-type QuestionPolicy int
-
-const (
-	// QuestionFail ends the turn with turn_input_required; forms are declined.
-	QuestionFail QuestionPolicy = iota
-	// QuestionAsk leaves both to a person (Options.Ask).
-	QuestionAsk
-)
-
-// verdicts are the answers that one request for approval can get, in its own shape.
-type verdicts struct {
+// answers are those that a request for approval can get, in its own shape.
+type answers struct {
 	once, session object
-	policy        object // once or session: what ApprovalApprove answers
-	denied        func(reason string) object
+	policy        object // what ApprovalApprove answers: once or session
+	denied        object
 	ended         object // denies, and ends the turn where the shape can say so
 }
 
-// itemVerdicts are those of commands and file changes.
-func (s *Session) itemVerdicts() verdicts {
-	session := object{"decision": "acceptForSession"}
-	if s.olderThan(66) {
-		session = object{"decision": "accept", "acceptSettings": object{"forSession": true}}
-	}
-	return verdicts{
-		once: object{"decision": "accept"}, session: session, policy: session,
-		denied: func(string) object { return object{"decision": "decline"} },
-		ended:  object{"decision": "cancel"},
-	}
+var itemAnswers = answers{
+	once: object{"decision": "accept"}, session: object{"decision": "acceptForSession"}, policy: object{"decision": "acceptForSession"},
+	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
 }
 
-// reviewVerdicts are those of the requests of other versions, the only ones that take a reason.
-func reviewVerdicts() verdicts {
-	session := object{"decision": "approved_for_session"}
-	return verdicts{
-		once: object{"decision": "approved"}, session: session, policy: session,
-		denied: func(reason string) object { return object{"decision": object{"denied": object{"rejection": reason}}} },
-		ended:  object{"decision": "abort"},
-	}
-}
-
-// permissionVerdicts grant exactly what was asked for, or nothing.
-func permissionVerdicts(asked json.RawMessage) verdicts {
+// permissionAnswers grant exactly what was asked for, or nothing.
+func permissionAnswers(asked json.RawMessage) answers {
 	none := object{"permissions": object{}, "scope": "turn"}
 	once := object{"permissions": grant(asked), "scope": "turn"}
-	return verdicts{
-		once: once, session: object{"permissions": grant(asked), "scope": "session"}, policy: once,
-		denied: func(string) object { return none }, ended: none,
-	}
+	return answers{once: once, session: object{"permissions": grant(asked), "scope": "session"}, policy: once, denied: none, ended: none}
 }
 
-// grant gives exactly what was asked for, without the members that ask for
-// nothing: the answer's schema knows no null there.
+// grant is what was asked for without the members that are null, which an answer can't have.
 func grant(asked json.RawMessage) object {
-	out := object{}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(asked, &members) != nil {
-		return out // not an object: nothing intelligible was asked for
+	var wanted struct {
+		Network    map[string]any `json:"network"`
+		FileSystem map[string]any `json:"fileSystem"`
 	}
-	for _, name := range []string{"network", "fileSystem", "file_system"} {
-		var fields map[string]any
-		if json.Unmarshal(members[name], &fields) != nil || fields == nil {
+	unmarshal(asked, &wanted)
+	out := object{}
+	for name, fields := range map[string]map[string]any{"network": wanted.Network, "fileSystem": wanted.FileSystem} {
+		if fields == nil {
 			continue
 		}
 		for k, v := range fields {
@@ -99,80 +54,88 @@ func grant(asked json.RawMessage) object {
 	return out
 }
 
-// serveApproval answers a request for approval by the policy, or has a person answer it.
-func (s *Session) serveApproval(m *message, e Event, a Ask, v verdicts) {
-	e.Message = oneLine(a.line("approve "+a.what()), messageLength)
+// toolAnswers answer whether a tool of an MCP server may run. "always" is not offered: codex would write it into its
+// configuration.
+var toolAnswers = answers{
+	once:    object{"action": "accept", "content": object{}, "_meta": nil},
+	session: object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
+	policy:  object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
+	denied:  object{"action": "decline", "content": nil, "_meta": nil},
+	ended:   object{"action": "cancel", "content": nil, "_meta": nil},
+}
+
+// serveApproval answers a request for approval by the policy, or passes it to a person.
+func (s *Session) serveApproval(in *incoming, r agent.Request, a answers) {
+	line := join("approve "+kindText(&r), r.Summary)
+	if r.OutsideSandbox {
+		line += " (outside the sandbox)"
+	}
+	line = join(line, r.Reason)
 	switch s.o.OnApproval {
-	case ApprovalApprove:
-		e.Name = EventApprovalAutoApproved
-		s.reply(m, e, v.policy)
-	case ApprovalDeny:
-		e.Name = EventApprovalDenied
-		s.reply(m, e, v.denied("declined by symphony's configuration"))
-	case ApprovalAsk:
-		e.Name = EventApprovalRequested
-		s.askPerson(m, e, a, func(d Decision) (name, message string, answer object) {
-			return a.judge(d, v)
-		})
+	case agent.ApprovalApprove:
+		s.reply(in, agent.EventApprovalAutoApproved, line, a.policy)
+	case agent.ApprovalDeny:
+		s.reply(in, agent.EventApprovalDenied, line, a.denied)
+	case agent.ApprovalAsk:
+		s.askPerson(in, r, agent.EventApprovalRequested, line, func(d agent.Decision) (string, string, object) { return judgeApproval(&r, d, a) })
 	default:
-		e.Name = EventApprovalRequired
-		// The answer goes first, and then the interrupt of the turn. Its end is not seen before: this is the reader.
-		s.reply(m, e, v.ended)
-		s.fail(&Error{Code: CodeApprovalRequired, Message: oneLine("the agent asks for approval: "+e.Message, errorLength)})
+		s.reply(in, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
+		s.failTurn(&agent.Error{Code: agent.CodeApprovalRequired, Message: oneLine("the agent asks for approval: "+line, errorLength)})
 	}
 }
 
-// judge gives the answer for a person's decision on an approval, and the event for it.
-func (a *Ask) judge(d Decision, v verdicts) (name, message string, answer object) {
-	what := a.what() + ": " + a.Summary
+func judgeApproval(r *agent.Request, d agent.Decision, a answers) (name, line string, answer object) {
+	what := kindText(r) + ": " + r.Summary
 	switch {
 	case d.Expired:
-		return EventRequestExpired, "nobody decided in time, denied: " + what, v.denied("nobody decided in time")
+		return agent.EventRequestExpired, "nobody decided in time, denied: " + what, a.denied
 	case !d.Approve:
-		reason := d.Reason
-		if reason == "" {
-			reason = "declined by the operator"
-		}
-		return EventApprovalDenied, join("denied"+by(d)+": "+what, d.Reason), v.denied(reason)
+		return agent.EventApprovalDenied, join("denied"+by(d)+": "+what, d.Reason), a.denied
 	case d.ForSession:
-		return EventApprovalGranted, "approved" + by(d) + " for the session: " + what, v.session
+		return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + what, a.session
 	}
-	return EventApprovalGranted, "approved" + by(d) + ": " + what, v.once
+	return agent.EventApprovalGranted, "approved" + by(d) + ": " + what, a.once
 }
 
-func by(d Decision) string {
+func by(d agent.Decision) string {
 	if d.By == "" {
 		return ""
 	}
 	return " by " + d.By
 }
 
-// what names the kind for people.
-func (a *Ask) what() string {
+// kindText names the kind of a request for people.
+func kindText(r *agent.Request) string {
 	switch {
-	case a.Kind == AskPermissions && a.Server != "":
+	case r.Kind == agent.RequestPermissions && r.Server != "":
 		return "MCP tool"
-	case a.Kind == AskFileChange:
+	case r.Kind == agent.RequestFileChange:
 		return "file changes"
 	}
-	return string(a.Kind)
+	return string(r.Kind)
 }
 
-// line is the Ask in one line after a lead.
-func (a *Ask) line(lead string) string {
-	text := join(lead, a.Summary)
-	if a.OutsideSandbox {
-		text += " (outside the sandbox)"
+// Lengths in characters: of a summary and a reason, and of the names of files in a summary.
+const (
+	summaryLength = 500
+	filesLength   = 16 << 10
+)
+
+// newRequest holds what all kinds have.
+func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
+	return agent.Request{
+		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID,
+		Summary: summary, Reason: oneLine(p.Reason, summaryLength),
 	}
-	return join(text, a.Reason)
 }
 
-// commandAsk reads the request to run a command. Everything it asks for is said to run outside the sandbox; see
-// the package's decisions.
-func commandAsk(p *params) Ask {
-	command := commandText(p.Command)
-	if command == "" && !isNothing(p.Command) {
-		command = string(p.Command) // of a shape that is not known
+func commandRequest(p *params) agent.Request {
+	command := string(p.Command) // of an unknown shape, unless it is a text
+	var text string
+	if isEmpty(p.Command) {
+		command = ""
+	} else if json.Unmarshal(p.Command, &text) == nil {
+		command = shellText(text)
 	}
 	summary := cmp.Or(command, "a command that codex did not name")
 	if p.Kind == "writeStdin" {
@@ -181,64 +144,29 @@ func commandAsk(p *params) Ask {
 	if p.Network != nil {
 		summary = join(fmt.Sprintf("network access to %s (%s)", p.Network.Host, p.Network.Protocol), command)
 	}
-	a := p.ask(AskCommand, summary)
-	a.Command, a.Cwd, a.OutsideSandbox = command, p.Cwd, true
-	if !isNothing(p.Additional) {
-		a.Permissions, a.Summary = p.Additional, join("with "+whole(permissionsText(p.Additional)), a.Summary)
+	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
+	r.Command, r.Cwd, r.OutsideSandbox = command, p.Cwd, true
+	if !isEmpty(p.Additional) {
+		r.Permissions, r.Summary = p.Additional, join("with "+uncut(permissionsText(p.Additional)), r.Summary)
 	}
-	return a
+	return r
 }
 
-// nameCommand takes the command that is asked about from its item: other versions did not name it in the request.
-func (s *Session) nameCommand(p *params) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn == nil || !isNothing(p.Command) || p.Network != nil || p.Kind == "writeStdin" {
-		return
-	}
-	item := s.turn.open[p.ItemID]
-	command, err := json.Marshal(item.command)
-	if err != nil {
-		return // can't be: it was decoded from JSON
-	}
-	p.Command, p.Cwd = command, cmp.Or(p.Cwd, item.cwd)
-}
-
-// isNothing says that a member is absent or empty.
-func isNothing(raw json.RawMessage) bool {
+func isEmpty(raw json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(raw))
 }
 
-func permissionsAsk(p *params) Ask {
-	a := p.ask(AskPermissions, "")
-	a.Summary, a.Permissions, a.Cwd = whole(permissionsText(p.Permissions)), p.Permissions, p.Cwd
-	return a
+func permissionsRequest(p *params) agent.Request {
+	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions)))
+	r.Permissions, r.Cwd = p.Permissions, p.Cwd
+	return r
 }
 
-// whole is a text in one line that is not cut: whoever says yes says it to all of it.
-func whole(text string) string { return oneLine(text, len(text)+1) }
+// uncut is a text in one line. A yes is a yes to all of it.
+func uncut(text string) string { return oneLine(text, len(text)+1) }
 
-// ask is what all kinds share.
-func (p *params) ask(kind AskKind, summary string) Ask {
-	item := p.ItemID
-	if item == "" {
-		item = p.CallID
-	}
-	return Ask{
-		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: item,
-		Summary: oneLine(summary, summaryLength), Reason: oneLine(p.Reason, summaryLength),
-	}
-}
-
-// summaryLength is where Ask.Summary and Ask.Reason are cut, in characters: a person decides by them, and has a command
-// whole beside its summary. filesLength is the same for the names of files.
-const (
-	summaryLength = 500
-	filesLength   = 16 << 10
-)
-
-// permissionsText says in words what {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}} asks for. Where
-// there is more than it has words for, the whole stands for itself: all of it would be granted.
+// permissionsText says in words what {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}} asks for. What there
+// are no words for stays as it is, because all of it would be granted.
 func permissionsText(raw json.RawMessage) string {
 	var asked struct {
 		Network struct {
@@ -259,78 +187,59 @@ func permissionsText(raw json.RawMessage) string {
 		return string(raw)
 	}
 	var parts []string
-	add := func(part string) {
-		if !slices.Contains(parts, part) { // entries say again what read and write said
+	if asked.Network.Enabled {
+		parts = append(parts, "network")
+	}
+	for _, path := range asked.FileSystem.Read {
+		parts = append(parts, "read "+path)
+	}
+	for _, path := range asked.FileSystem.Write {
+		parts = append(parts, "write "+path)
+	}
+	for _, entry := range asked.FileSystem.Entries {
+		part := entry.Access + " " + pathText(entry.Path)
+		if !slices.Contains(parts, part) { // entries repeat what read and write said
 			parts = append(parts, part)
 		}
 	}
-	if asked.Network.Enabled {
-		add("network")
-	}
-	for _, path := range asked.FileSystem.Read {
-		add("read " + path)
-	}
-	for _, path := range asked.FileSystem.Write {
-		add("write " + path)
-	}
-	for _, entry := range asked.FileSystem.Entries {
-		add(entry.Access + " " + placeText(entry.Path))
-	}
-	if len(parts) == 0 {
-		return string(raw)
-	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), string(raw))
 }
 
-// placeText reads {"type":"path","path":"/a"}, {"type":"glob_pattern","pattern":"*"} and what else may stand there.
-func placeText(raw json.RawMessage) string {
+// pathText reads {"type":"path","path":"/a"} and {"type":"glob_pattern","pattern":"*"}.
+func pathText(raw json.RawMessage) string {
 	var place struct {
 		Path    string `json:"path"`
 		Pattern string `json:"pattern"`
 	}
-	if json.Unmarshal(raw, &place) == nil && place.Path+place.Pattern != "" {
-		return place.Path + place.Pattern
-	}
-	return string(raw)
+	unmarshal(raw, &place)
+	return cmp.Or(place.Path+place.Pattern, string(raw))
 }
 
-// changeAsk reads the request to change files; what is changed stood in the item/started of the same item.
-func (s *Session) changeAsk(p *params) Ask {
+// patchRequest reads the request to change files. What is changed stood in the item/started of the same item.
+func (s *Session) patchRequest(p *params) agent.Request {
 	s.mu.Lock()
-	changes := s.patches.of(p.threadID(), p.ItemID)
+	changes, turn := s.patches.of(p.threadID(), p.ItemID), s.lastTurn
 	s.mu.Unlock()
-	return s.fileAsk(p, changes)
-}
-
-// patchAsk is changeAsk for other versions, whose request has the files.
-func (s *Session) patchAsk(p *params) Ask { return s.fileAsk(p, oldChanges(p.FileChanges)) }
-
-func (s *Session) fileAsk(p *params, changes []FileChange) Ask {
 	names := make([]string, 0, len(changes))
 	for _, c := range changes {
 		names = append(names, c.Kind+" "+c.Path)
 	}
-	summary := strings.Join(names, ", ")
-	if len(names) == 0 {
-		summary = "files that codex did not name"
-	}
+	summary := cmp.Or(strings.Join(names, ", "), "files that codex did not name")
 	if p.GrantRoot != "" {
 		summary += " (and more below " + p.GrantRoot + ")"
 	}
-	a := p.ask(AskFileChange, "")
-	a.Summary, a.Changes, a.GrantRoot = oneLine(summary, filesLength), changes, p.GrantRoot
-	// A reason is codex's own question: "command failed; retry without sandbox?".
-	a.OutsideSandbox = p.GrantRoot != "" || p.Reason != "" || !s.staysInside(changes)
-	return a
+	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
+	r.Changes, r.GrantRoot = changes, p.GrantRoot
+	// The policy untrusted asks about every patch; under the others codex asks because the sandbox would refuse. A reason
+	// is codex's own question, such as "command failed; retry without sandbox?".
+	asksAll := string(turn.ApprovalPolicy) == `"untrusted"`
+	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, changes)
+	return r
 }
 
-// staysInside says whether the policy of the turn asks about every patch (untrusted) and this one writes only where
-// the sandbox would let it. Under the others a patch is asked about because the sandbox would not.
-func (s *Session) staysInside(changes []FileChange) bool {
-	s.mu.Lock()
-	asksAll, root := s.asksAll, s.cwd
-	s.mu.Unlock()
-	if !asksAll || root == "" || len(changes) == 0 {
+// staysInside reports whether a patch writes only where the sandbox would let it, as far as the paths tell.
+func staysInside(root string, changes []agent.FileChange) bool {
+	if root == "" || len(changes) == 0 {
 		return false
 	}
 	for _, c := range changes {
@@ -339,7 +248,7 @@ func (s *Session) staysInside(changes []FileChange) bool {
 				path = filepath.Join(root, path)
 			}
 			rel, err := filepath.Rel(root, path)
-			if err != nil || !filepath.IsLocal(rel) || protected(rel) {
+			if err != nil || !filepath.IsLocal(rel) || isProtected(rel) {
 				return false
 			}
 		}
@@ -347,12 +256,50 @@ func (s *Session) staysInside(changes []FileChange) bool {
 	return true
 }
 
-// protected are the places of a workspace that its sandbox keeps read-only (PROTOCOL, section 12).
-func protected(rel string) bool {
+// isProtected reports a path of the workspace that codex's sandbox keeps read-only.
+func isProtected(rel string) bool {
 	top, _, _ := strings.Cut(rel, string(filepath.Separator))
-	switch top {
-	case ".git", ".codex", ".agents", ".aws":
-		return true
-	}
-	return false
+	return slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top)
 }
+
+// patches keeps the file changes that have begun and not ended: a request to approve one names only its item. It is
+// bounded, because a change whose approval was cancelled never ends.
+type patches struct {
+	order []string
+	files map[string][]agent.FileChange
+}
+
+const (
+	maxPatches   = 16
+	maxPatchSize = 128 << 10 // of all diffs of one item
+)
+
+func (k *patches) keep(thread, item string, changes []agent.FileChange) {
+	key := thread + "/" + item
+	if k.files == nil {
+		k.files = make(map[string][]agent.FileChange)
+	}
+	if _, known := k.files[key]; !known {
+		k.order = append(k.order, key)
+	}
+	left := maxPatchSize
+	for i, c := range changes {
+		if len(c.Diff) > left {
+			changes[i].Diff = strings.ToValidUTF8(c.Diff[:left], "") + "\n… the rest is not shown\n"
+		}
+		left = max(0, left-len(c.Diff))
+	}
+	k.files[key] = changes
+	if len(k.order) > maxPatches {
+		delete(k.files, k.order[0])
+		k.order = k.order[1:]
+	}
+}
+
+func (k *patches) drop(thread, item string) {
+	key := thread + "/" + item
+	delete(k.files, key)
+	k.order = slices.DeleteFunc(k.order, func(other string) bool { return other == key })
+}
+
+func (k *patches) of(thread, item string) []agent.FileChange { return k.files[thread+"/"+item] }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 const (
@@ -17,25 +19,27 @@ const (
 
 // person is somebody who decides when told to.
 type person struct {
-	asked chan Ask
-	tell  chan Decision
+	asked chan agent.Request
+	tell  chan agent.Decision
 }
 
-func newPerson() *person { return &person{asked: make(chan Ask, 10), tell: make(chan Decision, 10)} }
+func newPerson() *person {
+	return &person{asked: make(chan agent.Request, 10), tell: make(chan agent.Decision, 10)}
+}
 
-func (h *person) ask(ctx context.Context, a Ask) Decision {
+func (h *person) ask(ctx context.Context, a agent.Request) agent.Decision {
 	h.asked <- a
 	select {
 	case d := <-h.tell:
 		return d
 	case <-ctx.Done():
-		return Decision{}
+		return agent.Decision{}
 	}
 }
 
-func (h *person) options() Options {
-	return Options{
-		OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: h.ask,
+func (h *person) options() agent.Options {
+	return agent.Options{
+		OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: h.ask,
 		StallTimeout: time.Minute, TurnTimeout: 2 * time.Minute,
 	}
 }
@@ -43,12 +47,12 @@ func (h *person) options() Options {
 // Waiting for a person is neither a stall nor silence, and the clocks go on from where they were.
 func TestClocksStandStill(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Options)
-		code   Code
+		change func(*agent.Options)
+		code   agent.Code
 		limit  time.Duration
 	}{
-		"stall": {func(o *Options) { o.TurnTimeout = 0 }, CodeStalled, time.Minute},
-		"turn":  {func(o *Options) { o.StallTimeout = 0 }, CodeTurnTimeout, 2 * time.Minute},
+		"stall": {func(o *agent.Options) { o.TurnTimeout = 0 }, agent.CodeStalled, time.Minute},
+		"turn":  {func(o *agent.Options) { o.StallTimeout = 0 }, agent.CodeTurnTimeout, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,9 +65,9 @@ func TestClocksStandStill(t *testing.T) {
 				p.say(askCommand)
 				<-h.asked
 				time.Sleep(10*time.Hour + 30*time.Minute) // the clocks are looked at each hour anyway
-				h.tell <- Decision{Approve: true}
+				h.tell <- agent.Decision{Approve: true}
 				synctest.Wait()
-				if !strings.Contains(p.names(), EventApprovalGranted) {
+				if !strings.Contains(p.names(), agent.EventApprovalGranted) {
 					t.Fatalf("events: %s", p.names())
 				}
 				from := time.Now()
@@ -77,42 +81,40 @@ func TestClocksStandStill(t *testing.T) {
 	}
 }
 
-// With two open requests the clocks go on after the second, and what they had run before is not lost.
-func TestClocksGoOn(t *testing.T) {
+// TestClockStops: with two open requests the clock goes on after the second, from where it was.
+func TestClockStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		s := &Session{o: Options{StallTimeout: time.Minute}, toolCtx: t.Context()}
-		s.turn = s.newTurn()
-		s.turn.lastProgress, s.turn.lastMessage = now.Add(-40*time.Second), now.Add(-40*time.Second)
-		first, second := s.standStill(t.Context()), s.standStill(t.Context())
+		c := newClock(&agent.Options{StallTimeout: time.Minute}, func() bool { return false })
+		c.lastProgress, c.lastLine = time.Now().Add(-40*time.Second), time.Now().Add(-40*time.Second)
+		first, second := c.stop(t.Context()), c.stop(t.Context())
 		time.Sleep(time.Hour)
 		first()
 		first() // counts once
-		if next, err := s.clocks(s.turn); err != nil || next != noClock {
+		if next, err := c.check(); err != nil || next != noLimit {
 			t.Errorf("one is still open: %v, %v", next, err)
 		}
-		s.turn.lastMessage = time.Now() // a line came meanwhile
+		c.sawLine(false)
 		time.Sleep(time.Hour)
 		second()
-		if next, err := s.clocks(s.turn); err != nil || next != 20*time.Second {
+		if next, err := c.check(); err != nil || next != 20*time.Second {
 			t.Errorf("stalls in %v, %v; 40 s had gone by", next, err)
 		}
-		if since := time.Since(s.turn.lastMessage); since != 0 {
+		if since := time.Since(c.lastLine); since != 0 {
 			t.Errorf("silent for %v; a line came while the clock stood still", since)
 		}
 	})
 }
 
-// A turn that goes on with its clocks is not held by an Ask that does not notice the end of its request.
+// A turn that goes on with its clocks is not held by an agent.Request that does not notice the end of its request.
 func TestSlowAskFreesClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Hour)
 		defer stop()
-		_, p, wait := inTurn(t, ctx, Options{
-			OnApproval: ApprovalAsk, StallTimeout: time.Minute,
-			Ask: func(context.Context, Ask) Decision { <-release; return Decision{Approve: true} },
+		_, p, wait := inTurn(t, ctx, agent.Options{
+			OnApproval: agent.ApprovalAsk, StallTimeout: time.Minute,
+			Ask: func(context.Context, agent.Request) agent.Decision { <-release; return agent.Decision{Approve: true} },
 		})
 		go p.rest()
 		p.say(askCommand)
@@ -120,7 +122,7 @@ func TestSlowAskFreesClocks(t *testing.T) {
 		p.say(resolved)
 		from := time.Now()
 		_, err := wait()
-		_ = wantCode(t, err, CodeStalled)
+		_ = wantCode(t, err, agent.CodeStalled)
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("after %v", took)
 		}
@@ -139,10 +141,10 @@ func TestAskEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ended := make(chan error, 1)
-				s, p, wait := inTurn(t, t.Context(), Options{OnApproval: ApprovalAsk, Ask: func(ctx context.Context, _ Ask) Decision {
+				s, p, wait := inTurn(t, t.Context(), agent.Options{OnApproval: agent.ApprovalAsk, Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
 					<-ctx.Done()
 					ended <- ctx.Err()
-					return Decision{Approve: true, Sent: func() { t.Error("said to be sent") }} // too late
+					return agent.Decision{Approve: true, Sent: func() { t.Error("said to be sent") }} // too late
 				}})
 				heard := make(chan string, 10)
 				go func() {
@@ -162,7 +164,7 @@ func TestAskEnds(t *testing.T) {
 				if len(heard) > 0 {
 					t.Errorf("answered with %s", <-heard)
 				}
-				if !strings.Contains(p.names(), EventApprovalRequested+" ") || !strings.Contains(p.names(), EventRequestWithdrawn) {
+				if !strings.Contains(p.names(), agent.EventApprovalRequested+" ") || !strings.Contains(p.names(), agent.EventRequestWithdrawn) {
 					t.Errorf("events: %s", p.names())
 				}
 				p.say(turnCompleted)
@@ -205,19 +207,19 @@ func TestAskedBetweenTurns(t *testing.T) {
 		<-h.asked
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.RunTurn(t.Context(), TurnParams{Input: "more"})
+			_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "more"})
 			done <- err
 		}()
 		p.hear()
 		p.say(strings.ReplaceAll(turnStarted, "tu", "t2"))
 		time.Sleep(10 * time.Hour)
-		h.tell <- Decision{Approve: true}
+		h.tell <- agent.Decision{Approve: true}
 		if got := p.hear(); got != `{"id":0,"result":{"decision":"accept"}}` {
 			t.Errorf("heard %s", got)
 		}
 		go p.rest()
 		from := time.Now()
-		_ = wantCode(t, <-done, CodeStalled) // the clocks run again
+		_ = wantCode(t, <-done, agent.CodeStalled) // the clocks run again
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
@@ -227,18 +229,21 @@ func TestAskedBetweenTurns(t *testing.T) {
 // What comes before turn/start is answered belongs to the turn: a person is asked, the turn fails, the clocks stand.
 func TestAskedBeforeTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
-		approval Approval
+		approval agent.Approval
 		answer   string
-		code     Code
+		code     agent.Code
 	}{
-		"ask":  {ApprovalAsk, `{"id":0,"result":{"decision":"accept"}}`, ""},
-		"fail": {ApprovalFail, `{"id":0,"result":{"decision":"cancel"}}`, CodeApprovalRequired},
+		"ask":  {agent.ApprovalAsk, `{"id":0,"result":{"decision":"accept"}}`, ""},
+		"fail": {agent.ApprovalFail, `{"id":0,"result":{"decision":"cancel"}}`, agent.CodeApprovalRequired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, p, done := inThread(t, Options{
+				s, p, done := inThread(t, agent.Options{
 					OnApproval: c.approval, StallTimeout: time.Minute, ReadTimeout: time.Hour,
-					Ask: func(context.Context, Ask) Decision { time.Sleep(30 * time.Minute); return Decision{Approve: true} },
+					Ask: func(context.Context, agent.Request) agent.Decision {
+						time.Sleep(30 * time.Minute)
+						return agent.Decision{Approve: true}
+					},
 				})
 				p.hear() // turn/start
 				p.say(askCommand)
@@ -264,7 +269,7 @@ func TestAskedBeforeTheAnswer(t *testing.T) {
 }
 
 // inThread is a session whose turn/start is on its way.
-func inThread(t *testing.T, o Options) (*Session, *peer, chan error) {
+func inThread(t *testing.T, o agent.Options) (*Session, *peer, chan error) {
 	t.Helper()
 	s, p := connect(t, o)
 	go func() {
@@ -277,21 +282,21 @@ func inThread(t *testing.T, o Options) (*Session, *peer, chan error) {
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w"}); err != nil {
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.RunTurn(t.Context(), TurnParams{Input: "do"})
+		_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "do"})
 		done <- err
 	}()
 	return s, p, done
 }
 
 func open(s *Session) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.requests)
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	return len(s.requests.open)
 }
 
 // A decision that comes in the moment in which its request or the turn ends is sent once or not at all, the clocks go
@@ -314,7 +319,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					p.say(askCommand)
 					<-h.asked
 					sent := 0
-					go func() { h.tell <- Decision{Approve: true, Sent: func() { sent++ }} }()
+					go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
 					p.say(end)
 					synctest.Wait()
 					if n := open(s); n != 0 {
@@ -324,7 +329,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					if _, err := wait(); err != nil {
 						t.Error(err)
 					}
-					told := strings.Count(p.names(), EventApprovalGranted) + strings.Count(p.names(), EventRequestWithdrawn)
+					told := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
 					_ = s.Close()
 					if n := <-answers; n > 1 || told != 1 || sent != n {
 						t.Errorf("answered %d times, told %d times of it, said so %d times", n, told, sent)
@@ -336,7 +341,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 }
 
 // asksOf gives what a person is asked for a request, with lines said before.
-func asksOf(t *testing.T, params TurnParams, lines ...string) Ask {
+func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Request {
 	t.Helper()
 	h := newPerson()
 	s, p := connect(t, h.options())
@@ -354,7 +359,7 @@ func asksOf(t *testing.T, params TurnParams, lines ...string) Ask {
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.StartThread(t.Context(), ThreadParams{}); err != nil {
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -362,7 +367,7 @@ func asksOf(t *testing.T, params TurnParams, lines ...string) Ask {
 		_, err := s.RunTurn(t.Context(), params)
 		done <- err
 	}()
-	var a Ask
+	var a agent.Request
 	select {
 	case a = <-h.asked:
 	case <-time.After(20 * time.Second):
@@ -380,59 +385,59 @@ const begunPatch = `{"method":"item/started","params":{"threadId":"th","turnId":
 const askPatch = `{"method":"item/fileChange/requestApproval","id":7,"params":{"threadId":"th","turnId":"tu","itemId":"p1","startedAtMs":1,"reason":null,"grantRoot":null}}`
 
 func TestAskSays(t *testing.T) {
-	untrusted := TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"untrusted"`)}
-	onRequest := TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)}
+	untrusted := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"untrusted"`)}
+	onRequest := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)}
 	patch := func(path string) string { return strings.Replace(begunPatch, "PATH", path, 1) }
-	change := func(path string, outside bool) Ask {
-		return Ask{
-			Kind: AskFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "update " + path,
-			Changes: []FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
+	change := func(path string, outside bool) agent.Request {
+		return agent.Request{
+			Kind: agent.RequestFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "update " + path,
+			Changes: []agent.FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
 		}
 	}
-	unknown := Ask{Kind: AskFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
+	unknown := agent.Request{Kind: agent.RequestFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
 	for _, c := range []struct {
 		name   string
-		params TurnParams
+		params agent.TurnParams
 		lines  []string
-		want   Ask
+		want   agent.Request
 	}{
 		{
 			"a command", onRequest,
 			[]string{askCommand},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
 		},
 		{
 			"a host", onRequest,
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"curl x","cwd":"/w","networkApprovalContext":{"host":"example.org","protocol":"https"}}}`},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network access to example.org (https): curl x", Command: "curl x", Cwd: "/w", OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network access to example.org (https): curl x", Command: "curl x", Cwd: "/w", OutsideSandbox: true},
 		},
 		{
 			"a command with permissions", onRequest,
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}}}`},
-			Ask{
-				Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
+			agent.Request{
+				Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`), OutsideSandbox: true,
 			},
 		},
 		{
 			"a command without permissions", onRequest,
 			[]string{strings.Replace(askCommand, `"reason"`, `"additionalPermissions":null,"reason"`, 1)},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "touch a", Reason: "why", Command: "touch a", OutsideSandbox: true},
 		},
 		{
 			"a command that is not named", onRequest,
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":null}}`},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "a command that codex did not name", OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "a command that codex did not name", OutsideSandbox: true},
 		},
 		{
 			"a command of another shape", onRequest,
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":{"argv":["rm","x"]}}}`},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: `{"argv":["rm","x"]}`, Command: `{"argv":["rm","x"]}`, OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: `{"argv":["rm","x"]}`, Command: `{"argv":["rm","x"]}`, OutsideSandbox: true},
 		},
 		{
 			"input that is not named", onRequest,
 			[]string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"writeStdin","threadId":"th","turnId":"tu","itemId":"c1"}}`},
-			Ask{Kind: AskCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "input to a running command: something that codex did not name", OutsideSandbox: true},
+			agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "input to a running command: something that codex did not name", OutsideSandbox: true},
 		},
 		{"a patch under on-request", onRequest, []string{patch("/w/f"), askPatch}, change("/w/f", true)},
 		{"a patch of the workspace under untrusted", untrusted, []string{patch("/w/f"), askPatch}, change("/w/f", false)},
@@ -445,7 +450,7 @@ func TestAskSays(t *testing.T) {
 		{
 			"a patch that the sandbox has refused", untrusted,
 			[]string{patch("/w/f"), strings.Replace(askPatch, `"reason":null`, `"reason":"command failed; retry without sandbox?"`, 1)},
-			func() Ask {
+			func() agent.Request {
 				a := change("/w/f", true)
 				a.Reason = "command failed; retry without sandbox?"
 				return a
@@ -463,41 +468,28 @@ func TestAskSays(t *testing.T) {
 			change("/w/g → /h", true),
 		},
 		{
-			"a patch whose kind is a word", untrusted,
-			[]string{strings.Replace(patch("/w/f"), `{"type":"update","move_path":null}`, `"update"`, 1), askPatch},
-			change("/w/f", false),
-		},
-		{
-			"a patch of another version", untrusted,
-			[]string{`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"p1","grantRoot":"/opt","fileChanges":{"/w/a":{"add":{"content":"x\n"}},"/w/b":{"type":"update","unified_diff":"@@","move_path":"/w/c"}}}}`},
-			Ask{
-				Kind: AskFileChange, ThreadID: "th", ItemID: "p1", Summary: "add /w/a, update /w/b → /w/c (and more below /opt)", GrantRoot: "/opt", OutsideSandbox: true,
-				Changes: []FileChange{{Path: "/w/a", Kind: "add", Diff: "x\n"}, {Path: "/w/b → /w/c", Kind: "update", Diff: "@@"}},
-			},
-		},
-		{
 			"permissions", onRequest,
 			[]string{`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","cwd":"/w","reason":"more","permissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}}`},
-			Ask{
-				Kind: AskPermissions, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
+			agent.Request{
+				Kind: agent.RequestPermissions, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}`),
 			},
 		},
 		{
 			"an MCP tool", onRequest,
 			[]string{`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`},
-			Ask{
-				Kind: AskPermissions, ThreadID: "th", TurnID: "tu", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
+			agent.Request{
+				Kind: agent.RequestPermissions, ThreadID: "th", TurnID: "tu", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
 				Permissions: json.RawMessage(`{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}}`),
 			},
 		},
 		{
 			"a question", onRequest,
-			[]string{`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"}]},{"id":"q2","header":"Key","question":"","is_secret":true,"options":null}]}}`},
-			Ask{
-				Kind: AskQuestion, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "Which way? / Key",
-				Questions: []Question{
-					{ID: "q1", Header: "Choice", Text: "Which way?", Options: []Option{{Label: "Yes", Description: "go on"}}, Other: true},
+			[]string{`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"}]},{"id":"q2","header":"Key","question":"","isSecret":true,"options":null}]}}`},
+			agent.Request{
+				Kind: agent.RequestQuestion, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "Which way? / Key",
+				Questions: []agent.Question{
+					{ID: "q1", Header: "Choice", Text: "Which way?", Options: []agent.Option{{Label: "Yes", Description: "go on"}}, Other: true},
 					{ID: "q2", Header: "Key", Text: "Key", Secret: true},
 				},
 			},
@@ -528,13 +520,9 @@ func TestAskSaysAll(t *testing.T) {
 			`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"db","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"run","tool_params":{"a":"` + long + `","sql":"DROP TABLE t"}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`,
 			`"sql":"DROP TABLE t"}`,
 		},
-		"files": {
-			strings.Replace(`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"p1","fileChanges":{"LONG":{"type":"add","content":"x"},"/w/.git/hooks/post-commit":{"type":"add","content":"x"}}}}`, "LONG", long, 1),
-			"add /w/.git/hooks/post-commit",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if a := asksOf(t, TurnParams{Cwd: "/w"}, c.line); !strings.HasSuffix(a.Summary, c.want) {
+			if a := asksOf(t, agent.TurnParams{Cwd: "/w"}, c.line); !strings.HasSuffix(a.Summary, c.want) {
 				t.Errorf("summary %q", a.Summary)
 			}
 		})
@@ -547,7 +535,6 @@ func TestPermissionsText(t *testing.T) {
 		{`{"network":{"enabled":true},"fileSystem":null}`, "network"},
 		{`{"fileSystem":{"read":["/a"],"write":["/b"],"entries":[{"access":"write","path":{"type":"path","path":"/b"}},{"access":"read","path":{"type":"glob_pattern","pattern":"/c/*"}}]}}`, "read /a, write /b, read /c/*"},
 		{`{"fileSystem":{"entries":[{"access":"write","path":{"type":"special","value":{"kind":"root"}}}]}}`, `write {"type":"special","value":{"kind":"root"}}`},
-		{`{"network":{"enabled":true},"file_system":{"write":["/"]}}`, ""},
 		{`{"network":{"enabled":true},"fileSystem":{"somethingNew":true}}`, ""},
 		{`{}`, ""},
 		{`7`, ""},
@@ -565,13 +552,13 @@ func TestPermissionsText(t *testing.T) {
 // What is kept of file changes is bounded in number and in size.
 func TestPatchesBounded(t *testing.T) {
 	var k patches
-	big := strings.Repeat("x", patchLength)
-	for i := range 3 * patchesKept {
+	big := strings.Repeat("x", maxPatchSize)
+	for i := range 3 * maxPatches {
 		item := strings.Repeat("i", i+1)
-		k.keep("th", item, []wireChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
-		k.keep("th", item, []wireChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
+		k.keep("th", item, []agent.FileChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
+		k.keep("th", item, []agent.FileChange{{Path: "a", Diff: big + "y"}, {Path: "b", Diff: big}})
 	}
-	if len(k.files) != patchesKept || len(k.order) != patchesKept {
+	if len(k.files) != maxPatches || len(k.order) != maxPatches {
 		t.Errorf("%d kept, %d in order", len(k.files), len(k.order))
 	}
 	for key, files := range k.files {
@@ -582,7 +569,7 @@ func TestPatchesBounded(t *testing.T) {
 				t.Errorf("%s: not marked as cut", key)
 			}
 		}
-		if len(files) != 2 || size > patchLength+200 {
+		if len(files) != 2 || size > maxPatchSize+200 {
 			t.Errorf("%d files, %d bytes", len(files), size)
 		}
 	}
@@ -590,7 +577,7 @@ func TestPatchesBounded(t *testing.T) {
 
 // A secret answer is in no event.
 func TestSecretAnswer(t *testing.T) {
-	_, p, wait := inTurn(t, t.Context(), Options{OnQuestion: QuestionAsk, Ask: answers(Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
+	_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
 	p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
 	if got := p.hear(); got != `{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}` {
 		t.Errorf("heard %s", got)

@@ -2,107 +2,39 @@ package codex
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
+	"slices"
 	"strings"
-	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Code classifies an Error. The first group are the categories of 10.6, the
-// second faults of the machine or the account, which an issue can't be blamed
-// for (design, section 9).
-type Code string
-
-const (
-	CodeResponseTimeout   Code = "response_timeout"
-	CodeTurnTimeout       Code = "turn_timeout"
-	CodeStalled           Code = "stalled"
-	CodePortExit          Code = "port_exit"
-	CodeResponseError     Code = "response_error"
-	CodeTurnFailed        Code = "turn_failed"
-	CodeTurnCancelled     Code = "turn_cancelled"
-	CodeTurnInputRequired Code = "turn_input_required"
-	CodeApprovalRequired  Code = "approval_required"
-	CodeIncompatible      Code = "codex_incompatible"
-
-	CodeAgentAuth  Code = "agent_auth"
-	CodeAgentQuota Code = "agent_quota"
-	CodeNetwork    Code = "network"
-)
-
-// What thread/resume answers where a caller goes on differently; test with
-// errors.Is.
-var (
-	// ErrNoRollout: codex has nothing stored for the thread; start a new one.
-	ErrNoRollout = errors.New("codex has no rollout for the thread")
-	// ErrActiveWriter: another live process has the thread.
-	ErrActiveWriter = errors.New("another process has the thread")
-)
-
-// Error is every failure of a session that is not the caller's own context.
-type Error struct {
-	Code    Code
-	Message string // one line, cut to a readable length
-	// Info is codexErrorInfo as it came, a string or an object of one key;
-	// nil where codex gave none.
-	Info json.RawMessage
-	// Cause is set for a stall that followed notices of retries: the class of
-	// the last notice (network, agent_quota, agent_auth), else "".
-	Cause Code
-	// ResetsAt is when a used-up quota comes back, as far as the rate limits
-	// said; else zero.
-	ResetsAt time.Time
-
-	err error // sentinel, for errors.Is
-}
-
-func (e *Error) Error() string {
-	if e.Message == "" {
-		return string(e.Code)
-	}
-	if e.Code == CodeStalled {
-		// The text is shown as it is, and begins with "stalled for".
-		return e.Message
-	}
-	return string(e.Code) + ": " + e.Message
-}
-
-// Unwrap gives the sentinel, nil for most errors.
-func (e *Error) Unwrap() error { return e.err }
-
-func portExit(err error) *Error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return &Error{Code: CodePortExit, Message: "agent ended: its stdout was closed"}
-	}
-	return &Error{Code: CodePortExit, Message: oneLine("agent's stdout: "+err.Error(), errorLength)}
-}
-
-// errorLength is where messages in errors are cut, in characters: an unknown
-// method is answered with a list of all methods, five kilobytes.
+// errorLength is where messages in errors are cut, in characters: an unknown method is answered with a list of all methods.
 const errorLength = 400
 
-// wireError is the error object of a response.
+// wireError is the error object of an answer.
 type wireError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
 }
 
-// responseError maps the error answer to a request. Everything is final for
-// the attempt; only the handshake tells a codex of another age apart from a
-// refusal.
-func responseError(method string, e wireError, handshake bool) *Error {
-	out := &Error{Code: CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
+// codeOverloaded: the server of the model has no room.
+const codeOverloaded = -32001
+
+// responseError is the error for a refused request. Only a request of the handshake tells an incompatible release from a
+// plain refusal.
+func responseError(method string, e wireError, handshake bool) *agent.Error {
+	out := &agent.Error{Code: agent.CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
 	switch {
 	case strings.Contains(e.Message, "no rollout found"), strings.Contains(e.Message, "invalid session id"):
-		out.err = ErrNoRollout
+		out.Err = agent.ErrNoThread
 	case strings.Contains(e.Message, "already has an active writer"):
-		out.err = ErrActiveWriter
+		out.Err = agent.ErrThreadBusy
+	case e.Code == codeOverloaded:
+		out.Code = agent.CodeNetwork
 	case handshake && (e.Code == codeMethodNotFound || refusesProtocol(e.Message)):
-		out.Code = CodeIncompatible
+		out.Code = agent.CodeIncompatible
 	default:
-		if class, ok := classify(nil, e.Message); ok {
+		if class := classify(nil, e.Message); class != "" {
 			out.Code = class
 		}
 	}
@@ -115,16 +47,98 @@ func refusesProtocol(message string) bool {
 		strings.Contains(message, "requires experimentalApi")
 }
 
-func incompatible(method, what string) *Error {
-	return &Error{Code: CodeIncompatible, Message: fmt.Sprintf("%s: %s", method, what)}
+func incompatible(method, what string) *agent.Error {
+	return &agent.Error{Code: agent.CodeIncompatible, Message: oneLine(method+": "+what, errorLength)}
 }
 
-// oneLine folds white space and control characters to single blanks and cuts
-// at n characters.
+// turnError is the error of a turn and of an error notification; some messages have a text in its place.
+type turnError struct {
+	Message string          `json:"message"`
+	Info    json.RawMessage `json:"codexErrorInfo"`
+	Details string          `json:"additionalDetails"`
+}
+
+// UnmarshalJSON accepts an object and a text.
+func (e *turnError) UnmarshalJSON(raw []byte) error {
+	type plain turnError
+	if json.Unmarshal(raw, &e.Message) != nil {
+		unmarshal(raw, (*plain)(e))
+	}
+	return nil
+}
+
+// class is the fault that the error stands for, "" for a plain failure.
+func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
+
+// classify tells the faults of the machine, the account and the network from failures of a turn: by codexErrorInfo, and by
+// the message where that says nothing certain. "" is a plain failure.
+func classify(info json.RawMessage, message string) agent.Code {
+	kind, status := errorInfo(info)
+	switch {
+	case status == 401 || status == 403:
+		return agent.CodeAgentAuth
+	case status == 429:
+		return agent.CodeAgentQuota
+	case status >= 500 || status == 408:
+		return agent.CodeNetwork
+	case status > 0:
+		return "" // a wrong address or model: waiting mends nothing
+	}
+	switch kind {
+	case "unauthorized":
+		return agent.CodeAgentAuth
+	case "usageLimitExceeded", "rateLimitExceeded", "sessionBudgetExceeded":
+		return agent.CodeAgentQuota
+	case "httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected",
+		"responseTooManyFailedAttempts", "serverOverloaded", "internalServerError":
+		return agent.CodeNetwork
+	case "contextWindowExceeded", "badRequest", "cyberPolicy", "sandboxError":
+		return ""
+	}
+	message = strings.ToLower(message)
+	for _, c := range messageClasses {
+		if slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(message, w) }) {
+			return c.class
+		}
+	}
+	return ""
+}
+
+// messageClasses are words of codex's own messages. What a model or a command wrote is never looked at.
+var messageClasses = []struct {
+	class agent.Code
+	words []string
+}{
+	{agent.CodeAgentAuth, []string{"missing environment variable", "status 401", "status 403", "unauthorized", "not logged in"}},
+	{agent.CodeAgentQuota, []string{
+		"usage limit", "insufficient quota", "insufficient_quota", "quota exceeded", "status 429", "status: 429", "rate limit exceeded",
+		"rate_limit_exceeded",
+	}},
+	{agent.CodeNetwork, []string{
+		"waiting for network", "connection refused", "connection failed", "error sending request", "stream disconnected",
+		"failed to lookup address", "network error", "status 500", "status 502", "status 503", "status 504", "status: 5",
+	}},
+}
+
+// errorInfo reads codexErrorInfo: a word, or an object whose one key is the word and whose value may hold an HTTP status.
+func errorInfo(info json.RawMessage) (kind string, status int) {
+	if json.Unmarshal(info, &kind) == nil {
+		return kind, 0
+	}
+	var object map[string]struct {
+		HTTPStatusCode int `json:"httpStatusCode"`
+	}
+	unmarshal(info, &object)
+	for k, detail := range object {
+		return k, detail.HTTPStatusCode
+	}
+	return "", 0
+}
+
+// oneLine folds white space and control characters to single blanks and cuts at n characters.
 func oneLine(text string, n int) string {
-	// Nothing behind four bytes per character can be shown.
-	if len(text) > 4*n+4 {
-		text = strings.ToValidUTF8(text[:4*n+4], "")
+	if limit := 4 * (n + 1); len(text) > limit { // more than n characters in any case
+		text = strings.ToValidUTF8(text[:limit], "")
 	}
 	fields := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' })
 	r := []rune(strings.Join(fields, " "))

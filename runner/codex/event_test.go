@@ -3,19 +3,21 @@ package codex
 import (
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // What is told after the agent's end is delivered like all before: the end of the turn, above all.
 func TestEventsAfterTheEnd(t *testing.T) {
 	for range 300 {
-		_, p, wait := inTurn(t, t.Context(), Options{})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		if err := p.out.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := wait(); err == nil {
 			t.Fatal("the turn ended well")
 		}
-		if names := p.names(); !strings.HasSuffix(names, EventTurnEndedWithError) {
+		if names := p.names(); !strings.HasSuffix(names, agent.EventTurnEndedWithError) {
 			t.Fatalf("events: %s", names)
 		}
 	}

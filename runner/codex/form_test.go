@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // allFields has each shape of a field that the protocol knows.
@@ -20,7 +22,7 @@ const allFields = `{"type":"object","required":["name","region"],"properties":{
 
 func formOf(t *testing.T, schema string) form {
 	t.Helper()
-	f, err := readForm(&params{wireRequest: wireRequest{Mode: "form", Schema: json.RawMessage(schema)}})
+	f, err := readForm(&params{Mode: "form", Schema: json.RawMessage(schema)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,15 +31,15 @@ func formOf(t *testing.T, schema string) form {
 
 func TestFormQuestions(t *testing.T) {
 	f := formOf(t, allFields)
-	want := []Question{
-		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}, Several: true, Optional: true},
+	want := []agent.Question{
+		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []agent.Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}, Several: true, Optional: true},
 		{ID: "n", Header: "n", Text: "n (optional)", Type: "integer", Optional: true},
 		{ID: "name", Header: "Name", Text: "what it is called"},
-		{ID: "region", Header: "region", Text: "region", Options: []Option{{Label: "Europe", Description: "eu"}, {Label: "America", Description: "us"}}},
+		{ID: "region", Header: "region", Text: "region", Options: []agent.Option{{Label: "Europe", Description: "eu"}, {Label: "America", Description: "us"}}},
 		{ID: "share", Header: "share", Text: "share (optional)", Type: "number", Optional: true},
-		{ID: "size", Header: "size", Text: "size (optional)", Options: []Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}, Optional: true},
-		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []Option{{Label: "Yes"}, {Label: "No"}}, Optional: true},
-		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []Option{{Label: "a"}, {Label: "b"}}, Several: true, Optional: true},
+		{ID: "size", Header: "size", Text: "size (optional)", Options: []agent.Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}, Optional: true},
+		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []agent.Option{{Label: "Yes"}, {Label: "No"}}, Optional: true},
+		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []agent.Option{{Label: "a"}, {Label: "b"}}, Several: true, Optional: true},
 	}
 	if got := f.questions(); !reflect.DeepEqual(got, want) {
 		t.Errorf("questions\n     %+v\nwant %+v", got, want)
@@ -86,7 +88,7 @@ func TestFormContent(t *testing.T) {
 	}
 }
 
-// What no person can be asked is declined with an event that says why, even under QuestionAsk.
+// What no person can be asked is declined with an event that says why, even under agent.QuestionAsk.
 func TestFormDeclined(t *testing.T) {
 	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
 	for _, c := range []struct{ params, why string }{
@@ -100,7 +102,7 @@ func TestFormDeclined(t *testing.T) {
 		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":[1]}}}`, `its field "a" can't be read`},
 	} {
 		t.Run(c.params, func(t *testing.T) {
-			_, p, wait := inTurn(t, t.Context(), Options{OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true})})
+			_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true})})
 			p.say(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`)
 			if got := p.hear(); got != `{"id":0,"result":{"_meta":null,"action":"decline","content":null}}` {
 				t.Errorf("heard %s", got)
@@ -114,7 +116,7 @@ func TestFormDeclined(t *testing.T) {
 			defer p.mu.Unlock()
 			var told []string
 			for _, e := range p.events {
-				if e.Name == EventQuestionDeclined {
+				if e.Name == agent.EventQuestionDeclined {
 					told = append(told, e.Message)
 				}
 			}

@@ -93,7 +93,7 @@ func judgeRows(t *testing.T, told map[string][]string) {
 			t.Errorf("%s is not in the file", name)
 		}
 	}
-	for method := range requests {
+	for method := range requestCases {
 		if told[method] == nil && method != "item/unheardOf/request" {
 			t.Errorf("the request %s is not in the file", method)
 		}

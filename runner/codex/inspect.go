@@ -2,85 +2,62 @@ package codex
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// ErrNotSaid: this codex does not answer the question; it is of another age.
-var ErrNotSaid = errors.New("this codex does not say")
-
-// Account is who codex is logged in as.
-type Account struct {
-	// Kind is codex's word for the account ("apiKey", "chatgpt"), "" where nobody is logged in.
-	Kind  string
-	Email string
-	// Needed: without an account the model can't be asked.
-	Needed bool
+// inspect makes a request that only reads.
+func (s *Session) inspect(ctx context.Context, method string, params, into any) error {
+	m, err := s.conn.request(ctx, s.conn.otherID(), method, params, s.o.ReadTimeout, nil)
+	if err != nil {
+		return err
+	}
+	if m.Error != nil {
+		e := responseError(method, *m.Error, true)
+		if e.Code == agent.CodeIncompatible {
+			e.Err = agent.ErrNotSaid
+		}
+		return e
+	}
+	if err := json.Unmarshal(m.Result, into); err != nil {
+		e := incompatible(method, err.Error())
+		e.Err = agent.ErrNotSaid
+		return e
+	}
+	return nil
 }
 
-// Account asks who is logged in. It needs no thread.
-//
-// Errors: one that wraps ErrNotSaid, and those of every request.
-func (s *Session) Account(ctx context.Context) (Account, error) {
+// Account implements agent.Inspector.
+func (s *Session) Account(ctx context.Context) (agent.Account, error) {
 	var answer struct {
-		Account *struct {
+		Account struct {
 			Type  string `json:"type"`
 			Email string `json:"email"`
 		} `json:"account"`
 		RequiresOpenaiAuth bool `json:"requiresOpenaiAuth"`
 	}
-	if err := s.inspect(ctx, "account/read", struct{}{}, &answer); err != nil {
-		return Account{}, err
-	}
-	a := Account{Needed: answer.RequiresOpenaiAuth}
-	if answer.Account != nil {
-		a.Kind, a.Email = answer.Account.Type, answer.Account.Email
-	}
-	return a, nil
+	err := s.inspect(ctx, "account/read", object{}, &answer)
+	return agent.Account{Kind: answer.Account.Type, Email: answer.Account.Email, Needed: answer.RequiresOpenaiAuth}, err
 }
 
-// HomeConfig is what of codex's configuration agents would work with, whatever the thread says.
-type HomeConfig struct {
-	Provider   string                `json:"model_provider"`
-	Providers  map[string]Provider   `json:"model_providers"`
-	Notify     []string              `json:"notify"`
-	MCPServers map[string]MCPServer  `json:"mcp_servers"`
-	Projects   map[string]TrustLevel `json:"projects"`
-}
-
-// Provider is a service that codex asks for a model.
-type Provider struct {
-	EnvKey string `json:"env_key"` // the variable that holds its key, "" where it needs none
-}
-
-// MCPServer is one that codex starts, or connects to, for every thread.
-type MCPServer struct {
-	Command string `json:"command"`
-	URL     string `json:"url"`
-	Enabled *bool  `json:"enabled"`
-}
-
-// TrustLevel is what codex's configuration says of a folder.
-type TrustLevel struct {
-	Level string `json:"trust_level"`
-}
-
-// HomeConfig asks for the configuration as it is in cwd.
-//
-// Errors: response_error where codex can't read it; one that wraps ErrNotSaid; those of every request.
-func (s *Session) HomeConfig(ctx context.Context, cwd string) (HomeConfig, error) {
+// HomeConfig implements agent.Inspector.
+func (s *Session) HomeConfig(ctx context.Context, cwd string) (agent.HomeConfig, error) {
 	var answer struct {
-		Config HomeConfig `json:"config"`
+		Config agent.HomeConfig `json:"config"`
 	}
-	err := s.inspect(ctx, "config/read", map[string]string{"cwd": cwd}, &answer)
+	err := s.inspect(ctx, "config/read", object{"cwd": cwd}, &answer)
 	return answer.Config, err
 }
 
-// Features names those that are on although codex's default is off, sorted. Errors are HomeConfig's.
+// Features implements agent.Inspector.
 func (s *Session) Features(ctx context.Context) ([]string, error) {
 	var on []string
-	cursor := ""
-	for {
+	for params := (object{}); ; {
 		var answer struct {
 			Data []struct {
 				Name           string `json:"name"`
@@ -88,10 +65,6 @@ func (s *Session) Features(ctx context.Context) ([]string, error) {
 				DefaultEnabled bool   `json:"defaultEnabled"`
 			} `json:"data"`
 			NextCursor string `json:"nextCursor"`
-		}
-		params := map[string]string{}
-		if cursor != "" {
-			params["cursor"] = cursor
 		}
 		if err := s.inspect(ctx, "experimentalFeature/list", params, &answer); err != nil {
 			return nil, err
@@ -102,61 +75,72 @@ func (s *Session) Features(ctx context.Context) ([]string, error) {
 			}
 		}
 		// A cursor that does not move would be asked for ever.
-		if answer.NextCursor == "" || answer.NextCursor == cursor || len(answer.Data) == 0 {
+		if answer.NextCursor == "" || answer.NextCursor == params["cursor"] || len(answer.Data) == 0 {
 			slices.Sort(on)
 			return on, nil
 		}
-		cursor = answer.NextCursor
+		params = object{"cursor": answer.NextCursor}
 	}
 }
 
-// Hook is a program that codex runs at an event.
-type Hook struct {
-	Event   string `json:"eventName"`
-	Command string `json:"command"`
-	Trust   string `json:"trustStatus"`
-	Enabled bool   `json:"enabled"`
-}
-
-// Hooks lists the hooks that codex would run in cwd. Errors are HomeConfig's.
-func (s *Session) Hooks(ctx context.Context, cwd string) ([]Hook, error) {
+// Hooks implements agent.Inspector.
+func (s *Session) Hooks(ctx context.Context, cwd string) ([]agent.Hook, error) {
 	var answer struct {
 		Data []struct {
-			Hooks []Hook `json:"hooks"`
+			Hooks []agent.Hook `json:"hooks"`
 		} `json:"data"`
 	}
-	if err := s.inspect(ctx, "hooks/list", map[string][]string{"cwds": {cwd}}, &answer); err != nil {
+	if err := s.inspect(ctx, "hooks/list", object{"cwds": []string{cwd}}, &answer); err != nil {
 		return nil, err
 	}
-	var all []Hook
+	var all []agent.Hook
 	for _, entry := range answer.Data {
-		for _, h := range entry.Hooks {
-			if h.Enabled {
-				all = append(all, h)
-			}
-		}
+		all = append(all, entry.Hooks...)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(h agent.Hook) bool { return !h.Enabled }), nil
 }
 
-// inspect makes a request that only looks.
-func (s *Session) inspect(ctx context.Context, method string, params, into any) error {
-	s.mu.Lock()
-	id := s.calls.id()
-	s.mu.Unlock()
-	m, err := s.call(ctx, id, method, params, s.o.ReadTimeout, nil)
-	if err != nil {
+const (
+	// probeTimeout is ample: a sandboxed command takes 50 ms, or a second on a busy machine.
+	probeTimeout = 10 * time.Second
+	exitTimedOut = 124 // of a command that codex ended for its time
+)
+
+// ProbeSandbox implements agent.Session.
+func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
+	const method = "command/exec"
+	if !agent.Confines(policy) {
+		return nil
+	}
+	m, err := s.conn.request(ctx, s.conn.otherID(), method, object{
+		// It can't fail and prints nothing: whatever does is the sandbox.
+		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
+	}, max(probeTimeout, s.o.ReadTimeout), nil)
+	var e *agent.Error
+	switch {
+	case errors.As(err, &e) && e.Code == agent.CodeResponseTimeout:
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, e.Message)
+	case err != nil:
 		return err
+	case m.Error != nil:
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(m.Error.Message, errorLength))
 	}
-	if m.Error != nil {
-		e := responseError(method, *m.Error, true)
-		if e.Code == CodeIncompatible {
-			e.err = ErrNotSaid
-		}
-		return e
+	var answer struct {
+		ExitCode *int   `json:"exitCode"`
+		Stderr   string `json:"stderr"`
 	}
-	if err := resultOf(method, m, into); err != nil {
-		return &Error{Code: CodeIncompatible, Message: oneLine(err.Error(), errorLength), err: ErrNotSaid}
+	unmarshal(m.Result, &answer)
+	switch {
+	case answer.ExitCode == nil:
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(m.Result), errorLength))
+	case *answer.ExitCode == 0:
+		return nil
+	case *answer.ExitCode == exitTimedOut:
+		return fmt.Errorf("%w: the command took longer than %v", agent.ErrNoProbe, probeTimeout)
 	}
-	return nil
+	text := oneLine(firstLine(answer.Stderr), errorLength)
+	if text == "" {
+		text = fmt.Sprintf("it ended with exit code %d and said nothing", *answer.ExitCode)
+	}
+	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: text}
 }

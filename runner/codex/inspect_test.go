@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // asked answers one request with the rest of an answer and gives what was sent.
 func asked(t *testing.T, answers []string, ask func(ctx context.Context, s *Session) error) (sent []string, err error) {
 	t.Helper()
-	s, p := connect(t, Options{})
+	s, p := connect(t, agent.Options{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -29,21 +31,21 @@ func asked(t *testing.T, answers []string, ask func(ctx context.Context, s *Sess
 func TestAccount(t *testing.T) {
 	for _, c := range []struct {
 		answer string
-		want   Account
+		want   agent.Account
 		silent bool
 	}{
-		{`"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, Account{Needed: true}, false},
-		{`"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`, Account{"chatgpt", "a@example.com", true}, false},
-		{`"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, Account{Kind: "apiKey"}, false},
-		{"\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", Account{}, true},
-		{`"result":7`, Account{}, true},
+		{`"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, agent.Account{Needed: true}, false},
+		{`"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`, agent.Account{Kind: "chatgpt", Email: "a@example.com", Needed: true}, false},
+		{`"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, agent.Account{Kind: "apiKey"}, false},
+		{"\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", agent.Account{}, true},
+		{`"result":7`, agent.Account{}, true},
 	} {
-		var got Account
+		var got agent.Account
 		sent, err := asked(t, []string{c.answer}, func(ctx context.Context, s *Session) (err error) {
 			got, err = s.Account(ctx)
 			return err
 		})
-		if got != c.want || errors.Is(err, ErrNotSaid) != c.silent || !c.silent && err != nil {
+		if got != c.want || errors.Is(err, agent.ErrNotSaid) != c.silent || !c.silent && err != nil {
 			t.Errorf("%s: %+v, %v", c.answer, got, err)
 		}
 		if want := `{"id":4,"method":"account/read","params":{}}`; sent[0] != want {
@@ -53,7 +55,7 @@ func TestAccount(t *testing.T) {
 }
 
 func TestHomeConfig(t *testing.T) {
-	var got HomeConfig
+	var got agent.HomeConfig
 	sent, err := asked(t, []string{`"result":{"config":{"model_provider":"mock","notify":["/n","x"],"mcp_servers":{"a":{"command":"/a"},"b":{"url":"https://b","enabled":false}},` +
 		`"projects":{"/r":{"trust_level":"trusted"}},"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`}, func(ctx context.Context, s *Session) (err error) {
 		got, err = s.HomeConfig(ctx, "/w")
@@ -78,8 +80,8 @@ func TestHomeConfig(t *testing.T) {
 		_, err = s.HomeConfig(ctx, "/w")
 		return err
 	})
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeResponseError || errors.Is(err, ErrNotSaid) || !strings.Contains(e.Message, "unclosed array") {
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.CodeResponseError || errors.Is(err, agent.ErrNotSaid) || !strings.Contains(e.Message, "unclosed array") {
 		t.Error(err)
 	}
 }
@@ -104,13 +106,13 @@ func TestFeatures(t *testing.T) {
 }
 
 func TestHooks(t *testing.T) {
-	var got []Hook
+	var got []agent.Hook
 	sent, err := asked(t, []string{`"result":{"data":[{"cwd":"/w","errors":[],"warnings":[],"hooks":[{"eventName":"stop","command":"a b","trustStatus":"trusted","enabled":true},` +
 		`{"eventName":"stop","command":"c","trustStatus":"trusted","enabled":false}]}]}`}, func(ctx context.Context, s *Session) (err error) {
 		got, err = s.Hooks(ctx, "/w")
 		return err
 	})
-	if err != nil || len(got) != 1 || got[0] != (Hook{"stop", "a b", "trusted", true}) {
+	if err != nil || len(got) != 1 || got[0] != (agent.Hook{Event: "stop", Command: "a b", Trust: "trusted", Enabled: true}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if want := `{"id":4,"method":"hooks/list","params":{"cwds":["/w"]}}`; sent[0] != want {

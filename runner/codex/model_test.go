@@ -1,11 +1,15 @@
 package codex
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/symphony-cron/symphony/runner/agent"
+)
 
 // The model is that of the answer to thread/start, and those follow that codex goes on with on the thread; a sub-agent's
 // are not among them.
 func TestModelOfTheThread(t *testing.T) {
-	s, p := connect(t, Options{})
+	s, p := connect(t, agent.Options{})
 	go func() {
 		p.hear() // initialize
 		p.say(initialized1)
@@ -20,7 +24,7 @@ func TestModelOfTheThread(t *testing.T) {
 	if got := s.Model(); got != "" {
 		t.Errorf("before the thread is there the model is %q", got)
 	}
-	if _, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w"}); err != nil {
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Model(); got != "gpt-a" {
@@ -29,7 +33,7 @@ func TestModelOfTheThread(t *testing.T) {
 }
 
 func TestModelCodexGoesOnWith(t *testing.T) {
-	s, p, wait := inTurn(t, t.Context(), Options{})
+	s, p, wait := inTurn(t, t.Context(), agent.Options{})
 	go p.rest()
 	p.say(
 		`{"method":"model/rerouted","params":{"threadId":"th","turnId":"tu","fromModel":"gpt-a","toModel":"gpt-b","reason":"highRiskCyberActivity"}}`,

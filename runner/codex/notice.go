@@ -2,109 +2,113 @@ package codex
 
 import (
 	"cmp"
-	"strings"
-	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// touch notes that a line came, for the clocks of the turn under way.
-func (s *Session) touch(progress bool) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn == nil {
-		return
-	}
-	s.turn.lastMessage = now
-	if progress {
-		s.turn.lastProgress = now
-		s.turn.lastError = nil // a retry that worked; it explains no later stall
+// traits say what a notification means to a worker.
+type traits int
+
+const (
+	progress traits = 1 << iota // it moves the stall clock
+	fragment                    // a later notification repeats it as part of a whole
+	routine                     // it tells a person nothing
+)
+
+// notification is what the session knows of one kind of notification.
+type notification struct {
+	traits
+	describe func(*params) string // one line for people
+	// take changes the session's state; nil where there is none to change. It may change the event.
+	take func(s *Session, p *params, e *agent.Event)
+}
+
+// notifications are the ones that the session knows. Retries are no progress: without a network they come for ever.
+func notifications() map[string]notification {
+	return map[string]notification{
+		"turn/started":        {progress, constant("turn started"), (*Session).turnStarted},
+		"turn/diff/updated":   {progress | fragment, describeDiff, nil},
+		"turn/plan/updated":   {progress, describePlan, nil},
+		"turn/input_required": {0, describeReason, (*Session).inputRequired},
+		"error":               {0, describeError, (*Session).errorNoticed},
+		"serverRequest/resolved": {routine, func(p *params) string { return "request " + string(p.RequestID) + " is settled" },
+			func(s *Session, p *params, _ *agent.Event) { s.requests.withdraw(string(p.RequestID)) }},
+
+		"item/started":                              {progress, describeStarted, (*Session).itemStarted},
+		"item/completed":                            {progress, describeEnded, (*Session).itemCompleted},
+		"item/agentMessage/delta":                   {progress | fragment, describeDelta, nil},
+		"item/commandExecution/outputDelta":         {progress | fragment, describeDelta, nil},
+		"item/commandExecution/terminalInteraction": {progress, constant("input to a running command"), nil},
+		"item/fileChange/outputDelta":               {progress | fragment, describeDelta, nil},
+		"item/fileChange/patchUpdated":              {progress, func(p *params) string { return "file change is now" + baseNames(p.Changes) }, (*Session).patchUpdated},
+		"item/mcpToolCall/progress":                 {progress, func(p *params) string { return join("MCP tool", p.Message) }, nil},
+		"item/plan/delta":                           {progress | fragment, describeDelta, nil},
+		"item/reasoning/summaryTextDelta":           {progress | fragment, describeDelta, nil},
+		"item/reasoning/textDelta":                  {progress | fragment, describeDelta, nil},
+		"item/reasoning/summaryPartAdded":           {progress, constant("reasoning goes on"), nil},
+
+		"thread/started":            {routine, constant("thread started"), nil},
+		"thread/closed":             {0, constant("thread closed"), nil},
+		"thread/compacted":          {0, constant("context compacted"), nil},
+		"thread/name/updated":       {routine, constant("name of the thread changed"), nil},
+		"thread/settings/updated":   {routine, constant("settings of the thread changed"), nil},
+		"thread/readState/changed":  {routine, constant("read state of the thread changed"), nil},
+		"thread/status/changed":     {routine, func(p *params) string { return "thread is " + statusText(p) }, nil},
+		"thread/tokenUsage/updated": {progress, constant("tokens"), (*Session).usageUpdated},
+		"thread/goal/updated":       {0, func(p *params) string { return join("goal "+camelToWords(p.Goal.Status), p.Goal.Objective) }, nil},
+		"thread/goal/cleared":       {0, constant("goal cleared"), nil},
+
+		"account/rateLimits/updated":          {routine, describeLimits, func(s *Session, p *params, _ *agent.Event) { s.account.update(p.RateLimits) }},
+		"model/rerouted":                      {0, describeRerouted, (*Session).modelRerouted},
+		"modelProvider/authRecoveryStarted":   {0, func(p *params) string { return join("signing in to "+p.Provider+" again", p.Message) }, nil},
+		"modelProvider/authRecoveryCompleted": {0, func(p *params) string { return join("signed in to "+p.Provider+" again", p.Message) }, nil},
+		"mcpServer/startupStatus/updated":     {routine, describeServer, (*Session).serverStarted},
+		"remoteControl/status/changed":        {routine, func(p *params) string { return "remote control is " + p.statusWord() }, nil},
+
+		"warning":           {0, func(p *params) string { return join("warning", p.Message) }, nil},
+		"guardianWarning":   {0, func(p *params) string { return join("guardian warns", p.Message) }, nil},
+		"configWarning":     {0, func(p *params) string { return join("configuration", join(p.Summary, p.Details)) }, nil},
+		"deprecationNotice": {0, func(p *params) string { return join("deprecated", join(p.Summary, p.Details)) }, nil},
 	}
 }
 
-// isProgress says which notifications move the stall clock: items, deltas and
-// token usage, of any thread. Notices of retries are none: without a network
-// they come for ever.
-func isProgress(method string) bool {
-	switch method {
-	case "thread/tokenUsage/updated", "turn/started", "turn/diff/updated", "turn/plan/updated":
-		return true
-	}
-	return strings.HasPrefix(method, "item/")
-}
+var knownNotifications = notifications()
 
-// notice takes a notification.
+// notice takes a notification, in the reader.
 func (s *Session) notice(m *message) {
-	var p params
-	p.read(m.Params)
-	method, old := m.Method, false
-	if name, ok := strings.CutPrefix(method, oldMethods); ok {
-		method, old = p.modern(name), true
-	}
-	progress := isProgress(method)
-	s.touch(progress)
-	e := Event{
-		Name: EventNotification, Method: m.Method, ThreadID: p.threadID(), TurnID: p.turnID(),
-		Message: describe(method, &p), Progress: progress, Raw: m.raw,
-	}
-	switch method {
-	case "turn/completed", "turn/failed", "turn/cancelled", "turn/canceled", "turn/interrupted":
-		if old {
-			s.noticeOldEnd(method, &p, e)
-		} else {
-			s.noticeEnd(m, &p, e)
-		}
+	p := readParams(m.Params)
+	e := agent.Event{Name: agent.EventNotification, ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw}
+	switch m.Method {
+	case "turn/completed", "turn/failed", "turn/cancelled":
+		s.sawLine(false)
+		s.turnEnded(readEnd(m.Method, p), e)
 		return
-	case "turn/started":
-		s.noticeStart(&p)
-	case "item/started", "item/completed":
-		s.noticeItem(method, &p)
-	case "item/fileChange/patchUpdated":
-		s.keepPatch(p.ItemID, &p, p.Changes)
-	case "error":
-		s.noticeError(&p)
-	case "serverRequest/resolved":
-		s.withdraw(string(p.RequestID))
-	case "model/rerouted":
-		s.rerouted(p.threadID(), p.ToModel)
-	case "account/rateLimits/updated":
-		s.updateLimits(p.RateLimits)
 	}
-	if old {
-		s.updateLimits(p.RateLimits)
+	n, known := knownNotifications[m.Method]
+	if !known {
+		n = notification{describe: func(p *params) string { return cmp.Or(p.Message, p.Summary, m.Method) }}
 	}
-	if strings.Contains(m.Method, "oken") { // tokenUsage, token_count
-		e.Message = cmp.Or(s.updateUsage(p.threadID(), m.Params), e.Message)
-	}
-	if p.RequiresInput || p.NeedsInput || p.InputRequired || isInputMethod(m.Method) {
-		e.Name = EventTurnInputRequired
-		s.fail(&Error{Code: CodeTurnInputRequired, Message: "the agent asks a person: " + e.Message})
+	e.Message = oneLine(n.describe(p), messageLength)
+	e.Progress, e.Fragment, e.Routine = n.traits&progress != 0, n.traits&fragment != 0, n.traits&routine != 0
+	s.sawLine(e.Progress)
+	if n.take != nil {
+		n.take(s, p, &e)
 	}
 	s.emit(e)
 }
 
-// isInputMethod knows the methods by which other versions say that a turn
-// waits for a person.
-func isInputMethod(method string) bool {
-	switch method {
-	case "turn/input_required", "turn/inputRequired", "turn/needs_input", "turn/needsInput":
-		return true
-	}
-	return false
-}
-
-// noticeStart judges a turn/started: ours, a sub-agent's, or one that codex
-// began by itself on our thread.
-func (s *Session) noticeStart(p *params) {
+// turnStarted judges the start of a turn: ours, a sub-agent's, or one that codex began by itself on our thread.
+func (s *Session) turnStarted(p *params, _ *agent.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := p.turnID()
-	if s.thread == "" || id == "" || (p.threadID() != "" && p.threadID() != s.thread) {
+	if s.thread == "" || id == "" || p.threadID() != "" && p.threadID() != s.thread {
 		return
 	}
 	switch t := s.turn; {
 	case t == nil:
 		s.addForeign(id)
-	case !t.isKnown:
+	case !t.known:
 		t.started = append(t.started, id)
 	case t.id == "":
 		t.id = id
@@ -113,136 +117,122 @@ func (s *Session) noticeStart(p *params) {
 	}
 }
 
-// noticeEnd judges the end of a turn and emits its event before whoever waits
-// for the turn goes on.
-func (s *Session) noticeEnd(m *message, p *params, e Event) {
-	end := endOf(m.Method, p)
+// turnEnded judges the end of a turn. Its event is out before RunTurn returns.
+func (s *Session) turnEnded(end turnEnd, e agent.Event) {
 	s.mu.Lock()
 	t := s.turn
-	ours := e.ThreadID == "" || e.ThreadID == s.thread || s.thread == ""
-	known := e.TurnID != "" && s.finished[e.TurnID]
 	switch {
-	case !ours, known, e.TurnID != "" && s.endForeign(e.TurnID):
-		ours = false
-	case t == nil || !t.isKnown:
-		// Before its turn/start was answered, or even sent. An end without any
-		// id can only belong to an answer that also came early.
-		if e.TurnID == "" && t == nil && len(s.calls.early["3"]) == 0 {
-			ours = false
-		} else if len(s.early) < earlyKept {
-			s.early = append(s.early, m)
-		}
+	case end.thread != "" && end.thread != s.thread, s.finished[end.turn], s.endForeign(end.turn), t == nil:
 		t = nil
-	case s.isEndOf(t, p) && !t.ending:
-		t.ending = true
-		t.keepLast(p)
+	case !t.known:
+		t.early = append(t.early, end)
+		e.Name = endNames[end.status]
+		t = nil
+	case !s.isEndOf(t, end) || t.ending:
+		t = nil
 	default:
-		t, ours = nil, false
+		t.ending = true
+		e.Name = endNames[end.status]
 	}
 	s.mu.Unlock()
-	if ours {
-		e.Name = endName(end.status)
+	if e.Name != agent.EventNotification {
+		e.Name = cmp.Or(e.Name, agent.EventTurnEndedWithError)
+		used := s.threads.sum()
+		e.Usage = &used
 	}
+	e.Message = "turn " + end.status
+	if end.err != nil {
+		e.Message = join(e.Message, end.err.Message)
+	}
+	e.Message = oneLine(e.Message, messageLength)
 	s.emit(e)
-	if !ours || t == nil {
-		return
-	}
-	s.mu.Lock()
-	if s.turn == t {
-		s.finish(t, end)
-	}
-	s.mu.Unlock()
-}
-
-func endName(status string) string {
-	switch status {
-	case statusCompleted:
-		return EventTurnCompleted
-	case statusFailed:
-		return EventTurnFailed
-	case statusInterrupted:
-		return EventTurnCancelled
-	}
-	return EventTurnEndedWithError
-}
-
-// keepLast takes the last message from the summary in a turn's end.
-func (t *turn) keepLast(p *params) {
-	for _, item := range p.Turn.Items {
-		if item.Type == itemAgentMessage && item.Text != "" {
-			t.lastText = item.Text
-		}
+	if t != nil {
+		s.mu.Lock()
+		s.finishTurn(t, end)
+		s.mu.Unlock()
 	}
 }
 
-// Types of items that the session knows.
-const (
-	itemAgentMessage = "agentMessage"
-	itemCommand      = "commandExecution"
-	itemFileChange   = "fileChange"
-)
+var endNames = map[string]string{
+	statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
+}
 
-// keepPatch keeps what a file change would do.
-func (s *Session) keepPatch(item string, p *params, changes []wireChange) {
+func (s *Session) itemStarted(p *params, e *agent.Event) {
+	e.Item = p.Item.item(false)
+	if e.Item.Kind == agent.ItemFileChange {
+		s.patchUpdated(&params{ThreadID: p.threadID(), ItemID: p.Item.ID, Changes: p.Item.Changes}, nil)
+	}
+	if t := s.turnOf(p); t != nil && e.Item.Kind == agent.ItemCommand {
+		s.mu.Lock()
+		t.commands[p.Item.ID] = true
+		s.mu.Unlock()
+	}
+}
+
+func (s *Session) itemCompleted(p *params, e *agent.Event) {
+	e.Item = p.Item.item(true)
+	t := s.turnOf(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.patches.keep(p.threadID(), item, changes)
-}
-
-func (s *Session) dropPatch(item string, p *params) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patches.drop(p.threadID(), item)
-}
-
-// noticeItem keeps the open commands and file changes, and the agent's last
-// message.
-func (s *Session) noticeItem(method string, p *params) {
-	switch {
-	case p.Item.Type == itemFileChange && method == "item/started":
-		s.keepPatch(p.Item.ID, p, p.Item.Changes)
-	case p.Item.Type == itemFileChange:
-		s.dropPatch(p.Item.ID, p)
+	if e.Item.Kind == agent.ItemFileChange {
+		s.patches.drop(p.threadID(), p.Item.ID)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.turn
 	if t == nil {
 		return
 	}
+	delete(t.commands, p.Item.ID)
+	if e.Item.Kind == agent.ItemMessage && e.Item.Text != "" && (p.threadID() == "" || p.threadID() == s.thread) {
+		t.lastText = e.Item.Text
+	}
+}
+
+// turnOf is the turn under way, nil for a message of an earlier turn of our thread: a command that such a turn left running
+// says nothing of this one. Messages of sub-agents belong to the turn under way.
+func (s *Session) turnOf(p *params) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
 	ours := p.threadID() == "" || p.threadID() == s.thread
-	if ours && t.id != "" && p.turnID() != "" && p.turnID() != t.id {
-		// A command left running by an earlier turn says nothing of this one.
-		return
+	if t == nil || ours && t.id != "" && p.turnID() != "" && p.turnID() != t.id {
+		return nil
 	}
-	switch {
-	case p.Item.Type == itemCommand && method == "item/started":
-		told := t.open[p.Item.ID] // some versions tell twice, and not all both times
-		t.open[p.Item.ID] = openCommand{cmp.Or(told.command, p.Item.Command), cmp.Or(told.cwd, p.Item.Cwd)}
-	case p.Item.Type == itemCommand:
-		delete(t.open, p.Item.ID)
-	case p.Item.Type == itemAgentMessage && method == "item/completed" && ours && p.Item.Text != "":
-		t.lastText = p.Item.Text
+	return t
+}
+
+func (s *Session) patchUpdated(p *params, _ *agent.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patches.keep(p.threadID(), p.ItemID, fileChanges(p.Changes))
+}
+
+// errorNoticed keeps an error, for a turn that ends without one and for the text of a stall.
+func (s *Session) errorNoticed(p *params, e *agent.Event) {
+	e.Name = agent.EventError
+	if t := s.currentTurn(); t != nil && p.Error != nil {
+		t.clock.sawError(p.Error)
 	}
 }
 
-// noticeError keeps the last error, for a turn that ends without one and for
-// the text of a stall.
-func (s *Session) noticeError(p *params) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn != nil && p.Error != nil {
-		s.turn.lastError, s.turn.lastFinal = p.Error, !p.WillRetry
+// inputRequired fails a turn that waits for a person.
+func (s *Session) inputRequired(_ *params, e *agent.Event) {
+	e.Name = agent.EventTurnInputRequired
+	s.failTurn(&agent.Error{Code: agent.CodeTurnInputRequired, Message: "the agent asks a person: " + e.Message})
+}
+
+// serverStarted shows the failure of an MCP server: the agent goes on without its tools.
+func (s *Session) serverStarted(p *params, e *agent.Event) {
+	e.Routine = p.statusWord() != statusFailed
+}
+
+func (s *Session) modelRerouted(p *params, _ *agent.Event) {
+	if s.isOurs(p.threadID()) {
+		s.threads.rerouted(p.ToModel)
 	}
 }
 
-// fail makes the turn under way end with e, whatever codex says of it; the
-// first reason stays.
-func (s *Session) fail(e *Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.turn; t != nil && t.cause == nil {
-		t.cause = e
-		close(t.refused)
+func (s *Session) usageUpdated(p *params, e *agent.Event) {
+	thread := cmp.Or(p.threadID(), s.ThreadID())
+	if used, ok := s.threads.update(thread, p.TokenUsage); ok {
+		e.Usage, e.Message = &used, tokensText(used)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkAccess":false}`
@@ -15,16 +17,16 @@ const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkA
 func TestProbeSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
-		code         Code   // of the error
-		blind        bool   // ErrNoProbe
-		text         string // in the error
+		code         agent.Code // of the error
+		blind        bool       // agent.ErrNoProbe
+		text         string     // in the error
 	}{
 		{name: "works", answer: `"result":{"exitCode":0,"stdout":"","stderr":""}`},
 		{
 			name: "no namespaces", answer: `"result":{"exitCode":1,"stdout":"","stderr":"\nbwrap: Creating new namespace failed\nmore\n"}`,
-			code: CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
+			code: agent.CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
 		},
-		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: CodeSandboxUnavailable, text: "exit code 71"},
+		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: agent.CodeSandboxUnavailable, text: "exit code 71"},
 		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, blind: true, text: "longer than"},
 		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", blind: true, text: "unknown variant"},
 		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", blind: true, text: "bogus"},
@@ -33,7 +35,7 @@ func TestProbeSandbox(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, p := connect(t, Options{})
+				s, p := connect(t, agent.Options{})
 				heard := make(chan string, 1)
 				go func() {
 					heard <- p.hear()
@@ -47,13 +49,13 @@ func TestProbeSandbox(t *testing.T) {
 				if got := <-heard; got != want {
 					t.Errorf("sent    %s\nand not %s", got, want)
 				}
-				var e *Error
+				var e *agent.Error
 				switch {
 				case c.code == "" && !c.blind:
 					if err != nil {
 						t.Error(err)
 					}
-				case c.blind != errors.Is(err, ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+				case c.blind != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
 					t.Errorf("%v", err)
 				}
 			})
@@ -63,7 +65,7 @@ func TestProbeSandbox(t *testing.T) {
 
 // TestProbeSandboxLeavesOut: a policy without a sandbox of codex's is not tried, and nothing is sent.
 func TestProbeSandboxLeavesOut(t *testing.T) {
-	s, _ := connect(t, Options{})
+	s, _ := connect(t, agent.Options{})
 	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {
 		if err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(policy)); err != nil {
 			t.Error(policy, err)
@@ -73,7 +75,7 @@ func TestProbeSandboxLeavesOut(t *testing.T) {
 
 // TestProbeSandboxGivesWay: a run that is stopped does not wait for the answer.
 func TestProbeSandboxGivesWay(t *testing.T) {
-	s, p := connect(t, Options{})
+	s, p := connect(t, agent.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		p.hear()

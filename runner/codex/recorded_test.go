@@ -17,42 +17,43 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // flow is what a recorded conversation takes besides its messages: the policies of its session, what a person decides,
 // and how its last turn ends ("" for well).
 type flow struct {
-	approval codex.Approval
-	question codex.QuestionPolicy
+	approval agent.Approval
+	question agent.QuestionPolicy
 	// decisions are taken one after the other; after the last nobody decides.
-	decisions []codex.Decision
+	decisions []agent.Decision
 	stopped   bool // the worker interrupts the turn; elsewhere the session does so itself
-	outcome   codex.Code
+	outcome   agent.Code
 }
 
 // asked is a flow in which a person decides.
-func asked(decisions ...codex.Decision) flow {
-	return flow{approval: codex.ApprovalAsk, question: codex.QuestionAsk, decisions: decisions}
+func asked(decisions ...agent.Decision) flow {
+	return flow{approval: agent.ApprovalAsk, question: agent.QuestionAsk, decisions: decisions}
 }
 
-func answered(question, answer string) codex.Decision {
-	return codex.Decision{Answers: map[string][]string{question: {answer}}}
+func answered(question, answer string) agent.Decision {
+	return agent.Decision{Answers: map[string][]string{question: {answer}}}
 }
 
 // flows are those that need more than a session that approves.
 func flows() map[string]flow {
-	yes, no, late := codex.Decision{Approve: true}, codex.Decision{}, codex.Decision{Expired: true}
+	yes, no, late := agent.Decision{Approve: true}, agent.Decision{}, agent.Decision{Expired: true}
 	unanswered := asked()
-	unanswered.outcome = codex.CodePortExit
+	unanswered.outcome = agent.CodePortExit
 	return map[string]flow{
-		"agent_auth":          {outcome: codex.CodeAgentAuth},
-		"agent_killed_1":      {outcome: codex.CodePortExit},
-		"agent_killed_2":      {outcome: codex.CodePortExit},
-		"agent_quota":         {outcome: codex.CodeAgentQuota},
-		"approval_deny":       {approval: codex.ApprovalDeny},
-		"approval_fail":       {approval: codex.ApprovalFail, outcome: codex.CodeApprovalRequired},
-		"ask_approve":         asked(yes, codex.Decision{Approve: true, ForSession: true}),
+		"agent_auth":          {outcome: agent.CodeAgentAuth},
+		"agent_killed_1":      {outcome: agent.CodePortExit},
+		"agent_killed_2":      {outcome: agent.CodePortExit},
+		"agent_quota":         {outcome: agent.CodeAgentQuota},
+		"approval_deny":       {approval: agent.ApprovalDeny},
+		"approval_fail":       {approval: agent.ApprovalFail, outcome: agent.CodeApprovalRequired},
+		"ask_approve":         asked(yes, agent.Decision{Approve: true, ForSession: true}),
 		"ask_deny":            asked(no, no),
 		"ask_expired":         asked(late, late),
 		"ask_file":            asked(yes),
@@ -61,21 +62,21 @@ func flows() map[string]flow {
 		"ask_permissions":     asked(yes),
 		"ask_question":        asked(answered("q1", "No"), answered("q1", "by the river"), no),
 		"ask_reboot_1":        unanswered,
-		"ask_stopped_1":       {approval: codex.ApprovalAsk, stopped: true, outcome: codex.CodeTurnCancelled},
+		"ask_stopped_1":       {approval: agent.ApprovalAsk, stopped: true, outcome: agent.CodeTurnCancelled},
 		"ask_sub_agent":       asked(yes),
-		"ask_untrusted":       asked(yes, codex.Decision{Approve: true, ForSession: true}, yes),
+		"ask_untrusted":       asked(yes, agent.Decision{Approve: true, ForSession: true}, yes),
 		"ask_worker_killed_1": unanswered,
 		"ask_worker_killed_2": asked(yes),
-		"mcp_tool_2":          asked(yes, codex.Decision{Approve: true, ForSession: true}),
-		"mcp_tool_4":          {approval: codex.ApprovalDeny},
-		"no_network":          {outcome: codex.CodeNetwork},
-		"permissions_denied":  {approval: codex.ApprovalDeny},
-		"question_fail":       {outcome: codex.CodeTurnInputRequired},
-		"quota_unknown":       {outcome: codex.CodeAgentQuota},
-		"stop_hanging":        {stopped: true, outcome: codex.CodeTurnCancelled},
-		"stream_cut":          {outcome: codex.CodeNetwork},
-		"turn_failed":         {outcome: codex.CodeTurnFailed},
-		"worker_terminated_1": {stopped: true, outcome: codex.CodeTurnCancelled},
+		"mcp_tool_2":          asked(yes, agent.Decision{Approve: true, ForSession: true}),
+		"mcp_tool_4":          {approval: agent.ApprovalDeny},
+		"no_network":          {outcome: agent.CodeNetwork},
+		"permissions_denied":  {approval: agent.ApprovalDeny},
+		"question_fail":       {outcome: agent.CodeTurnInputRequired},
+		"quota_unknown":       {outcome: agent.CodeAgentQuota},
+		"stop_hanging":        {stopped: true, outcome: agent.CodeTurnCancelled},
+		"stream_cut":          {outcome: agent.CodeNetwork},
+		"turn_failed":         {outcome: agent.CodeTurnFailed},
+		"worker_terminated_1": {stopped: true, outcome: agent.CodeTurnCancelled},
 	}
 }
 
@@ -165,10 +166,10 @@ type stage struct {
 	heard chan recordedMsg // what the session sends
 	call  chan struct{}    // closed when the last call of the session's has returned
 	turn  error            // of the last turn
-	tools chan codex.ToolResult
+	tools chan agent.ToolResult
 
 	mu      sync.Mutex
-	events  []codex.Event
+	events  []agent.Event
 	decided int
 }
 
@@ -191,14 +192,14 @@ func newStage(t *testing.T, f flow, lines []recordedLine) *stage {
 			st.heard <- m
 		}
 	}()
-	st.s = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, codex.Options{
+	st.s = codex.New(agent.Streams{Stdin: inW, Stdout: outR}, agent.Options{
 		ReadTimeout: patience, OnApproval: f.approval, OnQuestion: f.question,
 		Ask:   st.decide,
-		Tools: []codex.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
-		CallTool: func(context.Context, string, json.RawMessage) codex.ToolResult {
+		Tools: []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
+		CallTool: func(context.Context, string, json.RawMessage) agent.ToolResult {
 			return <-st.tools
 		},
-		OnEvent: func(e codex.Event) {
+		OnEvent: func(e agent.Event) {
 			st.mu.Lock()
 			defer st.mu.Unlock()
 			st.events = append(st.events, e)
@@ -208,7 +209,7 @@ func newStage(t *testing.T, f flow, lines []recordedLine) *stage {
 }
 
 // decide gives what the person decided whom the recorded session asked.
-func (st *stage) decide(ctx context.Context, a codex.Ask) codex.Decision {
+func (st *stage) decide(ctx context.Context, a agent.Request) agent.Decision {
 	if a.Summary == "" {
 		st.t.Error("a person is asked and not told what")
 	}
@@ -218,14 +219,14 @@ func (st *stage) decide(ctx context.Context, a codex.Ask) codex.Decision {
 	st.mu.Unlock()
 	if n >= len(st.f.decisions) {
 		<-ctx.Done()
-		return codex.Decision{}
+		return agent.Decision{}
 	}
 	return st.f.decisions[n]
 }
 
 // toolResults are the answers of the recorded session to calls of its tools.
-func toolResults(lines []recordedLine) chan codex.ToolResult {
-	results := make(chan codex.ToolResult, len(lines))
+func toolResults(lines []recordedLine) chan agent.ToolResult {
+	results := make(chan agent.ToolResult, len(lines))
 	for _, l := range lines {
 		var m struct {
 			Result struct {
@@ -236,7 +237,7 @@ func toolResults(lines []recordedLine) chan codex.ToolResult {
 			} `json:"result"`
 		}
 		if l.Dir == "send" && json.Unmarshal(l.Msg, &m) == nil && len(m.Result.ContentItems) == 1 {
-			results <- codex.ToolResult{Text: m.Result.ContentItems[0].Text, Success: m.Result.Success}
+			results <- agent.ToolResult{Text: m.Result.ContentItems[0].Text, Success: m.Result.Success}
 		}
 	}
 	return results
@@ -286,7 +287,7 @@ func alike(a, b json.RawMessage) bool {
 // begin makes the call of the session's that sends a request, where it does not come by itself.
 func (st *stage) begin(m recordedMsg) {
 	ctx, p := st.t.Context(), m.Params
-	thread := codex.ThreadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
+	thread := agent.ThreadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
 	switch m.Method {
 	case "initialize":
 		st.run(func() error { _, err := st.s.Initialize(ctx); return err })
@@ -297,14 +298,14 @@ func (st *stage) begin(m recordedMsg) {
 	case "thread/resume":
 		st.run(func() error {
 			err := st.s.ResumeThread(ctx, p.ThreadID, thread)
-			if errors.Is(err, codex.ErrActiveWriter) {
+			if errors.Is(err, agent.ErrThreadBusy) {
 				return nil // a new thread follows
 			}
 			return err
 		})
 	case "turn/start":
 		st.run(func() error {
-			_, st.turn = st.s.RunTurn(ctx, codex.TurnParams{Input: "x", Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
+			_, st.turn = st.s.RunTurn(ctx, agent.TurnParams{Input: "x", Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
 			return nil
 		})
 	case "turn/interrupt":
@@ -347,8 +348,8 @@ func (st *stage) ended() {
 	for m := range st.heard { // until the end of the session's words
 		st.t.Errorf("the session has sent more: %s %s %s %s", m.ID, m.Method, m.Result, m.Error)
 	}
-	var e *codex.Error
-	got := codex.Code("")
+	var e *agent.Error
+	got := agent.Code("")
 	if errors.As(st.turn, &e) {
 		got = e.Code
 	}
@@ -359,8 +360,8 @@ func (st *stage) ended() {
 	defer st.mu.Unlock()
 	for _, e := range st.events {
 		switch e.Name {
-		case codex.EventMalformed, codex.EventOtherMessage, codex.EventRequestRefused:
-			st.t.Errorf("not understood: %s %s %s", e.Name, e.Method, e.Raw)
+		case agent.EventMalformed, agent.EventOtherMessage, agent.EventRequestRefused:
+			st.t.Errorf("not understood: %s %s", e.Name, e.Raw)
 		}
 	}
 	if len(st.events) == 0 || st.decided < len(st.f.decisions) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // requestCase is one request of the table, with its answer and its events by how the session is set.
@@ -18,27 +20,29 @@ type requestCase struct {
 
 // answered is what a request leads to.
 type answered struct {
-	answer string // result or error
-	events string // names
-	code   Code   // of the turn's error
+	answer string     // result or error
+	events string     // names
+	code   agent.Code // of the turn's error
 }
 
 // settings are the ways in which requests are answered.
-var settings = map[string]Options{
+var settings = map[string]agent.Options{
 	"approve": {},
-	"deny":    {OnApproval: ApprovalDeny},
-	"fail":    {OnApproval: ApprovalFail},
-	"yes":     {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true, By: "operator", Answers: all})},
-	"session": {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Approve: true, ForSession: true, By: "operator", Answers: all})},
-	"no":      {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{By: "operator", Reason: "too bold"})},
-	"expired": {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk, Ask: answers(Decision{Expired: true})},
-	"nobody":  {OnApproval: ApprovalAsk, OnQuestion: QuestionAsk},
+	"deny":    {OnApproval: agent.ApprovalDeny},
+	"fail":    {OnApproval: agent.ApprovalFail},
+	"yes":     {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true, By: "operator", Answers: all})},
+	"session": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true, ForSession: true, By: "operator", Answers: all})},
+	"no":      {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{By: "operator", Reason: "too bold"})},
+	"expired": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Expired: true})},
+	"nobody":  {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
 }
 
 // all answers the questions of the table.
 var all = map[string][]string{"q1": {"Yes"}, "region": {"eu"}, "sure": {"Yes"}, "n": {"3"}, "stray": {"x"}}
 
-func answers(d Decision) AskPerson { return func(context.Context, Ask) Decision { return d } }
+func decides(d agent.Decision) agent.Asker {
+	return func(context.Context, agent.Request) agent.Decision { return d }
+}
 
 // same gives one outcome to several settings.
 func same(answer, events string, names ...string) map[string]answered {
@@ -72,7 +76,7 @@ func approvals(once, session, policy, denied, ended string) map[string]answered 
 	return map[string]answered{
 		"approve": {answer: policy, events: "approval_auto_approved"},
 		"deny":    {answer: strings.ReplaceAll(denied, "REASON", "declined by symphony's configuration"), events: "approval_denied"},
-		"fail":    {answer: ended, events: "approval_required", code: CodeApprovalRequired},
+		"fail":    {answer: ended, events: "approval_required", code: agent.CodeApprovalRequired},
 		"yes":     {answer: once, events: "approval_requested approval_granted"},
 		"session": {answer: session, events: "approval_requested approval_granted"},
 		"no":      {answer: strings.ReplaceAll(denied, "REASON", "too bold"), events: "approval_requested approval_denied"},
@@ -82,32 +86,29 @@ func approvals(once, session, policy, denied, ended string) map[string]answered 
 }
 
 var (
-	itemAnswers = approvals(`{"decision":"accept"}`, `{"decision":"acceptForSession"}`, `{"decision":"acceptForSession"}`,
+	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"acceptForSession"}`, `{"decision":"acceptForSession"}`,
 		`{"decision":"decline"}`, `{"decision":"cancel"}`)
-	oldAnswers = approvals(`{"decision":"approved"}`, `{"decision":"approved_for_session"}`, `{"decision":"approved_for_session"}`,
-		`{"decision":{"denied":{"rejection":"REASON"}}}`, `{"decision":"abort"}`)
 	granted = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
 	nothing = `{"permissions":{},"scope":"turn"}`
 	decline = `{"_meta":null,"action":"decline","content":null}`
 )
 
 // requests is PROTOCOL's section 6, with more than one shape for a method where there are some.
-var requests = map[string][]requestCase{
+var requestCases = map[string][]requestCase{
 	"item/commandExecution/requestApproval": {
-		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemAnswers},
-		{params: `{"thread_id":"th","turn_id":"tu","item_id":"call_1","command":["touch","a"]}`, want: itemAnswers},
+		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemOutcomes},
 	},
 	"item/fileChange/requestApproval": {
-		{params: `{"itemId":"call_1","reason":null,"grantRoot":null}`, want: itemAnswers},
+		{params: `{"itemId":"call_1","reason":null,"grantRoot":null}`, want: itemOutcomes},
 	},
 	"item/tool/requestUserInput": {
 		{
 			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"},{"label":"No","description":"stop"}]}]}`,
 			want: merged(
 				map[string]answered{
-					"approve": {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
-					"deny":    {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
-					"fail":    {answer: `{"answers":{}}`, events: "turn_input_required", code: CodeTurnInputRequired},
+					"approve": {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
+					"deny":    {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
+					"fail":    {answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired},
 				},
 				same(`{"answers":{"q1":{"answers":["Yes"]}}}`, "question_asked question_answered", "yes", "session"),
 				same(`{"answers":{}}`, "question_asked question_declined", "no"),
@@ -165,12 +166,6 @@ var requests = map[string][]requestCase{
 		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve attestation/generate"}`, "request_refused")},
 	},
 	"currentTime/read": {{params: `{}`, want: anyway(`{"currentTimeAt":SECONDS}`, "notification")}},
-	"execCommandApproval": {
-		{params: `{"conversationId":"th","callId":"call_1","approvalId":null,"command":["/bin/bash","-lc","touch a"],"cwd":"/w","reason":null,"parsedCmd":[]}`, want: oldAnswers},
-	},
-	"applyPatchApproval": {
-		{params: `{"conversationId":"th","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x\n"}},"reason":null,"grantRoot":null}`, want: oldAnswers},
-	},
 	"item/unheardOf/request": {
 		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not serve item/unheardOf/request"}`, "request_refused")},
 	},
@@ -180,7 +175,7 @@ var seconds = regexp.MustCompile(`"currentTimeAt":\d+`)
 
 // Every request is answered under every policy, for our thread and for a sub-agent's.
 func TestRequests(t *testing.T) {
-	for method, shapes := range requests {
+	for method, shapes := range requestCases {
 		t.Run(method, func(t *testing.T) {
 			for i, shape := range shapes {
 				for name, want := range shape.want {
@@ -199,7 +194,7 @@ func TestRequests(t *testing.T) {
 }
 
 // serveOne has the agent ask once, in a turn of ours.
-func serveOne(t *testing.T, o Options, method, params, thread string) answered {
+func serveOne(t *testing.T, o agent.Options, method, params, thread string) answered {
 	t.Helper()
 	_, p, wait := inTurn(t, t.Context(), o)
 	lines := make(chan string, 10)
@@ -212,13 +207,7 @@ func serveOne(t *testing.T, o Options, method, params, thread string) answered {
 	if err := json.Unmarshal([]byte(params), &members); err != nil {
 		t.Fatal(err)
 	}
-	if members["conversationId"] != nil {
-		members["conversationId"] = thread
-	} else if members["thread_id"] != nil {
-		members["thread_id"] = thread
-	} else {
-		members["threadId"], members["turnId"] = thread, "tu"
-	}
+	members["threadId"], members["turnId"] = thread, "tu"
 	line, err := json.Marshal(map[string]any{"id": 0, "method": method, "params": members})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +224,7 @@ func serveOne(t *testing.T, o Options, method, params, thread string) answered {
 	names := []string{}
 	p.mu.Lock()
 	for _, e := range p.events {
-		if e.Method == method {
+		if e.Name != agent.EventSessionStarted {
 			if first := len(names) == 0; (e.Raw != nil) != first || e.Progress != first {
 				t.Errorf("%s, event %d: its raw line is %d bytes long, progress %v; the line came once", e.Name, len(names)+1, len(e.Raw), e.Progress)
 			}
@@ -259,11 +248,11 @@ func serveOne(t *testing.T, o Options, method, params, thread string) answered {
 // The table holds what codex's own list of requests holds.
 func TestRequestsComplete(t *testing.T) {
 	for _, method := range []string{
-		"account/chatgptAuthTokens/refresh", "applyPatchApproval", "attestation/generate", "currentTime/read", "execCommandApproval",
+		"account/chatgptAuthTokens/refresh", "attestation/generate", "currentTime/read",
 		"item/commandExecution/requestApproval", "item/fileChange/requestApproval", "item/permissions/requestApproval", "item/tool/call",
 		"item/tool/requestUserInput", "mcpServer/elicitation/request",
 	} {
-		if !slices.ContainsFunc(requests[method], func(a requestCase) bool { return len(a.want) == len(settings) }) {
+		if !slices.ContainsFunc(requestCases[method], func(a requestCase) bool { return len(a.want) == len(settings) }) {
 			t.Errorf("%s is not tried under all %d settings", method, len(settings))
 		}
 	}

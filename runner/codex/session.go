@@ -1,196 +1,273 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
-	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Transport is the app-server's two ends. The session owns both: nobody else
-// may write to Stdin, and closing it is what makes codex exit (PROTOCOL: stdin
-// EOF ends the process within a tenth of a second).
-type Transport struct {
-	Stdin  io.WriteCloser
-	Stdout io.Reader
-}
+// OldestVersion is the oldest codex release that passes the tests with the real codex.
+const OldestVersion = "0.150.0"
 
-// Options say how a session behaves. The zero value of a duration turns its
-// clock off, except that requests without ReadTimeout get DefaultReadTimeout:
-// a request must never wait for ever.
-type Options struct {
-	// ClientVersion is sent as clientInfo.version; the name is "symphony".
-	ClientVersion string
-	// ReadTimeout bounds one request and its response, and one blocked write
-	// (codex.read_timeout_ms).
-	ReadTimeout time.Duration
-	// InitializeTimeout bounds initialize instead of ReadTimeout; a fresh codex
-	// home needs longer for its first answer.
-	InitializeTimeout time.Duration
-	// TurnTimeout bounds the silence of the stream during a turn
-	// (codex.turn_timeout_ms); zero or less: off.
-	TurnTimeout time.Duration
-	// StallTimeout bounds the time without progress during a turn
-	// (codex.stall_timeout_ms); zero or less: off.
-	StallTimeout time.Duration
-	// Busy is asked when StallTimeout has passed without progress: does a
-	// process live that the agent started during this turn? Then, as while a
-	// command item is open, the stall clock is lengthened to TurnTimeout.
-	// It is called from the goroutine of RunTurn and may read /proc.
-	Busy func() bool
-	// OnApproval is the answer to requests for approval, OnQuestion that to
-	// questions and forms.
-	OnApproval Approval
-	OnQuestion QuestionPolicy
-	// Ask is needed by ApprovalAsk and QuestionAsk; nil: nobody can be asked, and
-	// all of it is declined. It runs in a goroutine of its own for each request,
-	// and both clocks stand still while one is open. What it returns after its
-	// ctx has ended is not sent.
-	Ask AskPerson
-	// Tools are offered to the model as dynamic tools (10.5); not empty, they
-	// need codex's experimental API, which is then asked for.
-	Tools []Tool
-	// CallTool runs one tool call. Calls run beside each other and beside the
-	// reading; ctx ends with the turn, with the request (codex withdrew it) and
-	// with the session. Nil: every call is answered as unsupported.
-	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
-	// OnEvent gets every event, in order, from one goroutine of the session's.
-	// It may block: reading goes on until the queue of events is full.
-	OnEvent func(Event)
-}
-
-// DefaultReadTimeout is used where Options.ReadTimeout is not set.
-const DefaultReadTimeout = 5 * time.Second
-
-// Session is one conversation with one app-server process. Its methods may be
-// called from several goroutines; only one turn may be under way.
+// Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {
-	o      Options
-	in     io.Reader
-	out    *writer
-	events chan any // Event or func(), in the order of the stream
+	o    agent.Options
+	conn *conn
 
-	closing   chan struct{} // Close was called
-	broken    chan struct{} // the agent can't be written to; err says why
-	ended     chan struct{} // the reader is through; err says why
-	done      chan struct{} // and what had been emitted by then is delivered
-	silent    chan struct{} // no further event will be delivered
-	toolCtx   context.Context
-	stopTools context.CancelFunc
+	// life ends with the session: tool calls and questions run within it.
+	life context.Context
+	end  context.CancelFunc
+
+	requests requests // of codex's, being answered
+	account  account
+	threads  threads
 
 	mu       sync.Mutex
-	err      *Error // why the session can't be used any more
-	calls    calls
-	starting int // thread/start and thread/resume sent so far
 	thread   string
+	opened   bool // the fixed id of a request for a thread is used up
 	turn     *turn
-	early    []*message           // ends of turns that came before their turn was known
-	foreign  map[string]*foreign  // turns of our thread that codex started by itself
-	finished map[string]bool      // turns that ended; late repetitions are ignored
-	requests map[string]*served   // server requests being answered, by raw id
-	patches  patches              // file changes under way
-	cwd      string               // of the last turn
-	asksAll  bool                 // the last turn's approval policy asks about everything
-	models   []string             // of the thread, in the order of their use
-	usage    map[string]Usage     // highest totals, by thread
-	resumed  map[string]Usage     // what threads had used when they were resumed
-	limits   map[string]rateLimit // by limit id
-	limitID  string               // the latest one updated
-	version  string               // of the agent, "" where it does not say
-	spelled  map[string]string    // words that this agent writes otherwise
+	lastTurn agent.TurnParams    // of the latest turn/start
+	foreign  map[string]*foreign // turns of our thread that codex started by itself
+	finished map[string]bool     // turns that ended
+	patches  patches             // file changes under way
 }
 
-// New takes over the transport and starts reading. The caller must Close the
-// session, and must see to it that stdout ends (by ending the process): only
-// then do the session's goroutines end.
-func New(t Transport, o Options) *Session {
-	if o.ReadTimeout <= 0 {
-		o.ReadTimeout = DefaultReadTimeout
-	}
-	if o.InitializeTimeout <= 0 {
-		o.InitializeTimeout = o.ReadTimeout
-	}
+var _ agent.Session = (*Session)(nil)
+
+// Start is New as an agent.Starter.
+func Start(streams agent.Streams, o agent.Options) agent.Session { return New(streams, o) }
+
+// New takes over the streams and starts to read. The caller must Close the session and end the process: the session's
+// goroutines end with its stdout.
+func New(streams agent.Streams, o agent.Options) *Session {
+	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
+	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
 	s := &Session{
-		o:        o,
-		in:       t.Stdout,
-		events:   make(chan any, eventQueue),
-		closing:  make(chan struct{}),
-		broken:   make(chan struct{}),
-		ended:    make(chan struct{}),
-		done:     make(chan struct{}),
-		silent:   make(chan struct{}),
-		calls:    newCalls(),
-		foreign:  make(map[string]*foreign),
-		finished: make(map[string]bool),
-		requests: make(map[string]*served),
-		usage:    make(map[string]Usage),
-		limits:   make(map[string]rateLimit),
+		o: o, conn: newConn(streams, o.ReadTimeout, o.OnEvent),
+		requests: requests{open: make(map[string]*request)}, account: newAccount(), threads: newThreads(),
+		foreign: make(map[string]*foreign), finished: make(map[string]bool),
 	}
-	s.toolCtx, s.stopTools = context.WithCancel(context.Background())
-	s.out = newWriter(t.Stdin, o.ReadTimeout, s.writeFailed)
-	go s.deliver()
-	go s.read()
+	s.life, s.end = context.WithCancel(context.Background())
+	go func() {
+		s.conn.read(s.handle)
+		s.end()
+		close(s.conn.ended)
+	}()
 	return s
 }
 
-// Close closes the agent's stdin, which makes codex exit, and ends what waits
-// on the session. It does not wait for the agent: Done does. It may be called
-// more than once.
+// Close implements agent.Session.
 func (s *Session) Close() error {
-	s.mu.Lock()
-	select {
-	case <-s.closing:
-	default:
-		close(s.closing)
-	}
-	s.mu.Unlock()
-	s.stopTools()
-	return s.out.close()
+	s.end()
+	return s.conn.close()
 }
 
-// Done is closed when the agent's stdout has ended and every event of it has
-// been delivered. Events of the session's own may follow until Close.
-func (s *Session) Done() <-chan struct{} { return s.done }
+// Done implements agent.Session.
+func (s *Session) Done() <-chan struct{} { return s.conn.events.drained }
 
-// ThreadID is the thread started or resumed, "" before that.
+// handle takes one line, in the reader.
+func (s *Session) handle(m *message) {
+	switch {
+	case m.Method != "" && m.hasID():
+		s.sawLine(true)
+		s.serve(m)
+	case m.Method != "":
+		s.notice(m)
+	case m.hasID() && (m.Result != nil || m.Error != nil):
+		s.sawLine(false)
+		if !s.conn.answer(m) {
+			s.emit(agent.Event{Name: agent.EventOtherMessage, Message: "answer to no request of ours, id " + oneLine(string(m.ID), 40), Raw: m.raw})
+		}
+	case json.Valid(m.raw) && m.raw[0] == '{':
+		s.sawLine(false)
+		s.emit(agent.Event{Name: agent.EventOtherMessage, Message: oneLine(string(m.raw), messageLength), Raw: m.raw})
+	default:
+		s.sawLine(false)
+		e := agent.Event{Name: agent.EventMalformed, Message: oneLine(string(m.raw), messageLength)}
+		if json.Valid(m.raw) {
+			e.Raw = m.raw
+		}
+		s.emit(e)
+	}
+}
+
+func (s *Session) sawLine(progress bool) {
+	if t := s.currentTurn(); t != nil {
+		t.clock.sawLine(progress)
+	}
+}
+
+func (s *Session) currentTurn() *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn
+}
+
+func (s *Session) emit(e agent.Event) {
+	e.PID = s.o.PID
+	s.conn.events.emit(e)
+}
+
+// ThreadID is the thread that was started or resumed, "" before that.
 func (s *Session) ThreadID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.thread
 }
 
-// writeFailed is told by the writer, once, that the agent can't be written to.
-// The reader goes on: a broken pipe mostly means that the agent ended, and the
-// reader then has its last words.
-func (s *Session) writeFailed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer close(s.broken)
-	if s.err != nil {
-		return
+// isOurs reports whether a message belongs to the session's thread: it names that, or none.
+func (s *Session) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
+
+// Initialize implements agent.Session.
+func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
+	const method = "initialize"
+	defer func() { s.emitStartupFailed(err) }()
+	m, err := s.conn.request(ctx, idInitialize, method, object{
+		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
+		"capabilities": object{"experimentalApi": len(s.o.Tools) > 0}, // dynamic tools need it
+	}, s.o.InitializeTimeout, nil)
+	if err != nil {
+		return agent.Server{}, err
 	}
-	if errors.Is(err, errWriteBlocked) {
-		s.err = &Error{Code: CodeResponseTimeout, Message: err.Error()}
-	} else {
-		s.err = &Error{Code: CodePortExit, Message: "agent's stdin: " + err.Error()}
+	if m.Error != nil {
+		e := responseError(method, *m.Error, true)
+		e.Code = agent.CodeIncompatible // whatever it says: nothing else can be tried
+		return agent.Server{}, e
 	}
-	s.calls.failAll(s.err)
+	var answer struct {
+		UserAgent string `json:"userAgent"`
+		CodexHome string `json:"codexHome"`
+	}
+	if err := json.Unmarshal(m.Result, &answer); err != nil {
+		return agent.Server{}, incompatible(method, err.Error())
+	}
+	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: versionOf(answer.UserAgent)}
+	if minor(server.Version) < minor(OldestVersion) {
+		return agent.Server{}, incompatible(method, fmt.Sprintf("codex %s is older than %s, the oldest release that symphony works with", server.Version, OldestVersion))
+	}
+	return server, s.conn.send(object{"method": "initialized", "params": object{}})
 }
 
-// end marks the session as over after the reader came to its end.
-func (s *Session) end(err error) {
+// versionOf reads "0.169.0" from a user agent such as "symphony/0.169.0 (Debian 12)".
+func versionOf(userAgent string) string {
+	_, rest, _ := strings.Cut(userAgent, "/")
+	version, _, _ := strings.Cut(rest, " ")
+	return version
+}
+
+// minor is the number that counts codex's releases. A version of another form counts as a new one.
+func minor(version string) int {
+	major, rest, _ := strings.Cut(version, ".")
+	number, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil || major != "0" {
+		return 1 << 30
+	}
+	return n
+}
+
+// threadRequest are the parameters of thread/start and thread/resume.
+type threadRequest struct {
+	ThreadID       string          `json:"threadId,omitempty"`
+	ExcludeTurns   bool            `json:"excludeTurns,omitempty"`
+	Cwd            string          `json:"cwd,omitempty"`
+	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
+	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
+	Config         map[string]any  `json:"config,omitempty"`
+	DynamicTools   []toolSpec      `json:"dynamicTools,omitempty"`
+}
+
+type toolSpec struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+}
+
+func newThreadRequest(p agent.ThreadParams) threadRequest {
+	return threadRequest{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
+}
+
+// StartThread implements agent.Session.
+func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
+	req := newThreadRequest(p)
+	for _, t := range s.o.Tools {
+		schema := t.InputSchema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object"}`)
+		}
+		req.DynamicTools = append(req.DynamicTools, toolSpec{Type: "function", Name: t.Name, Description: t.Description, InputSchema: schema})
+	}
+	id, err := s.openThread(ctx, "thread/start", req)
+	if err == nil && p.Name != "" {
+		err = s.nameThread(id, p.Name)
+	}
+	return id, err
+}
+
+// nameThread names the thread in codex's own lists. The answer is not waited for: a release that refuses works as well.
+func (s *Session) nameThread(thread, name string) error {
+	id := s.conn.otherID()
+	if _, err := s.conn.register(id, nil); err != nil {
+		return err
+	}
+	return s.conn.send(object{"id": id, "method": "thread/name/set", "params": object{"threadId": thread, "name": name}})
+}
+
+// ResumeThread implements agent.Session. The thread's tools are stored with it.
+func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
+	req := newThreadRequest(p)
+	req.ThreadID, req.ExcludeTurns = thread, true
+	got, err := s.openThread(ctx, "thread/resume", req)
+	if err == nil && got != thread {
+		return incompatible("thread/resume", "answered with another thread: "+got)
+	}
+	return err
+}
+
+func (s *Session) openThread(ctx context.Context, method string, req threadRequest) (id string, err error) {
+	defer func() { s.emitStartupFailed(err) }()
 	s.mu.Lock()
-	if s.err == nil {
-		s.err = portExit(err)
+	requestID := idThread
+	if s.opened {
+		s.mu.Unlock()
+		requestID = s.conn.otherID()
+		s.mu.Lock()
 	}
-	s.calls.failAll(s.err)
-	t := s.turn
+	s.opened = true
 	s.mu.Unlock()
-	if t != nil {
-		s.endByOld(t) // nothing better comes any more
+	m, err := s.conn.request(ctx, requestID, method, req, s.o.ReadTimeout, func(m *message) {
+		// In the reader: the following lines are judged by this id.
+		if p := readParams(m.Result); m.Error == nil && p.Thread.ID != "" {
+			s.mu.Lock()
+			s.thread = p.Thread.ID
+			s.mu.Unlock()
+			s.threads.opened(p.Model)
+		}
+	})
+	if err != nil {
+		return "", err
 	}
-	s.stopTools()
-	close(s.ended)
+	if m.Error != nil {
+		return "", responseError(method, *m.Error, true)
+	}
+	if id = readParams(m.Result).Thread.ID; id == "" {
+		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(m.Result), 120))
+	}
+	return id, nil
+}
+
+// emitStartupFailed emits the event of a handshake that failed. Without a stored thread the caller starts a new one, and
+// nothing has failed.
+func (s *Session) emitStartupFailed(err error) {
+	if err != nil && !errors.Is(err, agent.ErrNoThread) {
+		s.emit(agent.Event{Name: agent.EventStartupFailed, Message: oneLine(err.Error(), messageLength)})
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // peer is the agent's end of a session under test.
@@ -22,23 +24,23 @@ type peer struct {
 	out *io.PipeWriter
 
 	mu     sync.Mutex
-	events []Event
+	events []agent.Event
 }
 
 // connect makes a session and its peer; both end with the test.
-func connect(t *testing.T, o Options) (*Session, *peer) {
+func connect(t *testing.T, o agent.Options) (*Session, *peer) {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	p := &peer{t: t, in: bufio.NewScanner(inR), inR: inR, out: outW}
 	if o.OnEvent == nil {
-		o.OnEvent = func(e Event) {
+		o.OnEvent = func(e agent.Event) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, e)
 		}
 	}
-	s := New(Transport{Stdin: inW, Stdout: outR}, o)
+	s := New(agent.Streams{Stdin: inW, Stdout: outR}, o)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = outW.Close()
@@ -105,7 +107,7 @@ const (
 
 // inTurn is a session whose turn is under way; the returned function waits for
 // RunTurn.
-func inTurn(t *testing.T, ctx context.Context, o Options) (*Session, *peer, func() (Turn, error)) {
+func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
 	t.Helper()
 	s, p := connect(t, o)
 	go func() {
@@ -118,38 +120,38 @@ func inTurn(t *testing.T, ctx context.Context, o Options) (*Session, *peer, func
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.StartThread(t.Context(), ThreadParams{Cwd: "/w"}); err != nil {
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
 		t.Fatal(err)
 	}
 	type outcome struct {
-		turn Turn
+		turn agent.Turn
 		err  error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		turn, err := s.RunTurn(ctx, TurnParams{Input: "do"})
+		turn, err := s.RunTurn(ctx, agent.TurnParams{Input: "do"})
 		done <- outcome{turn, err}
 	}()
 	p.hear() // turn/start
 	p.say(turnStarted)
-	return s, p, func() (Turn, error) {
+	return s, p, func() (agent.Turn, error) {
 		o := <-done
 		return o.turn, o.err
 	}
 }
 
-func wantAny(t *testing.T, err error) *Error {
+func wantAny(t *testing.T, err error) *agent.Error {
 	t.Helper()
-	var e *Error
+	var e *agent.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("error %v without a code", err)
 	}
 	return e
 }
 
-func wantCode(t *testing.T, err error, code Code) *Error {
+func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
 	t.Helper()
-	var e *Error
+	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Fatalf("error %v, want %s", err, code)
 	}
@@ -158,7 +160,7 @@ func wantCode(t *testing.T, err error, code Code) *Error {
 
 func TestStallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{StallTimeout: 30 * time.Second, TurnTimeout: time.Hour})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: 30 * time.Second, TurnTimeout: time.Hour})
 		go p.rest()
 		for range 10 {
 			time.Sleep(29 * time.Second)
@@ -166,7 +168,7 @@ func TestStallClock(t *testing.T) {
 		}
 		from := time.Now()
 		_, err := wait()
-		e := wantCode(t, err, CodeStalled)
+		e := wantCode(t, err, agent.CodeStalled)
 		if took := time.Since(from); took != 30*time.Second || err.Error() != "stalled for 30s" || e.Cause != "" {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -175,13 +177,13 @@ func TestStallClock(t *testing.T) {
 
 func TestRetryNoticesAreNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
 		go p.rest()
 		go p.every(7*time.Second, retry)
 		from := time.Now()
 		_, err := wait()
-		e := wantCode(t, err, CodeStalled)
-		if time.Since(from) != time.Minute || e.Cause != CodeNetwork || !strings.HasPrefix(err.Error(), "stalled for 1m0s: Reconnecting") {
+		e := wantCode(t, err, agent.CodeStalled)
+		if time.Since(from) != time.Minute || e.Cause != agent.CodeNetwork || !strings.HasPrefix(err.Error(), "stalled for 1m0s: Reconnecting") {
 			t.Errorf("after %v: %v, cause %q", time.Since(from), err, e.Cause)
 		}
 	})
@@ -189,7 +191,7 @@ func TestRetryNoticesAreNoProgress(t *testing.T) {
 
 func TestTurnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{TurnTimeout: time.Minute})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{TurnTimeout: time.Minute})
 		go p.rest()
 		for range 5 {
 			time.Sleep(59 * time.Second)
@@ -197,7 +199,7 @@ func TestTurnClock(t *testing.T) {
 		}
 		from := time.Now()
 		_, err := wait()
-		_ = wantCode(t, err, CodeTurnTimeout)
+		_ = wantCode(t, err, agent.CodeTurnTimeout)
 		if time.Since(from) != time.Minute {
 			t.Errorf("after %v", time.Since(from))
 		}
@@ -206,7 +208,7 @@ func TestTurnClock(t *testing.T) {
 
 func TestClocksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		time.Sleep(1000 * time.Hour)
 		p.say(turnCompleted)
@@ -220,13 +222,13 @@ func TestBusyLengthensStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		busyFor := 12 * time.Minute
-		_, p, wait := inTurn(t, t.Context(), Options{
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
 			StallTimeout: 5 * time.Minute, TurnTimeout: time.Hour,
 			Busy: func() bool { return time.Since(begin) < busyFor },
 		})
 		go p.rest()
 		_, err := wait()
-		_ = wantCode(t, err, CodeStalled)
+		_ = wantCode(t, err, agent.CodeStalled)
 		// Seen busy after 5 and 10 minutes, not at 15.
 		if took := time.Since(begin); took != 15*time.Minute {
 			t.Errorf("stalled after %v", took)
@@ -237,13 +239,13 @@ func TestBusyLengthensStall(t *testing.T) {
 func TestBusyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		_, p, wait := inTurn(t, t.Context(), Options{
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
 			StallTimeout: 5 * time.Minute, TurnTimeout: 17 * time.Minute, Busy: func() bool { return true },
 		})
 		go p.rest()
 		go p.every(time.Minute, retry) // the stream is not silent
 		_, err := wait()
-		_ = wantCode(t, err, CodeStalled)
+		_ = wantCode(t, err, agent.CodeStalled)
 		if took := time.Since(begin); took != 17*time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
@@ -255,7 +257,7 @@ func TestOpenCommandLengthensStall(t *testing.T) {
 		return fmt.Sprintf(`{"method":"item/%s","params":{"threadId":"th","turnId":"tu","item":{"type":"commandExecution","id":%q}}}`, method, id)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
 		go p.rest()
 		p.say(item("started", "a"))
 		time.Sleep(59 * time.Minute)
@@ -264,7 +266,7 @@ func TestOpenCommandLengthensStall(t *testing.T) {
 		p.say(`{"method":"item/started","params":{"threadId":"th","turnId":"old","item":{"type":"commandExecution","id":"b"}}}`)
 		from := time.Now()
 		_, err := wait()
-		_ = wantCode(t, err, CodeStalled)
+		_ = wantCode(t, err, agent.CodeStalled)
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
@@ -273,17 +275,17 @@ func TestOpenCommandLengthensStall(t *testing.T) {
 
 func TestResponseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := connect(t, Options{ReadTimeout: 5 * time.Second, InitializeTimeout: 30 * time.Second})
+		s, p := connect(t, agent.Options{ReadTimeout: 5 * time.Second, InitializeTimeout: 30 * time.Second})
 		go p.rest()
 		from := time.Now()
 		_, err := s.Initialize(t.Context())
-		_ = wantCode(t, err, CodeResponseTimeout)
+		_ = wantCode(t, err, agent.CodeResponseTimeout)
 		if time.Since(from) != 30*time.Second {
 			t.Errorf("initialize after %v", time.Since(from))
 		}
 		from = time.Now()
-		_, err = s.StartThread(t.Context(), ThreadParams{})
-		_ = wantCode(t, err, CodeResponseTimeout)
+		_, err = s.StartThread(t.Context(), agent.ThreadParams{})
+		_ = wantCode(t, err, agent.CodeResponseTimeout)
 		if time.Since(from) != 5*time.Second {
 			t.Errorf("thread/start after %v", time.Since(from))
 		}
@@ -297,48 +299,22 @@ func TestResponseTimeout(t *testing.T) {
 // An agent that does not read what it is sent can't hold the client.
 func TestBlockedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{ReadTimeout: 5 * time.Second})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: 5 * time.Second})
 		from := time.Now()
 		for i := range 3 {
 			p.say(fmt.Sprintf(`{"method":"unknown/request","id":%d,"params":{}}`, i))
 		}
 		p.say(delta) // reading goes on
 		_, err := wait()
-		_ = wantCode(t, err, CodeResponseTimeout)
+		_ = wantCode(t, err, agent.CodeResponseTimeout)
 		if took := time.Since(from); took > 11*time.Second {
 			t.Errorf("after %v", took)
 		}
 	})
 }
 
-// Everything is on the stream before anything was asked.
-func TestAllUpFront(t *testing.T) {
-	for _, last := range []string{turnCompleted, `{"method":"turn/completed"}`, `{"method":"turn/completed","params":{}}`} {
-		s, p := connect(t, Options{})
-		go p.rest()
-		p.say(initialized1, threadStarted, turnStarted, last)
-		_ = p.out.Close()
-		<-s.ended
-		if _, err := s.Initialize(t.Context()); err == nil {
-			t.Error("an agent that has ended can be initialized")
-		}
-		s, p = connect(t, Options{})
-		go p.rest()
-		p.say(initialized1, threadStarted, turnStarted, last, `{"method":"x"}`)
-		if _, err := s.Initialize(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.StartThread(t.Context(), ThreadParams{}); err != nil {
-			t.Fatal(err)
-		}
-		if turn, err := s.RunTurn(t.Context(), TurnParams{}); err != nil || turn.ID != "tu" {
-			t.Fatalf("%s: %+v, %v", last, turn, err)
-		}
-	}
-}
-
 func TestEndBeforeAnswer(t *testing.T) {
-	s, p := connect(t, Options{})
+	s, p := connect(t, agent.Options{})
 	go func() {
 		p.hear()
 		p.say(initialized1)
@@ -352,17 +328,17 @@ func TestEndBeforeAnswer(t *testing.T) {
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.StartThread(t.Context(), ThreadParams{}); err != nil {
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if turn, err := s.RunTurn(t.Context(), TurnParams{}); err != nil || turn.ID != "tu" {
+	if turn, err := s.RunTurn(t.Context(), agent.TurnParams{}); err != nil || turn.ID != "tu" {
 		t.Fatalf("%+v, %v", turn, err)
 	}
 }
 
 // Ends of other turns and threads, and requests with ids of ours.
 func TestForeignEnds(t *testing.T) {
-	_, p, wait := inTurn(t, t.Context(), Options{})
+	_, p, wait := inTurn(t, t.Context(), agent.Options{})
 	p.say(
 		`{"method":"turn/completed","params":{"threadId":"other","turn":{"id":"tu","status":"failed"}}}`,
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"older","status":"failed"}}}`,
@@ -383,21 +359,21 @@ func TestForeignEnds(t *testing.T) {
 	if turn, err := wait(); err != nil || turn.Status != "completed" {
 		t.Fatal(turn, err)
 	}
-	if n := strings.Count(p.names(), EventTurnCompleted); n != 1 {
+	if n := strings.Count(p.names(), agent.EventTurnCompleted); n != 1 {
 		t.Errorf("events: %s", p.names())
 	}
 }
 
 func TestEndOfStream(t *testing.T) {
 	t.Run("in a turn", func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		_ = p.out.Close()
 		_, err := wait()
-		_ = wantCode(t, err, CodePortExit)
+		_ = wantCode(t, err, agent.CodePortExit)
 	})
 	t.Run("with its end as last words without a line end", func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
 		if _, err := io.WriteString(p.out, turnCompleted); err != nil {
 			t.Fatal(err)
@@ -408,13 +384,13 @@ func TestEndOfStream(t *testing.T) {
 		}
 	})
 	t.Run("in a request", func(t *testing.T) {
-		s, p := connect(t, Options{})
+		s, p := connect(t, agent.Options{})
 		go func() {
 			p.hear()
 			p.out.CloseWithError(errors.New("broken"))
 		}()
 		_, err := s.Initialize(t.Context())
-		if e := wantCode(t, err, CodePortExit); !strings.Contains(e.Message, "broken") {
+		if e := wantCode(t, err, agent.CodePortExit); !strings.Contains(e.Message, "broken") {
 			t.Error(e)
 		}
 	})
@@ -422,7 +398,7 @@ func TestEndOfStream(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s, p, wait := inTurn(t, ctx, Options{})
+	s, p, wait := inTurn(t, ctx, agent.Options{})
 	cancel()
 	if _, err := wait(); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -451,16 +427,16 @@ func TestCancel(t *testing.T) {
 // A tool call neither stops the reading nor outlives its turn.
 func TestToolRunsBeside(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
-	s, p, wait := inTurn(t, t.Context(), Options{
-		Tools: []Tool{{Name: "slow"}},
-		CallTool: func(ctx context.Context, _ string, args json.RawMessage) ToolResult {
+	s, p, wait := inTurn(t, t.Context(), agent.Options{
+		Tools: []agent.Tool{{Name: "slow"}},
+		CallTool: func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
 			if string(args) == `{"n":2}` {
-				return ToolResult{Text: "quick", Success: true}
+				return agent.ToolResult{Text: "quick", Success: true}
 			}
 			close(began)
 			<-ctx.Done()
 			ended <- ctx.Err()
-			return ToolResult{}
+			return agent.ToolResult{}
 		},
 	})
 	p.say(`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":1}}}`)
@@ -469,11 +445,9 @@ func TestToolRunsBeside(t *testing.T) {
 	if got := p.hear(); got != `{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}` {
 		t.Errorf("heard %s", got)
 	}
-	s.mu.Lock()
-	if len(s.requests) != 1 {
-		t.Errorf("%d requests are open, one is", len(s.requests))
+	if n := open(s); n != 1 {
+		t.Errorf("%d requests are open, one is", n)
 	}
-	s.mu.Unlock()
 	go p.rest()
 	p.say(turnCompleted)
 	if _, err := wait(); err != nil {
@@ -487,15 +461,15 @@ func TestToolRunsBeside(t *testing.T) {
 // A call that codex makes anew by the id of one that is under way is answered once, with what the later one gave.
 func TestToolCallAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), Options{
-			Tools: []Tool{{Name: "t"}},
-			CallTool: func(ctx context.Context, _ string, args json.RawMessage) ToolResult {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
+			Tools: []agent.Tool{{Name: "t"}},
+			CallTool: func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
 				if string(args) == `{"n":2}` {
 					time.Sleep(time.Second)
-					return ToolResult{Text: "second", Success: true}
+					return agent.ToolResult{Text: "second", Success: true}
 				}
 				<-ctx.Done()
-				return ToolResult{Text: "first"}
+				return agent.ToolResult{Text: "first"}
 			},
 		})
 		call := `{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"t","arguments":{"n":%d}}}`
@@ -528,9 +502,9 @@ func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
-		_, p, wait := inTurn(t, t.Context(), Options{ReadTimeout: time.Second, OnEvent: func(Event) { <-release }})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: time.Second, OnEvent: func(agent.Event) { <-release }})
 		go p.rest()
-		for range eventQueue / 2 {
+		for range maxQueuedEvents / 2 {
 			p.say(delta)
 		}
 		p.say(turnCompleted)
@@ -541,28 +515,28 @@ func TestSlowCallback(t *testing.T) {
 }
 
 func TestUsageSums(t *testing.T) {
-	s, p, wait := inTurn(t, t.Context(), Options{})
+	s, p, wait := inTurn(t, t.Context(), agent.Options{})
 	go p.rest()
 	p.say(
 		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":30,"inputTokens":20,"cachedInputTokens":8,"outputTokens":10,"reasoningOutputTokens":4},"last":{"totalTokens":999}}}}`,
 		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":25,"inputTokens":15,"outputTokens":10}}}}`,
-		`{"method":"codex/event/token_count","params":{"threadId":"sub","msg":{"info":{"total_token_usage":{"input_tokens":5,"cached_input_tokens":2,"output_tokens":1,"reasoning_output_tokens":1,"total_tokens":6},"last_token_usage":{"total_tokens":999}}}}}`,
-		`{"method":"codex/event/token_count","params":{"thread_id":"sub2","total_token_usage":{"input_tokens":7,"output_tokens":3}}}`,
+		`{"method":"thread/tokenUsage/updated","params":{"threadId":"sub","tokenUsage":{"total":{"totalTokens":6,"inputTokens":5,"cachedInputTokens":2,"outputTokens":1,"reasoningOutputTokens":1},"last":{"totalTokens":999}}}}`,
+		`{"method":"thread/tokenUsage/updated","params":{"threadId":"sub2","tokenUsage":{"total":{"inputTokens":7,"outputTokens":3}}}}`,
 		turnCompleted,
 	)
 	if _, err := wait(); err != nil {
 		t.Fatal(err)
 	}
-	if u := s.Usage(); u != (Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}) {
+	if u := s.Usage(); u != (agent.Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}) {
 		t.Errorf("usage %+v of %v", u, s.UsageByThread())
 	}
 }
 
 func TestWire(t *testing.T) {
-	s, p := connect(t, Options{ClientVersion: "9", Tools: []Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
+	s, p := connect(t, agent.Options{ClientVersion: "9", Tools: []agent.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
 	heard := make(chan string, 8)
 	go func() {
-		for _, answer := range []string{initialized1, "", `{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`, `{"id":4,"result":{"thread":{"id":"th"}}}`, turnStarted + "\n" + turnCompleted} {
+		for _, answer := range []string{initialized1, "", `{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`, `{"id":4,"result":{"thread":{"id":"th"}}}`, `{"id":5,"result":{}}`, turnStarted + "\n" + turnCompleted} {
 			heard <- p.hear()
 			if answer != "" {
 				p.say(answer)
@@ -573,23 +547,24 @@ func TestWire(t *testing.T) {
 	if _, err := s.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	params := ThreadParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
-	if err := s.ResumeThread(t.Context(), "th", params); !errors.Is(err, ErrNoRollout) {
+	params := agent.ThreadParams{Name: "A-1: t", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
+	if err := s.ResumeThread(t.Context(), "th", params); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatal(err)
 	}
 	if _, err := s.StartThread(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.RunTurn(t.Context(), TurnParams{Input: "a <b> & c", Cwd: "/w", Title: "A-1: t", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"symphony","version":"9"},"capabilities":{"experimentalApi":true}}}`,
+		`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`,
 		`{"method":"initialized","params":{}}`,
 		`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
 		`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"type":"function","name":"t","description":"d","inputSchema":{"type":"object"}}]}}`,
-		`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","title":"A-1: t","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+		`{"id":5,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
+		`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 	} {
 		if got := <-heard; got != want {
 			t.Errorf("heard %s\n want %s", got, want)

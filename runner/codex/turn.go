@@ -7,32 +7,101 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// TurnParams are what turn/start carries (10.2).
-type TurnParams struct {
-	Input string // the prompt, or the continuation guidance
-	Cwd   string
-	Title string // "<issue.identifier>: <issue.title>"
-	// ApprovalPolicy as in ThreadParams; nil: left out.
-	ApprovalPolicy json.RawMessage
-	// SandboxPolicy is the object with a camelCase type, needed with every
-	// turn: codex forgets it over a resume. nil: left out.
-	SandboxPolicy json.RawMessage
+// turn is a turn that RunTurn waits for. Session.mu guards its fields.
+type turn struct {
+	clock  *clock
+	ctx    context.Context // of what runs during the turn: tool calls and questions
+	cancel context.CancelFunc
+
+	answered chan struct{} // turn/start was answered
+	ended    chan struct{} // end is set
+	refused  chan struct{} // cause is set
+
+	id       string
+	known    bool      // answered is closed: id is the turn's, where codex named one
+	started  []string  // turns that began on our thread before the answer
+	early    []turnEnd // turns that ended before the answer
+	steered  bool      // the answer named a turn that codex had started by itself
+	ending   bool      // the event of the end is out
+	end      turnEnd
+	cause    *agent.Error    // why the turn fails, whatever codex says of its end
+	commands map[string]bool // command items that have begun and not ended
+	lastText string          // the agent's last whole message
 }
 
-// Turn is how a turn ended.
-type Turn struct {
-	ID          string
-	Status      string // codex's word: completed, failed, interrupted
-	LastMessage string // the agent's last message, "" if none
+// turnEnd is the end of a turn.
+type turnEnd struct {
+	thread, turn string // "" where the message named none
+	status       string
+	err          *turnError
+	lastText     string
+}
+
+// Statuses of a turn that has ended.
+const (
+	statusCompleted   = "completed"
+	statusFailed      = "failed"
+	statusInterrupted = "interrupted"
+)
+
+// readEnd reads the end of a turn. Specification 10.3 also names methods for failure and cancellation.
+func readEnd(method string, p *params) turnEnd {
+	end := turnEnd{thread: p.threadID(), turn: p.turnID(), status: p.Turn.Status, err: p.Turn.Error}
+	if end.err == nil {
+		end.err = p.Error
+	}
+	if end.err == nil && p.reason() != "" {
+		end.err = &turnError{Message: p.reason()}
+	}
+	switch method {
+	case "turn/failed":
+		end.status = statusFailed
+	case "turn/cancelled":
+		end.status = statusInterrupted
+	}
+	if end.status == "" {
+		end.status = statusCompleted
+		if end.err != nil {
+			end.status = statusFailed
+		}
+	}
+	for _, item := range p.Turn.Items {
+		if item.Type == "agentMessage" && item.Text != "" {
+			end.lastText = item.Text
+		}
+	}
+	return end
+}
+
+// maxStarts bounds how often turn/start is sent again because it steered a turn that codex had started by itself.
+const maxStarts = 3
+
+var errSteered = errors.New("turn/start joined a turn that codex started by itself")
+
+// RunTurn implements agent.Session.
+func (s *Session) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
+	for attempt := 1; ; attempt++ {
+		t, err := s.startTurn(ctx, p)
+		if errors.Is(err, errSteered) && attempt < maxStarts {
+			continue
+		}
+		if err != nil {
+			s.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: s.ThreadID(), Message: oneLine(err.Error(), messageLength)})
+			s.conn.events.flush()
+			return agent.Turn{}, err
+		}
+		return s.awaitTurn(ctx, t)
+	}
 }
 
 type turnRequest struct {
 	ThreadID       string          `json:"threadId"`
 	Input          []inputItem     `json:"input"`
 	Cwd            string          `json:"cwd,omitempty"`
-	Title          string          `json:"title,omitempty"`
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 }
@@ -42,116 +111,35 @@ type inputItem struct {
 	Text string `json:"text"`
 }
 
-// turn is the turn under way. Its fields are guarded by the session's mu,
-// except the channels.
-type turn struct {
-	id       string
-	answered chan struct{} // turn/start is answered: id is known, or it failed
-	isKnown  bool          // answered is closed
-	started  []string      // turn/started of our thread before the answer
-	steered  bool          // the answer named a turn that codex had started itself
-
-	ended   chan struct{}
-	end     turnEnd
-	refused chan struct{} // cause is set
-	cause   *Error        // a request of codex's that fails the turn
-
-	open         map[string]openCommand // command items begun and not ended
-	lastMessage  time.Time              // any line
-	lastProgress time.Time
-	lastBusy     time.Time // last time that work without progress was seen
-	lastText     string    // the agent's last whole message
-	lastError    *turnError
-	lastFinal    bool            // lastError was no notice of a retry
-	asking       int             // requests that wait for a person
-	stillSince   time.Time       // asking > 0: both clocks stand still since
-	wake         chan struct{}   // they go on
-	old          *oldEnd         // an end in the shape of another version
-	ending       bool            // the event of the turn's end is out
-	tools        context.Context // ends with the turn
-	stopTools    context.CancelFunc
-}
-
-type openCommand struct{ command, cwd string }
-
-type turnEnd struct {
-	status string
-	err    *turnError
-}
-
-func (s *Session) newTurn() *turn {
-	now := time.Now()
-	t := &turn{
-		answered:     make(chan struct{}),
-		ended:        make(chan struct{}),
-		refused:      make(chan struct{}),
-		wake:         make(chan struct{}, 1),
-		open:         make(map[string]openCommand),
-		lastMessage:  now,
-		lastProgress: now,
-	}
-	t.tools, t.stopTools = context.WithCancel(s.toolCtx)
-	return t
-}
-
-// startAttempts bounds how often a turn/start is sent again because it hit a
-// turn that codex had started by itself.
-const startAttempts = 3
-
-var errSteered = errors.New("turn/start joined a turn that codex started by itself")
-
-// RunTurn runs one turn on the session's thread and waits for its end (10.3).
-//
-// It returns an error unless the turn's status is completed; the Turn holds
-// what is known in either case. Errors: turn_failed, turn_cancelled,
-// turn_input_required, approval_required, turn_timeout, stalled, port_exit,
-// response_timeout and response_error for turn/start itself, and the faults
-// agent_auth, agent_quota, network. A cancelled ctx gives its own error; the
-// turn then goes on in codex until Interrupt or Close, as it does after
-// turn_timeout and stalled.
-func (s *Session) RunTurn(ctx context.Context, p TurnParams) (Turn, error) {
-	for attempt := 1; ; attempt++ {
-		t, err := s.startTurn(ctx, p)
-		if errors.Is(err, errSteered) && attempt < startAttempts {
-			continue
-		}
-		if err != nil {
-			s.emit(Event{Name: EventTurnEndedWithError, Method: "turn/start", ThreadID: s.ThreadID(), Message: oneLine(err.Error(), messageLength)})
-			s.flush()
-			return Turn{}, err
-		}
-		return s.watch(ctx, t)
-	}
-}
-
-// startTurn sends turn/start and waits for its answer. Turns that codex
-// started by itself must have ended before: turn/start would join them.
-func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
-	if err := s.settleForeign(ctx); err != nil {
+// startTurn sends turn/start and waits for its answer.
+func (s *Session) startTurn(ctx context.Context, p agent.TurnParams) (*turn, error) {
+	if err := s.awaitForeign(ctx); err != nil {
 		return nil, err
 	}
-	policy := s.spell(p.ApprovalPolicy)
+	t := &turn{
+		answered: make(chan struct{}), ended: make(chan struct{}), refused: make(chan struct{}), commands: make(map[string]bool),
+	}
+	t.ctx, t.cancel = context.WithCancel(s.life)
+	t.clock = newClock(&s.o, func() bool { return s.isBusy(t) })
 	s.mu.Lock()
 	if s.thread == "" || s.turn != nil {
 		defer s.mu.Unlock()
+		t.cancel()
 		if s.thread == "" {
 			return nil, errors.New("turn/start: no thread was started")
 		}
 		return nil, errors.New("turn/start: a turn is still under way")
 	}
-	t := s.newTurn()
-	s.turn, s.cwd, s.asksAll = t, p.Cwd, string(p.ApprovalPolicy) == `"untrusted"`
-	for _, r := range s.requests {
-		if r.asks { // a sub-agent did, between the turns
-			s.standStillIn(t, r.ctx)
-		}
-	}
+	s.turn, s.lastTurn = t, p
 	req := turnRequest{
-		ThreadID: s.thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd, Title: p.Title,
-		ApprovalPolicy: policy, SandboxPolicy: p.SandboxPolicy,
+		ThreadID: s.thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd,
+		ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
 	}
 	s.mu.Unlock()
-	m, err := s.call(ctx, idTurn, "turn/start", req, s.o.ReadTimeout, func(m *message) { s.turnAnswered(t, m) })
+	for _, asking := range s.requests.asking() { // of a sub-agent, since the last turn
+		t.clock.stop(asking)
+	}
+	m, err := s.conn.request(ctx, idTurn, "turn/start", req, s.o.ReadTimeout, func(m *message) { s.turnAnswered(t, m) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -163,137 +151,176 @@ func (s *Session) startTurn(ctx context.Context, p TurnParams) (*turn, error) {
 	return t, nil
 }
 
-// turnAnswered runs in the reader, so that session_started comes before the
-// turn's own events.
-func (s *Session) turnAnswered(t *turn, m *message) {
-	if thread, id, begun := s.judgeAnswer(t, m); begun {
-		// The session id of 10.2: both ids with a hyphen.
-		s.emit(Event{Name: EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
-	}
-	close(t.answered)
+func (s *Session) isBusy(t *turn) bool {
+	s.mu.Lock()
+	open := len(t.commands)
+	s.mu.Unlock()
+	return open > 0 || s.requests.any() || s.o.Busy != nil && s.o.Busy()
 }
 
-// judgeAnswer takes the answer to turn/start: from here on the turn's id is
-// known, and what came before is judged by it.
-func (s *Session) judgeAnswer(t *turn, m *message) (thread, id string, begun bool) {
+// turnAnswered takes the answer to turn/start, in the reader: from here on the turn's id is known, and the lines before
+// are judged by it.
+func (s *Session) turnAnswered(t *turn, m *message) {
+	defer close(t.answered)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.isKnown = true
-	if m.Error != nil {
+	t.known = true
+	t.id = readParams(m.Result).turnID()
+	t.steered = m.Error == nil && t.id != "" && s.foreign[t.id] != nil
+	if m.Error != nil || t.steered {
 		s.dropTurn(t)
-		return "", "", false
-	}
-	var p params
-	p.read(m.Result)
-	t.id = p.turnID()
-	if s.foreign[t.id] != nil && t.id != "" {
-		t.steered = true
-		s.dropTurn(t)
-		return "", "", false
+		s.mu.Unlock()
+		return
 	}
 	for _, id := range t.started {
 		if id != t.id {
 			s.addForeign(id)
 		}
 	}
-	early := s.early
-	s.early = nil
-	for _, m := range early {
-		var p params
-		p.read(m.Params)
-		if s.turn == t && s.isEndOf(t, &p) {
-			t.keepLast(&p)
-			s.finish(t, endOf(m.Method, &p))
+	for _, end := range t.early {
+		if s.isEndOf(t, end) {
+			s.finishTurn(t, end)
 		}
 	}
-	return s.thread, t.id, true
+	thread := s.thread
+	s.mu.Unlock()
+	// The session id of specification 4.2: both ids with a hyphen.
+	s.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: t.id, Message: "session " + thread + "-" + t.id})
 }
 
-// dropTurn ends a turn that never was. mu is held.
+// isEndOf reports whether the end is that of t: same thread and same turn, where the message names them. mu is held.
+func (s *Session) isEndOf(t *turn, end turnEnd) bool {
+	return (end.thread == "" || end.thread == s.thread) && (end.turn == "" || t.id == "" || end.turn == t.id)
+}
+
+// dropTurn forgets a turn that is not under way any more. mu is held.
 func (s *Session) dropTurn(t *turn) {
 	if s.turn == t {
 		s.turn = nil
 	}
-	t.stopTools()
+	t.cancel()
 }
 
-// isEndOf says whether the end of a turn is that of t: same thread and same
-// turn, where the message names them. mu is held.
-func (s *Session) isEndOf(t *turn, p *params) bool {
-	if thread := p.threadID(); thread != "" && thread != s.thread {
-		return false
+// finishTurn ends the turn. mu is held.
+func (s *Session) finishTurn(t *turn, end turnEnd) {
+	if s.turn != t {
+		return
 	}
-	id := p.turnID()
-	return id == "" || t.id == "" || id == t.id
-}
-
-// finish ends the turn under way. mu is held.
-func (s *Session) finish(t *turn, end turnEnd) {
 	t.end = end
-	s.turn = nil
-	t.old.stop()
+	if end.lastText != "" {
+		t.lastText = end.lastText
+	}
 	if t.id != "" {
 		s.finished[t.id] = true
 	}
-	t.stopTools()
+	s.dropTurn(t)
 	close(t.ended)
 }
 
-// Statuses of a turn.
-const (
-	statusCompleted   = "completed"
-	statusFailed      = "failed"
-	statusInterrupted = "interrupted"
-)
-
-// endOf reads the end of a turn, also in the shapes of other versions: methods
-// of their own for failure and cancellation, or no parameters at all.
-func endOf(method string, p *params) turnEnd {
-	end := turnEnd{status: p.Turn.Status, err: p.Turn.Error}
-	if end.err == nil {
-		end.err = p.Error
-	}
-	switch method {
-	case "turn/failed":
-		end.status = statusFailed
-	case "turn/cancelled", "turn/canceled", "turn/interrupted":
-		end.status = statusInterrupted
-	}
-	if end.status == "" {
-		end.status = p.statusWord()
-	}
-	if end.status == "" {
-		end.status = statusCompleted
-		if end.err != nil {
-			end.status = statusFailed
-		}
-	}
-	if end.status == "cancelled" || end.status == "canceled" {
-		end.status = statusInterrupted
-	}
-	if end.err == nil && p.Message != "" && end.status == statusFailed {
-		end.err = &turnError{Message: p.Message}
-	}
-	return end
-}
-
-// result is what RunTurn returns for a turn that ended.
-func (s *Session) result(t *turn) (Turn, error) {
+// failTurn makes the turn under way end with e, whatever codex says of its end. The first reason stays.
+func (s *Session) failTurn(e *agent.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}
-	switch {
-	case t.cause != nil:
-		return out, t.cause
-	case t.end.status == statusCompleted:
-		return out, nil
-	case t.end.status == statusInterrupted:
-		return out, &Error{Code: CodeTurnCancelled, Message: "the turn was interrupted"}
+	if t := s.turn; t != nil && t.cause == nil {
+		t.cause = e
+		close(t.refused)
 	}
-	e := &Error{Code: CodeTurnFailed, Message: "the turn ended as " + oneLine(t.end.status, 40)}
+}
+
+// awaitTurn waits for the end of a turn.
+func (s *Session) awaitTurn(ctx context.Context, t *turn) (agent.Turn, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, late := t.clock.check()
+		if late != nil {
+			return s.abandonTurn(t, late)
+		}
+		timer.Reset(next)
+		select {
+		case <-t.ended:
+			return s.turnResult(t)
+		case <-t.refused:
+			return s.endRefused(ctx, t)
+		case <-s.conn.broken:
+			return s.awaitLastLines(t)
+		case <-s.conn.ended:
+			return s.awaitLastLines(t)
+		case <-ctx.Done():
+			return s.abandonTurn(t, fmt.Errorf("turn: %w", ctx.Err()))
+		case <-t.clock.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// awaitLastLines ends a turn whose agent has ended or can't be written to. The reader may still have lines, the end of the
+// turn among them.
+func (s *Session) awaitLastLines(t *turn) (agent.Turn, error) {
+	late := time.NewTimer(s.o.ReadTimeout)
+	defer late.Stop()
+	select {
+	case <-t.ended:
+	case <-s.conn.ended:
+	case <-late.C:
+	}
+	return s.abandonTurn(t, s.conn.failure())
+}
+
+// endRefused ends a turn that asked for what it can't have. codex has its answer; the turn is interrupted all the same,
+// because the model would go on.
+func (s *Session) endRefused(ctx context.Context, t *turn) (agent.Turn, error) {
+	err := s.Interrupt(ctx)
+	s.mu.Lock()
+	out := agent.Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}
+	s.mu.Unlock()
+	if err != nil { // the turn may still run: the caller ends the agent after any error
+		s.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: s.ThreadID(), TurnID: out.ID, Message: oneLine(err.Error(), messageLength)})
+	}
+	s.conn.events.flush()
+	return out, t.cause
+}
+
+// abandonTurn leaves a turn that did not end. It stays under way, so that Interrupt finds it. A turn that ended at this
+// very moment has ended.
+func (s *Session) abandonTurn(t *turn, err error) (agent.Turn, error) {
+	select {
+	case <-t.ended:
+		return s.turnResult(t)
+	default:
+	}
+	s.mu.Lock()
+	out := agent.Turn{ID: t.id, LastMessage: t.lastText}
+	thread := s.thread
+	s.mu.Unlock()
+	t.cancel()
+	s.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: thread, TurnID: out.ID, Message: oneLine(err.Error(), messageLength)})
+	s.conn.events.flush()
+	return out, err
+}
+
+// turnResult is what RunTurn returns for a turn that ended.
+func (s *Session) turnResult(t *turn) (agent.Turn, error) {
+	s.conn.events.flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := agent.Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}
+	if t.cause != nil {
+		return out, t.cause
+	}
 	cause := t.end.err
 	if cause == nil {
-		cause = t.lastError
+		cause = t.clock.lastError()
+	}
+	e := &agent.Error{Code: agent.CodeTurnFailed, Message: "the turn ended as " + oneLine(t.end.status, 40)}
+	switch t.end.status {
+	case statusCompleted:
+		return out, nil
+	case statusInterrupted:
+		e.Code, e.Message = agent.CodeTurnCancelled, "the turn was interrupted"
+		if cause != nil {
+			e.Message = oneLine(join(e.Message, cause.Message), errorLength)
+		}
+		return out, e
 	}
 	if cause == nil {
 		return out, e
@@ -302,23 +329,18 @@ func (s *Session) result(t *turn) (Turn, error) {
 	if text := strings.TrimSpace(cause.Message); text != "" {
 		e.Message = oneLine(text, errorLength)
 	}
-	if class, ok := classify(cause.Info, cause.Message+" "+cause.AdditionalDetails); ok {
+	if class := cause.class(); class != "" {
 		e.Code = class
 	}
-	if e.Code == CodeAgentQuota {
-		e.ResetsAt = s.resetsAt()
+	if e.Code == agent.CodeAgentQuota {
+		e.ResetsAt = s.account.resetsAt()
 	}
 	return out, e
 }
 
-// Interrupt ends the turn under way: turn/interrupt, and its turn/completed.
-// Both are waited for, each at most ReadTimeout. Without a turn it does
-// nothing. A shell command that runs is not ended by it: codex keeps that in
-// the background until it exits.
+// Interrupt implements agent.Session. A shell command that runs goes on until codex exits.
 func (s *Session) Interrupt(ctx context.Context) error {
-	s.mu.Lock()
-	t := s.turn
-	s.mu.Unlock()
+	t := s.currentTurn()
 	if t == nil {
 		return nil
 	}
@@ -328,91 +350,130 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	case <-t.answered:
 	case <-t.ended:
 		return nil
-	case <-s.ended:
+	case <-s.conn.ended:
 	case <-late.C:
 	case <-ctx.Done():
 		return fmt.Errorf("turn/interrupt: %w", ctx.Err())
 	}
+	s.mu.Lock()
+	id := t.id
+	if id == "" && len(t.started) > 0 { // turn/start was not answered
+		id = t.started[len(t.started)-1]
+	}
+	s.mu.Unlock()
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // the end of the turn is as good as the answer
+	go func() { // the end of the turn is as good as an answer
 		select {
 		case <-t.ended:
 			stop()
 		case <-asking.Done():
 		}
 	}()
-	gone, err := s.interrupt(asking, s.idToInterrupt(t))
-	select {
-	case <-t.ended:
-		s.flush()
-		return nil
-	default:
-	}
-	if err != nil {
-		return err
-	}
+	gone, err := s.interrupt(asking, id)
 	if gone {
 		s.mu.Lock()
-		if s.turn == t {
-			s.finish(t, turnEnd{status: statusInterrupted})
-		}
+		s.finishTurn(t, turnEnd{status: statusInterrupted})
 		s.mu.Unlock()
-		return nil
 	}
-	late.Reset(s.o.ReadTimeout)
+	if err == nil {
+		late.Reset(s.o.ReadTimeout)
+		err = s.awaitEnd(ctx, t, late.C)
+	}
 	select {
 	case <-t.ended:
-		s.flush()
+		s.conn.events.flush()
 		return nil
-	case <-s.ended:
-		return s.failure()
+	default:
+		return err
+	}
+}
+
+func (s *Session) awaitEnd(ctx context.Context, t *turn, late <-chan time.Time) error {
+	select {
+	case <-t.ended:
+		return nil
+	case <-s.conn.ended:
+		return s.conn.failure()
 	case <-ctx.Done():
 		return fmt.Errorf("turn/interrupt: %w", ctx.Err())
-	case <-late.C:
-		return &Error{Code: CodeResponseTimeout, Message: fmt.Sprintf("the turn did not end within %v of turn/interrupt", s.o.ReadTimeout)}
+	case <-late:
+		return &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("the turn did not end within %v of turn/interrupt", s.o.ReadTimeout)}
 	}
 }
 
-// idToInterrupt is the turn's id, or the one of its turn/started where
-// turn/start was never answered.
-func (s *Session) idToInterrupt(t *turn) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.id == "" && len(t.started) > 0 {
-		return t.started[len(t.started)-1]
-	}
-	return t.id
-}
-
-// interrupt sends turn/interrupt; gone says that no such turn was active.
-func (s *Session) interrupt(ctx context.Context, turnID string) (gone bool, err error) {
-	s.mu.Lock()
-	id, thread := s.calls.id(), s.thread
-	s.mu.Unlock()
-	req := struct {
-		ThreadID string `json:"threadId"`
-		TurnID   string `json:"turnId"`
-	}{thread, turnID}
-	m, err := s.call(ctx, id, "turn/interrupt", req, s.o.ReadTimeout, nil)
-	if err != nil {
+// interrupt sends turn/interrupt; gone: no such turn was active.
+func (s *Session) interrupt(ctx context.Context, turn string) (gone bool, err error) {
+	const method = "turn/interrupt"
+	m, err := s.conn.request(ctx, s.conn.otherID(), method, object{"threadId": s.ThreadID(), "turnId": turn}, s.o.ReadTimeout, nil)
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if m.Error == nil {
+	case m.Error == nil:
 		return false, nil
-	}
-	if strings.Contains(m.Error.Message, "no active turn") {
+	case strings.Contains(m.Error.Message, "no active turn"):
 		return true, nil
 	}
-	return false, responseError("turn/interrupt", *m.Error, false)
+	return false, responseError(method, *m.Error, false)
 }
 
-// failure is why the session ended.
-func (s *Session) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		return nil
+// foreign is a turn of our thread that codex started by itself.
+type foreign struct {
+	ended chan struct{}
+	over  bool
+}
+
+// addForeign notes a foreign turn and interrupts it. mu is held.
+func (s *Session) addForeign(id string) {
+	if id == "" || s.foreign[id] != nil || s.finished[id] {
+		return
 	}
-	return s.err
+	s.foreign[id] = &foreign{ended: make(chan struct{})}
+	go func() { // the reader must read the answer
+		gone, err := s.interrupt(s.life, id)
+		switch {
+		case gone:
+			s.mu.Lock()
+			s.endForeign(id)
+			s.mu.Unlock()
+		case err != nil && !errors.Is(err, context.Canceled):
+			s.emit(agent.Event{Name: agent.EventOtherMessage, TurnID: id, Message: oneLine("interrupt of a turn that codex started by itself: "+err.Error(), messageLength)})
+		}
+	}()
+}
+
+// endForeign notes the end of a foreign turn; false if id is none. mu is held.
+func (s *Session) endForeign(id string) bool {
+	f := s.foreign[id]
+	if f != nil && !f.over {
+		f.over = true
+		close(f.ended)
+	}
+	return f != nil
+}
+
+// awaitForeign waits until all foreign turns have ended.
+func (s *Session) awaitForeign(ctx context.Context) error {
+	s.mu.Lock()
+	var open []*foreign
+	for _, f := range s.foreign {
+		if !f.over {
+			open = append(open, f)
+		}
+	}
+	s.mu.Unlock()
+	late := time.NewTimer(s.o.ReadTimeout)
+	defer late.Stop()
+	for _, f := range open {
+		select {
+		case <-f.ended:
+		case <-s.conn.ended:
+			return s.conn.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("turn/start: %w", ctx.Err())
+		case <-late.C:
+			return &agent.Error{Code: agent.CodeResponseTimeout, Message: "a turn that codex started by itself did not end"}
+		}
+	}
+	return nil
 }

@@ -1,28 +1,48 @@
 package codex
 
 import (
-	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Usage counts tokens (13.5).
-type Usage struct {
-	Input       int64
-	CachedInput int64 // part of Input
-	Output      int64
-	Reasoning   int64 // part of Output
-	Total       int64
+// threads holds the tokens of the session's thread and of its sub-agents, and the models of the thread.
+type threads struct {
+	mu     sync.Mutex
+	used   map[string]agent.Usage // highest totals, by thread
+	models []string               // in the order of their use
 }
 
-// Usage is the sum over all threads of the session (sub-agents have their own)
-// of the highest totals each has reported. codex's totals go on over a resume,
-// so they are those of the threads, not of this session alone.
-func (s *Session) Usage() Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var sum Usage
-	for _, u := range s.usage {
+func newThreads() threads { return threads{used: make(map[string]agent.Usage)} }
+
+// Usage implements agent.Session.
+func (s *Session) Usage() agent.Usage { return s.threads.sum() }
+
+// UsageByThread implements agent.Session.
+func (s *Session) UsageByThread() map[string]agent.Usage {
+	s.threads.mu.Lock()
+	defer s.threads.mu.Unlock()
+	return maps.Clone(s.threads.used)
+}
+
+// Model implements agent.Session.
+func (s *Session) Model() string {
+	s.threads.mu.Lock()
+	defer s.threads.mu.Unlock()
+	return strings.Join(s.threads.models, "+")
+}
+
+func (t *threads) sum() agent.Usage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sum agent.Usage
+	for _, u := range t.used {
 		sum.Input += u.Input
 		sum.CachedInput += u.CachedInput
 		sum.Output += u.Output
@@ -32,104 +52,134 @@ func (s *Session) Usage() Usage {
 	return sum
 }
 
-// UsageByThread is Usage by thread id.
-func (s *Session) UsageByThread() map[string]Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.usage)
-}
-
-// updateUsage takes the totals out of a message about tokens. Never the last
-// call's share (last, last_token_usage): adding those up counts twice whatever
-// is reported twice.
-// text is a line for people, "" where the message had no totals.
-func (s *Session) updateUsage(thread string, raw json.RawMessage) (text string) {
-	u, ok := totalsOf(raw, wrapperDepth)
-	if !ok {
-		return ""
+// update takes the totals of a thread. The size of the last call is not read: added up, it would count twice whatever is
+// reported twice.
+func (t *threads) update(thread string, raw json.RawMessage) (agent.Usage, bool) {
+	var wire struct {
+		Total struct {
+			Input       int64 `json:"inputTokens"`
+			CachedInput int64 `json:"cachedInputTokens"`
+			Output      int64 `json:"outputTokens"`
+			Reasoning   int64 `json:"reasoningOutputTokens"`
+			Total       int64 `json:"totalTokens"`
+		} `json:"total"`
 	}
-	forgets := s.olderThan(carriesTotals)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if thread == "" {
-		thread = s.thread
-	}
-	if forgets {
-		u = u.plus(s.resumed[thread])
-	}
-	old := s.usage[thread]
-	s.usage[thread] = Usage{
-		Input:       max(old.Input, u.Input),
-		CachedInput: max(old.CachedInput, u.CachedInput),
-		Output:      max(old.Output, u.Output),
-		Reasoning:   max(old.Reasoning, u.Reasoning),
-		Total:       max(old.Total, u.Total),
-	}
-	return tokensText(u)
-}
-
-// carriesTotals is the first minor release whose totals go on over a resume. Older ones begin at zero again, so that
-// what the thread had used before is to be added.
-const carriesTotals = 78
-
-func (u Usage) plus(other Usage) Usage {
-	return Usage{
-		Input: u.Input + other.Input, CachedInput: u.CachedInput + other.CachedInput,
-		Output: u.Output + other.Output, Reasoning: u.Reasoning + other.Reasoning, Total: u.Total + other.Total,
-	}
-}
-
-// wrapperDepth is how deep totals may lie: {msg:{info:{total_token_usage:…}}}.
-const wrapperDepth = 4
-
-// totalsOf finds the totals in {tokenUsage:{total:…}} and in the wrappers of
-// other versions.
-func totalsOf(raw json.RawMessage, depth int) (Usage, bool) {
-	var members map[string]json.RawMessage
-	if depth == 0 || json.Unmarshal(raw, &members) != nil {
-		return Usage{}, false
-	}
-	for _, key := range []string{"total", "total_token_usage", "totalTokenUsage"} {
-		if u, ok := usageOf(members[key]); ok {
-			return u, true
-		}
-	}
-	for _, key := range []string{"tokenUsage", "token_usage", "info", "msg", "payload", "params"} {
-		if u, ok := totalsOf(members[key], depth-1); ok {
-			return u, true
-		}
-	}
-	return Usage{}, false
-}
-
-// usageOf reads one object of counts, in either spelling.
-func usageOf(raw json.RawMessage) (Usage, bool) {
-	var c struct {
-		Input           int64 `json:"inputTokens"`
-		CachedInput     int64 `json:"cachedInputTokens"`
-		Output          int64 `json:"outputTokens"`
-		Reasoning       int64 `json:"reasoningOutputTokens"`
-		Total           int64 `json:"totalTokens"`
-		OldInput        int64 `json:"input_tokens"`
-		OldCachedInput  int64 `json:"cached_input_tokens"`
-		OldOutput       int64 `json:"output_tokens"`
-		OldReasoning    int64 `json:"reasoning_output_tokens"`
-		OldTotal        int64 `json:"total_tokens"`
-		PromptTokens    int64 `json:"prompt_tokens"`
-		CompletedTokens int64 `json:"completion_tokens"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &c) != nil {
-		return Usage{}, false
-	}
-	u := Usage{
-		Input:       cmp.Or(c.Input, c.OldInput, c.PromptTokens),
-		CachedInput: cmp.Or(c.CachedInput, c.OldCachedInput),
-		Output:      cmp.Or(c.Output, c.OldOutput, c.CompletedTokens),
-		Reasoning:   cmp.Or(c.Reasoning, c.OldReasoning),
-		Total:       cmp.Or(c.Total, c.OldTotal),
-	}
+	unmarshal(raw, &wire)
+	u := agent.Usage(wire.Total)
 	if u.Total == 0 {
 		u.Total = u.Input + u.Output
 	}
-	return u, u != Usage{}
+	if u == (agent.Usage{}) {
+		return u, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.used[thread]
+	u = agent.Usage{
+		Input: max(old.Input, u.Input), CachedInput: max(old.CachedInput, u.CachedInput), Output: max(old.Output, u.Output),
+		Reasoning: max(old.Reasoning, u.Reasoning), Total: max(old.Total, u.Total),
+	}
+	t.used[thread] = u
+	return u, true
+}
+
+// opened keeps the model that codex gave the thread.
+func (t *threads) opened(model string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.models = nil
+	if model != "" {
+		t.models = []string{model}
+	}
+}
+
+// rerouted keeps the model that codex goes on with.
+func (t *threads) rerouted(model string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if model != "" && !slices.Contains(t.models, model) {
+		t.models = append(t.models, model)
+	}
+}
+
+// account holds the rate limits of the account. Updates are sparse: a member that is null does not clear what an earlier
+// one said.
+type account struct {
+	mu     sync.Mutex
+	limits map[string]map[string]any // decoded JSON, by limit id
+	latest string                    // the limit that counts
+}
+
+func newAccount() account { return account{limits: make(map[string]map[string]any)} }
+
+// RateLimits implements agent.Session.
+func (s *Session) RateLimits() json.RawMessage {
+	a := &s.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limits[a.latest] == nil {
+		return nil
+	}
+	raw, err := json.Marshal(a.limits[a.latest])
+	if err != nil {
+		return nil // it was decoded from JSON
+	}
+	return raw
+}
+
+// mainLimit is the limit of the account; others are those of single models.
+const mainLimit = "codex"
+
+func (a *account) update(raw json.RawMessage) {
+	var update map[string]any
+	if json.Unmarshal(raw, &update) != nil || update == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, _ := update["limitId"].(string)
+	if a.limits[id] == nil {
+		a.limits[id] = map[string]any{}
+	}
+	merge(a.limits[id], update)
+	a.latest = id
+	if a.limits[mainLimit] != nil {
+		a.latest = mainLimit
+	}
+}
+
+// merge puts what update says over old, member by member.
+func merge(old, update map[string]any) {
+	for k, v := range update {
+		sub, isObject := v.(map[string]any)
+		was, wasObject := old[k].(map[string]any)
+		_, known := old[k]
+		switch {
+		case v == nil && known:
+		case isObject && wasObject:
+			merge(was, sub)
+		default:
+			old[k] = v
+		}
+	}
+}
+
+// resetsAt is when the limits that are used up come back: the latest of them, zero if none is known to be used up.
+func (a *account) resetsAt() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var at time.Time
+	for _, window := range []string{"primary", "secondary"} {
+		w, _ := a.limits[a.latest][window].(map[string]any)
+		used, _ := w["usedPercent"].(float64)
+		seconds, _ := w["resetsAt"].(float64)
+		if used >= 100 && seconds > 0 {
+			at = later(at, time.Unix(int64(seconds), 0).UTC())
+		}
+	}
+	return at
+}
+
+func tokensText(u agent.Usage) string {
+	return fmt.Sprintf("tokens: %d in (%d cached), %d out, %d in all", u.Input, u.CachedInput, u.Output, u.Total)
 }

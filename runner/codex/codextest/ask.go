@@ -19,8 +19,6 @@ func (u *turn) asking(s *Step) (ask func() error, ok bool) {
 		return func() error { return u.askForm(s.Text) }, true
 	case "ask-permissions":
 		return u.askPermissions, true
-	case "legacy-approval":
-		return func() error { return u.askLegacy(s.Text) }, true
 	case "request":
 		return func() error { return u.askAny(s) }, true
 	case "unknown-request":
@@ -212,24 +210,6 @@ func (u *turn) askPermissions() error {
 		return u.say("permissions: refused")
 	}
 	return u.say(fmt.Sprintf("permissions: %d granted for the %s", len(r.Permissions), r.Scope))
-}
-
-// askLegacy asks as versions before thread/start did.
-func (u *turn) askLegacy(line string) error {
-	m, err := u.ask("execCommandApproval", waitingOnApproval, object{
-		"conversationId": u.t.ID, "callId": u.itemID("call"), "approvalId": nil, "command": []string{"/bin/bash", "-lc", line},
-		"cwd": u.t.Cwd, "reason": nil, "parsedCmd": []object{{"type": "unknown", "cmd": line}},
-	})
-	if err != nil {
-		return err
-	}
-	switch u.decision(m) {
-	case "approved", "approved_for_session":
-		return u.shell(line)
-	case "abort":
-		return &end{status: "interrupted"}
-	}
-	return u.interrupted()
 }
 
 // askAny sends any request and tells the answer as a message.

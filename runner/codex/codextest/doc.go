@@ -49,7 +49,6 @@
 //	ask-permissions       more permissions
 //	ask-user QUESTION     a question to a person
 //	ask-form MESSAGE      an MCP server's form: region (eu or us), sure and n, the last two optional
-//	legacy-approval CMD   execCommandApproval of older versions
 //	request METHOD JSON   any request of the server's; threadId and turnId are added
 //	unknown-request       one that no client knows
 //

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
@@ -61,7 +62,7 @@ func spawn(t *testing.T, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.Session = codex.New(codex.Transport{Stdin: stdin, Stdout: outR}, codex.Options{ReadTimeout: never})
+	p.Session = codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, agent.Options{ReadTimeout: never})
 	go func() {
 		_ = p.cmd.Wait() // its state is looked at
 		_ = outW.Close()
@@ -76,7 +77,7 @@ func spawn(t *testing.T, args ...string) *process {
 	if _, err := p.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.StartThread(t.Context(), codex.ThreadParams{Cwd: p.dir}); err != nil {
+	if _, err := p.StartThread(t.Context(), agent.ThreadParams{Cwd: p.dir}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -112,7 +113,7 @@ const leavePid = "echo $$ > p; mv p pid; exec sleep 600"
 
 func TestTermination(t *testing.T) {
 	p := spawn(t)
-	if _, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("background " + leavePid)}); err != nil {
+	if _, err := p.RunTurn(t.Context(), agent.TurnParams{Input: script("background " + leavePid)}); err != nil {
 		t.Fatal(err)
 	}
 	pid := p.pid(t)
@@ -141,8 +142,8 @@ func unixSession(pid int) (int, error) {
 
 func TestCrashLeavesCommands(t *testing.T) {
 	p := spawn(t)
-	_, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("background "+leavePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash")})
-	_ = want(t, err, codex.CodePortExit)
+	_, err := p.RunTurn(t.Context(), agent.TurnParams{Input: script("background "+leavePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash")})
+	_ = want(t, err, agent.CodePortExit)
 	if code := p.status(t); code != 1 {
 		t.Errorf("exit %d", code)
 	}
@@ -159,8 +160,8 @@ func TestCrashLeavesCommands(t *testing.T) {
 func TestResumeAfterCrash(t *testing.T) {
 	home := t.TempDir()
 	p := spawn(t, "--home", home)
-	_, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("crash")})
-	_ = want(t, err, codex.CodePortExit)
+	_, err := p.RunTurn(t.Context(), agent.TurnParams{Input: script("crash")})
+	_ = want(t, err, agent.CodePortExit)
 	p.status(t)
 	stored, err := filepath.Glob(filepath.Join(home, "threads", "*.json"))
 	if err != nil || len(stored) != 1 {
@@ -168,7 +169,7 @@ func TestResumeAfterCrash(t *testing.T) {
 	}
 	next := spawn(t, "--home", home)
 	id := strings.TrimSuffix(filepath.Base(stored[0]), ".json")
-	if err := next.ResumeThread(t.Context(), id, codex.ThreadParams{Cwd: next.dir}); err != nil {
+	if err := next.ResumeThread(t.Context(), id, agent.ThreadParams{Cwd: next.dir}); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(stored[0]); err != nil || !strings.Contains(string(text), `"interrupted"`) {
@@ -178,7 +179,7 @@ func TestResumeAfterCrash(t *testing.T) {
 
 func TestDeaf(t *testing.T) {
 	p := spawn(t)
-	if _, err := p.RunTurn(t.Context(), codex.TurnParams{Input: script("deaf", "background "+leavePid, "say now")}); err != nil {
+	if _, err := p.RunTurn(t.Context(), agent.TurnParams{Input: script("deaf", "background "+leavePid, "say now")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.Close()

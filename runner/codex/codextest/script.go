@@ -43,7 +43,7 @@ type Step struct {
 // arguments gives what reads the rest of a verb's line, nil for no verb.
 func arguments(verb string) func(*Step, string) error {
 	switch verb {
-	case "sh", "background", "say", "think", "ask-command", "ask-file", "ask-user", "ask-form", "legacy-approval", "garbage",
+	case "sh", "background", "say", "think", "ask-command", "ask-file", "ask-user", "ask-form", "garbage",
 		"subagent", "subagent-ask":
 		return needText
 	case "patch", "fail":

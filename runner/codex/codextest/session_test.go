@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
@@ -26,7 +27,7 @@ type rig struct {
 	log  *lockedBuffer
 
 	mu     sync.Mutex
-	events []codex.Event
+	events []agent.Event
 }
 
 type lockedBuffer struct {
@@ -49,7 +50,7 @@ func (l *lockedBuffer) String() string {
 // never is a bound no healthy step of a test comes near.
 const never = time.Minute
 
-func dial(t *testing.T, so codextest.ServeOptions, o codex.Options) *rig {
+func dial(t *testing.T, so codextest.ServeOptions, o agent.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), exit: make(chan int, 1), log: &lockedBuffer{}}
 	inR, inW := io.Pipe()
@@ -64,12 +65,12 @@ func dial(t *testing.T, so codextest.ServeOptions, o codex.Options) *rig {
 		o.ReadTimeout = never
 	}
 	o.ClientVersion = "1.2.3"
-	o.OnEvent = func(e codex.Event) {
+	o.OnEvent = func(e agent.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e)
 	}
-	r.Session = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, o)
+	r.Session = codex.New(agent.Streams{Stdin: inW, Stdout: outR}, o)
 	t.Cleanup(func() {
 		_ = r.Close()
 		stop()
@@ -81,7 +82,7 @@ func dial(t *testing.T, so codextest.ServeOptions, o codex.Options) *rig {
 	return r
 }
 
-func start(t *testing.T, so codextest.ServeOptions, o codex.Options) *rig {
+func start(t *testing.T, so codextest.ServeOptions, o agent.Options) *rig {
 	t.Helper()
 	r := dial(t, so, o)
 	if _, err := r.Initialize(t.Context()); err != nil {
@@ -93,8 +94,8 @@ func start(t *testing.T, so codextest.ServeOptions, o codex.Options) *rig {
 	return r
 }
 
-func (r *rig) params() codex.ThreadParams {
-	return codex.ThreadParams{
+func (r *rig) params() agent.ThreadParams {
+	return agent.ThreadParams{
 		Cwd: r.dir, ApprovalPolicy: json.RawMessage(`"never"`),
 		Config: map[string]any{"shell_environment_policy": map[string]any{"set": map[string]any{"RIG_MARK": "m1"}}},
 	}
@@ -104,17 +105,17 @@ func script(lines ...string) string {
 	return "Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n"
 }
 
-func (r *rig) turn(lines ...string) (codex.Turn, error) {
-	return r.RunTurn(r.t.Context(), codex.TurnParams{
-		Input: script(lines...), Cwd: r.dir, Title: "ABC-1: x", ApprovalPolicy: json.RawMessage(`"never"`),
+func (r *rig) turn(lines ...string) (agent.Turn, error) {
+	return r.RunTurn(r.t.Context(), agent.TurnParams{
+		Input: script(lines...), Cwd: r.dir, ApprovalPolicy: json.RawMessage(`"never"`),
 		SandboxPolicy: json.RawMessage(`{"type":"workspaceWrite"}`),
 	})
 }
 
-func (r *rig) named(name string) []codex.Event {
+func (r *rig) named(name string) []agent.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []codex.Event
+	var out []agent.Event
 	for _, e := range r.events {
 		if e.Name == name {
 			out = append(out, e)
@@ -134,9 +135,9 @@ func (r *rig) messages() string {
 }
 
 // want checks the code of an error.
-func want(t *testing.T, err error, code codex.Code) *codex.Error {
+func want(t *testing.T, err error, code agent.Code) *agent.Error {
 	t.Helper()
-	var e *codex.Error
+	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Fatalf("error %v, want %s", err, code)
 	}
@@ -144,7 +145,7 @@ func want(t *testing.T, err error, code codex.Code) *codex.Error {
 }
 
 func TestPlainTurn(t *testing.T) {
-	r := dial(t, codextest.ServeOptions{}, codex.Options{})
+	r := dial(t, codextest.ServeOptions{}, agent.Options{})
 	server, err := r.Initialize(t.Context())
 	if err != nil || server.Version != codextest.Version || !strings.HasPrefix(server.UserAgent, "symphony/") {
 		t.Fatalf("Initialize: %+v, %v", server, err)
@@ -162,7 +163,7 @@ func TestPlainTurn(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if u := r.Usage(); u != (codex.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050}) {
+	if u := r.Usage(); u != (agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050}) {
 		t.Errorf("usage %+v", u)
 	}
 	if turn, err := r.turn("tokens 10 5", "say two"); err != nil || turn.LastMessage != "two" {
@@ -198,32 +199,29 @@ func TestPlainTurn(t *testing.T) {
 }
 
 func TestTool(t *testing.T) {
-	tools := []codex.Tool{{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}
-	call := func(_ context.Context, name string, args json.RawMessage) codex.ToolResult {
-		return codex.ToolResult{Text: name + string(args), Success: !strings.Contains(string(args), "bad")}
+	tools := []agent.Tool{{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+	call := func(_ context.Context, name string, args json.RawMessage) agent.ToolResult {
+		return agent.ToolResult{Text: name + string(args), Success: !strings.Contains(string(args), "bad")}
 	}
-	r := start(t, codextest.ServeOptions{}, codex.Options{Tools: tools, CallTool: call})
+	r := start(t, codextest.ServeOptions{}, agent.Options{Tools: tools, CallTool: call})
 	_, err := r.turn(`tool linear_graphql {"query":"{viewer{id}}"}`, `tool linear_graphql {"query":"bad"}`, `tool other {}`, "say on")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.named(codex.EventToolCallCompleted)) != 1 || len(r.named(codex.EventToolCallFailed)) != 1 ||
-		len(r.named(codex.EventUnsupportedToolCall)) != 1 {
+	if len(r.named(agent.EventToolCallCompleted)) != 1 || len(r.named(agent.EventToolCallFailed)) != 1 ||
+		len(r.named(agent.EventUnsupportedToolCall)) != 1 {
 		t.Errorf("events:\n%s", r.messages())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var statuses []string
 	for _, e := range r.events {
-		if e.Method == "item/completed" && strings.Contains(string(e.Raw), `"dynamicToolCall"`) {
-			switch {
-			case strings.Contains(string(e.Raw), `"status":"completed"`):
-				statuses = append(statuses, "completed")
-			case strings.Contains(string(e.Raw), "unsupported_tool_call"):
-				statuses = append(statuses, "unsupported")
-			default:
-				statuses = append(statuses, "failed")
+		if i := e.Item; i != nil && i.Ended && i.Kind == agent.ItemTool {
+			status := i.Status
+			if strings.Contains(i.Result, "unsupported_tool_call") {
+				status = "unsupported"
 			}
+			statuses = append(statuses, status)
 		}
 	}
 	if got := strings.Join(statuses, " "); got != "completed failed unsupported" {
@@ -234,28 +232,28 @@ func TestTool(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		script string
-		code   codex.Code
+		code   agent.Code
 		text   string
 	}{
-		{"fail other went wrong", codex.CodeTurnFailed, "went wrong"},
-		{"fail contextWindowExceeded too long", codex.CodeTurnFailed, "too long"},
-		{"fail httpConnectionFailed=401 unexpected status 401", codex.CodeAgentAuth, "401"},
-		{"fail httpConnectionFailed=503 x", codex.CodeNetwork, "x"},
-		{"fail httpConnectionFailed=404 x", codex.CodeTurnFailed, "x"},
-		{"fail responseStreamDisconnected= gone", codex.CodeNetwork, "gone"},
-		{"fail responseTooManyFailedAttempts=429 x", codex.CodeAgentQuota, "x"},
-		{"fail usageLimitExceeded you hit it", codex.CodeAgentQuota, "you hit it"},
-		{"fail serverOverloaded x", codex.CodeNetwork, "x"},
-		{"fail other Missing environment variable: `KEY`.", codex.CodeAgentAuth, "KEY"},
-		{"cancel", codex.CodeTurnCancelled, "interrupted"},
-		{"crash", codex.CodePortExit, "agent ended"},
-		{"ask-user Which way?", codex.CodeTurnInputRequired, "Which way?"},
-		{`notify turn/failed {"error":{"message":"old shape"}}` + "\nhang", codex.CodeTurnFailed, "old shape"},
-		{`notify turn/cancelled {}` + "\nhang", codex.CodeTurnCancelled, ""},
-		{"bogus", codex.CodeTurnFailed, `line 1: unknown directive "bogus"`},
+		{"fail other went wrong", agent.CodeTurnFailed, "went wrong"},
+		{"fail contextWindowExceeded too long", agent.CodeTurnFailed, "too long"},
+		{"fail httpConnectionFailed=401 unexpected status 401", agent.CodeAgentAuth, "401"},
+		{"fail httpConnectionFailed=503 x", agent.CodeNetwork, "x"},
+		{"fail httpConnectionFailed=404 x", agent.CodeTurnFailed, "x"},
+		{"fail responseStreamDisconnected= gone", agent.CodeNetwork, "gone"},
+		{"fail responseTooManyFailedAttempts=429 x", agent.CodeAgentQuota, "x"},
+		{"fail usageLimitExceeded you hit it", agent.CodeAgentQuota, "you hit it"},
+		{"fail serverOverloaded x", agent.CodeNetwork, "x"},
+		{"fail other Missing environment variable: `KEY`.", agent.CodeAgentAuth, "KEY"},
+		{"cancel", agent.CodeTurnCancelled, "interrupted"},
+		{"crash", agent.CodePortExit, "agent ended"},
+		{"ask-user Which way?", agent.CodeTurnInputRequired, "Which way?"},
+		{`notify turn/failed {"error":{"message":"old shape"}}` + "\nhang", agent.CodeTurnFailed, "old shape"},
+		{`notify turn/cancelled {}` + "\nhang", agent.CodeTurnCancelled, ""},
+		{"bogus", agent.CodeTurnFailed, `line 1: unknown directive "bogus"`},
 	} {
 		t.Run(c.script, func(t *testing.T) {
-			r := start(t, codextest.ServeOptions{}, codex.Options{})
+			r := start(t, codextest.ServeOptions{}, agent.Options{})
 			_, err := r.turn(c.script)
 			e := want(t, err, c.code)
 			if !strings.Contains(e.Message, c.text) {
@@ -266,11 +264,11 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestQuotaReset(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, codex.Options{})
+	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	_, err := r.turn(`ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":1795160235,"windowDurationMins":300}}`,
 		`ratelimits {"limitId":"codex","primary":null,"secondary":{"usedPercent":13,"resetsAt":1795999999}}`,
 		"fail usageLimitExceeded x")
-	e := want(t, err, codex.CodeAgentQuota)
+	e := want(t, err, agent.CodeAgentQuota)
 	if !e.ResetsAt.Equal(time.Unix(1795160235, 0)) {
 		t.Errorf("resets at %v", e.ResetsAt)
 	}
@@ -284,54 +282,54 @@ func TestQuotaReset(t *testing.T) {
 
 func TestApprovals(t *testing.T) {
 	all := []string{
-		"ask-command touch a", "ask-command touch a", "ask-file b", "legacy-approval touch c", "ask-permissions",
+		"ask-command touch a", "ask-command touch a", "ask-file b", "ask-permissions",
 		`request mcpServer/elicitation/request {"serverName":"m","message":"form"}`, "unknown-request",
-		`request currentTime/read {}`, `request account/chatgptAuthTokens/refresh {}`, `request applyPatchApproval {"callId":"x"}`, "say end",
+		`request currentTime/read {}`, `request account/chatgptAuthTokens/refresh {}`, "say end",
 	}
 	exists := func(r *rig, name string) bool {
 		_, err := os.Stat(filepath.Join(r.dir, name))
 		return err == nil
 	}
 	t.Run("approve", func(t *testing.T) {
-		r := start(t, codextest.ServeOptions{}, codex.Options{OnApproval: codex.ApprovalApprove})
+		r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalApprove})
 		if _, err := r.turn(all...); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range []string{"a", "b"} {
 			if !exists(r, name) {
 				t.Errorf("no %s", name)
 			}
 		}
 		// The second identical command is not asked for.
-		if n := len(r.named(codex.EventApprovalAutoApproved)); n != 5 {
+		if n := len(r.named(agent.EventApprovalAutoApproved)); n != 3 {
 			t.Errorf("%d approvals:\n%s", n, r.messages())
 		}
-		for _, text := range []string{"permissions: 2 granted for the turn", `"action":"decline"`, "refused: {\"code\":-32601", `"currentTimeAt":`, "approved_for_session"} {
+		for _, text := range []string{"permissions: 2 granted for the turn", `"action":"decline"`, "refused: {\"code\":-32601", `"currentTimeAt":`} {
 			if !strings.Contains(r.messages(), text) {
 				t.Errorf("no %s in\n%s", text, r.messages())
 			}
 		}
 	})
 	t.Run("deny", func(t *testing.T) {
-		r := start(t, codextest.ServeOptions{}, codex.Options{OnApproval: codex.ApprovalDeny})
+		r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalDeny})
 		turn, err := r.turn(all...)
 		if err != nil || turn.LastMessage != "end" {
 			t.Fatal(turn, err)
 		}
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range []string{"a", "b"} {
 			if exists(r, name) {
 				t.Errorf("%s was written", name)
 			}
 		}
-		if !strings.Contains(r.messages(), "permissions: 0 granted for the turn") || !strings.Contains(r.messages(), `"denied":{"rejection":`) {
+		if !strings.Contains(r.messages(), "permissions: 0 granted for the turn") {
 			t.Errorf("events:\n%s", r.messages())
 		}
 	})
-	for _, ask := range []string{"ask-command touch a", "ask-file b", "legacy-approval touch c", "ask-permissions"} {
+	for _, ask := range []string{"ask-command touch a", "ask-file b", "ask-permissions"} {
 		t.Run("fail "+ask, func(t *testing.T) {
-			r := start(t, codextest.ServeOptions{}, codex.Options{OnApproval: codex.ApprovalFail})
+			r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalFail})
 			_, err := r.turn(ask, "sleep 1h", "say not reached")
-			_ = want(t, err, codex.CodeApprovalRequired)
+			_ = want(t, err, agent.CodeApprovalRequired)
 			if exists(r, "a") || exists(r, "b") || exists(r, "c") {
 				t.Error("was done all the same")
 			}
@@ -354,11 +352,11 @@ func TestStream(t *testing.T) {
 		{"late answer", "late-response", "turn_completed"},
 		{"sub-agent", "subagent child says", "notification child says"},
 		{"long line", "long 3000000", "notification command exited 0: cat large"},
-		{"retries", "retry-notices 3 1ms", "notification retrying: Reconnecting... waiting for network"},
+		{"retries", "retry-notices 3 1ms", "agent_error retrying: Reconnecting... waiting for network"},
 		{"no params", "notify turn/completed {}", "turn_completed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := start(t, codextest.ServeOptions{}, codex.Options{})
+			r := start(t, codextest.ServeOptions{}, agent.Options{})
 			turn, err := r.turn(c.script, "say the end")
 			if err != nil || turn.Status != "completed" {
 				t.Fatal(turn, err)
@@ -371,7 +369,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestSubAgentTokens(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, codex.Options{})
+	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	turn, err := r.turn("subagent child", "tokens 100 10", "say parent")
 	if err != nil || turn.LastMessage != "parent" {
 		t.Fatal(turn, err)
@@ -384,26 +382,26 @@ func TestSubAgentTokens(t *testing.T) {
 // A turn that codex starts by itself is interrupted, and the next turn is not
 // sent into it.
 func TestStolenTurn(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, codex.Options{})
+	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	for range 3 {
 		turn, err := r.turn("steal-turn", "say mine")
 		if err != nil || turn.LastMessage != "mine" {
 			t.Fatal(turn, err)
 		}
 	}
-	if n := len(r.named(codex.EventTurnCompleted)); n != 3 {
+	if n := len(r.named(agent.EventTurnCompleted)); n != 3 {
 		t.Errorf("%d turns completed:\n%s", n, r.messages())
 	}
 }
 
 func TestInterrupt(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, codex.Options{})
+	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		waitFor(t, func() bool { return len(r.named(codex.EventSessionStarted)) == 1 })
+		waitFor(t, func() bool { return len(r.named(agent.EventSessionStarted)) == 1 })
 		cancel()
 	}()
-	_, err := r.RunTurn(ctx, codex.TurnParams{Input: script("hang"), Cwd: r.dir})
+	_, err := r.RunTurn(ctx, agent.TurnParams{Input: script("hang"), Cwd: r.dir})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("RunTurn: %v", err)
 	}
@@ -420,13 +418,13 @@ func TestInterrupt(t *testing.T) {
 
 // Interrupted, a command goes on; only the server's end kills it.
 func TestInterruptLeavesCommand(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, codex.Options{})
+	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		waitFor(t, func() bool { _, err := os.Stat(filepath.Join(r.dir, "pid")); return err == nil })
 		cancel()
 	}()
-	if _, err := r.RunTurn(ctx, codex.TurnParams{Input: script("sh echo $$ > p; mv p pid; exec sleep 1000"), Cwd: r.dir}); err == nil {
+	if _, err := r.RunTurn(ctx, agent.TurnParams{Input: script("sh echo $$ > p; mv p pid; exec sleep 1000"), Cwd: r.dir}); err == nil {
 		t.Fatal("no error")
 	}
 	if err := r.Interrupt(t.Context()); err != nil {
@@ -449,27 +447,27 @@ func TestInterruptLeavesCommand(t *testing.T) {
 
 func TestResume(t *testing.T) {
 	home := t.TempDir()
-	first := start(t, codextest.ServeOptions{Home: home}, codex.Options{})
+	first := start(t, codextest.ServeOptions{Home: home}, agent.Options{})
 	id := first.ThreadID()
 	if _, err := first.turn("say one", "turn 2:", "say two"); err != nil {
 		t.Fatal(err)
 	}
-	second := dial(t, codextest.ServeOptions{Home: home}, codex.Options{})
+	second := dial(t, codextest.ServeOptions{Home: home}, agent.Options{})
 	if _, err := second.Initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.ResumeThread(t.Context(), id, second.params()); !errors.Is(err, codex.ErrActiveWriter) {
+	if err := second.ResumeThread(t.Context(), id, second.params()); !errors.Is(err, agent.ErrThreadBusy) {
 		t.Fatalf("resume of a thread in use: %v", err)
 	}
 	_ = first.Close()
 	<-first.exit
-	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, codex.ErrNoRollout) {
+	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatalf("resume of nothing: %v", err)
 	}
 	if err := second.ResumeThread(t.Context(), id, second.params()); err != nil {
 		t.Fatal(err)
 	}
-	turn, err := second.RunTurn(t.Context(), codex.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
+	turn, err := second.RunTurn(t.Context(), agent.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
 	if err != nil || turn.LastMessage != "two" {
 		t.Fatalf("%+v, %v", turn, err)
 	}
@@ -480,38 +478,38 @@ func TestResume(t *testing.T) {
 
 func TestHandshakeFaults(t *testing.T) {
 	t.Run("initialize refused", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{InitializeError: "unknown variant `initialize`" + strings.Repeat("x", 9000)}}, codex.Options{})
+		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{InitializeError: "unknown variant `initialize`" + strings.Repeat("x", 9000)}}, agent.Options{})
 		_, err := r.Initialize(t.Context())
-		if e := want(t, err, codex.CodeIncompatible); len(e.Message) > 500 {
+		if e := want(t, err, agent.CodeIncompatible); len(e.Message) > 500 {
 			t.Errorf("message of %d bytes", len(e.Message))
 		}
 	})
 	t.Run("silent", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{SilentInitialize: true}}, codex.Options{InitializeTimeout: 20 * time.Millisecond})
+		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{SilentInitialize: true}}, agent.Options{InitializeTimeout: 20 * time.Millisecond})
 		_, err := r.Initialize(t.Context())
-		_ = want(t, err, codex.CodeResponseTimeout)
+		_ = want(t, err, agent.CodeResponseTimeout)
 	})
 	t.Run("exit", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{Exit: true}}, codex.Options{})
+		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{Exit: true}}, agent.Options{})
 		_, err := r.Initialize(t.Context())
-		_ = want(t, err, codex.CodePortExit)
+		_ = want(t, err, agent.CodePortExit)
 	})
 	t.Run("no thread", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{ThreadError: "error creating thread: Fatal error: required MCP servers failed"}}, codex.Options{})
+		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{ThreadError: "error creating thread: Fatal error: required MCP servers failed"}}, agent.Options{})
 		if _, err := r.Initialize(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, err := r.StartThread(t.Context(), r.params())
-		_ = want(t, err, codex.CodeResponseError)
-		waitFor(t, func() bool { return len(r.named(codex.EventStartupFailed)) == 1 })
+		_ = want(t, err, agent.CodeResponseError)
+		waitFor(t, func() bool { return len(r.named(agent.EventStartupFailed)) == 1 })
 	})
 	t.Run("policy of another age", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{}, codex.Options{})
+		r := dial(t, codextest.ServeOptions{}, agent.Options{})
 		if _, err := r.Initialize(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err := r.StartThread(t.Context(), codex.ThreadParams{Cwd: r.dir, ApprovalPolicy: json.RawMessage(`"on-failure"`)})
-		_ = want(t, err, codex.CodeIncompatible)
+		_, err := r.StartThread(t.Context(), agent.ThreadParams{Cwd: r.dir, ApprovalPolicy: json.RawMessage(`"on-failure"`)})
+		_ = want(t, err, agent.CodeIncompatible)
 	})
 }
 
@@ -528,13 +526,13 @@ func waitFor(t *testing.T, ok func() bool) {
 // A person decides what the server asks, one after the other; each answer is obeyed.
 func TestAsk(t *testing.T) {
 	var mu sync.Mutex
-	var asked []codex.Ask
-	decide := func(yes bool) codex.AskPerson {
-		return func(_ context.Context, a codex.Ask) codex.Decision {
+	var asked []agent.Request
+	decide := func(yes bool) agent.Asker {
+		return func(_ context.Context, a agent.Request) agent.Decision {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, a)
-			d := codex.Decision{Approve: yes, ForSession: a.Summary == "touch a", By: "operator"}
+			d := agent.Decision{Approve: yes, ForSession: a.Summary == "touch a", By: "operator"}
 			if yes {
 				d.Answers = map[string][]string{"q1": {"Yes"}, "region": {"us"}, "n": {"2"}}
 			}
@@ -542,7 +540,7 @@ func TestAsk(t *testing.T) {
 		}
 	}
 	script := []string{
-		"ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "legacy-approval touch c", "ask-permissions", "ask-user Which way?",
+		"ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "ask-permissions", "ask-user Which way?",
 		"ask-form Where?", "subagent-ask touch e", "say end",
 	}
 	kinds := func() string {
@@ -561,14 +559,14 @@ func TestAsk(t *testing.T) {
 		files int
 		said  []string
 	}{
-		{true, "command command file_change command permissions question question command", 5, []string{
+		{true, "command command file_change permissions question question command", 4, []string{
 			"permissions: 2 granted for the turn", `answered: ["Yes"]`, `form: accept {"n":2,"region":"us"}`,
 		}},
-		{false, "command command command file_change command permissions question question command", 0, []string{
+		{false, "command command command file_change permissions question question command", 0, []string{
 			"permissions: 0 granted for the turn", "answered: []", "form: decline null",
 		}},
 	} {
-		r := start(t, codextest.ServeOptions{}, codex.Options{OnApproval: codex.ApprovalAsk, OnQuestion: codex.QuestionAsk, Ask: decide(c.yes)})
+		r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decide(c.yes)})
 		turn, err := r.turn(script...)
 		if err != nil || turn.LastMessage != "end" {
 			t.Fatal(turn, err)

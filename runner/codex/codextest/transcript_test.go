@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
@@ -77,11 +78,11 @@ type replay struct {
 
 	mu       sync.Mutex
 	outcomes []string
-	events   []codex.Event
+	events   []agent.Event
 }
 
 func (r *replay) outcome(what string, err error) {
-	var e *codex.Error
+	var e *agent.Error
 	text := "ok"
 	switch {
 	case errors.As(err, &e):
@@ -140,7 +141,7 @@ func (r *replay) send(msg json.RawMessage) {
 		r.do(m, func(ctx context.Context) (string, error) { _, err := r.s.Initialize(ctx); return "", err })
 	case "thread/start":
 		r.do(m, func(ctx context.Context) (string, error) {
-			_, err := r.s.StartThread(ctx, codex.ThreadParams{Cwd: cwd()})
+			_, err := r.s.StartThread(ctx, agent.ThreadParams{Cwd: cwd()})
 			return "", err
 		})
 	case "thread/resume":
@@ -148,7 +149,7 @@ func (r *replay) send(msg json.RawMessage) {
 		if err := json.Unmarshal(m.Params["threadId"], &id); err != nil {
 			return
 		}
-		r.do(m, func(ctx context.Context) (string, error) { return "", r.s.ResumeThread(ctx, id, codex.ThreadParams{}) })
+		r.do(m, func(ctx context.Context) (string, error) { return "", r.s.ResumeThread(ctx, id, agent.ThreadParams{}) })
 	case "turn/start":
 		if r.running {
 			return // a session never steers
@@ -157,7 +158,7 @@ func (r *replay) send(msg json.RawMessage) {
 			<-r.turn
 		}
 		r.do(m, func(ctx context.Context) (string, error) {
-			_, err := r.s.RunTurn(ctx, codex.TurnParams{Input: "x"})
+			_, err := r.s.RunTurn(ctx, agent.TurnParams{Input: "x"})
 			return "turn", err
 		})
 	}
@@ -199,7 +200,7 @@ func (r *replay) recv(msg json.RawMessage) {
 
 // play gives how the session's calls ended, and checks that it made something of every line: an event for each message,
 // none of them malformed.
-func play(t *testing.T, records []record, o codex.Options) []string {
+func play(t *testing.T, records []record, o agent.Options) []string {
 	t.Helper()
 	sent := map[string]int{} // by method
 	inR, inW := io.Pipe()
@@ -216,16 +217,16 @@ func play(t *testing.T, records []record, o codex.Options) []string {
 		}
 	}()
 	o.ReadTimeout = never
-	o.Tools = []codex.Tool{{Name: "linear_graphql"}}
-	o.CallTool = func(context.Context, string, json.RawMessage) codex.ToolResult {
-		return codex.ToolResult{Success: true}
+	o.Tools = []agent.Tool{{Name: "linear_graphql"}}
+	o.CallTool = func(context.Context, string, json.RawMessage) agent.ToolResult {
+		return agent.ToolResult{Success: true}
 	}
-	o.OnEvent = func(e codex.Event) {
+	o.OnEvent = func(e agent.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e)
 	}
-	r.s = codex.New(codex.Transport{Stdin: inW, Stdout: outR}, o)
+	r.s = codex.New(agent.Streams{Stdin: inW, Stdout: outR}, o)
 	for _, rec := range records {
 		var m wire
 		if rec.Dir == "recv" && json.Unmarshal(rec.Msg, &m) == nil && m.Method != "" {
@@ -255,6 +256,15 @@ func play(t *testing.T, records []record, o codex.Options) []string {
 	return r.outcomes
 }
 
+// methodOf is the method of the message that an event tells of.
+func methodOf(e agent.Event) string {
+	var m struct {
+		Method string `json:"method"`
+	}
+	_ = json.Unmarshal(e.Raw, &m) // the session emits no Raw that is not JSON
+	return m.Method
+}
+
 // judge looks at the events for what was sent, by method.
 func (r *replay) judge(sent map[string]int) {
 	r.t.Helper()
@@ -266,7 +276,7 @@ func (r *replay) judge(sent map[string]int) {
 		clear(told)
 		for _, e := range r.events {
 			if e.Raw != nil {
-				told[e.Method]++
+				told[methodOf(e)]++
 			}
 		}
 		return told["item/tool/call"] == sent["item/tool/call"]
@@ -274,10 +284,10 @@ func (r *replay) judge(sent map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.events {
-		if e.Name == codex.EventMalformed || e.Name == codex.EventOtherMessage && e.Raw != nil || e.Name == codex.EventRequestRefused {
+		if e.Name == agent.EventMalformed || e.Name == agent.EventOtherMessage && e.Raw != nil || e.Name == agent.EventRequestRefused {
 			r.t.Errorf("%s: %s", e.Name, e.Message)
 		}
-		if e.Raw != nil && (e.Message == "" || e.Message == e.Method) && !strings.Contains(string(e.Raw), `"delta":""`) {
+		if e.Raw != nil && (e.Message == "" || e.Message == methodOf(e)) && !strings.Contains(string(e.Raw), `"delta":""`) {
 			r.t.Errorf("nothing is said of %s", e.Raw)
 		}
 	}
@@ -332,7 +342,7 @@ func TestReplay(t *testing.T) {
 	for name, records := range all {
 		t.Run(name, func(t *testing.T) {
 			// Calls that overlap in the recording may return in either order.
-			outcomes := play(t, records, codex.Options{})
+			outcomes := play(t, records, agent.Options{})
 			slices.Sort(outcomes)
 			got := strings.Join(outcomes, ", ")
 			wanted := strings.Split(want[name], ", ")
@@ -350,17 +360,17 @@ func TestReplayAsking(t *testing.T) {
 	var asked atomic.Int32
 	for name, records := range transcripts(t) {
 		t.Run(name, func(t *testing.T) {
-			play(t, records, codex.Options{
-				OnApproval: codex.ApprovalAsk, OnQuestion: codex.QuestionAsk,
-				Ask: func(_ context.Context, a codex.Ask) codex.Decision {
+			play(t, records, agent.Options{
+				OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk,
+				Ask: func(_ context.Context, a agent.Request) agent.Decision {
 					asked.Add(1)
 					if a.Summary == "" || a.ItemID == "" || a.ThreadID == "" || a.TurnID == "" {
 						t.Errorf("asked %+v", a)
 					}
-					if a.Kind == codex.AskFileChange && (len(a.Changes) == 0 || a.Changes[0].Diff == "") {
+					if a.Kind == agent.RequestFileChange && (len(a.Changes) == 0 || a.Changes[0].Diff == "") {
 						t.Errorf("the changes are not known: %+v", a)
 					}
-					return codex.Decision{Approve: true, By: "operator"}
+					return agent.Decision{Approve: true, By: "operator"}
 				},
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
@@ -20,8 +21,8 @@ import (
 // patience bounds every step with the real codex; none comes near it.
 const patience = time.Minute
 
-// agent is the real codex with a scripted model.
-type agent struct {
+// realCodex is the real codex with a scripted model.
+type realCodex struct {
 	*codex.Session
 	t     *testing.T
 	model *modeltest.Server
@@ -30,17 +31,17 @@ type agent struct {
 	cmd   *exec.Cmd
 
 	mu     sync.Mutex
-	events []codex.Event
+	events []agent.Event
 }
 
 // launch starts codex on home (made if "").
-func launch(t *testing.T, model *modeltest.Server, home, dir string, o codex.Options) *agent {
+func launch(t *testing.T, model *modeltest.Server, home, dir string, o agent.Options) *realCodex {
 	t.Helper()
 	bin := os.Getenv("SYMPHONY_TEST_CODEX")
 	if bin == "" {
 		t.Skip("SYMPHONY_TEST_CODEX names no codex binary")
 	}
-	a := &agent{t: t, model: model, home: home, dir: dir}
+	a := &realCodex{t: t, model: model, home: home, dir: dir}
 	if a.home == "" {
 		a.home = t.TempDir()
 		if err := modeltest.WriteHome(a.home, model.URL); err != nil {
@@ -63,12 +64,12 @@ func launch(t *testing.T, model *modeltest.Server, home, dir string, o codex.Opt
 	if o.ReadTimeout == 0 {
 		o.ReadTimeout = patience
 	}
-	o.OnEvent = func(e codex.Event) {
+	o.OnEvent = func(e agent.Event) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.events = append(a.events, e)
 	}
-	a.Session = codex.New(codex.Transport{Stdin: stdin, Stdout: outR}, o)
+	a.Session = codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, o)
 	exited := make(chan error, 1)
 	go func() {
 		exited <- a.cmd.Wait()
@@ -94,23 +95,23 @@ func launch(t *testing.T, model *modeltest.Server, home, dir string, o codex.Opt
 		}
 	})
 	server, err := a.Initialize(t.Context())
-	if err != nil || server.Version == "" || server.CodexHome == "" {
+	if err != nil || server.Version == "" || server.Home == "" {
 		t.Fatalf("Initialize: %+v, %v", server, err)
 	}
 	return a
 }
 
-func (a *agent) messages() string {
+func (a *realCodex) messages() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var b strings.Builder
 	for _, e := range a.events {
-		b.WriteString(e.Name + " " + e.Method + " " + e.Message + "\n")
+		b.WriteString(e.Name + " " + e.Message + "\n")
 	}
 	return b.String()
 }
 
-func (a *agent) open() *agent {
+func (a *realCodex) open() *realCodex {
 	a.t.Helper()
 	if _, err := a.StartThread(a.t.Context(), a.threadParams()); err != nil {
 		a.t.Fatal(err)
@@ -118,20 +119,20 @@ func (a *agent) open() *agent {
 	return a
 }
 
-func (a *agent) threadParams() codex.ThreadParams {
-	return codex.ThreadParams{Cwd: a.dir, ApprovalPolicy: json.RawMessage(`"never"`), Config: map[string]any{
+func (a *realCodex) threadParams() agent.ThreadParams {
+	return agent.ThreadParams{Cwd: a.dir, ApprovalPolicy: json.RawMessage(`"never"`), Config: map[string]any{
 		"features.goals": false, "features.unbounded_connection_retries": false,
 		"shell_environment_policy": map[string]any{"set": map[string]any{"RIG_MARK": "m1"}},
 	}}
 }
 
-func (a *agent) turn(lines ...string) (codex.Turn, error) {
+func (a *realCodex) turn(lines ...string) (agent.Turn, error) {
 	return a.prompt("Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n")
 }
 
 // prompt runs a turn whose sandbox is the one a worker would give, where the
 // machine can have a sandbox.
-func (a *agent) prompt(text string) (codex.Turn, error) {
+func (a *realCodex) prompt(text string) (agent.Turn, error) {
 	policy, err := json.Marshal(map[string]any{
 		"type": "workspaceWrite", "writableRoots": []string{filepath.Join(a.dir, ".git")},
 	})
@@ -143,8 +144,8 @@ func (a *agent) prompt(text string) (codex.Turn, error) {
 	}
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
-	return a.RunTurn(ctx, codex.TurnParams{
-		Input: text, Cwd: a.dir, Title: "ABC-1: x", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: policy,
+	return a.RunTurn(ctx, agent.TurnParams{
+		Input: text, Cwd: a.dir, ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: policy,
 	})
 }
 
@@ -157,7 +158,7 @@ func newModel(t *testing.T) *modeltest.Server {
 
 func TestRealTurns(t *testing.T) {
 	m := newModel(t)
-	a := launch(t, m, "", t.TempDir(), codex.Options{ClientVersion: "1"}).open()
+	a := launch(t, m, "", t.TempDir(), agent.Options{ClientVersion: "1"}).open()
 	turn, err := a.turn("think I look", "tokens 200 20", "say hello there", "turn 2:", "say the second")
 	if err != nil || turn.LastMessage != "hello there" {
 		t.Fatalf("%+v, %v", turn, err)
@@ -195,7 +196,7 @@ func TestRealCommit(t *testing.T) {
 	git(t, origin, "commit", "-q", "--allow-empty", "-m", "first")
 	git(t, origin, "clone", "-q", origin, dir)
 	m := newModel(t)
-	a := launch(t, m, "", dir, codex.Options{}).open()
+	a := launch(t, m, "", dir, agent.Options{}).open()
 	turn, err := a.turn("patch new.txt hello", "sh echo $RIG_MARK >> new.txt && git add -A && git -c user.name=a -c user.email=a@example.org commit -qm work", "say done it")
 	if err != nil || turn.LastMessage != "done it" {
 		t.Fatalf("%+v, %v", turn, err)
@@ -217,10 +218,10 @@ func TestRealCommit(t *testing.T) {
 
 func TestRealTool(t *testing.T) {
 	m := newModel(t)
-	a := launch(t, m, "", t.TempDir(), codex.Options{
-		Tools: []codex.Tool{{Name: "linear_graphql", Description: "Linear", InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"}}}`)}},
-		CallTool: func(_ context.Context, name string, args json.RawMessage) codex.ToolResult {
-			return codex.ToolResult{Text: "result of " + name + " " + string(args), Success: true}
+	a := launch(t, m, "", t.TempDir(), agent.Options{
+		Tools: []agent.Tool{{Name: "linear_graphql", Description: "Linear", InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"}}}`)}},
+		CallTool: func(_ context.Context, name string, args json.RawMessage) agent.ToolResult {
+			return agent.ToolResult{Text: "result of " + name + " " + string(args), Success: true}
 		},
 	}).open()
 	if _, err := a.turn(`tool linear_graphql {"query":"{viewer{id}}"}`, "say ok"); err != nil {
@@ -235,18 +236,18 @@ func TestRealTool(t *testing.T) {
 func TestRealResume(t *testing.T) {
 	m := newModel(t)
 	dir := t.TempDir()
-	first := launch(t, m, "", dir, codex.Options{}).open()
+	first := launch(t, m, "", dir, agent.Options{}).open()
 	id := first.ThreadID()
 	if _, err := first.turn("say one"); err != nil {
 		t.Fatal(err)
 	}
-	second := launch(t, m, first.home, dir, codex.Options{})
-	if err := second.ResumeThread(t.Context(), id, second.threadParams()); !errors.Is(err, codex.ErrActiveWriter) {
+	second := launch(t, m, first.home, dir, agent.Options{})
+	if err := second.ResumeThread(t.Context(), id, second.threadParams()); !errors.Is(err, agent.ErrThreadBusy) {
 		t.Fatalf("resume of a thread in use: %v", err)
 	}
 	_ = first.Close()
 	<-first.Done()
-	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.threadParams()); !errors.Is(err, codex.ErrNoRollout) {
+	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.threadParams()); !errors.Is(err, agent.ErrNoThread) {
 		t.Fatalf("resume of nothing: %v", err)
 	}
 	if err := second.ResumeThread(t.Context(), id, second.threadParams()); err != nil {
@@ -264,20 +265,20 @@ func TestRealResume(t *testing.T) {
 func TestRealFailures(t *testing.T) {
 	for _, c := range []struct {
 		script string
-		code   codex.Code
+		code   agent.Code
 	}{
-		{"fail 400 no good", codex.CodeTurnFailed},
-		{"fail insufficient_quota no money", codex.CodeAgentQuota},
-		{"fail usage_limit_reached enough", codex.CodeAgentQuota},
-		{"fail server_is_overloaded busy", codex.CodeNetwork},
-		{"fail 429 slow down", codex.CodeAgentQuota},
-		{"fail 401 who", codex.CodeAgentAuth},
+		{"fail 400 no good", agent.CodeTurnFailed},
+		{"fail insufficient_quota no money", agent.CodeAgentQuota},
+		{"fail usage_limit_reached enough", agent.CodeAgentQuota},
+		{"fail server_is_overloaded busy", agent.CodeNetwork},
+		{"fail 429 slow down", agent.CodeAgentQuota},
+		{"fail 401 who", agent.CodeAgentAuth},
 	} {
 		t.Run(c.script, func(t *testing.T) {
 			t.Parallel()
-			a := launch(t, newModel(t), "", t.TempDir(), codex.Options{}).open()
+			a := launch(t, newModel(t), "", t.TempDir(), agent.Options{}).open()
 			_, err := a.turn(c.script)
-			var e *codex.Error
+			var e *agent.Error
 			if !errors.As(err, &e) || e.Code != c.code {
 				t.Fatalf("%v, want %s", err, c.code)
 			}
@@ -294,10 +295,10 @@ func TestRealFailures(t *testing.T) {
 func TestRealSilence(t *testing.T) {
 	for _, script := range []string{"hang", "silent"} {
 		t.Run(script, func(t *testing.T) {
-			a := launch(t, newModel(t), "", t.TempDir(), codex.Options{StallTimeout: 2 * time.Second}).open()
+			a := launch(t, newModel(t), "", t.TempDir(), agent.Options{StallTimeout: 2 * time.Second}).open()
 			_, err := a.turn(script)
-			var e *codex.Error
-			if !errors.As(err, &e) || e.Code != codex.CodeStalled || !strings.HasPrefix(err.Error(), "stalled for ") {
+			var e *agent.Error
+			if !errors.As(err, &e) || e.Code != agent.CodeStalled || !strings.HasPrefix(err.Error(), "stalled for ") {
 				t.Fatal(err)
 			}
 			if err := a.Interrupt(t.Context()); err != nil {
@@ -309,8 +310,8 @@ func TestRealSilence(t *testing.T) {
 
 // Without features.goals off, the model makes codex go on by itself.
 func TestRealGoal(t *testing.T) {
-	a := launch(t, newModel(t), "", t.TempDir(), codex.Options{})
-	if _, err := a.StartThread(t.Context(), codex.ThreadParams{Cwd: a.dir, ApprovalPolicy: json.RawMessage(`"never"`)}); err != nil {
+	a := launch(t, newModel(t), "", t.TempDir(), agent.Options{})
+	if _, err := a.StartThread(t.Context(), agent.ThreadParams{Cwd: a.dir, ApprovalPolicy: json.RawMessage(`"never"`)}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

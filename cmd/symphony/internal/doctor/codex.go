@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // checkCodex finds codex as a worker would, and starts it.
@@ -44,7 +44,7 @@ func (at *place) homeless() error {
 	if project.Exists(home) || strings.Contains(at.cfg.Codex.Command, "CODEX_HOME") {
 		return nil
 	}
-	return &reconcile.Error{Code: string(codex.CodeAgentAuth), Message: "codex has no home: " + home + " does not exist", Hint: at.loginHint()}
+	return &reconcile.Error{Code: string(agent.CodeAgentAuth), Message: "codex has no home: " + home + " does not exist", Hint: at.loginHint()}
 }
 
 // codexHint is pathHint, and a path of its own in the workflow.
@@ -80,12 +80,12 @@ func checkSandbox(ctx context.Context, at *place) []finding {
 	if err != nil {
 		return nil
 	}
-	if !codex.Confines(i.Policy) {
+	if !agent.Confines(i.Policy) {
 		return []finding{wary("codex.turn_sandbox_policy has codex sandbox nothing: agents can do what confines symphony itself lets them",
 			"leave it out, unless this is a container or virtual machine of its own")}
 	}
 	err = runner.ProbeSandbox(ctx, i.Session, i.Policy, i.Cwd, i.Elsewhere)
-	if errors.Is(err, codex.ErrNoProbe) {
+	if errors.Is(err, agent.ErrNoProbe) {
 		return []finding{wary("could not be tried: "+err.Error(), "the first command of a run will tell")}
 	}
 	if err != nil {

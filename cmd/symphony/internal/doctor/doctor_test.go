@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -210,7 +210,7 @@ func TestDoctorExitCode(t *testing.T) {
 
 // What a session says keeps its code, and what the agent said at its end.
 func TestDoctorError(t *testing.T) {
-	said := &codex.Error{Code: codex.CodePortExit, Message: "it ended"}
+	said := &agent.Error{Code: agent.CodePortExit, Message: "it ended"}
 	for _, c := range []struct {
 		err        error
 		code, text string

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // checkCodexHome lists what agents would inherit from the codex home, all of it outside the sandbox.
@@ -18,13 +18,13 @@ func checkCodexHome(ctx context.Context, at *place) []finding {
 	if err != nil {
 		return nil
 	}
-	home := cmp.Or(i.Server.CodexHome, at.codexHome())
+	home := cmp.Or(i.Server.Home, at.codexHome())
 	config, err := i.Session.HomeConfig(ctx, i.Cwd)
-	if errors.Is(err, codex.ErrNotSaid) {
+	if errors.Is(err, agent.ErrNotSaid) {
 		return []finding{wary("this codex does not tell what "+home+" gives agents", "look into "+filepath.Join(home, "config.toml"))}
 	}
 	if err != nil {
-		var said *codex.Error
+		var said *agent.Error
 		if errors.As(err, &said) {
 			return []finding{bad(said.Message, "mend "+filepath.Join(home, "config.toml")+": until then codex goes on without any of it")}
 		}
@@ -34,7 +34,7 @@ func checkCodexHome(ctx context.Context, at *place) []finding {
 	features, featuresErr := i.Session.Features(ctx)
 	hooks, hooksErr := i.Session.Hooks(ctx, i.Cwd)
 	for _, err := range []error{featuresErr, hooksErr} {
-		if err != nil && !errors.Is(err, codex.ErrNotSaid) {
+		if err != nil && !errors.Is(err, agent.ErrNotSaid) {
 			list = append(list, failed(err)...)
 		}
 	}
@@ -52,7 +52,7 @@ func checkCodexHome(ctx context.Context, at *place) []finding {
 
 // inherited names MCP servers, the program of notify and trusted folders. Of a command only the program is told: what
 // follows may hold a password.
-func (at *place) inherited(config codex.HomeConfig, home string) []finding {
+func (at *place) inherited(config agent.HomeConfig, home string) []finding {
 	var list []finding
 	var servers []string
 	for name, s := range config.MCPServers {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // loginHint is the command that logs codex in, in the home that agents use.
@@ -30,7 +30,7 @@ func checkLogin(ctx context.Context, at *place) []finding {
 		return nil // its own check says so
 	}
 	account, err := i.Session.Account(ctx)
-	if errors.Is(err, codex.ErrNotSaid) {
+	if errors.Is(err, agent.ErrNotSaid) {
 		return []finding{wary("this codex does not tell who it is logged in as", "try it: codex login status")}
 	}
 	if err != nil {
@@ -40,7 +40,7 @@ func checkLogin(ctx context.Context, at *place) []finding {
 		return []finding{well("%s", strings.TrimSpace(account.Kind+" "+account.Email))}
 	}
 	if account.Needed {
-		f := bad("agent_auth: nobody is logged in to "+i.Server.CodexHome, at.loginHint())
+		f := bad("agent_auth: nobody is logged in to "+i.Server.Home, at.loginHint())
 		return []finding{f}
 	}
 	return at.providerKey(ctx, i)

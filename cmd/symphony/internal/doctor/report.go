@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // status is how a check ended, the worst last.
@@ -68,7 +68,7 @@ func failed(err error) []finding {
 // doctorError gives the errors of a session and of a bound a code, too.
 func doctorError(err error) *reconcile.Error {
 	var known *reconcile.Error
-	var said *codex.Error
+	var said *agent.Error
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -77,7 +77,7 @@ func doctorError(err error) *reconcile.Error {
 		text := strings.TrimPrefix(err.Error(), string(said.Code)+": ")
 		return &reconcile.Error{Code: string(said.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs", Err: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &reconcile.Error{Code: string(codex.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
+		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
 	}
 	return exit.From(project.WorkspaceError(err))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 // lineLimits are how many lines are shown below that of an event: of a prompt, of a command's output, of a failed call's
@@ -25,10 +24,13 @@ var (
 // describe puts an event into words, with details in lines of their own below. It is false for an event that says nothing
 // to a reader.
 func describe(e agent.EventLine, limits lineLimits) (description string, ok bool) {
-	message := cmp.Or(e.Message, e.Method, e.Event)
+	message := cmp.Or(e.Message, e.Event)
 	switch e.Event {
-	case codex.EventNotification:
-		return describeNotification(e, message, limits)
+	case agent.EventNotification, agent.EventError:
+		if e.Item != nil {
+			return describeItem(e.Item, message, limits)
+		}
+		return message, !e.Routine
 	case agent.EventGitUndone:
 		return "git configuration undone: " + message, true
 	case agent.EventPrompt:
@@ -36,31 +38,27 @@ func describe(e agent.EventLine, limits lineLimits) (description string, ok bool
 	case agent.EventMutation:
 		return e.Event + ": " + message + below(createdLines(e)), true
 	}
-	if message == strings.ReplaceAll(e.Event, "_", " ") || message == e.Method {
+	if message == strings.ReplaceAll(e.Event, "_", " ") || message == e.Event {
 		return e.Event, true
 	}
 	return e.Event + ": " + message, true
 }
 
-func describeNotification(e agent.EventLine, message string, limits lineLimits) (string, bool) {
-	if isSilent(e.Method) && !serverFailed(e) {
+// describeItem says what an item tells. The start of most items tells nothing that their end does not.
+func describeItem(i *agent.Item, message string, limits lineLimits) (string, bool) {
+	switch i.Kind {
+	case agent.ItemPrompt: // the prompt has an event of its own
 		return "", false
-	}
-	i := itemOf(e)
-	if e.Method == methodStarted {
-		return message, i.startSaysMore()
-	}
-	switch i.Type {
-	case itemUserMessage: // the prompt has an event of its own
-		return "", false
-	case itemMessage:
-		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message), true
-	case itemCommand:
-		return message + i.duration() + below(i.outputLines(limits)), true
-	case itemFileChange:
-		return message + below(i.changeLines(limits.diff)), true
-	case itemToolCall: // the answer to the call has an event of its own
-		return message + below(firstLines(i.result(), limits.result)), i.failed()
+	case agent.ItemMessage:
+		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message), i.Ended
+	case agent.ItemCommand:
+		return message + duration(i) + below(outputLines(i, limits)), true
+	case agent.ItemFileChange:
+		return message + below(changeLines(i, limits.diff)), i.Ended
+	case agent.ItemTool: // the answer to the call has an event of its own
+		return message + below(firstLines(i.Result, limits.result)), i.Failed()
+	case agent.ItemReasoning:
+		return message, i.Ended
 	}
 	return message, true
 }
@@ -118,15 +116,14 @@ func linesOf(s string) []string {
 // colourOf is the colour of an event's kind: red for a failure, green for a success, bold for what agent and prompt say.
 func colourOf(e agent.EventLine) string {
 	const bold = "1"
-	i := itemOf(e)
-	switch {
-	case e.Method == methodStarted:
+	switch i := e.Item; {
+	case i != nil && !i.Ended:
 		return ""
-	case i.ExitCode != nil && *i.ExitCode == 0:
-		return term.ColourRuns
-	case i.ExitCode != nil, i.failed(), i.Status == "declined", e.Method == methodError:
+	case i != nil && i.Failed(), e.Event == agent.EventError:
 		return term.ColourStuck
-	case i.Type == itemMessage, e.Event == agent.EventPrompt:
+	case i != nil && i.ExitCode != nil:
+		return term.ColourRuns
+	case i != nil && i.Kind == agent.ItemMessage, e.Event == agent.EventPrompt:
 		return bold
 	case strings.HasSuffix(e.Event, "_failed"), strings.HasSuffix(e.Event, "_error"), strings.HasSuffix(e.Event, "_required"):
 		return term.ColourStuck
@@ -138,7 +135,7 @@ func colourOf(e agent.EventLine) string {
 
 // linePainter colours the lines of an event, one call for each: the kind in the first line, and the lines of a diff.
 func linePainter(w *term.Env, e agent.EventLine) func(line string) string {
-	first, diff := true, itemOf(e).Type == itemFileChange
+	first, diff := true, e.Item != nil && e.Item.Kind == agent.ItemFileChange
 	return func(line string) string {
 		switch {
 		case first:

@@ -17,15 +17,14 @@ func Kinds() []string { return []string{"change", "command", "message", "prompt"
 
 // isKind reports whether an event is of a kind of Kinds.
 func isKind(kind string, e agent.EventLine) bool {
-	item := itemOf(e)
-	completed := e.Method == methodCompleted
+	item := e.Item
 	switch kind {
 	case "change":
-		return item.Type == itemFileChange && completed
+		return item != nil && item.Kind == agent.ItemFileChange && item.Ended
 	case "command":
-		return item.Type == itemCommand
+		return item != nil && item.Kind == agent.ItemCommand
 	case "message":
-		return item.Type == itemMessage && completed
+		return item != nil && item.Kind == agent.ItemMessage && item.Ended
 	}
 	return e.Event == agent.EventPrompt
 }

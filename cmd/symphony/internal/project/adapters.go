@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -230,7 +231,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
 			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout,
 		},
-		Command: cfg.Codex.Command, CodexHome: cfg.Codex.Home,
+		StartAgent: codex.Start, Command: cfg.Codex.Command, CodexHome: cfg.Codex.Home,
 		ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
@@ -249,15 +250,15 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 	return c
 }
 
-func onApproval(a workflow.Answer) codex.Approval {
-	return map[workflow.Answer]codex.Approval{
-		workflow.Approve: codex.ApprovalApprove, workflow.Deny: codex.ApprovalDeny, workflow.Fail: codex.ApprovalFail,
-		workflow.Ask: codex.ApprovalAsk,
+func onApproval(a workflow.Answer) agent.Approval {
+	return map[workflow.Answer]agent.Approval{
+		workflow.Approve: agent.ApprovalApprove, workflow.Deny: agent.ApprovalDeny, workflow.Fail: agent.ApprovalFail,
+		workflow.Ask: agent.ApprovalAsk,
 	}[a]
 }
 
-func onQuestion(a workflow.Answer) codex.QuestionPolicy {
-	return map[workflow.Answer]codex.QuestionPolicy{workflow.Fail: codex.QuestionFail, workflow.Ask: codex.QuestionAsk}[a]
+func onQuestion(a workflow.Answer) agent.QuestionPolicy {
+	return map[workflow.Answer]agent.QuestionPolicy{workflow.Fail: agent.QuestionFail, workflow.Ask: agent.QuestionAsk}[a]
 }
 
 // newLog writes the log to stderr as key=value lines (specification 13.1).

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // Overview prints an overview, as JSON where that was asked for: first the open requests, then what stops the project,
@@ -141,7 +141,7 @@ func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
 		return ""
 	}
 	var parts []string
-	if *r.LastEvent != codex.EventNotification { // its message says more
+	if *r.LastEvent != agent.EventNotification && *r.LastEvent != agent.EventError { // its message says more
 		parts = append(parts, *r.LastEvent)
 	}
 	if r.LastEventAt != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // fieldWidth is the width of the names of fields on a terminal.
@@ -31,7 +31,7 @@ func printField(w *term.Env, name, value string, paint func(string) string) {
 
 // Hint says what to do about an error that a run ended with, empty where its message says enough.
 func Hint(code string) string {
-	if code == string(codex.CodeSandboxUnavailable) {
+	if code == string(agent.CodeSandboxUnavailable) {
 		return runner.SandboxHint(runtime.GOOS)
 	}
 	return ""

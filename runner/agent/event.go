@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Names of events: those of specification 10.4 and a few for what it does not name.
+const (
+	EventSessionStarted       = "session_started" // a turn began; thread and turn are known
+	EventStartupFailed        = "startup_failed"
+	EventTurnCompleted        = "turn_completed"
+	EventTurnFailed           = "turn_failed"
+	EventTurnCancelled        = "turn_cancelled"
+	EventTurnEndedWithError   = "turn_ended_with_error" // by a clock, the agent's end or the caller
+	EventTurnInputRequired    = "turn_input_required"
+	EventApprovalAutoApproved = "approval_auto_approved"
+	EventApprovalDenied       = "approval_denied"
+	EventApprovalRequired     = "approval_required"
+	EventApprovalRequested    = "approval_requested" // a person is asked
+	EventApprovalGranted      = "approval_granted"   // by a person
+	EventQuestionAsked        = "question_asked"
+	EventQuestionAnswered     = "question_answered"
+	EventQuestionDeclined     = "question_declined"
+	EventRequestExpired       = "request_expired"   // the time for an answer ran out
+	EventRequestWithdrawn     = "request_withdrawn" // the request ended before it was decided
+	EventRequestRefused       = "request_refused"   // of an unknown kind
+	EventUnsupportedToolCall  = "unsupported_tool_call"
+	EventToolCallCompleted    = "tool_call_completed"
+	EventToolCallFailed       = "tool_call_failed"
+	EventNotification         = "notification"
+	EventError                = "agent_error" // an error that the agent reports, perhaps before a retry
+	EventOtherMessage         = "other_message"
+	EventMalformed            = "malformed"
+)
+
+// Event is one thing that happened on the agent's stream (specification 10.4).
+type Event struct {
+	Name     string
+	At       time.Time
+	PID      int    // of the agent's process, 0 where it is not known
+	ThreadID string // may be a sub-agent's
+	TurnID   string
+	Message  string // one short line for people
+	Item     *Item  // the piece of a turn that began or ended, nil for other events
+	Usage    *Usage // the thread's tokens so far, nil where the event tells none
+	// Progress: the event counts for the stall clock.
+	Progress bool
+	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.
+	Fragment bool
+	// Routine: the event tells a person nothing, as a change of the connection's state.
+	Routine bool
+	// Raw is the line as it came, nil for the session's own events and for a line that is not JSON.
+	Raw json.RawMessage
+}
+
+// ItemKind is the kind of a piece of a turn.
+type ItemKind string
+
+// The kinds of items. Items that no code needs to tell apart are ItemOther.
+const (
+	ItemPrompt     ItemKind = "prompt"
+	ItemMessage    ItemKind = "message"
+	ItemReasoning  ItemKind = "reasoning"
+	ItemCommand    ItemKind = "command"
+	ItemFileChange ItemKind = "file_change"
+	ItemTool       ItemKind = "tool"     // of the client
+	ItemMCPTool    ItemKind = "mcp_tool" // of an MCP server
+	ItemOther      ItemKind = "other"
+)
+
+// Item is a piece of a turn. Fields that do not belong to its kind are empty.
+type Item struct {
+	ID   string   `json:"id,omitempty"`
+	Kind ItemKind `json:"kind"`
+	// Ended: the item has ended. It began, otherwise.
+	Ended    bool   `json:"ended"`
+	Status   string `json:"status,omitempty"` // the agent's word, as "failed" or "declined"
+	Text     string `json:"text,omitempty"`   // of a message
+	Command  string `json:"command,omitempty"`
+	Cwd      string `json:"cwd,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	// Duration of a command in milliseconds.
+	DurationMS *int64       `json:"duration_ms,omitempty"`
+	Output     string       `json:"output,omitempty"` // of a command
+	Changes    []FileChange `json:"changes,omitempty"`
+	Tool       string       `json:"tool,omitempty"`
+	Result     string       `json:"result,omitempty"` // of a tool
+	// Unsandboxed: the command failed with what looks like a message of the sandbox. A command may print that as well.
+	Unsandboxed bool `json:"unsandboxed,omitempty"`
+}
+
+// Failed reports whether the item ended without success.
+func (i *Item) Failed() bool {
+	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
+}
+
+// FileChange is one file of a patch.
+type FileChange struct {
+	Path string `json:"path"` // "OLD → NEW" for a file that is moved
+	Kind string `json:"kind"` // add, update, delete
+	Diff string `json:"diff"`
+}
