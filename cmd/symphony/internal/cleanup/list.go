@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -112,7 +113,7 @@ func printDisk(w *term.Env, rows []diskRow) {
 	var sum int64
 	for _, r := range rows {
 		// The trash of a root is part of the root's own bytes.
-		if !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && project.Within(r.Path, o.Path) }) {
+		if !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && text.PathInside(o.Path, r.Path) }) {
 			sum += r.Bytes
 		}
 	}

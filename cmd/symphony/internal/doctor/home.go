@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -69,7 +70,7 @@ func (at *place) inherited(config agent.HomeConfig, home string) []finding {
 	var trusted []string
 	root := project.Resolve(at.cfg.Workspace.Root)
 	for folder, p := range config.Projects {
-		if p.Level == "trusted" && (project.Within(root, folder) || project.Within(folder, root)) {
+		if p.Level == "trusted" && (text.PathInside(folder, root) || text.PathInside(root, folder)) {
 			trusted = append(trusted, folder)
 		}
 	}

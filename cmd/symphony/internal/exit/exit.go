@@ -1,3 +1,4 @@
+// Package exit maps errors to the exit codes of the program.
 package exit
 
 import (
@@ -14,18 +15,19 @@ import (
 // The exit codes, documented in the README.
 const (
 	OK        = 0
-	Failed    = 1 // the pass or command itself could not do something
+	Failed    = 1 // the command did not succeed
 	UsageCode = 2
 	Workflow  = 3
 	Lock      = 4
 )
 
-// Only ends the program with a code after everything has been said.
+// Only is an error that ends the program with a code and prints nothing more.
 type Only int
 
+// Error implements error.
 func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// From gives every error a code.
+// From finds the error with a code, or gives an error its code.
 func From(err error) *reconcile.Error {
 	var known *reconcile.Error
 	if errors.As(err, &known) {
@@ -35,7 +37,7 @@ func From(err error) *reconcile.Error {
 		return &reconcile.Error{Code: "canceled", Message: "ended by a signal", Err: err}
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; nothing is lost meanwhile", Err: err}
+		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; no data is lost meanwhile", Err: err}
 	}
 	if proc.LimitReached(err) {
 		return &reconcile.Error{
@@ -45,6 +47,7 @@ func From(err error) *reconcile.Error {
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }
 
+// Usage is an error of the command line.
 func Usage(format string, args ...any) error {
 	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: "see symphony help"}
 }

@@ -113,7 +113,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 
 	mono := proc.Monotonic()
 	reconcilePass(ctx, p, db, o, cfg, cfgErr, &r)
-	if err := project.Enlist(p); err != nil {
+	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
 	tellPeople(ctx, p, db, &r)

@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// projectState is one project of the account as projects shows it.
+// State is one project of the account, as the command projects lists it.
 type State struct {
 	StateDir       string     `json:"state_dir"`
 	WorkflowPath   string     `json:"workflow_path"`
@@ -29,14 +28,14 @@ type State struct {
 	Retrying       int        `json:"retrying"`
 	Held           int        `json:"held"`
 	LastPass       *time.Time `json:"last_pass_at"`
-	// Roots are the workspace roots that it has worked in, the present one first.
+	// Roots are the workspace roots that the project has used, the present one first.
 	Roots []string `json:"workspace_roots"`
-	// Error says why the rest is not known.
+	// Error says why the database can't be read.
 	Error *term.ErrorJSON `json:"error"`
 }
 
-// knownProjects finds every project of the account: below the usual place of state directories, and those elsewhere that
-// passes have written down there.
+// KnownProjects finds every project of the account: below the usual folder of state directories, and those elsewhere that
+// passes have registered.
 func KnownProjects(ctx context.Context, w *term.Env) ([]State, error) {
 	dirs, err := StateDirs(w)
 	if err != nil {
@@ -52,7 +51,7 @@ func KnownProjects(ctx context.Context, w *term.Env) ([]State, error) {
 	return rows, nil
 }
 
-// stateDirs lists the state directories of the account.
+// StateDirs lists the state directories of the account.
 func StateDirs(w *term.Env) ([]string, error) {
 	base := StateHome(w)
 	entries, err := os.ReadDir(base)
@@ -74,7 +73,7 @@ func StateDirs(w *term.Env) ([]string, error) {
 		elsewhere = append(elsewhere, w.Absolute(named))
 	}
 	for _, dir := range elsewhere {
-		// One that may not be looked into is listed, and says so.
+		// A directory without permission to look into is listed with its error.
 		if _, err := os.Stat(filepath.Join(dir, "state.db")); (err == nil || errors.Is(err, fs.ErrPermission)) && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -82,11 +81,12 @@ func StateDirs(w *term.Env) ([]string, error) {
 	return dirs, nil
 }
 
-// stateHome is the folder of the account's state directories.
+// StateHome is the folder of the account's state directories.
 func StateHome(w *term.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
+// ReadState reads the state of one project. Its Error says what can't be read.
 func ReadState(ctx context.Context, w *term.Env, dir string) State {
 	row := State{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
@@ -137,21 +137,8 @@ func (r *State) read(ctx context.Context, w *term.Env) (err error) {
 	return err
 }
 
-// rootsOf are the workspace roots that a project has worked in, the present one first.
-func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
-	roots := []string{}
-	text, known, err := db.Meta(ctx, RootsKey)
-	if err == nil && known {
-		err = json.Unmarshal([]byte(text), &roots)
-	}
-	if err != nil {
-		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
-	}
-	return roots, nil
-}
-
-// enlist writes a state directory down that is not at the usual place, so that projects finds it.
-func Enlist(p *Project) error {
+// Register records a state directory at an unusual place, so that KnownProjects finds it.
+func Register(p *Project) error {
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
 	if filepath.Dir(p.StateDir) == home {
@@ -160,10 +147,7 @@ func Enlist(p *Project) error {
 	return state.RegisterDir(home, p.StateDir)
 }
 
-// orphanAge is how old a run directory without a row must be before it counts as an orphan.
-const OrphanAge = time.Hour
-
-// name is the workflow, and what is the matter with it.
+// Name is the workflow and what is unusual about it.
 func (r State) Name() string {
 	switch {
 	case r.Error != nil:
@@ -178,6 +162,7 @@ func (r State) Name() string {
 	return r.WorkflowPath
 }
 
+// ScheduleText says whether there is a schedule.
 func (r State) ScheduleText() string {
 	if r.Schedule {
 		return "active"

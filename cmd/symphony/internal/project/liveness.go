@@ -15,8 +15,11 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// scheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Passes
-// that no schedule started dispatch only then: stopping the timer stops the system.
+// WaitStep is how often a command looks whether something has happened.
+const WaitStep = 200 * time.Millisecond
+
+// ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Other passes start runs
+// only then: stopping the timer stops the system.
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
 	passes, err := db.ScheduleGaps(ctx)
 	if err != nil || len(passes) == 0 {
@@ -34,7 +37,7 @@ func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	return age >= 0 && age < bound, nil
 }
 
-// usualGap is the one in the middle of those between a schedule's passes, the newest of which comes first.
+// UsualGap is the median of the gaps between scheduled passes, the newest of which comes first.
 func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
 	var gaps []time.Duration
 	for i := 1; i < len(passes); i++ {
@@ -47,8 +50,7 @@ func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
 	return gaps[len(gaps)/2], true
 }
 
-// timeBetween is taken on the monotonic clock where both were in the same boot: a clock that was set keeps no
-// stopped schedule alive, and neither that nor a suspend ends a living one.
+// timeBetween is taken on the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes it.
 func timeBetween(a, b state.Pass) time.Duration {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return b.Mono - a.Mono
@@ -56,7 +58,7 @@ func timeBetween(a, b state.Pass) time.Duration {
 	return b.StartedAt.Sub(a.StartedAt)
 }
 
-// looping reports whether a --loop watches over the project. It creates nothing.
+// Looping reports whether a tick --loop runs for the project.
 func Looping(stateDir string) bool {
 	path := filepath.Join(stateDir, "loop.lock")
 	if _, err := os.Stat(path); err != nil {
@@ -68,16 +70,17 @@ func Looping(stateDir string) bool {
 		return false
 	}
 	if free {
-		_ = lock.Unlock() // a lock that was only tried; the process is about to end
+		_ = lock.Unlock()
 	}
 	return !free
 }
 
-// loopLock is held by the one --loop of a project for its whole life.
+// LoopLock is the lock that tick --loop holds for its whole life.
 func LoopLock(stateDir string) *flock.Flock {
 	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
 }
 
+// TryLoopLock takes the loop's lock. It waits long enough for processes that only look whether there is a loop.
 func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -88,13 +91,13 @@ func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 	return held, err
 }
 
-// lookPatience is more than those who only look whether there is a loop hold its lock for.
+// lookPatience is longer than such a process holds the lock.
 const lookPatience = 500 * time.Millisecond
 
-// alive reports whether the run's worker lives.
+// Alive reports whether the run's worker lives.
 func Alive(stateDir, id string) bool { return runner.Alive(stateDir, id) }
 
-// dead reports whether nobody will record an outcome for the run: its worker has died, or never came.
+// WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started.
 func WorkerDead(p *Project, run reconcile.Run) bool {
 	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
 		return false
@@ -102,10 +105,10 @@ func WorkerDead(p *Project, run reconcile.Run) bool {
 	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
 }
 
-// startBound is how long a run may be without a worker before it counts as one that was never taken.
+// startBound is how long a run may have no worker before it counts as never started.
 const startBound = 10 * time.Second
 
-// sleep returns false where ctx ended first.
+// Sleep waits. It is false where ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -117,7 +120,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// The triggers of a pass, as `passes` records them.
+// The triggers of a pass.
 const (
 	TriggerCron    = "cron"
 	TriggerTimer   = "timer"
@@ -132,3 +135,20 @@ const (
 	shortestSchedule = 3 * time.Minute
 	longestSchedule  = 24 * time.Hour
 )
+
+// CommandPatience is how long an operator's command waits for another pass.
+const CommandPatience = 10 * time.Second
+
+// LivingRuns are the ids of the runs whose workers live.
+func LivingRuns(p *Project) (ids []string) {
+	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if runner.Alive(p.StateDir, e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids
+}

@@ -3,19 +3,23 @@ package project
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// openForReading opens the database for commands that only look.
+// OrphanAge is how old a run directory without a row must be to count as an orphan.
+const OrphanAge = time.Hour
+
+// OpenForReading opens the database for a command that only reads. It refuses the state of another workflow.
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if err != nil || p.SourceErr != nil { // without a workflow the state directory alone says what is meant
+	if err != nil || p.SourceErr != nil { // without a workflow the state directory decides
 		return db, NoState(p, err)
 	}
 	if _, err := OwnerPath(ctx, p, db); err != nil {
@@ -24,7 +28,7 @@ func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	return db, nil
 }
 
-// noState says what is missing where no pass has run: in the wrong directory that is the workflow.
+// NoState explains a missing database: no pass has run yet, or the workflow is missing, too.
 func NoState(p *Project, err error) error {
 	switch {
 	case !errors.Is(err, state.ErrNoState):
@@ -38,20 +42,7 @@ func NoState(p *Project, err error) error {
 	}
 }
 
-// fetchIssue asks the tracker for an issue by its identifier.
-func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	tracker, err := NewTracker(cfg, p.Env.Now, WarnTo(NewLog(p.Env, slog.LevelWarn)))
-	if err != nil {
-		return nil, err
-	}
-	return tracker.Find(ctx, ref)
-}
-
-// findIssue finds an issue by its identifier: in the database, else at the tracker.
+// FindIssue finds an issue by its identifier in the database, otherwise in the tracker.
 func FindIssue(ctx context.Context, p *Project, ref string) (id, identifier string, err error) {
 	db, err := OpenForReading(ctx, p)
 	if err != nil {
@@ -61,6 +52,7 @@ func FindIssue(ctx context.Context, p *Project, ref string) (id, identifier stri
 	return FindIssueIn(ctx, p, db, ref)
 }
 
+// FindIssueIn is FindIssue with an open database.
 func FindIssueIn(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.FindIssue(ctx, ref)
 	if err != nil || ok {
@@ -73,7 +65,7 @@ func FindIssueIn(ctx context.Context, p *Project, db *state.DB, ref string) (id,
 	return issue.ID, issue.Identifier, nil
 }
 
-// rowless are the directories of runs that no row is about: a takeover's for one.
+// Rowless lists the run directories without a row, for instance of a takeover.
 func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry, err error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +77,7 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	known, err := db.RunIDs(ctx) // after the directories: a run's row is there first
+	known, err := db.RunIDs(ctx) // read after the directories: a run's row is written first
 	for _, e := range entries {
 		if err == nil && !known[e.Name()] {
 			list = append(list, e)
@@ -93,3 +85,68 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	}
 	return list, err
 }
+
+// OwnerKey names the path of the workflow that a database belongs to.
+const OwnerKey = "workflow_path"
+
+// OwnerPath is the workflow that the state directory belongs to. It refuses the state of another workflow that exists: a pass
+// would release everything that the other one has claimed. The state of a workflow that was moved goes along.
+func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, OwnerKey)
+	switch {
+	case err != nil || !known || path == p.Path:
+		return path, err
+	case p.SourceErr != nil:
+		return path, p.SourceErr // the missing workflow is not the one of this directory
+	}
+	theirs, err := os.Stat(path)
+	if err != nil {
+		return path, nil //nolint:nilerr // the workflow was moved
+	}
+	if ours, err := os.Stat(p.Path); err == nil && os.SameFile(ours, theirs) {
+		return path, nil
+	}
+	return path, &reconcile.Error{
+		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
+		Hint: "give each workflow a state directory of its own: leave --state-dir and SYMPHONY_STATE_DIR out, or name another",
+	}
+}
+
+// OriginalPath is the path that the state directory had at the last pass. It refuses a copy whose original exists: the copy's
+// workers hold their locks in the original, so that a pass would take them for dead.
+func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
+	path, known, err := db.Meta(ctx, placeKey)
+	if err != nil || !known || path == p.StateDir {
+		return path, err
+	}
+	theirs, err := os.Stat(filepath.Join(path, "state.db"))
+	if err != nil {
+		return path, nil //nolint:nilerr // the directory was moved
+	}
+	if ours, err := os.Stat(filepath.Join(p.StateDir, "state.db")); err == nil && os.SameFile(ours, theirs) {
+		return path, nil
+	}
+	return path, &reconcile.Error{
+		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
+		Hint: "use " + path + ", or move it away while nothing runs",
+	}
+}
+
+// TakeOwnership makes the state directory this workflow's.
+func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
+	place, err := OriginalPath(ctx, p, db)
+	if err == nil && place != p.StateDir {
+		err = db.SetMeta(ctx, placeKey, p.StateDir)
+	}
+	if err != nil {
+		return err
+	}
+	path, err := OwnerPath(ctx, p, db)
+	if err != nil || path == p.Path || p.SourceErr != nil {
+		return err
+	}
+	return db.SetMeta(ctx, OwnerKey, p.Path)
+}
+
+// placeKey names the path of the state directory.
+const placeKey = "state_dir"

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// version is the module's, or the revision it was built from.
+// Version is the version of the program.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -22,9 +22,7 @@ func Version() string {
 	return versionOf(info)
 }
 
-// versionOf is the release, for a program that was built from a tag or by go install; between releases the version that
-// the go command makes of the commit, with +dirty where the sources were changed. Without the version control system's
-// help there is at most a revision.
+// versionOf is the module's version, which the go command derives from a tag or commit; otherwise the revision.
 func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
@@ -43,9 +41,8 @@ func versionOf(info *debug.BuildInfo) string {
 	return v
 }
 
-// programPath is where the running program was started from, to be started again after it may have been replaced
-// there: the link by which it was called, where there is one, for that is what an upgrade turns to another file. Empty
-// where it is gone.
+// ProgramPath is the path to start this program from again after an upgrade: the link by which it was called, if there is
+// one. It is empty where the program is gone.
 func ProgramPath() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -72,19 +69,19 @@ func sameFile(a, b string) bool {
 
 const runStamp = "20060102T150405.000"
 
-// newRunID gives ids that sort by time, to the millisecond.
+// NewRunID returns an id that sorts by time, to the millisecond.
 func NewRunID(now time.Time) string {
 	return now.UTC().Format(runStamp) + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// runIDs gives ids that sort in the order in which they were given. After the clock was set back they go on from the
-// newest one there is: by its id a run is known to be an issue's last, whose thread is gone on with.
+// RunIDs returns a function for ids that sort in the order of its calls, also after the clock was set back: an issue's last
+// run is known by its id.
 func RunIDs(db *state.DB, now func() time.Time) func() string {
 	var last string
 	known := false
 	return func() string {
 		if !known {
-			// Where it can't be read the row can't be written either, and the action says so.
+			// If the database can't be read, the run's row can't be written, and that is reported.
 			if runs, err := db.RecentRuns(context.Background(), 1); err == nil && len(runs) > 0 {
 				last = runs[0].ID
 			}

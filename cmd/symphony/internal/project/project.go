@@ -1,3 +1,5 @@
+// Package project opens a project, which is one WORKFLOW.md and its state directory: the workflow and its environment, the
+// database, the account of codex, the workspace root. It is the only place that makes adapters.
 package project
 
 import (
@@ -14,20 +16,19 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// project is one WORKFLOW.md and its state directory.
+// Project is one WORKFLOW.md and its state directory.
 type Project struct {
-	Env *term.Env
-	// path is resolved through symlinks where the file exists; source is what it held when it was read.
-	Path      string
+	Env       *term.Env
+	Path      string // resolved through symlinks where the file exists
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
-	// envFile is the environment file; where it can't be used, envErr says why, and that is a mistake of the
-	// configuration: what runs is still reconciled.
+	// EnvFile are the variables of the environment file. EnvErr, a fault of the configuration, says why it can't be used.
 	EnvFile map[string]string
 	EnvErr  error
 }
 
+// New reads the workflow and the environment file. Without a state directory the usual one is taken.
 func New(w *term.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path)}
 	p.Source, p.SourceErr = workflow.Read(p.Path)
@@ -42,13 +43,12 @@ func New(w *term.Env, path, stateDir string) *Project {
 	return p
 }
 
-// envPath is the environment file of the project, read by every pass so that cron, systemd and a person
-// see the same variables.
+// EnvPath is the environment file. Every pass reads it, so that cron, systemd and an operator see the same variables.
 func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }
 
-// lookup reads a variable: one that is set wins over the file's.
+// Lookup finds a variable in the environment, otherwise in the environment file.
 func (p *Project) Lookup(name string) (string, bool) {
 	if v, ok := p.Env.Lookup(name); ok {
 		return v, true
@@ -57,11 +57,11 @@ func (p *Project) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// FromFileVar tells a worker which of its variables the environment file gave: the pass that it starts at its end
-// reads the file anew, and what is set wins there.
+// FromFileVar names the variables of a worker that come from the environment file. The pass that the worker starts at its end
+// reads them from the file again.
 const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
 
-// workerEnviron is the environment that workers are started with.
+// WorkerEnviron is the environment of workers.
 func (p *Project) WorkerEnviron() []string {
 	var names []string
 	for name := range p.EnvFile {
@@ -76,13 +76,12 @@ func (p *Project) WorkerEnviron() []string {
 	return append(p.Environ(), FromFileVar+"="+strings.Join(names, ","))
 }
 
-// ownPassEnviron is the environment of a pass that this worker starts: that of the pass which started it.
+// OwnPassEnviron is the environment of the pass that a worker starts: that of the pass which started the worker.
 func OwnPassEnviron(w *term.Env) []string {
 	return proc.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
 }
 
-// environ is what hooks and agents are given: the pass's and the file's. Each variable is there once, with the value
-// that lookup gives: of two a program of Go would take the first.
+// Environ is the environment of hooks and agents: that of the process and the file's variables, each name once.
 func (p *Project) Environ() []string {
 	env := make([]string, 0, len(p.Env.Environ)+len(p.EnvFile))
 	seen := map[string]bool{FromFileVar: true}
@@ -101,6 +100,7 @@ func (p *Project) Environ() []string {
 	return env
 }
 
+// Environment is what the workflow's values are resolved with. extra wins over all other variables.
 func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
 		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(),
@@ -113,7 +113,7 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	}
 }
 
-// config gives the workflow its meaning.
+// Config parses the workflow.
 func (p *Project) Config() (*workflow.Config, error) {
 	switch {
 	case p.SourceErr != nil:
@@ -133,7 +133,7 @@ func (p *Project) Config() (*workflow.Config, error) {
 	return nil, err
 }
 
-// nested refuses a pass that an agent or a hook of ours would run.
+// Nested refuses to run inside a workspace: an agent must not start agents.
 func (p *Project) Nested() error {
 	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
 		return &reconcile.Error{

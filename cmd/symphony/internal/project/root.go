@@ -2,20 +2,79 @@ package project
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
 )
 
-// fits checks the workspace root before anything is dispatched into it.
+// Resolve follows symlinks as far as the path exists.
+func Resolve(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(Resolve(parent), filepath.Base(path))
+}
+
+// RootsKey names the workspace roots that the project has used, in the database.
+const RootsKey = "workspace_roots"
+
+// WorkspaceError gives the error of a workspace its code.
+func WorkspaceError(err error) error {
+	var e *workspace.Error
+	if errors.As(err, &e) {
+		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
+	}
+	return err
+}
+
+// Exists reports whether a path can be looked at.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// RootsOf are the workspace roots that a project has used, the present one first.
+func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
+	roots := []string{}
+	text, known, err := db.Meta(ctx, RootsKey)
+	if err == nil && known {
+		err = json.Unmarshal([]byte(text), &roots)
+	}
+	if err != nil {
+		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
+	}
+	return roots, nil
+}
+
+// TemporaryAbove is the temporary directory that a path lies in, empty for none.
+func TemporaryAbove(path, tmpdir string) string {
+	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
+		if temporary != "" && text.PathInside(Resolve(temporary), path) {
+			return temporary
+		}
+	}
+	return ""
+}
+
+// RootFits checks the workspace root before a run starts in it, and claims it for the project unless this is a dry run.
 func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	root := Resolve(cfg.Workspace.Root)
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = Resolve(dir)
-		if Within(root, dir) || Within(dir, root) || Within(p.StateDir, dir) || Within(dir, p.StateDir) {
+		if text.PathInside(dir, root) || text.PathInside(root, dir) || text.PathInside(dir, p.StateDir) || text.PathInside(p.StateDir, dir) {
 			return &reconcile.Error{
 				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
 				Hint: "name a directory apart from workspace.root and the state directory",
@@ -32,8 +91,7 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	return WorkspaceError(opened.ClaimProject(cfg.Policy().Project, p.StateDir))
 }
 
-// handsOff are the runners of a pass whose workspace root it may not use: what lies there may be somebody else's,
-// so nothing in it is removed. Runs that were started before are looked after as ever.
+// HandsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.
 type HandsOff struct{ reconcile.Runners }
 
 // Workspaces implements reconcile.Runners.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
@@ -35,7 +36,7 @@ var builtByGo = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
 func (s *scheduled) temporary() error {
 	path, why := project.Resolve(s.program), ""
 	for _, dir := range []string{cmp.Or(s.caller.Env.Getenv("TMPDIR"), "/tmp"), "/tmp", "/var/tmp", "/dev/shm"} {
-		if project.Within(path, project.Resolve(dir)) {
+		if text.PathInside(project.Resolve(dir), path) {
 			why = "lies below " + dir
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// account is the codex account that the project's agents work with: it is known by the codex home that they are given.
+// OpenAccount opens the account of codex that the project's agents use. It is known by its codex home.
 func OpenAccount(p *Project, codexHome string) *state.Account {
 	fromEnv, _ := p.Lookup("CODEX_HOME")
 	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
@@ -28,7 +28,7 @@ func OpenAccount(p *Project, codexHome string) *state.Account {
 	return state.NewAccount(base, p.Env.Home, home)
 }
 
-// maxAgents bounds the live runs of the account over all projects; 0: nothing does.
+// MaxAgents is the limit of live runs over all projects of the account; 0 for none.
 func MaxAgents(p *Project) (int, error) {
 	text, set := p.Lookup(reconcile.MaxAgentsVar)
 	if !set || text == "" {
@@ -44,11 +44,11 @@ func MaxAgents(p *Project) (int, error) {
 	}
 	return 0, &reconcile.Error{
 		Code: "invalid_config", Message: fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		Hint: "it is a whole number from 1 up, or unset; until it is, nothing new is started", Err: err,
+		Hint: "set a whole number of at least 1, or unset it; until then no run starts", Err: err,
 	}
 }
 
-// passAccount is the account as a pass uses it.
+// PassAccount is the account as a pass uses it.
 type PassAccount struct {
 	*state.Account
 	stateDir string
@@ -57,7 +57,7 @@ type PassAccount struct {
 	warned   sync.Once
 
 	mu    sync.Mutex
-	slots []*os.File // taken, and not handed on
+	slots []*os.File // taken, not yet passed to a worker
 }
 
 // Look implements reconcile.Accounts.
@@ -117,27 +117,26 @@ func (a *PassAccount) Probe(ctx context.Context, b reconcile.Block, run reconcil
 	return a.Account.Probe(ctx, run.StartedAt, b, filepath.Join(runner.RunDir(a.stateDir, run.ID), "alive"))
 }
 
+// OpenPassAccount opens the account for a pass. A wrong limit counts as none here: the pass reports it and starts nothing.
 func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccount {
-	most, _ := MaxAgents(p) // with a wrong one the pass starts nothing, and has said why
+	most, _ := MaxAgents(p)
 	return &PassAccount{Account: OpenAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
 }
 
-// holdsAlive reports whether a worker surely holds this alive file: where that is not known the block's next try says
-// when somebody else may look.
+// holdsAlive reports whether a worker certainly holds this alive file.
 func holdsAlive(path string) bool {
 	pulse, err := proc.ProbeAlive(path)
 	return err == nil && pulse.State != proc.AliveUnknown && !pulse.State.Dead()
 }
 
-// lowKey is until when the tracker's allowance counts as low: the next pass is another process, and must know
-// before it asks.
+// LowKey names the time until which the tracker's allowance counts as low. The database keeps it for the next pass.
 const LowKey = "tracker_low_until"
 
-// longestLow bounds what a clock that was wrong can do: the tracker's windows are an hour.
+// longestLow limits what a wrong clock can do: the tracker's windows are an hour.
 const longestLow = 2 * time.Hour
 
-// lowUntil is when the tracker's allowance has filled up again, if less than a tenth of it was left at the last
-// answer (design: tracker budget); otherwise a time that is over.
+// LowUntil is when the tracker's allowance has filled up again, if less than a tenth was left at the last answer; otherwise a
+// time in the past.
 func LowUntil(ctx context.Context, p *Project, db *state.DB) (time.Time, error) {
 	text, _, err := db.Meta(ctx, LowKey)
 	if err != nil || text == "" {
@@ -151,4 +150,38 @@ func LowUntil(ctx context.Context, p *Project, db *state.DB) (time.Time, error) 
 		return time.Time{}, nil
 	}
 	return until, nil
+}
+
+// BlockedRow is what keeps all issues of a project from starting.
+type BlockedRow struct {
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	NextTry time.Time `json:"next_try"`
+}
+
+// BlockedBy is the block that matters first: without the tracker nothing can start.
+func BlockedBy(rec reconcile.State) *BlockedRow {
+	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
+	if b == nil {
+		return nil
+	}
+	return &BlockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
+}
+
+// AccountBlock is what stops all projects of the account; nil for nothing. An account that can't be read stops nothing:
+// each pass reports it.
+func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
+	s, err := a.Read(now)
+	switch {
+	case err != nil:
+		return nil
+	case s.Limit != nil:
+		return &BlockedRow{
+			Since: s.Limit.Since.UTC(), Reason: reconcile.CodeAgentQuota, Message: s.Limit.Text(a.Home, now), NextTry: s.Limit.Until.UTC(),
+		}
+	case s.Block != nil:
+		return &BlockedRow{Since: s.Block.Since.UTC(), Reason: s.Block.Code, Message: s.Block.Message, NextTry: s.Block.NextTry.UTC()}
+	}
+	return nil
 }

@@ -3,10 +3,7 @@ package project
 import (
 	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -14,17 +11,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-type checkJSON struct {
+// CheckReport is the result of a check of a workflow.
+type CheckReport struct {
 	Workflow string           `json:"workflow"`
 	OK       bool             `json:"ok"`
 	Errors   []term.ErrorJSON `json:"errors"`
 	Warnings []string         `json:"warnings"`
 }
 
-// checked parses the workflow as a pass would, but without the key, and looks into the branches of the
-// template that no issue may take for months. The configuration is nil where it can't be read.
-func CheckResult(p *Project) (checkJSON, *workflow.Config) {
-	out := checkJSON{Workflow: p.Path, Errors: []term.ErrorJSON{}, Warnings: []string{}}
+// CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
+// configuration is nil where the workflow can't be parsed.
+func CheckResult(p *Project) (CheckReport, *workflow.Config) {
+	out := CheckReport{Workflow: p.Path, Errors: []term.ErrorJSON{}, Warnings: []string{}}
 	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
@@ -49,7 +47,8 @@ func CheckResult(p *Project) (checkJSON, *workflow.Config) {
 	return out, cfg
 }
 
-func PrintCheck(p *Project, out checkJSON) {
+// PrintCheck prints the result of a check.
+func PrintCheck(p *Project, out CheckReport) {
 	w := p.Env
 	for _, e := range out.Errors {
 		w.PrintError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
@@ -65,7 +64,7 @@ func PrintCheck(p *Project, out checkJSON) {
 	}
 }
 
-// check says what is wrong with the workflow.
+// CheckFile checks the workflow and prints the result.
 func CheckFile(p *Project) error {
 	out, _ := CheckResult(p)
 	PrintCheck(p, out)
@@ -73,26 +72,4 @@ func CheckFile(p *Project) error {
 		return exit.Only(exit.Workflow)
 	}
 	return nil
-}
-
-type LastPassRow struct {
-	ID         int64            `json:"id"`
-	Trigger    string           `json:"trigger"`
-	StartedAt  time.Time        `json:"started_at"`
-	DurationMS int64            `json:"duration_ms"`
-	Errors     []term.ErrorJSON `json:"errors"`
-}
-
-// exists reports whether there is something at a path, as far as that can be told.
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-const WaitStep = 200 * time.Millisecond
-
-// within reports whether path is dir or lies below it.
-func Within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
