@@ -32,7 +32,7 @@ type Host interface {
 	// RunHook runs a script of the workflow in the run's workspace and waits for it.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit notes the git settings and hooks of the workspace before an agent can change them, RestoreGit puts them
-	// back. While RestoreGit returns an error, no hook may run.
+	// back. RunHook refuses to run a hook in which git would run a program that an agent has left elsewhere.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context, r RestoreGitRequest) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.

@@ -24,6 +24,9 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	if err != nil {
 		return answer, err
 	}
+	if known.unsafe != nil && strings.TrimSpace(r.Script) != "" {
+		return answer, asError(known.unsafe)
+	}
 	env := slices.Clone(r.Env)
 	if !known.keepGit {
 		var settings [][2]string

@@ -33,6 +33,7 @@ type run struct {
 	host.Run
 	tree    *os.File // inherited by all that the run starts, so that it is known by it
 	keepGit bool
+	unsafe  error // what git could run in a hook; no hook runs then
 	removal workspace.RemoveOptions
 
 	mu     sync.Mutex
@@ -204,6 +205,7 @@ func (r *run) restoreGit(ctx context.Context, space *workspace.Workspace) (host.
 	}
 	undone, err := space.UndoGit(ctx)
 	restored := host.GitRestored{Names: undone.Names}
+	r.unsafe = undone.Unsafe
 	switch {
 	case undone.Unsettled != nil:
 		restored.Incomplete = "git configuration will be looked at again: " + undone.Unsettled.Error()

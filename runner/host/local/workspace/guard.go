@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,92 +17,81 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// The guard of git directories. An agent may write into the git directory of its workspace, and what git takes from
-// there can have programs run: hooks, and much of its configuration. In the agent's sandbox that does no harm. But
-// the workflow's own hooks run git too, outside. So before the agent is launched TrustGit writes down what is there,
-// where the agent can't write, and when it has ended UndoGit makes that so again, but for what is known to run
-// nothing. Until that is done no hook may run, however the worker ended: what is written down says so.
+// The guard of git directories. An agent may write into the git directory of its workspace, and git runs programs that it
+// finds there: hooks, and many settings. In the agent's sandbox that is harmless, but the workflow's own hooks run git
+// outside of it. So before the agent starts, TrustGit notes what is there, where the agent can't write; after it has ended,
+// UndoGit compares.
 //
 //	before_run ─► TrustGit ─► agent ─► all its processes end ─► UndoGit ─► after_run
 //	                             └─ the worker dies ─► the next holder reaps ─► UndoGit ─► its hooks
 //
-// # Decisions
+// The configuration and hooks of the repository that the run began with are put back; settings that can't run a program
+// stay as the agent has made them. Everything else in the workspace that git could run, and that was not there before, is
+// not repaired: UndoGit says what it is, and no hook may run until it is gone.
 //
-// What the workflow's hooks set is trusted, in each run anew: it was there before the agent, or after it.
-//
-// Nothing is undone that only makes git read or write other data: remotes at other addresses, references, the index,
-// exclude, attributes (files in the work tree say as much), alternates. What a setting of the operator's runs from the
-// work tree, the agent has had its hands on; but hooks that git would take from there are switched off (TreeHooks).
-//
-// The search for repositories needs no git, for a repository to be found may be one that git was made to run
-// something in. The configuration is read by git itself, for nobody else reads it just so.
+// Settings and hooks that the workflow's own hooks make are trusted, in each run anew. Data that git only reads or writes is
+// not guarded: remotes, references, the index, attributes. Git hooks in the work tree are the agent's to write, so git runs
+// without hooks in a workflow's hook where the operator has pointed it there (HookGit).
 
-// guardFor bounds the work of the guard, at its beginning and at its end.
-const guardFor = 10 * time.Second
+const (
+	guardTimeout  = 10 * time.Second
+	searchTimeout = 4 * time.Second // of that; a larger tree is not searched to its end, which is reported
+)
 
-// searchFor bounds the search in it: a tree that takes longer is not searched to its end, and that is said.
-const searchFor = 4 * time.Second
-
-// trusted is what is written down before an agent is launched.
-type trusted struct {
-	// Pending: an agent may have been at work since, and nothing is undone yet.
+// gitSnapshot is what TrustGit writes down.
+type gitSnapshot struct {
+	// Pending: an agent may have been at work since.
 	Pending bool `json:"pending"`
-	// Outside are git directories outside of the workspace that the agent can write: that of a linked worktree.
-	Outside []string `json:"outside,omitempty"`
-	// Shared is a linked worktree's main repository, of which the agent can write some directories.
-	Shared  string      `json:"shared,omitempty"`
-	Files   []keptFile  `json:"files"`
-	Tree    []string    `json:"tree_hooks,omitempty"`
-	Partial bool        `json:"partial,omitempty"` // the search left something out
-	files   trustedFile // Files, by path
-	bytes   int         // in files
+	// Dirs are the git directories of the run's repository that the agent can write. Shared is a linked worktree's main
+	// repository, of which the agent can write some directories.
+	Dirs   []string `json:"dirs,omitempty"`
+	Shared string   `json:"shared,omitempty"`
+	// Files of Dirs are put back.
+	Files []keptFile `json:"kept_files"`
+	// Known are the programs that git could run before the agent: names and digests.
+	Known     map[string]string `json:"known"`
+	TreeHooks []string          `json:"tree_hooks,omitempty"`
+	Partial   bool              `json:"partial,omitempty"` // the search left something out
 }
 
-// keptFile has its path in bytes, because a path need not be text; relative to the workspace, if it lies in it.
-type keptFile struct {
-	Path []byte `json:"path"`
-	kept
-}
-
-type trustedFile map[string]kept
-
-// GuardOptions say what the guard has to know of the agent.
+// GuardOptions describe the agent to the guard.
 type GuardOptions struct {
-	// Reaches reports whether the agent can write to a directory outside of the workspace. Its tmp and cache, and a
-	// linked worktree's own git directory, are known to be.
+	// Reaches reports whether the agent can write to a directory outside of the workspace, besides its tmp and cache and
+	// the git directory of a linked worktree.
 	Reaches func(path string) bool
-	// Env is what the hooks' git sees.
+	// Env is what git in hooks sees.
 	Env []string
 }
 
-// Undone is what UndoGit has found.
+// Undone is what UndoGit has put back.
 type Undone struct {
-	// Names are those of settings and files, for people: core.hooksPath, hooks/post-commit, sub/.git: alias.x.
+	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
-	// Partial: the workspace was too large to be searched for further repositories to its end.
+	// Partial: the workspace was too large to be searched to its end.
 	Partial bool
+	// Unsafe says what git could run in a hook; no hook may run then. Nil: nothing.
+	Unsafe error
 	// Unsettled says why it could not be written down that all is undone: it is done once more.
 	Unsettled error
 }
 
 func (w *Workspace) guardFile() string { return filepath.Join(w.root.work(w.Key), "git-trusted.json") }
 
-// maxTrusted bounds what is read of the file, in bytes.
-const maxTrusted = 1 << 30
+const maxSnapshot = 1 << 30 // bytes
 
-// readTrusted gives what this holder has written down, else what is in the file: an agent that may write anywhere
-// could have changed that.
-func (w *Workspace) readTrusted() (*trusted, error) {
-	if w.trusted != nil {
-		return w.trusted, nil
+// readSnapshot returns what this holder has written down, else the file: an agent that may write anywhere could have
+// changed that. Nil: no agent has worked here.
+func (w *Workspace) readSnapshot() (*gitSnapshot, error) {
+	if w.snapshot != nil {
+		return w.snapshot, nil
 	}
-	data, err := readRegular(w.guardFile(), maxTrusted)
+	data, err := readRegular(w.guardFile(), maxSnapshot)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no agent was launched here yet
+		return nil, nil //nolint:nilnil // see above
 	}
-	t := &trusted{files: trustedFile{}}
+	s := &gitSnapshot{}
 	if err == nil {
-		err = json.Unmarshal(data, t)
+		err = json.Unmarshal(data, s)
 	}
 	if err != nil {
 		return nil, &Error{
@@ -109,26 +99,11 @@ func (w *Workspace) readTrusted() (*trusted, error) {
 			Hint: "look at the git configuration and hooks of the workspace, then remove that file", Err: err,
 		}
 	}
-	for _, f := range t.Files {
-		path := string(f.Path)
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(w.Path, path)
-		}
-		t.files[path] = f.kept
-	}
-	return t, nil
+	return s, nil
 }
 
-func (w *Workspace) writeTrusted(t *trusted) error {
-	t.Files = nil
-	for path, k := range t.files {
-		if rel, err := filepath.Rel(w.Path, path); err == nil && filepath.IsLocal(rel) {
-			path = rel
-		}
-		t.Files = append(t.Files, keptFile{[]byte(path), k})
-	}
-	slices.SortFunc(t.Files, func(a, b keptFile) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	data, err := json.Marshal(t)
+func (w *Workspace) writeSnapshot(s *gitSnapshot) error {
+	data, err := json.Marshal(s)
 	if err == nil {
 		err = durable.WriteFile(w.guardFile(), data, 0o600)
 	}
@@ -138,46 +113,111 @@ func (w *Workspace) writeTrusted(t *trusted) error {
 	return nil
 }
 
-// TrustGit writes down, durably, what git would take from the workspace now. From here on an agent may be at work.
+// TrustGit writes down, durably, what git would run in the workspace now. From here on an agent may be at work.
 func (w *Workspace) TrustGit(ctx context.Context, o GuardOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, guardFor)
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	t := &trusted{Pending: true, files: trustedFile{}}
-	if err := t.gather(ctx, w, o); err != nil {
-		return guardFailed(ctx, err, "look at git's files of %s", w.Path)
-	}
-	if err := w.writeTrusted(t); err != nil {
+	s := &gitSnapshot{Pending: true}
+	repo, ok, err := openRepository(w.Path)
+	if err != nil {
 		return err
 	}
-	w.trusted = t
+	if ok {
+		s.locate(w, repo, o)
+	}
+	for _, dir := range s.Dirs {
+		if err := s.keep(dir); err != nil {
+			return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+		}
+	}
+	found, err := w.findPrograms(ctx, s)
+	if err != nil {
+		return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+	}
+	s.Known, s.Partial = found.programs, !found.whole
+	if before, err := w.readSnapshot(); err != nil || before != nil && before.Pending {
+		s.Known = nil // an earlier agent has left something unsafe: it does not become trusted by another run
+		if before != nil {
+			s.Known = before.Known
+		}
+	}
+	if err := s.findTreeHooks(ctx, w, o); err != nil {
+		return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+	}
+	if err := w.writeSnapshot(s); err != nil {
+		return err
+	}
+	w.snapshot = s
 	return nil
 }
 
-// UndoGit makes git's files what they were, where an agent has been at work since, and reports what it had to undo.
-// With an error no hook may run, and the next call begins anew.
-func (w *Workspace) UndoGit(ctx context.Context) (Undone, error) {
-	t, err := w.readTrusted()
-	if err != nil || t == nil || !t.Pending {
-		return Undone{}, err
+// locate fills in which git directories of the run's repository the agent can write.
+func (s *gitSnapshot) locate(w *Workspace, repo repository, o GuardOptions) {
+	if repo.linked || within(w.Path, repo.gitDir) || o.Reaches(repo.gitDir) {
+		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
-	if err := w.Verify(); err != nil {
-		return Undone{}, err
+	switch {
+	case !repo.linked:
+	case within(w.Path, repo.common) || o.Reaches(repo.common):
+		s.Dirs = append(s.Dirs, repo.common)
+	default:
+		s.Shared = repo.common
 	}
-	ctx, cancel := context.WithTimeout(ctx, guardFor)
-	defer cancel()
-	u := undoing{ctx: ctx, w: w, was: t}
-	if err := u.run(); err != nil {
-		return Undone{Names: u.names}, guardFailed(ctx, err, "undo git configuration in %s", w.Path)
-	}
-	crash.At("workspace.guard.undone")
-	t.Pending, t.Partial = false, u.partial
-	unsettled := w.writeTrusted(t) // on a full disk too a hook may have to save what was done
-	return Undone{Names: u.names, Partial: u.partial, Unsettled: unsettled}, nil
 }
 
-// ForgetGit is for a workflow that wants what agents set to stay.
+// UndoGit puts back what an agent has changed of the run's repository, and finds what else git could run that was not
+// there before. With an error no hook may run either, and the next call begins anew.
+func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
+	s, err := w.readSnapshot()
+	if err != nil || s == nil || !s.Pending {
+		return undone, err
+	}
+	if err := w.Verify(); err != nil {
+		return undone, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	if undone.Names, err = s.restore(ctx); err != nil {
+		return undone, guardFailed(ctx, err, "put back git configuration in %s", w.Path)
+	}
+	found, err := w.findPrograms(ctx, s)
+	if err != nil {
+		return undone, guardFailed(ctx, err, "look at git's files of %s", w.Path)
+	}
+	var unsafe []string
+	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
+		if s.Known[name] != found.programs[name] || s.Shared != "" && strings.HasPrefix(name, s.Shared+": ") {
+			unsafe = append(unsafe, name)
+		}
+	}
+	if len(unsafe) > 0 {
+		undone.Unsafe = unsafeError(w.Path, unsafe) // it stays pending
+		return undone, nil
+	}
+	crash.At("workspace.guard.undone")
+	s.Pending, s.Partial, undone.Partial = false, !found.whole, !found.whole
+	undone.Unsettled = w.writeSnapshot(s) // on a full disk too a hook may have to save the work
+	return undone, nil
+}
+
+// unsafeShown are the names that stand in an error.
+const unsafeShown = 10
+
+func unsafeError(path string, names []string) error {
+	shown := strings.Join(names[:min(len(names), unsafeShown)], ", ")
+	if more := len(names) - unsafeShown; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return &Error{
+		Code:    CodeFailed,
+		Message: fmt.Sprintf("the agent has left in %s what git could run outside of its sandbox: %q", path, shown),
+		Hint:    "no hook runs in the workspace until that is removed; agent.keep_git_config: true leaves to the agent what it sets",
+	}
+}
+
+// ForgetGit is for a workflow that leaves git's settings to agents.
 func (w *Workspace) ForgetGit() error {
-	w.trusted = nil
+	w.snapshot = nil
 	err := os.Remove(w.guardFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failed(err, "forget what was trusted of git in %s", w.Path)
@@ -185,31 +225,30 @@ func (w *Workspace) ForgetGit() error {
 	return nil
 }
 
-// HookGit gives what git in a hook has to be told, and the reasons for people: an agent has worked here, and some
-// hooks are its to write. It is empty before the first agent.
+// HookGit returns settings for git in a hook, and why the repository's hooks are off: an agent has worked here and can
+// write them. Both are empty before the first agent.
 func (w *Workspace) HookGit() (settings [][2]string, reasons []string, err error) {
-	t, err := w.readTrusted()
-	if err != nil || t == nil {
+	s, err := w.readSnapshot()
+	if err != nil || s == nil {
 		return nil, nil, err
 	}
-	if len(t.Tree) > 0 {
+	if len(s.TreeHooks) > 0 {
 		settings = append(settings, [2]string{"core.hooksPath", "/dev/null"})
 	}
-	if t.Partial {
+	if s.Partial { // git looks into no repository but the workspace's own
 		settings = append(settings, [2]string{"safe.bareRepository", "explicit"}, [2]string{"diff.ignoreSubmodules", "all"},
 			[2]string{"submodule.recurse", "false"}, [2]string{"status.submoduleSummary", "false"})
 	}
-	return settings, t.Tree, nil
+	return settings, s.TreeHooks, nil
 }
 
-// guardFailed says what could not be done. That the time was over is told as such.
 func guardFailed(ctx context.Context, err error, format string, args ...any) error {
 	var known *Error
 	if errors.As(err, &known) {
 		return err
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("it took longer than %s", guardFor)
+		err = fmt.Errorf("it took longer than %s", guardTimeout)
 	}
 	e := &Error{Code: CodeFailed}
 	errors.As(failed(err, format, args...), &e)

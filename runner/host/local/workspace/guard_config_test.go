@@ -106,14 +106,14 @@ func TestSettle(t *testing.T) {
 		{"in another order", "[core]\n\tbare = false\n[alias]\n\tb = 2\n\ta = 1\n", was, []string{"the order of its entries"}},
 		{"no configuration", was + "[", was, []string{wholeFile}},
 		{"a subsection without a name", was + "[user \"\"]\n\tname = x\n", was, []string{wholeFile}},
-		{"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", "[core]\n\tbare = \"false\"\n[alias]\n\ta = \"1\"\n\tb = \"2\"\n[user]\n\tname = \"x\"\n", []string{"pager.log"}},
+		{"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", "[core]\n\tbare = \"false\"\n[user]\n\tname = \"x\"\n[alias]\n\ta = \"1\"\n\tb = \"2\"\n", []string{"pager.log"}},
 		{
 			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n\tremote = r\n\tmerge = m\n",
-			"[core]\n\tbare = \"false\"\n[alias]\n\ta = \"1\"\n\tb = \"2\"\n[branch \"b\"]\n\tmerge = \"m\"\n",
+			"[core]\n\tbare = \"false\"\n[branch \"b\"]\n\tmerge = \"m\"\n[alias]\n\ta = \"1\"\n\tb = \"2\"\n",
 			[]string{"remote.r.url", "branch.b.remote"},
 		},
 	} {
-		got, changed, err := configRules{}.settle(t.Context(), []byte(c.now), []byte(was))
+		got, changed, err := settleConfig(t.Context(), []byte(c.now), []byte(was))
 		check(t, err)
 		if string(got) != c.want || !slices.Equal(changed, c.changed) {
 			t.Errorf("%s: %q\n%s", c.name, changed, got)
@@ -121,7 +121,7 @@ func TestSettle(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, _, err := (configRules{}).settle(ended, []byte("[a]\nb\n"), nil); err == nil {
+	if got, _, err := settleConfig(ended, []byte("[a]\nb\n"), nil); err == nil {
 		t.Errorf("no error with the time over, but %q", got)
 	}
 	if names := differing(nil, settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential \"https://user:secret@h\"]\n\thelper = y\n")); strings.Contains(strings.Join(names, " "), "secret") {
@@ -132,7 +132,7 @@ func TestSettle(t *testing.T) {
 // Without git the trusted configuration is put back.
 func TestSettleWithoutGit(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	got, changed, err := configRules{}.settle(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"))
+	got, changed, err := settleConfig(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"))
 	if string(got) != "[core]\n" || !slices.Equal(changed, []string{wholeFile}) || err != nil {
 		t.Errorf("%q, %q, %v", got, changed, err)
 	}

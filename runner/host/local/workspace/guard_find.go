@@ -1,23 +1,291 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
-// The bounds of the search for git directories: whoever wants it to end before it is there has to make a tree
-// larger than any that is worked in, and is found out.
+// The bounds of the search for git directories.
 const (
 	findEntries = 1_000_000
 	findDirs    = 2000 // git directories
 	findChunk   = 4096
 )
+
+// programs are what git could run in a workspace, by names for people, with digests of what it would run.
+type programs struct {
+	programs map[string]string
+	whole    bool // the search left nothing out
+}
+
+// programSearch is one call of findPrograms.
+type programSearch struct {
+	ctx   context.Context
+	w     *Workspace
+	own   []string // the git directories of the run's repository
+	dirs  []string // all git directories
+	found map[string]string
+}
+
+// findPrograms looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
+// directories or has it write through a link. It needs no git for the search, because git could be made to run something
+// in a repository that is still to be found.
+func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs, error) {
+	search, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	roots := []string{w.Path}
+	for _, dir := range s.Dirs {
+		roots = append(roots, filepath.Join(dir, "modules"))
+	}
+	places := findGit(search, roots...)
+	more := findGit(search, places.ledTo(w.Path, w.TmpDir, w.CacheDir)...)
+	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}}
+	p.dirs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(places.dirs, more.dirs, s.Dirs))))
+	for _, path := range slices.Concat(places.pointers, more.pointers) {
+		p.pointer(path)
+	}
+	for _, dir := range p.dirs {
+		if err := p.gitDir(dir); err != nil {
+			return programs{}, err
+		}
+	}
+	if s.Shared != "" {
+		if err := p.links(s.Shared, sharedDirs, false); err != nil {
+			return programs{}, err
+		}
+	}
+	return programs{p.found, places.whole && more.whole}, ctx.Err()
+}
+
+// add names something; what lies in another repository than the run's own begins with where that is.
+func (p *programSearch) add(dir, what, digest string) {
+	if !slices.Contains(p.own, dir) {
+		what = p.w.relative(dir) + ": " + what
+	}
+	p.found[what] += digest
+}
+
+// relative is a path for people.
+func (w *Workspace) relative(path string) string {
+	if rel, err := filepath.Rel(w.Path, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// pointer judges a file or link named .git: it may lead to a git directory that is searched, or nowhere.
+func (p *programSearch) pointer(path string) {
+	leads := path
+	k, err := lookAtKept(path)
+	if k.There && k.Mode.IsRegular() && err == nil {
+		// To git a line's end or a zero byte in it means something else than here.
+		to, ok := strings.CutPrefix(strings.TrimRight(string(k.Data), "\r\n"), "gitdir:")
+		if !ok {
+			return
+		}
+		if strings.ContainsAny(to, "\r\n\x00") {
+			p.found[p.w.relative(path)+": leads elsewhere"] = digest(to)
+			return
+		}
+		leads = absolute(filepath.Dir(path), strings.TrimPrefix(to, " "))
+	}
+	real, err := filepath.EvalSymlinks(leads)
+	if absent(err) || err == nil && slices.Contains(p.dirs, real) {
+		return
+	}
+	// A worktree that was added to a repository elsewhere is searched, too.
+	if above := filepath.Dir(real); err == nil && filepath.Base(above) == "worktrees" && slices.Contains(p.own, filepath.Dir(above)) {
+		p.dirs = append(p.dirs, real)
+		return
+	}
+	p.found[p.w.relative(path)+": leads elsewhere"] = digest(string(k.Data), real)
+}
+
+// gitDir judges what stands in a git directory.
+func (p *programSearch) gitDir(dir string) error {
+	openForUs(dir)
+	if _, err := os.Lstat(dir); absent(err) {
+		return nil
+	}
+	for _, name := range configFiles {
+		if err := p.config(dir, filepath.Join(dir, name), 0); err != nil {
+			return err
+		}
+	}
+	if k, err := lookAtKept(filepath.Join(dir, "commondir")); err != nil || k.There {
+		// That of a worktree which was added to a repository here leads two directories up.
+		ordinary := k.Mode.IsRegular() && strings.TrimRight(string(k.Data), "\r\n") == "../.." && filepath.Base(filepath.Dir(dir)) == "worktrees"
+		if !ordinary {
+			p.add(dir, "commondir", digest(string(k.Data)))
+		}
+	}
+	for _, name := range []string{"hooks", "remotes", "branches"} { // the last two are an old way to write remotes down
+		if err := p.tree(dir, name); err != nil {
+			return err
+		}
+	}
+	p.underWay(dir)
+	inDotGit := isDotGit(dir)
+	_, noHead := os.Lstat(filepath.Join(dir, "HEAD"))
+	_, noWorktrees := os.Lstat(filepath.Join(dir, "worktrees"))
+	switch {
+	case inDotGit || slices.Contains(p.own, dir):
+		return p.links(dir, nil, true)
+	case noHead == nil || noWorktrees == nil: // a bare repository; work trees may lie in it
+		return p.links(dir, writtenDirs, true)
+	}
+	return nil
+}
+
+// includeDepth is how deep git follows includes.
+const includeDepth = 10
+
+// config judges the settings of a configuration file and of those that it includes, whatever the condition.
+func (p *programSearch) config(dir, path string, depth int) error {
+	k, err := lookAtKept(path)
+	if err == nil && (!k.There || depth > includeDepth) {
+		return nil
+	}
+	if err == nil && k.Mode&fs.ModeSymlink != 0 {
+		p.add(dir, filepath.Base(path), digest("link", string(k.Data)))
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return nil //nolint:nilerr // git can't follow it either
+		}
+		k, err = lookAtKept(path)
+	}
+	if err != nil || !k.Mode.IsRegular() {
+		p.add(dir, filepath.Base(path), digest("unreadable", k.Mode.String()))
+		return nil //nolint:nilerr // it is reported
+	}
+	list, err := parseConfig(p.ctx, k.Data)
+	if errors.Is(err, errNoConfig) {
+		p.add(dir, filepath.Base(path), digest(string(k.Data)))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rules := configRules{tree: p.w.Path, remotes: remotesOf(nil, list)}
+	if slices.Contains(p.own, dir) { // it has been put back: the addresses in it are trusted
+		rules.remotes = remotesOf(list, nil)
+	}
+	if strings.Contains(dir, "/modules/") {
+		rules.module = dir
+	}
+	for _, s := range rules.risky(list) {
+		p.add(dir, s.spelled(), digest(s.value))
+		if (s.section == "include" || s.section == "includeif") && s.name == "path" && !strings.HasPrefix(s.value, "~") {
+			file := absolute(filepath.Dir(path), s.value)
+			real, err := filepath.EvalSymlinks(filepath.Dir(file))
+			if err != nil {
+				continue // there is nothing
+			}
+			if real != filepath.Dir(file) {
+				p.add(file, "leads elsewhere", digest(real))
+			}
+			if err := p.config(file, filepath.Join(real, filepath.Base(file)), depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tree judges a directory whose files git runs or reads addresses from.
+func (p *programSearch) tree(dir, name string) error {
+	root := filepath.Join(dir, name)
+	openForUs(root)
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		rel := strings.TrimPrefix(path, dir+"/")
+		switch {
+		case absent(err):
+			return nil
+		case p.ctx.Err() != nil:
+			return p.ctx.Err()
+		case err != nil:
+			p.add(dir, rel, digest("unreadable"))
+			return nil //nolint:nilerr // it is reported
+		case d.IsDir(), filepath.Ext(path) == ".sample" && d.Type().IsRegular() && filepath.Dir(path) == root:
+			return nil
+		}
+		k, _ := lookAtKept(path) // a large one counts by its mode
+		p.add(dir, rel, digest(k.Mode.String(), string(k.Data)))
+		return nil
+	})
+}
+
+// strategies of merging are git's own. Of any other git runs git-merge-NAME, by a path if there is a slash in it.
+var strategies = []string{"ort", "recursive", "resolve", "octopus", "ours", "subtree"}
+
+// underWay judges what a rebase or a series of picks would run for a hook that continues it.
+func (p *programSearch) underWay(dir string) {
+	todo, _ := lookAtKept(filepath.Join(dir, "rebase-merge", "git-rebase-todo"))
+	for line := range strings.Lines(string(todo.Data)) {
+		// Older versions of git ask for no space after the word.
+		if words := strings.Fields(line); len(words) > 0 && (words[0] == "x" || strings.HasPrefix(words[0], "exec")) || todo.Mode&fs.ModeSymlink != 0 {
+			p.add(dir, "rebase-merge/git-rebase-todo", digest(line))
+		}
+	}
+	if k, _ := lookAtKept(filepath.Join(dir, "rebase-merge", "strategy")); k.There && !slices.Contains(strategies, strings.TrimSpace(string(k.Data))) {
+		p.add(dir, "rebase-merge/strategy", digest(string(k.Data)))
+	}
+	if k, _ := lookAtKept(filepath.Join(dir, "sequencer", "opts")); bytes.Contains(bytes.ToLower(k.Data), []byte("strategy")) || k.Mode&fs.ModeSymlink != 0 {
+		p.add(dir, "sequencer/opts", digest(string(k.Data)))
+	}
+}
+
+// Git follows links in its own directories when it writes: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
+// git write into any file of the account, in words of the agent's. Git makes no links itself.
+
+// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (GitWritable).
+var sharedDirs = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
+
+// writtenDirs are the directories of a repository that git writes in.
+var writtenDirs = append(slices.Clone(sharedDirs),
+	"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "hooks", "remotes", "branches", "lfs", "svn")
+
+// links judges the links in a git directory: in some of its directories, nil for all, and those right in it.
+func (p *programSearch) links(dir string, in []string, top bool) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case p.ctx.Err() != nil:
+			return p.ctx.Err()
+		case absent(err), errors.Is(err, fs.ErrPermission):
+			return nil
+		case err != nil || path == dir:
+			return err
+		}
+		rel := strings.TrimPrefix(path, dir+"/")
+		first, below, _ := strings.Cut(rel, "/")
+		if d.IsDir() {
+			// objects has 256 directories with files that git only reads once they are there.
+			object := first == "objects" && len(below) == 2 && strings.Trim(below, "0123456789abcdef") == ""
+			if object || in != nil && !slices.Contains(in, first) || slices.Contains(p.dirs, path) {
+				return fs.SkipDir
+			}
+			openForUs(path)
+			return nil
+		}
+		if d.Type()&fs.ModeSymlink == 0 || rel == first && !top {
+			return nil
+		}
+		target, err := os.Readlink(path)
+		if rel == "HEAD" && strings.HasPrefix(target, "refs/") && filepath.IsLocal(target) {
+			return nil // its old form, which git does not follow
+		}
+		p.add(dir, rel, digest("link", target))
+		return err
+	})
+}
 
 // gitPlaces is where git could take configuration and hooks from in a tree that an agent had.
 type gitPlaces struct {
@@ -126,21 +394,14 @@ func (s *dirSight) add(e fs.DirEntry) {
 	switch {
 	case e.IsDir():
 		s.below = append(s.below, path)
-	case e.Type()&fs.ModeSymlink != 0 && !inDotGit(s.path):
+	case e.Type()&fs.ModeSymlink != 0 && !isDotGit(s.path):
 		s.links = append(s.links, path)
 	}
 }
 
 // inDotGit reports what is in a directory called .git, or is one.
-func inDotGit(path string) bool {
+func isDotGit(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return strings.EqualFold(name, ".git") })
-}
-
-// and joins two searches.
-func (g gitPlaces) and(o gitPlaces) gitPlaces {
-	return gitPlaces{
-		slices.Concat(g.dirs, o.dirs), slices.Concat(g.pointers, o.pointers), slices.Concat(g.links, o.links), g.whole && o.whole,
-	}
 }
 
 // ledTo gives those of the places that a link leads to or into. Where a link leads within its own tree, whatever
@@ -159,4 +420,59 @@ func (g gitPlaces) ledTo(tree string, places ...string) (list []string) {
 		}
 	}
 	return list
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// findTreeHooks notes which hooks of the operator lie where the agent can write: core.hooksPath in the work tree, and links
+// from a git directory's hooks to there.
+func (s *gitSnapshot) findTreeHooks(ctx context.Context, w *Workspace, o GuardOptions) error {
+	mine := func(path string) bool {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool {
+			return within(filepath.Join(dir, "hooks"), path) || path == filepath.Join(dir, "hooks")
+		})
+		inReach := slices.ContainsFunc([]string{w.Path, w.TmpDir, w.CacheDir}, func(dir string) bool { return path == dir || within(dir, path) })
+		return !guarded && (inReach || o.Reaches(path))
+	}
+	value, err := effectiveHooks(ctx, w.Path, o.Env)
+	if err != nil {
+		return err
+	}
+	if value != "" && mine(absolute(w.Path, value)) {
+		s.TreeHooks = append(s.TreeHooks, "core.hooksPath is "+value)
+	}
+	for _, k := range s.Files {
+		path := string(k.Path)
+		if name := filepath.Base(path); k.Mode&fs.ModeSymlink != 0 && (name == "hooks" || filepath.Base(filepath.Dir(path)) == "hooks") && mine(path) {
+			s.TreeHooks = append(s.TreeHooks, filepath.Join("hooks", name)+" leads to "+string(k.Data))
+		}
+	}
+	return nil
+}
+
+// effectiveHooks is core.hooksPath as the hooks' git sees it, the account's configuration included. Reading it runs
+// nothing. Without git there is none.
+func effectiveHooks(ctx context.Context, dir string, env []string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
+	cmd.Dir, cmd.Env = dir, env
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.As(err, &exit), errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return "", nil // not set, or no repository that git would read
+	case err != nil:
+		return "", err
+	}
+	return strings.TrimRight(string(out), "\n"), nil
 }

@@ -58,6 +58,22 @@ func (g *guarded) undo(want ...string) {
 	}
 }
 
+// refuses checks that no hook may run, and that the reason names what was found.
+func (g *guarded) refuses(want ...string) {
+	g.t.Helper()
+	for range 2 { // nor does another run make it trusted
+		undone, err := g.UndoGit(g.t.Context())
+		check(g.t, err)
+		wantCode(g.t, undone.Unsafe, CodeFailed)
+		for _, name := range want {
+			if !strings.Contains(undone.Unsafe.Error(), name) {
+				g.t.Errorf("%v does not name %s", undone.Unsafe, name)
+			}
+		}
+		g.trust()
+	}
+}
+
 // sh runs a script in the workspace, as the workflow's hooks are: with what HookGit says.
 func (g *guarded) sh(script string) string {
 	g.t.Helper()
@@ -166,14 +182,13 @@ var attacks = []struct {
 	{name: "worktree: the main repository", linked: true, reaches: true, agent: `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil, hook: "git publish; git commit --allow-empty -m x", undone: []string{"alias.publish", "hooks/post-commit"}},
 }
 
-// What an agent writes into a git directory does not run in a hook of the workflow. That it would, were nothing undone,
-// is looked at first.
+// What an agent writes into a git directory does not run in a hook of the workflow: it is put back, or no hook runs. That the
+// attack works without the guard is checked first.
 func TestGuardAttacks(t *testing.T) {
 	t.Parallel()
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			var want []string
 			prepare := func() *guarded {
 				g := guard(t, a.linked)
 				g.reaches = a.reaches
@@ -189,12 +204,18 @@ func TestGuardAttacks(t *testing.T) {
 				}
 			}
 			g := prepare()
-			for _, name := range a.undone {
-				want = append(want, strings.Replace(name, "SPARE", g.spare, 1))
+			undone, err := g.UndoGit(t.Context())
+			said := strings.Join(undone.Names, " ")
+			check(t, err)
+			if undone.Unsafe != nil { // then no hook runs
+				said += undone.Unsafe.Error()
+			} else if text := g.sh(a.hook); g.ran() {
+				t.Errorf("the agent's program ran: %s", text)
 			}
-			g.undo(want...)
-			if said := g.sh(a.hook); g.ran() {
-				t.Errorf("the agent's program ran: %s", said)
+			for _, name := range a.undone {
+				if !strings.Contains(said, strings.Replace(name, "SPARE", g.spare, 1)) {
+					t.Errorf("%s is not named: %s", name, said)
+				}
 			}
 		})
 	}
@@ -220,10 +241,7 @@ func TestGuardSharedLinks(t *testing.T) {
 			}
 			g.trust()
 			check(t, os.Symlink(g.mark, filepath.Join(common, "objects", "info", "commit-graph")))
-			g.undo(common+": logs/refs/heads/topic", common+": objects/info/commit-graph")
-			if said := g.sh("git commit --allow-empty -m x && git gc"); g.ran() || !strings.HasSuffix(said, "<nil>") {
-				t.Errorf("it was written to: %s", said)
-			}
+			g.refuses(common+": logs/refs/heads/topic", common+": objects/info/commit-graph")
 			if target, err := os.Readlink(ours); err != nil || target != g.mark {
 				t.Errorf("the operator's link is %q, %v", target, err)
 			}
@@ -240,11 +258,11 @@ func TestGuardLinksThatStay(t *testing.T) {
 		git clone -q --bare . bare; git -C bare worktree add -q tree`)
 	g.trust()
 	said := g.sh(`ln -s /nowhere link; mkdir -p objects refs; ln -s /nowhere refs/link; ln -s /nowhere objects/link; ln -s /nowhere bare/tree/link
-		ln -sfn "$SPARE" .git/logs; git branch b; ln -sf refs/heads/b .git/HEAD`)
+		git branch b; ln -sf refs/heads/b .git/HEAD`)
 	if !strings.HasSuffix(said, "<nil>") {
 		t.Fatal(said)
 	}
-	g.undo("logs")
+	g.undo()
 	for path, want := range map[string]string{
 		"link": "/nowhere", "refs/link": "/nowhere", "objects/link": "/nowhere", "bare/tree/link": "/nowhere",
 		".git/logs": filepath.Join(g.spare, "shared", "logs"), ".git/HEAD": "refs/heads/b",
@@ -304,7 +322,12 @@ func TestGuardKeepsTheRest(t *testing.T) {
 	want := git(t, g.Path, "config", "--local", "--list")
 	want = strings.NewReplacer("alias.evil=!false\n", "", "alias.ours=!false\n", "", "\nalias.ours=!false", "").Replace(want)
 	g.undo("alias.evil", "alias.ours")
-	if got := git(t, g.Path, "config", "--local", "--list"); got != want {
+	sorted := func(text string) string {
+		list := strings.Split(text, "\n")
+		slices.Sort(list)
+		return strings.Join(list, "\n")
+	}
+	if got := git(t, g.Path, "config", "--local", "--list"); sorted(got) != sorted(want) {
 		t.Errorf("now\n%s\nwant\n%s", got, want)
 	}
 	// Where nothing of the agent's is left but that, the operator's file is what it was, with its comments.
@@ -385,13 +408,7 @@ func TestGuardIncluded(t *testing.T) {
 	write(t, filepath.Join(g.Path, "more"), "[alias]\n\tpublish = !touch \"$MARK\"\n[user]\n\tname = Ann\n")
 	write(t, filepath.Join(g.Path, "later"), "[core]\n\tfsmonitor = evil\n")
 	git(t, g.Path, "config", "--file", ".gitconfig", "alias.ours", "!false")
-	g.undo("more: alias.publish", "later: core.fsmonitor", ".gitconfig: alias.ours")
-	if got := git(t, g.Path, "config", "alias.ours") + " " + git(t, g.Path, "config", "user.name"); got != "!true Ann" {
-		t.Errorf("now %q", got)
-	}
-	if g.sh("git publish"); g.ran() {
-		t.Error("it ran")
-	}
+	g.refuses("more: alias.publish", "later: core.fsmonitor", ".gitconfig: alias.ours")
 }
 
 // Where the agent puts a link in the place of a directory, what it leads to is neither read nor written.
@@ -414,15 +431,12 @@ func TestGuardLedAway(t *testing.T) {
 	}
 	before, err := os.ReadFile(operators)
 	check(t, err)
-	g.undo("sub: leads elsewhere", "dir: leads elsewhere", "by: by", "other/deep/conf: alias.evil")
+	g.refuses("dir/conf", "by/conf")
 	if after, err := os.ReadFile(operators); err != nil || string(after) != string(before) {
 		t.Errorf("the operator's configuration is now %q, %v", after, err)
 	}
 	if conf, err := os.ReadFile(filepath.Join(outside, "conf")); err != nil || string(conf) != "[alias]\n\toperators = !true\n" {
 		t.Errorf("the operator's file is now %q, %v", conf, err)
-	}
-	if target, err := os.Readlink(filepath.Join(g.Path, "by")); err != nil || target != "other/deep" {
-		t.Errorf("the operator's link is now %q, %v", target, err)
 	}
 }
 
@@ -433,10 +447,7 @@ func TestGuardLinkedConfiguration(t *testing.T) {
 	g.sh(`mv .git/config shared; ln -s ../shared .git/config; git config --file shared alias.ours '!true'`)
 	g.trust()
 	git(t, g.Path, "config", "--file", "shared", "alias.evil", "!false")
-	g.undo("shared: alias.evil")
-	if got := git(t, g.Path, "config", "--get-regexp", "alias"); got != "alias.ours !true" {
-		t.Errorf("now %q", got)
-	}
+	g.refuses("alias.evil")
 }
 
 // Hooks that lie in the work tree are the agent's to write, whoever pointed git there: the workflow's hooks go without.
@@ -482,10 +493,7 @@ func TestGuardBareWorkspace(t *testing.T) {
 	check(t, g.Ready())
 	g.trust()
 	g.sh(`git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil)
-	g.undo(".: core.fsmonitor", ".: alias.publish", ".: hooks/post-commit")
-	if said := g.sh("git status; git publish"); g.ran() {
-		t.Errorf("it ran: %s", said)
-	}
+	g.refuses("core.fsmonitor", "alias.publish", "hooks/post-commit")
 }
 
 // Whatever is put where a file was: nothing is followed, waited for or written through.
@@ -501,7 +509,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 		"nothing":   func(string) error { return nil },
 		"secret":    func(path string) error { return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"), 0) },
 		"large": func(path string) error {
-			return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"+strings.Repeat("#\n", keepBytes)), 0o600)
+			return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"+strings.Repeat("#\n", maxKeptFile)), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -529,7 +537,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 				t.Errorf("the hook is %q, %v", got, err)
 			}
 			got, err := os.ReadFile(config)
-			if name == "nothing" || name == "secret" || name == "hard link" { // what ran nothing could go
+			if name == "nothing" { // what sets nothing may go
 				trusted = nil
 			}
 			if err != nil && name != "nothing" || string(got) != string(trusted) {
@@ -581,7 +589,7 @@ func TestGuardUnreadable(t *testing.T) {
 	git(t, g.Path, "config", "alias.evil", "!false")
 	write(t, g.guardFile(), "{") // by an agent that may write there
 	g.undo("alias.evil")
-	g.trusted = nil // the next holder
+	g.snapshot = nil // the next holder
 	write(t, g.guardFile(), "{")
 	_, err := g.UndoGit(t.Context())
 	wantCode(t, err, CodeFailed)

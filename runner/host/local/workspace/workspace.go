@@ -45,8 +45,8 @@ type Workspace struct {
 	info  fs.FileInfo // of Path: the directory that Verify expects
 	// complete: it is not one whose making was cut off. Set for a removal.
 	complete bool
-	// trusted is what TrustGit has written down, nil where this holder has not called it.
-	trusted *trusted
+	// snapshot is what TrustGit has written down, nil where this holder has not called it.
+	snapshot *gitSnapshot
 }
 
 // Acquire takes the workspace of an issue, making it where it is missing (specification 9.2, design section
