@@ -74,7 +74,6 @@ func (a *attempt) launch(ctx context.Context) error {
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	crash.At("runner.agent.started")
 	a.agent = &agentProcess{child: child, host: a.Host, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go a.agent.drain(a.Log)
 	options := a.sessionOptions()

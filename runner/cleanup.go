@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -18,7 +17,6 @@ func (c cleanup) run(ctx context.Context) error {
 			return err
 		}
 	}
-	crash.At("runner.cleanup.removed")
 	answer, err := c.Host.Purge(ctx, host.PurgeRequest{
 		Root: c.job.run.WorkspaceRoot, Project: c.Config.Policy.Project, KeepRemoved: c.Config.KeepRemoved,
 		MinFree: c.Config.Policy.MinFreeBytes, Now: c.Now(),

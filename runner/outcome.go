@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -31,7 +30,6 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if err == nil {
 		err = a.workspace.restoreGit(ctx)
 	}
-	crash.At("runner.finish.guarded")
 	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err == nil))
 	if err != nil && outcome == reconcile.Succeeded {
 		outcome = reconcile.Failed

@@ -149,7 +149,7 @@ func build(t *testing.T, program, tags string) {
 }
 
 // crashPoints reads the names of all points from the module's source: the literals of crash.At, which stand in one place
-// each; those around a call of crash.Deps; and those of crash.Method around each write of package state.
+// each; those of crash.Around, around a call of a port; and those of crash.Method around each write of package state.
 func crashPoints(t *testing.T) []string {
 	t.Helper()
 	at := map[string]token.Position{}
@@ -188,7 +188,7 @@ func crashPoints(t *testing.T) []string {
 			switch name := calledName(call); {
 			case name == "crash.At":
 				add(call.Pos(), literalOf(t, call))
-			case file.Name.Name == "crash" && strings.HasPrefix(name, "around") && method != "aroundErr":
+			case strings.HasPrefix(strings.TrimPrefix(name, "crash."), "Around") && method != "AroundErr":
 				add(call.Pos(), literalOf(t, call)+".before", literalOf(t, call)+".after")
 			case file.Name.Name == "state" && strings.HasSuffix(name, ".update"):
 				add(call.Pos(), "state."+method+".before", "state."+method+".after")
@@ -257,7 +257,7 @@ func (t crashTask) at() string {
 // everyVisit are points that a process reaches more than once, each time between other effects, and how many of these
 // visits are died at.
 var everyVisit = map[string]int{
-	"workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
+	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
 	"state.UpdateRun.after": 3, "state.SetMeta.after": 2, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 

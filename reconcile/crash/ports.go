@@ -20,47 +20,48 @@ func Deps(d reconcile.Deps) reconcile.Deps {
 	return d
 }
 
-// around is a pair of points around a call.
-func around[T any](name string, call func() (T, error)) (T, error) {
+// Around is a pair of points around a call.
+func Around[T any](name string, call func() (T, error)) (T, error) {
 	At(name + ".before")
 	v, err := call()
 	At(name + ".after")
 	return v, err
 }
 
-func aroundErr(name string, call func() error) error {
-	_, err := around(name, func() (struct{}, error) { return struct{}{}, call() })
+// AroundErr is Around for a call without an answer.
+func AroundErr(name string, call func() error) error {
+	_, err := Around(name, func() (struct{}, error) { return struct{}{}, call() })
 	return err
 }
 
 type tracker struct{ reconcile.Tracker }
 
 func (t tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	return around("tracker.ByIDs", func() (map[string]reconcile.Issue, error) { return t.Tracker.ByIDs(ctx, ids) })
+	return Around("tracker.ByIDs", func() (map[string]reconcile.Issue, error) { return t.Tracker.ByIDs(ctx, ids) })
 }
 
 func (t tracker) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
-	return around("tracker.Candidates", func() ([]reconcile.Issue, error) { return t.Tracker.Candidates(ctx, states) })
+	return Around("tracker.Candidates", func() ([]reconcile.Issue, error) { return t.Tracker.Candidates(ctx, states) })
 }
 
 type runners struct{ reconcile.Runners }
 
 func (r runners) Prepare(ctx context.Context, run reconcile.Run) error {
-	return aroundErr("runners.Prepare", func() error { return r.Runners.Prepare(ctx, run) })
+	return AroundErr("runners.Prepare", func() error { return r.Runners.Prepare(ctx, run) })
 }
 
 func (r runners) Start(ctx context.Context, run reconcile.Run) error {
-	return aroundErr("runners.Start", func() error { return r.Runners.Start(ctx, run) })
+	return AroundErr("runners.Start", func() error { return r.Runners.Start(ctx, run) })
 }
 
 func (r runners) Stop(ctx context.Context, run reconcile.Run) error {
-	return aroundErr("runners.Stop", func() error { return r.Runners.Stop(ctx, run) })
+	return AroundErr("runners.Stop", func() error { return r.Runners.Stop(ctx, run) })
 }
 
 func (r runners) Kill(ctx context.Context, run reconcile.Run) error {
-	return aroundErr("runners.Kill", func() error { return r.Runners.Kill(ctx, run) })
+	return AroundErr("runners.Kill", func() error { return r.Runners.Kill(ctx, run) })
 }
 
 func (r runners) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
-	return around("runners.Reap", func() ([]reconcile.Process, error) { return r.Runners.Reap(ctx, run, record) })
+	return Around("runners.Reap", func() ([]reconcile.Process, error) { return r.Runners.Reap(ctx, run, record) })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -180,7 +181,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	redactor.Add(tracker.Secrets)
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.Db, Requests: h.Db, Tracker: tracker, Host: &local.Host{},
+		Config: config, Prompt: cfg.Prompt, Journal: h.Db, Requests: h.Db, Tracker: tracker, Host: host.WithCrashPoints(&local.Host{}),
 		Account: account, AccountDir: account.Dir,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
 	}

@@ -142,7 +142,6 @@ func (w *Workspace) remove(ctx context.Context, opt RemoveOptions) (removal Remo
 // they try again.
 func (w *Workspace) leaveAlone(work string, now time.Time) error {
 	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, now
-	crash.At("workspace.remove.unsaved")
 	return w.root.writeRecord(w.rec)
 }
 
