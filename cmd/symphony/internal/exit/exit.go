@@ -63,6 +63,7 @@ func Code(err error) int {
 		return Lock
 	case reconcile.ClassWorkflow:
 		return Workflow
+	case reconcile.ClassTracker, reconcile.ClassMachine:
 	}
 	return Failed
 }

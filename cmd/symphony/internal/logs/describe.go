@@ -59,6 +59,7 @@ func describeItem(i *agent.Item, message string, limits lineLimits) (string, boo
 		return message + below(firstLines(i.Result, limits.result)), i.Failed()
 	case agent.ItemReasoning:
 		return message, i.Ended
+	case agent.ItemMCPTool, agent.ItemOther:
 	}
 	return message, true
 }

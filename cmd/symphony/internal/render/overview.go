@@ -47,7 +47,7 @@ func Watch(ctx context.Context, p *project.Project, o view.Options) error {
 		v, err := view.Read(ctx, p, o)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // a signal ended the watch
 		case err != nil:
 			return err
 		case screen:
