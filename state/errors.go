@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -146,4 +147,10 @@ func unique(err error) bool {
 	var sq *sqlite.Error
 	return errors.As(err, &sq) &&
 		(sq.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sq.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
+// NeedsRepair reports whether an operator must restore the database before it can be used again.
+func NeedsRepair(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, known.Code)
 }

@@ -222,7 +222,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 
 // commandAt finds the first word that is neither a flag nor the value of a shared one.
 func commandAt(args []string) int {
-	shared := &cli.Command{Flags: workflowFlags()}
+	shared := &cli.Command{Flags: workflowFlags(portFlag())}
 	for i := 1; i < len(args); i++ {
 		if len(args[i]) < 2 || args[i][0] != '-' {
 			return i

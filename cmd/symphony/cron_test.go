@@ -60,7 +60,7 @@ func TestCron(t *testing.T) {
 	crontab := fmt.Sprintf("%s >> $HOME/cron.log 2>&1\n%s >> $HOME/no-key.log 2>&1; echo exit $? >> $HOME/no-key.log\n* * * * *  env > $HOME/env.log\n",
 		line, strings.ReplaceAll(line, "web-shop", "no-key"))
 	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(crontab), 0o600))
-	m.mustSh(fmt.Sprintf("install -m 600 -o %d -g %[1]d %s/crontab /var/spool/cron/crontabs/ann", m.uid, annHome))
+	m.mustSh(fmt.Sprintf("install -m 600 -o %d -g %[1]d %s/crontab /var/spool/cron/crontabs/symtester", m.uid, userHome))
 	m.startCron()
 
 	w := m.atWork("ABC-1", "gate-1", cronWait)
@@ -91,12 +91,12 @@ func TestCron(t *testing.T) {
 	if !strings.HasPrefix(said, "symphony: missing_tracker_api_key: ") || !strings.Contains(said, missing) || !strings.HasSuffix(said, "\nexit 3\n") {
 		t.Errorf("without a key, want missing_tracker_api_key, %s and exit 3:\n%s", missing, said)
 	}
-	if env := m.file("env.log"); strings.Contains(env, "LINEAR") || strings.Contains(env, "XDG_") || !strings.Contains(env, "HOME="+annHome+"\n") {
+	if env := m.file("env.log"); strings.Contains(env, "LINEAR") || strings.Contains(env, "XDG_") || !strings.Contains(env, "HOME="+userHome+"\n") {
 		t.Errorf("this was no bare environment:\n%s", env)
 	}
 }
 
-// file is one of ann's, empty where there is none.
+// file reads a file of the user; empty if there is none.
 func (m *machine) file(name string) string {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.home, name))

@@ -81,13 +81,13 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := &worker.Held{Db: db, Alive: alive}
+			h := &worker.Held{DB: db, Alive: alive}
 			defer h.Close(slog.New(slog.DiscardHandler))
 			if h.Run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
 				t.Fatal(err)
 			}
 			h.Run.Outcome = c.had
-			h.Failed(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			h.RecordFailure(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
 			if got, err := db.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
 				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
 			}

@@ -25,18 +25,18 @@ import (
 const (
 	// machineBound ends a machine that its test does not end; cron may use a minute of it until its first job.
 	machineBound = 110 * time.Second
-	// annHome is where a machine shows the home directory: a path that anybody may reach, wherever it really is.
-	annHome    = "/run/ann"
-	annProject = annHome + "/web-shop"
+	// userHome is where a machine shows the home directory: a path that anybody may reach, wherever it really is.
+	userHome    = "/run/symtester"
+	userProject = userHome + "/web-shop"
 )
 
 // A machine is a set of namespaces with its own processes, mounts and, perhaps, its own systemd. It has one user,
-// ann, with the program, a scripted agent and a project, and shares the loopback with the test, where its Linear
+// symtester (a name that no real machine has), with the program, a scripted agent and a project, and shares the loopback with the test, where its Linear
 // is. It ends with its standard input, so it can't outlive the test.
 type machine struct {
 	t      *testing.T
 	uid    int
-	home   string              // annHome as it is called outside
+	home   string              // userHome as it is called outside
 	as     func(string) string // the command line that runs a command as its user
 	linear *lineartest.Server
 	in     io.Writer
@@ -47,7 +47,7 @@ type machine struct {
 // status.
 const serveCommands = `while IFS= read -r -d '' cmd; do timeout 20 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
 
-// Each machine's ann has an id of her own, so that what she leaves is told from what the others' do now.
+// Each machine's user has another id, so that processes that one machine leaves are told from those of the others.
 const (
 	systemdUID = 20001 + iota
 	systemUnitsUID
@@ -61,7 +61,7 @@ const (
 func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Helper()
 	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})}
-	m.as = m.asAnn
+	m.as = m.asUser
 	m.must(m.linear.Start())
 	t.Cleanup(func() { m.linear.Close() })
 	m.furnish()
@@ -97,12 +97,12 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	// The user is known in here alone.
 	m.mustSh(fmt.Sprintf(`set -e
 		mkdir %[1]s; mount --bind '%[2]s' %[1]s
-		{ cat /etc/passwd; echo 'ann:*:%[3]d:%[3]d::%[1]s:/bin/bash'; } > /run/passwd
-		mount --bind /run/passwd /etc/passwd`, annHome, m.home, uid))
+		{ cat /etc/passwd; echo 'symtester:*:%[3]d:%[3]d::%[1]s:/bin/bash'; } > /run/passwd
+		mount --bind /run/passwd /etc/passwd`, userHome, m.home, uid))
 	return m
 }
 
-// furnish makes ann's home. A machine may hide /tmp, so it lies elsewhere.
+// furnish makes the user's home. A machine may hide /tmp, so it lies elsewhere.
 func (m *machine) furnish() {
 	m.t.Helper()
 	cache, err := os.UserCacheDir()
@@ -163,10 +163,10 @@ Attempt: {{ attempt }}
 func (m *machine) project(name string) {
 	m.t.Helper()
 	m.must(os.MkdirAll(filepath.Join(m.home, name), 0o700))
-	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, machineWorkflow, m.linear.Endpoint(), annHome), 0o600))
+	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, machineWorkflow, m.linear.Endpoint(), userHome), 0o600))
 }
 
-// own gives ann what stands in her home.
+// own makes everything in the home directory the user's.
 func (m *machine) own() {
 	m.t.Helper()
 	m.must(filepath.WalkDir(m.home, func(path string, _ os.DirEntry, err error) error {
@@ -227,10 +227,10 @@ func (m *machine) mustSh(command string) string {
 	return said
 }
 
-// asAnn is the command line that runs a command as ann, in her home, with nothing of root's environment.
-func (m *machine) asAnn(command string) string {
-	return fmt.Sprintf("cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=ann PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
-		annHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
+// asUser is the command line that runs a command as the user, in their home, with nothing of root's environment.
+func (m *machine) asUser(command string) string {
+	return fmt.Sprintf("cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
+		userHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
 }
 
 // until waits for something, and says what was seen last.

@@ -87,7 +87,7 @@ func (m *machine) add(identifier, gate string, first ...string) {
 	m.must(err)
 	work := "sh echo " + identifier + " > work.txt"
 	if gate != "" {
-		work = "sh until [ -e " + annHome + "/" + gate + " ]; do sleep 0.05; done"
+		work = "sh until [ -e " + userHome + "/" + gate + " ]; do sleep 0.05; done"
 	}
 	for _, command := range first {
 		work = "sh " + command + "\n" + work

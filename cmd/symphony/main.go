@@ -34,6 +34,7 @@ func mainCode() int {
 
 // run is the one place where an error becomes an exit code and a line on stderr.
 func run(ctx context.Context, w *term.Env, args []string) int {
+	args = tickLoopArguments(args)
 	command := ""
 	if at := commandAt(args); at >= 0 {
 		command = args[at]

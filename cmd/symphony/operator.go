@@ -41,12 +41,12 @@ func issueCommand(w *term.Env, name, usage string, verb reconcile.Verb) *cli.Com
 			if err != nil {
 				return err
 			}
-			return operate.AtDesk(c.Context, p, verb, func(db *state.DB) error {
+			return operate.WithDatabase(c.Context, p, verb, func(db *state.DB) error {
 				id, identifier, err := project.FindIssueIn(c.Context, p, db, args[0])
 				if err != nil {
 					return err
 				}
-				return operate.SendCommand(c.Context, p, db, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
+				return operate.ApplyIn(c.Context, p, db, reconcile.Command{Verb: verb, IssueID: id, Identifier: identifier}, id)
 			})
 		},
 	}
@@ -71,5 +71,5 @@ func projectVerb(c *cli.Context, w *term.Env, verb reconcile.Verb) error {
 	if err != nil {
 		return err
 	}
-	return operate.Apply(c.Context, p, reconcile.Command{Verb: verb}, pass.Nowhere)
+	return operate.Apply(c.Context, p, reconcile.Command{Verb: verb}, pass.NoIssue)
 }

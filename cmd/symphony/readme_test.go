@@ -445,7 +445,7 @@ func TestReadmeWords(t *testing.T) {
 
 // The JSON that the README shows has exactly the fields that the program prints.
 func TestReadmeJSON(t *testing.T) {
-	for mark, v := range map[string]any{"ps": view.Overview{}, "tick": pass.TickJSON{}} {
+	for mark, v := range map[string]any{"ps": view.Overview{}, "tick": pass.ResultJSON{}} {
 		var shown any
 		text := between(t, readme(t), "<!-- "+mark+" -->\n```json\n", "```")
 		if err := json.Unmarshal([]byte(text), &shown); err != nil {

@@ -52,7 +52,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 		return project.LockedError(r.Holder)
 	}
 	pass.ReportText(p, p.Env, r)
-	if err := r.Code(); err != nil {
+	if err := r.ExitCode(); err != nil {
 		return err
 	}
 	// From here on a signal ends only the following: which run goes on is still to be said.

@@ -24,7 +24,7 @@ func TestScheduleCron(t *testing.T) {
 	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
 
 	// A user without a crontab has none afterwards.
-	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/ann/bin/symphony tick", "warning: no cron runs on this machine")
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "added to your crontab: * * * * * /run/symtester/bin/symphony tick", "warning: no cron runs on this machine")
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ")
 	if said := m.mustSh("ls -A /var/spool/cron/crontabs"); said != "" {
 		t.Errorf("left in the spool: %s", said)
@@ -45,7 +45,7 @@ func TestScheduleCron(t *testing.T) {
 	if !st.Alive || st.LastPass.Trigger != "cron" || len(st.LastPass.Errors) > 0 || st.Cron == nil || st.Cron.Daemon == nil || !*st.Cron.Daemon || len(st.Problems) > 0 {
 		t.Errorf("status: %+v", st)
 	}
-	if env := m.file("env.log"); !strings.Contains(env, "HOME="+annHome+"\n") || strings.Contains(env, "XDG_") {
+	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
 		t.Errorf("this was no environment of cron's:\n%s", env)
 	}
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")")

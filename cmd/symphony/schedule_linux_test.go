@@ -60,15 +60,15 @@ func (m *machine) ownPlaces() {
 		systemctl start dbus.socket systemd-logind || { journalctl --no-pager -n 20; exit 1; }`)
 }
 
-// lingering has logind keep ann's manager, or not.
+// lingering has logind keep the user's manager, or not.
 func (m *machine) lingering(on bool) {
 	m.t.Helper()
 	if on {
-		m.mustSh(m.as("loginctl enable-linger ann"))
+		m.mustSh(m.as("loginctl enable-linger symtester"))
 		return
 	}
-	m.mustSh(m.as("loginctl disable-linger ann"))
-	m.until("ann's systemd has ended", 20*time.Second, func() (bool, string) {
+	m.mustSh(m.as("loginctl disable-linger symtester"))
+	m.until("the user's systemd has ended", 20*time.Second, func() (bool, string) {
 		said, _ := m.sh(fmt.Sprintf("systemctl is-active user@%d.service user-runtime-dir@%[1]d.service", m.uid))
 		return said == "inactive\ninactive", said
 	})
@@ -85,7 +85,7 @@ func (m *machine) interval(workflow string, ms int) {
 	m.own()
 }
 
-// TestScheduleUser takes ann's own timer through its life on a real systemd, for a workflow whose path needs all the
+// TestScheduleUser takes the user's own timer through its life on a real systemd, for a workflow whose path needs all the
 // quoting there is: refused until she lingers, installed, changed, asked about, removed without a trace.
 func TestScheduleUser(t *testing.T) {
 	t.Parallel()
@@ -97,11 +97,11 @@ func TestScheduleUser(t *testing.T) {
 	m.own()
 	m.key()
 	workflow := `"` + strings.NewReplacer(`$`, `\$`, `"`, `\"`).Replace(dir) + `/WORKFLOW.md"`
-	const places = annHome + "/.config /var/lib/systemd/timers"
+	const places = userHome + "/.config /var/lib/systemd/timers"
 	before := m.files(places)
 
 	said := m.schedule(m.as, 1, "install -w "+workflow)
-	m.wants(said, "symphony: no_linger: ann does not linger", "loginctl enable-linger ann")
+	m.wants(said, "symphony: no_linger: symtester does not linger", "loginctl enable-linger symtester")
 	if after := m.files(places); after != before {
 		t.Errorf("a refusal has written something:\n%s\nbefore\n%s", after, before)
 	}
@@ -110,13 +110,13 @@ func TestScheduleUser(t *testing.T) {
 	m.interval(dir+"/WORKFLOW.md", 1000)
 	m.add("ABC-1", "gate-1")
 	said = m.schedule(m.as, 0, "install -w "+workflow)
-	m.wants(said, "wrote /run/ann/.config/systemd/user/symphony-web___HOME___shop__50_d_it_s-", ".timer runs a pass every 1s")
+	m.wants(said, "wrote /run/symtester/.config/systemd/user/symphony-web___HOME___shop__50_d_it_s-", ".timer runs a pass every 1s")
 	w := m.atWork("ABC-1", "gate-1", 20*time.Second)
 	m.inScope(w, fmt.Sprintf("/user@%d.service", m.uid))
 	m.passes(2)
 	m.lives(w, "two passes more")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "nothing to do: it is installed already")
-	unit := filepath.Base(strings.Fields(m.mustSh("ls " + annHome + "/.config/systemd/user/*.timer"))[0])
+	unit := filepath.Base(strings.Fields(m.mustSh("ls " + userHome + "/.config/systemd/user/*.timer"))[0])
 	m.mustSh(m.as("systemd-analyze verify --user --man=no .config/systemd/user/" + unit))
 
 	// Systemd itself would start a service no more than five times in ten seconds.
@@ -133,15 +133,15 @@ func TestScheduleUser(t *testing.T) {
 	}
 	timer := st.Timers[0]
 	if timer.Unit != unit || !timer.Enabled || !timer.Active || timer.Last == nil || timer.Result != "success" ||
-		timer.KillMode != "process" || !timer.Lingers || timer.RunAs != "ann" || timer.Manager != "user" {
+		timer.KillMode != "process" || !timer.Lingers || timer.RunAs != "symtester" || timer.Manager != "user" {
 		t.Errorf("status of the timer: %+v", timer)
 	}
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\talive", "timer\t"+unit+" (user, as ann): enabled, active", "linger\tyes", "(KillMode=process)")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "schedule\talive", "timer\t"+unit+" (user, as symtester): enabled, active", "linger\tyes", "(KillMode=process)")
 
 	// A changed interval is noticed, rewritten and said; that one counts from pass to pass.
 	m.interval(dir+"/WORKFLOW.md", 7500)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tpolling.interval_ms has changed since, a pass is wanted every 7.5s: symphony schedule install")
-	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "rewrote /run/ann/.config/systemd/user/"+unit, "- OnCalendar=*-*-* *:*:*", "+ OnUnitActiveSec=7500ms", "every 7.5s")
+	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "rewrote /run/symtester/.config/systemd/user/"+unit, "- OnCalendar=*-*-* *:*:*", "+ OnUnitActiveSec=7500ms", "every 7.5s")
 	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
 		t.Errorf("the timer that runs has %s", got)
 	}
@@ -153,7 +153,7 @@ func TestScheduleUser(t *testing.T) {
 
 	// What is switched off is said, and an install mends it.
 	m.userctl("disable --quiet --now " + unit)
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), unit+" (user, as ann): not enabled, not active", unit+" is not switched on")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), unit+" (user, as symtester): not enabled, not active", unit+" is not switched on")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "runs a pass every 7.5s")
 
 	// Removed without a trace but what is hers, though the workflow is broken and the last pass has failed.
@@ -164,7 +164,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tthe last pass failed (exit-code): journalctl --user -u symphony-web")
 	m.mustSh(m.as("mkdir .config/systemd/user/" + unit + ".d"))
 	said = m.schedule(m.as, 0, "remove -w "+workflow)
-	m.wants(said, "removed /run/ann/.config/systemd/user/"+unit, unit+".d is yours, and stays", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")", "symphony stop --all -w", "symphony pause")
+	m.wants(said, "removed /run/symtester/.config/systemd/user/"+unit, unit+".d is yours, and stays", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")", "symphony stop --all -w", "symphony pause")
 	m.lives(w, "the schedule's removal")
 	m.mustSh(m.as("rmdir .config/systemd/user/" + unit + ".d"))
 	m.untraced(places, before)
@@ -176,32 +176,32 @@ func TestScheduleUser(t *testing.T) {
 	m.own()
 	m.open("gate-1")
 	m.handedOver("ABC-1", 20*time.Second)
-	m.until("ann's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
 
 	// Without lingering her systemd ends, and with it the timer; what is installed comes back with the lingering.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tno systemd of ann's runs, and so no timer: loginctl enable-linger ann")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tno systemd of symtester's runs, and so no timer: loginctl enable-linger symtester")
 	m.lingering(true)
 	m.until("the timer runs", 20*time.Second, func() (bool, string) {
 		said, _ := m.sh(m.as("~/bin/symphony schedule status -w " + workflow))
 		return strings.Contains(said, "enabled, active"), said
 	})
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "no systemd of yours is to be reached", "removed /run/ann/.config/systemd/user/"+unit)
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "no systemd of yours is to be reached", "removed /run/symtester/.config/systemd/user/"+unit)
 	m.untraced(places, before)
 
 	// Hers may read another folder.
 	m.mustSh(`mkdir -p /run/systemd/system/user@.service.d
-		printf '[Service]\nEnvironment=XDG_CONFIG_HOME=` + annHome + `/cfg\n' > /run/systemd/system/user@.service.d/config.conf; systemctl daemon-reload`)
+		printf '[Service]\nEnvironment=XDG_CONFIG_HOME=` + userHome + `/cfg\n' > /run/systemd/system/user@.service.d/config.conf; systemctl daemon-reload`)
 	m.lingering(true)
-	m.wants(m.schedule(m.as, 1, "install -w "+workflow), "symphony: schedule_failed: systemd reads no units in "+annHome+"/.config/systemd/user")
+	m.wants(m.schedule(m.as, 1, "install -w "+workflow), "symphony: schedule_failed: systemd reads no units in "+userHome+"/.config/systemd/user")
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "installed\tnothing")
-	inCfg := func(command string) string { return m.as("export XDG_CONFIG_HOME=" + annHome + "/cfg; " + command) }
-	m.wants(m.schedule(inCfg, 0, "install -w "+workflow), "wrote /run/ann/cfg/systemd/user/"+unit)
-	m.wants(m.mustSh(m.as("cat cfg/systemd/user/*.service")), "Environment=XDG_CONFIG_HOME="+annHome+"/cfg\n")
+	inCfg := func(command string) string { return m.as("export XDG_CONFIG_HOME=" + userHome + "/cfg; " + command) }
+	m.wants(m.schedule(inCfg, 0, "install -w "+workflow), "wrote /run/symtester/cfg/systemd/user/"+unit)
+	m.wants(m.mustSh(m.as("cat cfg/systemd/user/*.service")), "Environment=XDG_CONFIG_HOME="+userHome+"/cfg\n")
 	m.wants(m.schedule(inCfg, 0, "status -w "+workflow), "enabled, active")
-	m.wants(m.schedule(inCfg, 0, "remove -w "+workflow), "removed /run/ann/cfg/systemd/user/"+unit)
+	m.wants(m.schedule(inCfg, 0, "remove -w "+workflow), "removed /run/symtester/cfg/systemd/user/"+unit)
 }
 
 // untraced wants the places as they were, but for empty folders of systemd's.
@@ -216,20 +216,20 @@ func (m *machine) untraced(places, before string) {
 	}
 }
 
-// TestScheduleSystem: root installs a timer of the system that runs passes as ann, whose workers live on without a
+// TestScheduleSystem: root installs a timer of the system that runs passes as another user, whose workers live on without a
 // manager of hers; she alone can't.
 func TestScheduleSystem(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleSystemUID)
 	m.ownPlaces()
-	const workflow = annProject + "/WORKFLOW.md"
+	const workflow = userProject + "/WORKFLOW.md"
 	asRoot := func(command string) string {
-		return "cd / && exec env -i HOME=/root PATH=/usr/bin:/bin SUDO_USER=ann bash -c '" + strings.ReplaceAll(strings.ReplaceAll(command, "~", annHome), "'", `'\''`) + "'"
+		return "cd / && exec env -i HOME=/root PATH=/usr/bin:/bin SUDO_USER=symtester bash -c '" + strings.ReplaceAll(strings.ReplaceAll(command, "~", userHome), "'", `'\''`) + "'"
 	}
-	before := m.files("/etc/systemd/system /var/lib/systemd/timers " + annHome + "/.config")
+	before := m.files("/etc/systemd/system /var/lib/systemd/timers " + userHome + "/.config")
 	said := m.schedule(m.as, 1, "install --system -w "+workflow)
 	m.wants(said, "symphony: needs_root: only root can change the units of the system",
-		"sudo "+annHome+"/bin/symphony schedule install --system --run-as ann -w "+workflow)
+		"sudo "+userHome+"/bin/symphony schedule install --system --run-as symtester -w "+workflow)
 
 	m.interval("web-shop/WORKFLOW.md", 2000)
 	m.add("ABC-1", "gate-1")
@@ -244,23 +244,23 @@ func TestScheduleSystem(t *testing.T) {
 	m.passes(2)
 	m.lives(w, "two passes more")
 	m.unblocked()
-	m.wants(m.schedule(asRoot, 0, "install --system --run-as ann -w "+workflow), "nothing to do")
+	m.wants(m.schedule(asRoot, 0, "install --system --run-as symtester -w "+workflow), "nothing to do")
 	st := m.scheduleStatus(workflow)
-	if len(st.Timers) != 1 || !st.Alive || st.Timers[0].Manager != "system" || st.Timers[0].RunAs != "ann" || len(st.Problems) > 0 {
-		t.Errorf("status as ann: %+v", st)
+	if len(st.Timers) != 1 || !st.Alive || st.Timers[0].Manager != "system" || st.Timers[0].RunAs != "symtester" || len(st.Problems) > 0 {
+		t.Errorf("status as the user: %+v", st)
 	}
 	said = m.schedule(m.as, 1, "remove -w "+workflow)
-	m.wants(said, "sudo "+annHome+"/bin/symphony schedule remove --system -w "+workflow)
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "(system, as ann): enabled, active")
+	m.wants(said, "sudo "+userHome+"/bin/symphony schedule remove --system -w "+workflow)
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "(system, as symtester): enabled, active")
 
 	said = m.schedule(asRoot, 0, "remove --system -w "+workflow)
-	m.wants(said, "removed /etc/systemd/system/"+unit, "still running: run "+w.run, "WORKFLOW.md, as ann, ends them")
+	m.wants(said, "removed /etc/systemd/system/"+unit, "still running: run "+w.run, "WORKFLOW.md, as symtester, ends them")
 	m.lives(w, "the schedule's removal")
-	if after := m.files("/etc/systemd/system /var/lib/systemd/timers " + annHome + "/.config"); after != before {
+	if after := m.files("/etc/systemd/system /var/lib/systemd/timers " + userHome + "/.config"); after != before {
 		t.Errorf("left:\n%s\nbefore\n%s", after, before)
 	}
-	if left := m.mustSh("find " + annHome + "/.local/state -uid 0"); left != "" {
-		t.Errorf("root owns some of ann's state: %s", left)
+	if left := m.mustSh("find " + userHome + "/.local/state -uid 0"); left != "" {
+		t.Errorf("root owns some of the user's state: %s", left)
 	}
 
 	// Somebody else's unit of that name is left alone.
@@ -270,5 +270,5 @@ func TestScheduleSystem(t *testing.T) {
 	m.wants(m.mustSh("cat /etc/systemd/system/"+unit), "/bin/true")
 	m.open("gate-1")
 	m.handedOver("ABC-1", 20*time.Second)
-	m.until("ann's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
+	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
 }

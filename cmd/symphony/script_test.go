@@ -83,8 +83,8 @@ func params(t *testing.T, dir string) testscript.Params {
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd, "left": leftCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "quick": quickCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
+		"alive": aliveCmd, "answered": answeredCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd, "left": leftCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
 		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "tree": treeCmd, "until": untilCmd, "wire-like": wireLikeCmd,
 	}
 	maps.Copy(cmds, systemCommands())

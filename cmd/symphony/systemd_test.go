@@ -25,7 +25,7 @@ func readmeUnit(t *testing.T, file string, changes ...string) string {
 	return text
 }
 
-// userctl is systemctl --user of ann's.
+// userctl runs systemctl --user as the user.
 func (m *machine) userctl(args string) string {
 	m.t.Helper()
 	return m.mustSh(m.userSystemctl(args))
@@ -95,7 +95,7 @@ func (m *machine) warnings() string {
 	return said
 }
 
-// TestSystemd shows the README's timer on a real systemd, in ann's own manager: it runs passes, and workers, each in a
+// TestSystemd shows the README's timer on a real systemd, in the user's own manager: it runs passes, and workers, each in a
 // scope, outlive the service, a stop of the timer and systemd's own re-execution.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
@@ -126,11 +126,11 @@ func TestSystemd(t *testing.T) {
 	m.mustSh("systemctl daemon-reexec")
 	m.lives(w, "a daemon-reexec")
 	m.userctl("daemon-reexec")
-	m.until("ann's systemd is back", 10*time.Second, func() (bool, string) {
-		said, code := m.sh(m.asAnn("systemctl --user is-active basic.target"))
+	m.until("the user's systemd is back", 10*time.Second, func() (bool, string) {
+		said, code := m.sh(m.asUser("systemctl --user is-active basic.target"))
 		return code == 0, said
 	})
-	m.lives(w, "a daemon-reexec of ann's systemd")
+	m.lives(w, "a daemon-reexec of the user's systemd")
 	m.userctl("start symphony-web-shop.timer")
 	m.passes(2)
 	m.lives(w, "the timer's start")
@@ -235,7 +235,7 @@ func (m *machine) daemonIsFound() {
 		m.t.Errorf("the daemon can be told by more than its cgroup:\n%s\n%s", env, open)
 	}
 	agent := m.mustSh(fmt.Sprintf("pgrep -P %d -f app-server", w.pid))
-	m.mustSh(fmt.Sprintf("kill -KILL %d %s; rm %s/.local/state/symphony/*/runs/%s/procs", w.pid, agent, annHome, w.run))
+	m.mustSh(fmt.Sprintf("kill -KILL %d %s; rm %s/.local/state/symphony/*/runs/%s/procs", w.pid, agent, userHome, w.run))
 	m.until("the worker has ended", 10*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
 	if m.birth(daemon) == "" {
 		m.t.Error("the daemon has ended by itself")
@@ -272,7 +272,7 @@ func (m *machine) noScopes() {
 	m.add("ABC-5", "gate-5")
 	m.refused(m.userSystemctl, "symphony-web-shop.service", "KillMode=control-group")
 	dropIn := ".config/systemd/user/symphony-web-shop.service.d"
-	m.mustSh(m.asAnn("mkdir " + dropIn + "; printf '[Service]\\nKillMode=process\\n' > " + dropIn + "/kill.conf; systemctl --user daemon-reload"))
+	m.mustSh(m.asUser("mkdir " + dropIn + "; printf '[Service]\\nKillMode=process\\n' > " + dropIn + "/kill.conf; systemctl --user daemon-reload"))
 	m.userctl("start symphony-web-shop.service")
 	w := m.atWork("ABC-5", "gate-5", 20*time.Second)
 	m.unblocked()

@@ -114,7 +114,7 @@ func (t *takeover) stopRun(ctx context.Context) (sure bool, err error) {
 			return false, err
 		}
 	}
-	s := operate.Stop{P: t.p, Only: t.id, TakingOver: true, Cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
+	s := operate.Stop{P: t.p, Only: t.id, ForTakeover: true, Cmd: reconcile.Command{Verb: reconcile.VerbStop, IssueID: t.id, Identifier: t.identifier}}
 	return true, s.Run(ctx)
 }
 

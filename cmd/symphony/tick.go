@@ -1,6 +1,10 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -12,7 +16,8 @@ func tickCommand(w *term.Env) *cli.Command {
 		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
 		UsageText: usageText("tick", "[WORKFLOW]"),
 		Description: "A pass settles runs that have ended, stops those that no longer should run, starts those that should,\n" +
-			"and exits. Run it from cron or a systemd timer, by hand, or with --loop.\n\n" +
+			"and exits. Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for\n" +
+			"symphony tick --loop WORKFLOW.md.\n\n" +
 			"SYMPHONY_MAX_AGENTS bounds the live runs of one codex home, over all projects.\n\n" +
 			"A pass says on stdout what it did, and on stderr what is wrong. With --log-level or --log-format stderr is a log of\n" +
 			"both: a line with level and keys for each action, warning and error, and one for the pass. --quiet leaves the log as\n" +
@@ -21,6 +26,7 @@ func tickCommand(w *term.Env) *cli.Command {
 			exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
+			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; changes nothing and takes no lock"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pass"},
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
@@ -28,19 +34,23 @@ func tickCommand(w *term.Env) *cli.Command {
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
 			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
 			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
-			&cli.StringFlag{Name: "trigger", Usage: "`WHO` runs the pass: cron, timer, manual, worker or command", Value: project.TriggerManual},
+			&cli.StringFlag{Name: "trigger", Usage: "what runs the pass, as `NAME`: cron, timer, manual, worker or command", Value: project.TriggerManual},
+			portFlag(),
 		),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
 }
 
 func tickAction(c *cli.Context, w *term.Env) error {
+	if c.IsSet("port") {
+		return exit.Usage("tick: --port is not built yet: there is no HTTP server; symphony ps --json shows what runs")
+	}
 	o := pass.TickOptions{
 		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
-		Loop:    c.Bool("loop"), Json: c.Bool("json"), Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
-		Log: pass.LogChoice{Level: c.String("log-level"), Format: c.String("log-format")},
+		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: c.Bool("json"), Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
+		LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
 	}
-	w.JSON, w.JSONLines = o.Json, o.Loop
+	w.JSON, w.JSONLines = o.JSON, o.Loop
 	_, positional, err := arguments(c)
 	if err != nil {
 		return err
@@ -53,4 +63,16 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	return pass.Tick(c.Context, w, p, o)
+}
+
+// portFlag is --port of the specification (13.7), which is refused by name.
+func portFlag() cli.Flag { return &cli.StringFlag{Name: "port", Hidden: true} }
+
+// tickLoopArguments makes "symphony tick --loop WORKFLOW.md" of "symphony WORKFLOW.md", the command line of the specification (17.7).
+func tickLoopArguments(args []string) []string {
+	at := commandAt(args)
+	if at < 0 || !strings.HasSuffix(args[at], ".md") {
+		return args
+	}
+	return slices.Concat(args[:at:at], []string{"tick", "--loop"}, args[at:])
 }

@@ -1,3 +1,5 @@
+// Package operate carries out the commands of an operator: hold, retry, pause, resume and stop. A command is stored, and a
+// pass that looks at nothing else applies it.
 package operate
 
 import (
@@ -13,14 +15,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// atDesk opens the database once for all that a command of an operator's does, its pass included: opening it is a good
-// part of what such a command takes, and closing it in between would merge the WAL each time. The process ends after it.
-func AtDesk(ctx context.Context, p *project.Project, verb reconcile.Verb, do func(*state.DB) error) (err error) {
+// WithDatabase opens the database for all that a command does, including its pass. stop --all ends the workers even if the
+// database can't be opened.
+func WithDatabase(ctx context.Context, p *project.Project, verb reconcile.Verb, do func(*state.DB) error) (err error) {
 	if err := p.Nested(); err != nil {
-		return err // before the command is kept: an agent must not steer
+		return err // an agent must not give commands
 	}
-	db, err := openOwn(ctx, p)
-	if err != nil && verb == reconcile.VerbStopAll && unusable(err) {
+	db, err := openOwned(ctx, p)
+	if err != nil && verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
 		return endWorkers(ctx, p, err)
 	}
 	if err != nil {
@@ -30,8 +32,8 @@ func AtDesk(ctx context.Context, p *project.Project, verb reconcile.Verb, do fun
 	return do(db)
 }
 
-// openOwn opens the database for writing where it is this workflow's.
-func openOwn(ctx context.Context, p *project.Project) (*state.DB, error) {
+// openOwned opens the database for writing, unless it belongs to another workflow.
+func openOwned(ctx context.Context, p *project.Project) (*state.DB, error) {
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
 		return nil, project.NoState(p, err)
@@ -42,37 +44,38 @@ func openOwn(ctx context.Context, p *project.Project) (*state.DB, error) {
 	return db, nil
 }
 
-// command writes down what the operator wants, runs a pass confined to it, and says what came of it.
+// Apply stores a command, runs a pass confined to the issue only, and prints the result.
 func Apply(ctx context.Context, p *project.Project, cmd reconcile.Command, only string) error {
-	return AtDesk(ctx, p, cmd.Verb, func(db *state.DB) error { return SendCommand(ctx, p, db, cmd, only) })
+	return WithDatabase(ctx, p, cmd.Verb, func(db *state.DB) error { return ApplyIn(ctx, p, db, cmd, only) })
 }
 
-func SendCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) error {
-	r, done, err := applyCommand(ctx, p, db, cmd, only)
+// ApplyIn is Apply with an open database.
+func ApplyIn(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) error {
+	r, applied, err := runCommand(ctx, p, db, cmd, only)
 	if err != nil || r == nil {
 		return err
 	}
 	if p.Env.JSON {
-		p.Env.PrintJSON(r.Json(false))
-	} else if err := sayPass(ctx, p, db, cmd, *r, done); err != nil {
+		p.Env.PrintJSON(r.JSON(false))
+	} else if err := printPass(ctx, p, db, cmd, *r, applied); err != nil {
 		return err
 	}
-	return noteUndone(ctx, p, db, cmd, *r, done)
+	return reportRest(ctx, p, db, cmd, *r, applied)
 }
 
-// steer writes down what the operator wants, then runs a pass confined to it. If the pass can't have the lock, the
-// command is kept for the next one. done: a pass has taken it up. Without a result and an error there was no database
-// to write it to, and all workers have been ended without.
-func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *pass.Result, done bool, err error) {
+// runCommand stores a command and runs a pass for it. If another pass has the lock, the command stays for the next one.
+// applied reports whether a pass has applied it. The result is nil without an error if the database could not be written
+// and all workers were ended without it.
+func runCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *pass.Result, applied bool, err error) {
 	cmd.CreatedAt = p.Env.Now()
 	id, err := db.AddCommand(ctx, cmd)
-	if err != nil && cmd.Verb == reconcile.VerbStopAll && unusable(err) {
+	if err != nil && cmd.Verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
 		return nil, false, endWorkers(ctx, p, err)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: only, LockTimeout: project.CommandPatience, Db: db})
+	r, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: only, LockTimeout: project.CommandPatience, DB: db})
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("%s is noted for the next pass: %w", cmd.Verb, err)
@@ -81,44 +84,43 @@ func applyCommand(ctx context.Context, p *project.Project, db *state.DB, cmd rec
 		e.Hint = "the command is kept: the next pass takes it up"
 		return nil, false, e
 	}
-	done, err = db.CommandDone(ctx, id)
-	return &r, done, err
+	applied, err = db.CommandDone(ctx, id)
+	return &r, applied, err
 }
 
-// sayPass prints the pass of a command and what the command has led to.
-func sayPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, done bool) error {
+// printPass prints the pass of a command and the effect of the command.
+func printPass(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, applied bool) error {
 	pass.ReportText(p, p.Env, r)
-	if !done {
+	if !applied {
 		return nil
 	}
-	text, err := outcomeOf(ctx, db, cmd, r)
+	text, err := effectOf(ctx, db, cmd, r)
 	if text != "" {
 		fmt.Fprintln(p.Env.Stdout, term.Visible(text))
 	}
 	return err
 }
 
-// noteUndone says on stderr what is left to be done: by the next pass, or by somebody who runs one.
-func noteUndone(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, done bool) error {
+// reportRest says on stderr what the next pass has still to do, and whether a schedule will run one.
+func reportRest(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, r pass.Result, applied bool) error {
 	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 	if err != nil {
 		return err
 	}
-	if !done {
+	if !applied {
 		fmt.Fprintf(p.Env.Stderr, "symphony: %s is noted for the next pass\n", cmd.Verb)
 	}
 	if !alive && !project.Looping(p.StateDir) {
 		fmt.Fprintln(p.Env.Stderr, "symphony: no schedule is active: run symphony tick")
 	}
-	if done {
-		return nil // what else is wrong has been said, and what was asked for is done
+	if applied {
+		return nil // other errors of the pass have been printed
 	}
-	return r.Code()
+	return r.ExitCode()
 }
 
-// outcomeOf says what a command has led to, where no action of the pass says it: it may have been taken up by
-// another pass, or there was nothing to change.
-func outcomeOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r pass.Result) (string, error) {
+// effectOf describes the effect of a command. It is empty if an action of the pass says it already.
+func effectOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r pass.Result) (string, error) {
 	switch cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		return "paused: nothing new is started until symphony resume", nil

@@ -4,22 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// loop repeats passes until a signal (specification 8.1). Each pass loads the workflow afresh. The workers
-// do not end with the loop. A workflow or configuration that the first pass can't work with ends it at once:
-// somebody is still looking; later mistakes are said, and the loop goes on.
+// loop repeats passes until a signal (specification 8.1) and loads the workflow before each. If the first pass finds the
+// workflow or configuration invalid, the loop ends at once; it reports later mistakes and goes on.
 func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
-	if _, err := readPassConfig(p); err != nil {
+	if _, err := readConfig(p); err != nil {
 		return err
 	}
 	if err := p.Nested(); err != nil {
@@ -34,21 +42,21 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) e
 	} else if !held {
 		return &reconcile.Error{Code: "locked", Message: "another symphony tick --loop runs on " + p.StateDir, Hint: "one loop per project is enough"}
 	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process
+	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	if o.LockTimeout == 0 {
-		// An operator's command holds it for a moment, and looks at one issue only.
+		// An operator's command holds the lock for a moment, and looks at one issue only.
 		o.LockTimeout = project.CommandPatience
 	}
-	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, seen: map[string]bool{}, program: thisProgram()}
-	reapForeign(ctx, l.log)
+	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, woken: map[string]bool{}, program: thisProgram()}
+	reapInherited(ctx, l.log)
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
 		if first && code == exit.Workflow {
-			leaveLoop(p, w)
+			l.leave(p, r)
 			return exit.Only(code)
 		}
 		if ctx.Err() != nil || !l.wait(ctx, p, r) {
-			leaveLoop(p, w)
+			l.leave(p, r)
 			return nil
 		}
 		p = project.New(w, p.Path, p.StateDir)
@@ -56,66 +64,66 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) e
 	}
 }
 
+// looper is one tick --loop.
 type looper struct {
 	w        *term.Env
 	options  TickOptions
 	log      *slog.Logger
 	interval time.Duration
-	// seen are the ended runs that a pass was woken for: one that can't be settled must not wake every pass.
-	seen    map[string]bool
+	// woken are the ended runs for which a pass was started early. Each wakes one pass only, even if it can't be settled.
+	woken   map[string]bool
 	program programFile
 }
 
-// pass runs one; whatever goes wrong is said, and the code returned.
+// pass runs one pass and reports it. It returns the exit code that tick would end with.
 func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 	r, err := Run(ctx, p, l.options.Options)
 	if ctx.Err() != nil {
-		// The signal that ends the loop also cuts short the wait for a tracker: nothing to complain about.
+		// The signal that ends the loop interrupts the request to the tracker. That is not an error.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
 		if errors.Is(err, context.Canceled) {
 			return r, exit.OK
 		}
 	}
 	if err != nil {
-		err = quietly(ctx, p, l.options, err)
-		return r, exit.With(l.w, err)
+		return r, exit.With(l.w, quietError(ctx, p, l.options, err))
 	}
-	Print(ctx, p, l.w, l.options, r)
-	if r.Cfg != nil {
-		l.interval = r.Cfg.Polling.Interval
+	report(ctx, p, l.w, l.options, r)
+	if r.Config != nil {
+		l.interval = r.Config.Polling.Interval
 	}
 	var code exit.Only
-	errors.As(r.Code(), &code)
+	errors.As(r.ExitCode(), &code)
 	return r, int(code)
 }
 
 const (
 	// wakeStep is how often a loop looks for ended workers between two passes.
 	wakeStep = 100 * time.Millisecond
-	// lookStep is how often it looks for runs that somebody else has started meanwhile.
-	lookStep = 2 * time.Second
+	// runsStep is how often it looks for runs that another process has started.
+	runsStep = 2 * time.Second
 )
 
-// wait is for the next pass: the polling interval, cut short by a due retry, by the end of a worker, or by a
-// signal, for which it returns false.
+// wait waits for the next pass: for polling.interval_ms, or less if a retry is due or a worker ends before. It returns
+// false if a signal came.
 func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	if r.Holder != nil {
-		clear(l.seen) // what this pass was woken for has not been looked at
+		clear(l.woken) // this pass did not look at the runs for which it was started
 	}
 	end := l.w.Now().Add(l.interval)
 	if due := r.NextWake; !due.IsZero() && due.Before(end) {
-		end = due // and where it came while the pass was still at work, at once
+		end = due
 	}
-	var running []string
-	var looked time.Time
+	var running []reconcile.Run
+	var listed time.Time
 	for l.w.Now().Before(end) {
-		if l.w.Now().Sub(looked) >= lookStep {
-			running, looked = unsettled(ctx, p), l.w.Now()
+		if l.w.Now().Sub(listed) >= runsStep {
+			running, listed = unsettledRuns(ctx, p), l.w.Now()
 		}
-		// Before the first sleep: a worker may have ended while the pass was still at work.
-		for _, id := range running {
-			if !l.seen[id] && !project.Alive(p.StateDir, id) {
-				l.seen[id] = true
+		// Before the first sleep: a worker may have ended during the pass.
+		for _, run := range running {
+			if !l.woken[run.ID] && !project.Alive(p.StateDir, run.ID) {
+				l.woken[run.ID] = true
 				return true
 			}
 		}
@@ -126,8 +134,9 @@ func (l *looper) wait(ctx context.Context, p *project.Project, r Result) bool {
 	return ctx.Err() == nil
 }
 
-// unsettled names the runs whose end a pass has still to see. Where that can't be read, the next pass says why.
-func unsettled(ctx context.Context, p *project.Project) []string {
+// unsettledRuns lists the runs that no pass has settled yet; none if the database can't be read, which the next pass
+// reports.
+func unsettledRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil
@@ -137,22 +146,147 @@ func unsettled(ctx context.Context, p *project.Project) []string {
 	if err != nil {
 		return nil
 	}
-	var ids []string
-	for _, r := range rec.Runs {
-		ids = append(ids, r.ID)
-	}
-	return ids
+	return rec.Runs
 }
 
-// liveRuns names the runs that have a worker.
-func LiveRuns(ctx context.Context, p *project.Project) []string {
-	return slices.DeleteFunc(unsettled(ctx, p), func(id string) bool { return !project.Alive(p.StateDir, id) })
+// LiveRuns lists the runs that have a worker.
+func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
+	return slices.DeleteFunc(unsettledRuns(ctx, p), func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
 }
 
-// leaveLoop says what goes on without the loop.
-func leaveLoop(p *project.Project, w *term.Env) {
-	if n := len(LiveRuns(context.Background(), p)); n > 0 {
-		w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
-			map[bool]string{true: "1 worker goes", false: fmt.Sprintf("%d workers go", n)}[n == 1], term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
+// leave ends the workers with --stop-on-exit, and says which of them go on after the loop.
+func (l *looper) leave(p *project.Project, r Result) {
+	live := LiveRuns(context.Background(), p)
+	if l.options.StopOnExit && len(live) > 0 {
+		live = l.stopWorkers(p, live, r)
 	}
+	if len(live) == 0 {
+		return
+	}
+	verb := "workers go"
+	if len(live) == 1 {
+		verb = "worker goes"
+	}
+	l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %d %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
+		len(live), verb, term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
+}
+
+// stopSlack is what the end of a worker may take beyond its own bound.
+const stopSlack = 5 * time.Second
+
+// stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
+// whose workers have not ended. The next pass starts the runs again.
+func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result) (living []reconcile.Run) {
+	grace := reconcile.ShortestStop
+	if r.Config != nil {
+		grace = project.Policy(r.Config).StopGrace
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace+stopSlack)
+	defer cancel()
+	local := &runner.Local{StateDir: p.StateDir}
+	var wg sync.WaitGroup
+	var names []string
+	for _, run := range runs {
+		names = append(names, run.Identifier)
+		wg.Go(func() {
+			if err := local.Stop(ctx, run); err != nil {
+				l.log.Warn("stopping a worker", slog.String("run_id", run.ID), slog.String("error", err.Error()))
+			}
+		})
+	}
+	wg.Wait()
+	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
+	if ended := len(names) - len(living); ended > 0 && !l.options.Quiet {
+		l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended %s (%s); the next pass starts what it interrupted again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
+	}
+	return living
+}
+
+// A schedule runs the program that is on the disk at the time. A loop would keep the one that it was started with, and start
+// nothing once a newer one has migrated the state. So between two passes it looks whether its program has been replaced, and
+// executes the new one: the same process with the same arguments. A loop keeps nothing in memory that would be lost, and
+// workers continue with the program that they run.
+
+// programFile is the file of the program that this process runs.
+type programFile struct {
+	path string
+	file os.FileInfo
+	// refused is a replacement that did not work.
+	refused os.FileInfo
+}
+
+func thisProgram() programFile {
+	p := programFile{path: project.ProgramPath()}
+	there, err := os.Stat(p.path)
+	if err == nil {
+		p.file = there
+	}
+	// The program may have been replaced already. Compare sizes and times, not inodes: a layered file system may have two
+	// inodes for one file, and the loop would replace itself for ever.
+	runs, err := os.Stat("/proc/self/exe")
+	if err == nil && (p.file == nil || runs.Size() != there.Size() || !runs.ModTime().Equal(there.ModTime())) {
+		p.file = runs
+	}
+	return p
+}
+
+// replacement returns the other program at the path of this one, nil if there is none.
+func (p programFile) replacement() os.FileInfo {
+	now, err := os.Stat(p.path)
+	if err != nil || p.file == nil || sameProgram(now, p.file) || p.refused != nil && sameProgram(now, p.refused) && now.Mode() == p.refused.Mode() {
+		return nil
+	}
+	return now
+}
+
+func sameProgram(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// trialBound is how long a new program may take to print its version.
+const trialBound = 10 * time.Second
+
+// upgrade executes the program that has replaced this one, if there is one. It returns if the new program can't print its
+// version, or if the workflow is invalid, because the first pass of the new loop would then end it.
+func (l *looper) upgrade(ctx context.Context, p *project.Project) {
+	next := l.program.replacement()
+	if next == nil || ctx.Err() != nil {
+		return
+	}
+	if _, err := p.Config(); err != nil {
+		return
+	}
+	err := tryProgram(ctx, l.program.path)
+	if ctx.Err() != nil || errors.Is(err, syscall.ETXTBSY) { // it is still being written
+		return
+	}
+	if err == nil {
+		if !l.options.Quiet {
+			l.w.Note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
+		}
+		// Executing it unlocks the loop's lock, and the new program takes it again.
+		err = syscall.Exec(l.program.path, os.Args, os.Environ())
+	}
+	l.program.refused = next
+	l.w.Note(slog.LevelWarn, fmt.Sprintf("%s has been replaced by a program that can't be run (%v): the loop goes on with the old one", l.program.path, err))
+}
+
+func tryProgram(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, trialBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "version")
+	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	cmd.WaitDelay = time.Second
+	return cmd.Run()
+}
+
+const reapStep = 5 * time.Second
+
+// reapInherited reaps the workers that this process started before it executed a new program.
+func reapInherited(ctx context.Context, log *slog.Logger) {
+	reaper, err := proc.NewReaper()
+	if err != nil {
+		return // zombies then stay until the loop ends
+	}
+	go reaper.Run(ctx, reapStep, func(err error) { log.Warn("reaping", slog.String("error", err.Error())) })
 }

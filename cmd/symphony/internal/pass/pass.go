@@ -1,3 +1,5 @@
+// Package pass runs passes: one, or with --loop one after the other. A pass takes the project lock, loads the workflow,
+// reconciles the tracker with the claims and workers, and records what it did.
 package pass
 
 import (
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,31 +20,37 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options say what kind of pass it is.
+// Options say what kind of pass to run.
 type Options struct {
 	Trigger     string
 	DryRun      bool
 	LockTimeout time.Duration
-	Only        string // an issue's id, or nowhere
-	AnySlot     bool
-	Db          *state.DB // whoever runs the pass has it open, nil: nobody has
-	Stays       bool      // the process waits for the runs that it starts
+	// Only confines the pass to the issue with this id, or to none with NoIssue.
+	Only    string
+	AnySlot bool
+	// DB is the open database of the caller; nil lets the pass open and close its own.
+	DB *state.DB
+	// Stays is set if this process waits for the runs that the pass starts.
+	Stays bool
 }
+
+// NoIssue as Options.Only confines a pass to commands about the whole project.
+const NoIssue = "-"
 
 // Result is what a pass did.
 type Result struct {
 	reconcile.Report
 	Pass state.Pass
-	// holder is who has the lock, nil where this pass had it.
+	// Holder is the pass that has the lock; nil if this one had it.
 	Holder *state.Holder
-	// cfg is the configuration the pass ran with; the last good one where the present one is invalid.
-	Cfg *workflow.Config
-	// warnings of the workflow.
+	// Config is the configuration of the pass: the last valid one if the present one is invalid.
+	Config   *workflow.Config
 	warnings []string
 	dryRun   bool
 }
 
-func (r *Result) fail(err error) {
+// addError records an error; each fault of a workflow is one.
+func (r *Result) addError(err error) {
 	faults := workflow.Faults(err)
 	if len(faults) == 0 {
 		faults = []*reconcile.Error{exit.From(err)}
@@ -51,26 +58,40 @@ func (r *Result) fail(err error) {
 	r.Errors = append(r.Errors, faults...)
 }
 
-// condense says each thing once. A full disk or a busy database stops every step of a pass, and the first tells all there is to know.
-func (r *Result) condense() {
-	type what struct{ code, message string }
-	seen := map[what]bool{}
+// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full disk or a busy database, stops
+// every step of a pass; of those the first with each code is kept.
+func (r *Result) dropRepeatedErrors() {
+	type key struct{ code, message string }
+	seen := map[key]bool{}
 	r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool {
-		w := what{e.Code, e.Message}
-		if e.Code == "disk_full" || e.Code == "state_busy" {
-			w.message = ""
+		k := key{e.Code, e.Message}
+		if reconcile.ClassOf(e) == reconcile.ClassMachine {
+			k.message = ""
 		}
-		again := seen[w]
-		seen[w] = true
-		return again
+		repeated := seen[k]
+		seen[k] = true
+		return repeated
 	})
 }
 
-// warn adds what works otherwise than its writer may expect.
 func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 
-// pass is one reconciliation: lock, load, reconcile, record (design: a pass). The error is one that kept
-// it from being a pass at all; what went wrong in it stands in the result.
+// ExitCode is an exit.Only if the pass had errors, which have been printed. A failed run is no error of a pass.
+func (r Result) ExitCode() error {
+	code := exit.OK
+	for _, e := range r.Errors {
+		c := exit.Code(e)
+		if code == exit.OK || c == exit.Workflow {
+			code = c
+		}
+	}
+	if code == exit.OK {
+		return nil
+	}
+	return exit.Only(code)
+}
+
+// Run runs one pass. It returns an error if no pass took place; errors during the pass are in the result.
 func Run(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
 	if err := p.Nested(); err != nil {
 		return r, err
@@ -78,14 +99,14 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
-	cfg, cfgErr := readPassConfig(p)
+	cfg, cfgErr := readConfig(p)
 	if cfgErr != nil && !p.HasState() {
 		return r, cfgErr
 	}
 	if o.DryRun {
-		return dryPass(ctx, p, o, cfg, cfgErr)
+		return dryRun(ctx, p, o, cfg, cfgErr)
 	}
-	release, holder, err := takeLock(ctx, p, o)
+	release, holder, err := lockProject(ctx, p, o)
 	began := p.Env.Now()
 	if err != nil {
 		return r, err
@@ -96,33 +117,34 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	if o.LockTimeout > 0 {
-		// The wait may have been long, and a pass works with the workflow as it is now.
+		// The workflow may have changed during the wait.
 		p = project.New(p.Env, p.Path, p.StateDir)
-		cfg, cfgErr = readPassConfig(p)
+		cfg, cfgErr = readConfig(p)
 	}
-	// Whoever has the lock opens the database whatever comes, within its own bounds; and without a context that may end no
-	// statement needs somebody who waits for that.
-	db, err := enterDB(context.WithoutCancel(ctx), p, o, began)
-	if err != nil {
-		return r, err
+	// The process that holds the lock opens the database even after a signal: a pass that was interrupted is recorded.
+	db := o.DB
+	if db == nil {
+		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
 	}
-	defer func() { err = errors.Join(err, o.closeDB(db)) }()
 	if err := project.TakeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
 
 	mono := proc.Monotonic()
-	reconcilePass(ctx, p, db, o, cfg, cfgErr, &r)
+	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
 	}
-	tellPeople(ctx, p, db, &r)
-	r.condense()
-	// One that was cut short by a signal is a pass, too: its schedule is alive, and what it has done is said.
+	notifyPeople(ctx, p, db, &r)
+	r.dropRepeatedErrors()
+	// An interrupted pass is recorded, too: it shows that the schedule is alive, and what was done.
 	ctx = context.WithoutCancel(ctx)
 	boot, bootErr := proc.BootID()
 	if bootErr != nil {
-		r.fail(bootErr)
+		r.addError(bootErr)
 	}
 	r.Pass = state.Pass{
 		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
@@ -132,35 +154,29 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 		r.Pass.Errors = append(r.Pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
 	}
 	if r.Pass.ID, err = db.SavePass(ctx, r.Pass); err != nil {
-		r.fail(err)
+		r.addError(err)
 	}
-	tidyUp(ctx, p, db, &r)
-	r.condense()
+	removeOldRuns(ctx, p, db, &r)
+	r.dropRepeatedErrors()
 	return r, nil
 }
 
-// enter opens the database, and makes one where there is none.
-func enterDB(ctx context.Context, p *project.Project, o Options, now time.Time) (*state.DB, error) {
-	if o.Db != nil {
-		return o.Db, nil
+// readConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
+// workflow beside the error: nothing is started then, and what runs is reconciled.
+func readConfig(p *project.Project) (*workflow.Config, error) {
+	cfg, err := p.Config()
+	if err == nil {
+		_, err = project.MaxAgents(p)
 	}
-	return state.Create(ctx, p.StateDir, now)
+	return cfg, err
 }
 
-// closeDB closes a database that the pass has opened itself.
-func (o Options) closeDB(db *state.DB) error {
-	if o.Db != nil {
-		return nil
-	}
-	return db.Close()
-}
+// queuedStep is how often a pass tries again while another process is first in the queue for the lock.
+const queuedStep = 30 * time.Millisecond
 
-// waiterStep is how often somebody looks again who is not the one waiter for the lock.
-const waiterStep = 30 * time.Millisecond
-
-// lock takes the project lock, or says who has it. A worker's own pass leaves where another is waiting already:
-// that one will see the run's end, too. An operator's time counts in full, whoever else waits.
-func takeLock(ctx context.Context, p *project.Project, o Options) (func() error, *state.Holder, error) {
+// lockProject takes the project lock, or returns its holder. A worker's own pass gives up if another pass already waits:
+// that one sees the end of the run, too.
+func lockProject(ctx context.Context, p *project.Project, o Options) (func() error, *state.Holder, error) {
 	end := p.Env.Now().Add(o.LockTimeout)
 	for {
 		now := p.Env.Now()
@@ -168,77 +184,78 @@ func takeLock(ctx context.Context, p *project.Project, o Options) (func() error,
 		if err != nil || holder == nil || !holder.Queued || o.Trigger == project.TriggerWorker || !p.Env.Now().Before(end) {
 			return release, holder, err
 		}
-		if !project.Sleep(ctx, waiterStep) {
+		if !project.Sleep(ctx, queuedStep) {
 			return nil, nil, ctx.Err()
 		}
 	}
 }
 
-// reconcile runs the pass proper on an open database.
-func reconcilePass(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
+// reconcileOnce plans and applies on an open database.
+func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
 	options := reconcile.Options{DryRun: o.DryRun, Only: o.Only, AnySlot: o.AnySlot}
-	patient := ctx // a signal ends the wait for the tracker, and nothing else
+	interruptible := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
-	askTracker := o.Only != Nowhere // of no issue there is nothing to ask
+	askTracker := o.Only != NoIssue
 	if cfgErr != nil {
-		r.fail(cfgErr)
+		r.addError(cfgErr)
 		options.DispatchOff = true
 	}
 	if cfg == nil {
-		var known bool
-		if cfg, known = lastGoodConfig(ctx, p, db, r); cfg == nil {
+		var hasKey bool
+		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
 			return
 		}
-		askTracker = askTracker && known
+		askTracker = askTracker && hasKey
 	}
-	r.Cfg = cfg
-	r.warnings = workflowWarnings(p, cfg)
+	r.Config = cfg
+	r.warnings = workflowWarnings(cfg)
 	if err := db.Newer(); err != nil {
-		r.fail(err) // and starts nothing
+		r.addError(err) // reconcile.Tick starts nothing on such a database
 	}
 	rootErr := project.RootFits(p, cfg, o.DryRun)
 	if rootErr != nil {
-		r.fail(rootErr)
+		r.addError(rootErr)
 		options.DispatchOff = true
 	}
 	if o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		if err != nil {
-			r.fail(err)
+			r.addError(err)
 		}
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := passDeps(p, db, cfg, o, askTracker, r)
+	deps, err := newDeps(p, db, cfg, o, askTracker, r)
 	if err != nil {
-		r.fail(err)
+		r.addError(err)
 		return
 	}
-	if err := rememberRoots(ctx, p, db, deps.Runners, o.DryRun || rootErr != nil); err != nil {
-		r.fail(err)
+	if err := loadOldRoots(ctx, p, db, deps.Runners, o.DryRun || rootErr != nil); err != nil {
+		r.addError(err)
 	}
 	if rootErr != nil {
 		deps.Runners = project.HandsOff{Runners: deps.Runners}
 	}
 	low, err := project.LowUntil(ctx, p, db)
 	if err != nil {
-		r.fail(err)
+		r.addError(err)
 	}
 	options.TrackerLow = low.After(p.Env.Now())
-	// Before anything is started: a pass that dies in its middle leaves it behind for the next.
+	// Saved before anything is started: if this pass is killed, the next one needs it.
 	if cfgErr == nil && !o.DryRun {
 		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
-			r.fail(err)
+			r.addError(err)
 		}
 	}
-	report := reconcile.Tick(patient, crash.Deps(deps), options)
+	report := reconcile.Tick(interruptible, crash.Deps(deps), options)
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	if err := saveLow(ctx, p, db, deps.Tracker, low, r); err != nil {
-		r.fail(err)
+	if err := saveLowBudget(ctx, p, db, deps.Tracker, low, r); err != nil {
+		r.addError(err)
 	}
 }
 
-func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, error) {
+// newDeps builds what reconcile.Tick works with.
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, err
@@ -255,10 +272,10 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options,
 		Mono: proc.Monotonic, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
 	if o.Only != "" {
-		d.Store = confined{db, o.Only}
+		d.Store = oneIssueStore{db, o.Only}
 	}
 	if askTracker {
-		var mu sync.Mutex // the pass makes two requests at once
+		var mu sync.Mutex // a pass makes two requests at once
 		warn := func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -273,36 +290,64 @@ func passDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options,
 	return d, nil
 }
 
-const lastGoodKey = "last_good_workflow"
-
-// lastGood gives the last configuration that was valid, for reconciliation only. A literal key was not
-// kept: with it only the local half of a pass is left.
-func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, askTracker bool) {
-	text, known, err := db.Meta(ctx, lastGoodKey)
-	if err != nil || !known {
-		if err != nil {
-			r.fail(err)
-		}
-		return nil, false
-	}
-	src, err := workflow.NewSource(p.Path, p.Path, []byte(text))
-	if err != nil {
-		r.fail(err)
-		return nil, false
-	}
-	env := p.Environment(nil)
-	env.KeyOptional = true
-	if cfg, err = workflow.Parse(src, env); err != nil {
-		r.fail(err)
-		return nil, false
-	}
-	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, for the key stood in the file itself and was not kept: write api_key: $" + workflow.APIKeyVar
-	}
-	return cfg, cfg.Tracker.APIKey != ""
+// oneIssueStore is the database of a pass that is confined to one issue: it reads the rows of that issue only.
+type oneIssueStore struct {
+	*state.DB
+	only string
 }
 
-func workflowWarnings(p *project.Project, cfg *workflow.Config) []string {
+// State implements reconcile.Store.
+func (s oneIssueStore) State(ctx context.Context) (reconcile.State, error) {
+	return s.StateOf(ctx, s.only)
+}
+
+// dryRun plans a pass and changes nothing: no lock, no directory, no row.
+func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
+	r.dryRun = true
+	if cfgErr != nil {
+		return r, cfgErr
+	}
+	r.Config, r.warnings = cfg, workflowWarnings(cfg)
+	if err := project.RootFits(p, cfg, true); err != nil {
+		return r, err
+	}
+	deps, err := newDeps(p, nil, cfg, o, true, &r)
+	if err != nil {
+		return r, err
+	}
+	deps.Store = emptyStore{}
+	if p.HasState() {
+		db, err := state.OpenReadOnly(ctx, p.StateDir)
+		if err != nil {
+			return r, err
+		}
+		defer db.Close()
+		if _, err := project.OriginalPath(ctx, p, db); err != nil {
+			return r, err
+		}
+		if _, err := project.OwnerPath(ctx, p, db); err != nil {
+			return r, err
+		}
+		if err := loadOldRoots(ctx, p, db, deps.Runners, true); err != nil {
+			return r, err
+		}
+		deps.Store = db
+	}
+	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
+	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot})
+	report.Errors = slices.Concat(r.Errors, report.Errors)
+	r.Report = report
+	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
+	return r, nil
+}
+
+// emptyStore is the store of a dry run before the first pass. A dry run calls nothing but State.
+type emptyStore struct{ reconcile.Store }
+
+// State implements reconcile.Store.
+func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
+
+func workflowWarnings(cfg *workflow.Config) []string {
 	var list []string
 	for _, w := range cfg.Warnings {
 		list = append(list, w.String())

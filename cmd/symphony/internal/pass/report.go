@@ -16,19 +16,18 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// report prints a pass: a line per action and a summary, or one JSON object, or for schedules nothing but
-// a change in what is wrong.
-func Print(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) {
+// report prints a pass: as lines, as one JSON object, or with --quiet only what has changed in its errors.
+func report(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) {
 	if w.Log != nil {
-		r.logPass(ctx, w.Log)
+		r.writeLog(ctx, w.Log)
 	}
 	switch {
 	case o.Quiet:
 		if r.Holder == nil {
 			reportQuiet(ctx, p, r.Errors)
 		}
-	case o.Json:
-		w.PrintJSON(r.Json(o.DryRun))
+	case o.JSON:
+		w.PrintJSON(r.JSON(o.DryRun))
 		for _, e := range r.Errors {
 			w.PrintError(e)
 		}
@@ -37,6 +36,7 @@ func Print(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, 
 	}
 }
 
+// ReportText prints a line for each action, the errors, and a summary.
 func ReportText(p *project.Project, w *term.Env, r Result) {
 	if r.Holder != nil {
 		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.Holder))
@@ -55,39 +55,66 @@ func ReportText(p *project.Project, w *term.Env, r Result) {
 	name := fmt.Sprintf("pass %d", r.Pass.ID)
 	if r.dryRun {
 		name = "dry run"
-		for _, s := range r.Skips { // of a pass they are stored, and ps --all shows them
+		for _, s := range r.Skips { // those of a pass are stored, and ps --all shows them
 			fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
 		}
 	}
 	for _, e := range r.Errors {
 		w.PrintError(e)
 	}
-	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), nextDue(r, w.Now()))
+	due := ""
+	if !r.NextDue.IsZero() {
+		due = ", one is due"
+		if d := r.NextDue.Sub(w.Now()); d > 0 {
+			due = ", next due in " + term.Duration(d)
+		}
+	}
+	fmt.Fprintf(w.Stdout, "%s: %d running, %d waiting, %d held, %d skipped%s\n", name, r.Running, r.Retrying, r.Held, len(r.Skips), due)
 }
 
-func nextDue(r Result, now time.Time) string {
-	if r.NextDue.IsZero() {
-		return ""
+// writeLog writes the actions of a pass and a summary to its log, and at the level debug also the skipped issues. Errors and
+// warnings are logged where they are printed.
+func (r Result) writeLog(ctx context.Context, log *slog.Logger) {
+	if r.Holder != nil {
+		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.Holder.PID), slog.String("trigger", r.Holder.Trigger))
+		return
 	}
-	if d := r.NextDue.Sub(now); d > 0 {
-		return ", next due in " + term.Duration(d)
+	of := []slog.Attr{slog.Int64("pass_id", r.Pass.ID)}
+	if r.dryRun {
+		of = []slog.Attr{slog.Bool("dry_run", true)}
 	}
-	return ", one is due"
+	for _, a := range r.Applied {
+		attrs := append(of[:1:1], a.LogValue().Group()...)
+		if a.Err != nil {
+			attrs = append(attrs, slog.String("error", a.Err.Error()))
+			log.LogAttrs(ctx, slog.LevelWarn, "action not done", attrs...)
+			continue
+		}
+		log.LogAttrs(ctx, slog.LevelInfo, "action", attrs...)
+	}
+	for _, s := range r.Skips {
+		log.LogAttrs(ctx, slog.LevelDebug, "skip", append(of[:1:1], slog.String("issue_id", s.IssueID),
+			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))...)
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "pass", append(of[:1:1],
+		slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
+		slog.Int("running", r.Running), slog.Int("retrying", r.Retrying), slog.Int("held", r.Held),
+		slog.Int("skipped", len(r.Skips)), slog.Int("errors", len(r.Errors)))...)
 }
 
-// said is what a quiet pass has last printed.
-type said struct {
+// quietReport is what the last pass with --quiet printed.
+type quietReport struct {
 	Codes []string  `json:"codes"`
 	At    time.Time `json:"at"`
 }
 
 const (
-	saidKey    = "quiet_errors"
-	sayAgainIn = time.Hour
+	quietReportKey   = "quiet_errors"
+	quietRepeatAfter = time.Hour
 )
 
-// reportQuiet prints errors when their set differs from the last pass's, once an hour while it stays, and
-// once when it is over: cron mails each line that it sees.
+// reportQuiet prints errors if their codes differ from those of the last pass, every hour while they stay the same, and a line
+// when they are over. Cron mails every line that it gets.
 func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
 	w := p.Env
 	codes := []string{}
@@ -104,13 +131,12 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 		return
 	}
 	defer db.Close()
-	var last said
-	if text, known, err := db.Meta(ctx, saidKey); err == nil && known {
-		// What can't be read counts as never said.
-		_ = json.Unmarshal([]byte(text), &last)
+	var last quietReport
+	if text, known, err := db.Meta(ctx, quietReportKey); err == nil && known {
+		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
 	}
 	same := slices.Equal(codes, last.Codes)
-	if len(codes) == 0 && len(last.Codes) == 0 || same && w.Now().Sub(last.At).Abs() < sayAgainIn {
+	if len(codes) == 0 && len(last.Codes) == 0 || same && w.Now().Sub(last.At).Abs() < quietRepeatAfter {
 		return
 	}
 	for _, e := range errs {
@@ -119,17 +145,18 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 	if len(codes) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	text, err := json.Marshal(said{Codes: codes, At: w.Now()})
+	text, err := json.Marshal(quietReport{Codes: codes, At: w.Now()})
 	if err == nil {
-		err = db.SetMeta(ctx, saidKey, string(text))
+		err = db.SetMeta(ctx, quietReportKey, string(text))
 	}
 	if err != nil {
 		w.PrintError(exit.From(err))
 	}
 }
 
-// quietly returns the error that kept a pass from running, unless a schedule has been told of it already.
-func quietly(ctx context.Context, p *project.Project, o TickOptions, err error) error {
+// quietError returns the error that prevented a pass. With --quiet it prints the error if it is new, and returns only the
+// exit code.
+func quietError(ctx context.Context, p *project.Project, o TickOptions, err error) error {
 	if !o.Quiet || !p.HasState() {
 		return err
 	}
@@ -138,7 +165,8 @@ func quietly(ctx context.Context, p *project.Project, o TickOptions, err error) 
 	return exit.Only(exit.Code(known))
 }
 
-type TickJSON struct {
+// ResultJSON is the documented shape of tick --json.
+type ResultJSON struct {
 	Pass    *passJSON        `json:"pass"`
 	Holder  *holderJSON      `json:"holder,omitempty"`
 	Actions []actionJSON     `json:"actions"`
@@ -148,14 +176,15 @@ type TickJSON struct {
 }
 
 type passJSON struct {
-	ID         *int64 `json:"id"` // null in a dry run, which is recorded nowhere
+	ID         *int64 `json:"id"` // null in a dry run, which is not recorded
 	Trigger    string `json:"trigger"`
 	StartedAt  string `json:"started_at"`
 	DurationMS int64  `json:"duration_ms"`
 	DryRun     bool   `json:"dry_run"`
 }
 
-type holderJSON struct { // null where it has not yet said who it is
+// holderJSON is the process that has the lock. Its fields are null until it has written them.
+type holderJSON struct {
 	PID     *int    `json:"pid"`
 	Trigger *string `json:"trigger"`
 	Since   *string `json:"since"`
@@ -182,9 +211,9 @@ type countsJSON struct {
 	Held     int `json:"held"`
 }
 
-// json is the documented shape of tick --json.
-func (r Result) Json(dryRun bool) TickJSON {
-	out := TickJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
+// JSON returns the pass as tick --json prints it.
+func (r Result) JSON(dryRun bool) ResultJSON {
+	out := ResultJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
 	if r.Holder != nil {
 		out.Skipped = "locked"
 		out.Holder = &holderJSON{}

@@ -12,10 +12,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Between taking the lock and writing down who took it a pass is known to nobody; what is not known is null.
-func TestHolderThatIsNotKnown(t *testing.T) {
+// Between taking the lock and writing the holder, the fields of the holder are unknown.
+func TestUnknownHolderIsNull(t *testing.T) {
 	r := Result{Holder: &state.Holder{}}
-	got, err := json.Marshal(r.Json(false))
+	got, err := json.Marshal(r.JSON(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func TestHolderThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// Each thing is said once, and a full disk once for all that it stops.
-func TestCondense(t *testing.T) {
+// Equal errors are kept once, a full disk once for all steps that it stops.
+func TestDropRepeatedErrors(t *testing.T) {
 	var r Result
 	for _, e := range []reconcile.Error{
 		{Code: "disk_full", Message: "a"},
@@ -34,10 +34,10 @@ func TestCondense(t *testing.T) {
 		{Code: "tracker_error", Message: "b"},
 		{Code: "tracker_error", Message: "a"},
 	} {
-		r.fail(&e)
+		r.addError(&e)
 	}
-	r.fail(errors.New("other"))
-	r.condense()
+	r.addError(errors.New("other"))
+	r.dropRepeatedErrors()
 	var got []string
 	for _, e := range r.Errors {
 		got = append(got, e.Error())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -13,27 +15,38 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// tickOptions are the flags of tick.
+// TickOptions are the flags of tick.
 type TickOptions struct {
 	Options
-	Loop, Json, Quiet, Wait bool
-	Log                     LogChoice
+	Loop, StopOnExit, JSON, Quiet, Wait bool
+	// LogLevel and LogFormat are empty unless a log was asked for.
+	LogLevel, LogFormat string
 }
 
+// LogFormats returns the values of --log-format.
+func LogFormats() []string { return []string{term.TextLog, term.JsonLog} }
+
+// LogLevelNames returns the values of --log-level.
+func LogLevelNames() []string { return []string{"debug", "info", "warn", "error"} }
+
+// Check refuses flags that contradict each other.
 func (o *TickOptions) Check(triggerSet bool) error {
 	switch o.Trigger {
 	case project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand:
 	default:
 		return exit.Usage("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.Trigger)
 	}
-	if err := o.Log.check(); err != nil {
-		return err
-	}
 	switch {
+	case o.LogLevel != "" && !slices.Contains(LogLevelNames(), o.LogLevel):
+		return exit.Usage("tick: --log-level is one of %s, not %q", strings.Join(LogLevelNames(), ", "), o.LogLevel)
+	case o.LogFormat != "" && !slices.Contains(LogFormats(), o.LogFormat):
+		return exit.Usage("tick: --log-format is one of %s, not %q", strings.Join(LogFormats(), ", "), o.LogFormat)
 	case o.Loop && (o.DryRun || o.Wait):
 		return exit.Usage("tick: --loop goes with neither --dry-run nor --wait")
 	case o.Loop && triggerSet:
 		return exit.Usage("tick: --loop has its own trigger")
+	case o.StopOnExit && !o.Loop:
+		return exit.Usage("tick: --stop-on-exit goes with --loop only")
 	case o.LockTimeout < 0:
 		return exit.Usage("tick: --lock-timeout is not negative")
 	}
@@ -43,29 +56,54 @@ func (o *TickOptions) Check(triggerSet bool) error {
 	return nil
 }
 
-// soon is how far ahead a worker's own pass waits for what its run left due: a continuation is due a
-// second after the end of the run before.
-const soon = 3 * time.Second
+func (o TickOptions) wantsLog() bool { return o.LogLevel != "" || o.LogFormat != "" }
 
-func tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
-	log := o.logger(w)
+// logger returns the log of a pass.
+func (o TickOptions) logger(w *term.Env) *slog.Logger {
+	level := slog.LevelWarn
+	switch {
+	case o.LogLevel != "":
+		if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
+			level = slog.LevelInfo // Check refuses other names
+		}
+	case o.wantsLog() || o.Loop && !o.JSON && !o.Quiet:
+		level = slog.LevelInfo
+	case o.Quiet:
+		level = slog.LevelError + 1 // errors are reported when they change, not logged by every pass
+	}
+	return term.NewLogAs(w.Stderr, level, o.LogFormat, w.Journal)
+}
+
+// Tick runs one pass, or with Loop one after the other.
+func Tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
+	if o.wantsLog() {
+		w.Log = o.logger(w) // the log replaces the lines on stderr
+	}
+	if o.Loop {
+		return loop(ctx, w, p, o)
+	}
+	o.Stays = o.Wait
+	return tickOnce(ctx, w, p, o)
+}
+
+func tickOnce(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
 	r, err := Run(ctx, p, o.Options)
 	if err != nil && o.Trigger != project.TriggerWorker {
-		return quietly(ctx, p, o, err)
+		return quietError(ctx, p, o, err)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
-		return exit.Only(exit.Lock) // a held lock is no news
+		return exit.Only(exit.Lock) // a lock that is held is nothing to report
 	case r.Holder != nil && o.LockTimeout > 0:
 		return project.LockedError(r.Holder)
 	}
 	if o.Trigger == project.TriggerWorker {
-		return followUp(ctx, p, w, o, r, log) // nobody reads what it says; the errors are in the pass's row
+		return followUp(ctx, p, w, o, r) // its output goes nowhere; its errors are in the row of the pass
 	}
-	Print(ctx, p, w, o, r)
+	report(ctx, p, w, o, r)
 	if o.Wait && !o.DryRun {
 		failed, err := waitForRuns(ctx, p, r, o)
 		if err != nil {
@@ -75,14 +113,18 @@ func tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) e
 			return exit.Only(exit.Failed)
 		}
 	}
-	return r.Code()
+	return r.ExitCode()
 }
 
-// followUp waits for a continuation that is about to fall due, so that it does not wait for the schedule.
-func followUp(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result, log *slog.Logger) error {
+// followUpWait is how long a worker's own pass waits for a retry that is due soon: a continuation is due one second after
+// the end of the run.
+const followUpWait = 3 * time.Second
+
+// followUp runs a second pass for a continuation that is due soon, so that it does not wait for the schedule.
+func followUp(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) error {
 	wait := r.NextWake.Sub(w.Now())
-	if r.NextWake.IsZero() || wait > soon {
-		return r.Code()
+	if r.NextWake.IsZero() || wait > followUpWait {
+		return r.ExitCode()
 	}
 	if !project.Sleep(ctx, max(wait, 0)) {
 		return nil
@@ -92,25 +134,10 @@ func followUp(ctx context.Context, p *project.Project, w *term.Env, o TickOption
 	if err != nil {
 		return err
 	}
-	return r.Code()
+	return r.ExitCode()
 }
 
-// code is the exit code of a pass: a run that failed is no error of the pass. The errors have been said.
-func (r Result) Code() error {
-	code := exit.OK
-	for _, e := range r.Errors {
-		c := exit.Code(e)
-		if code == exit.OK || c == exit.Workflow {
-			code = c
-		}
-	}
-	if code == exit.OK {
-		return nil
-	}
-	return exit.Only(code)
-}
-
-// waitForRuns returns when every run that this pass started has its outcome, and says it.
+// waitForRuns waits until every run that this pass started has ended, and prints how.
 func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOptions) (failed bool, err error) {
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
@@ -125,7 +152,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 		if err != nil {
 			return false, err
 		}
-		if !o.Json && !o.Quiet { // of JSON there is one object, and it has been printed
+		if !o.JSON && !o.Quiet { // with --json the one object has been printed
 			fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
@@ -133,9 +160,9 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 	return failed, nil
 }
 
-// waitForRun waits for the outcome of a run, or for the death of a worker that recorded none.
+// WaitForRun waits for the outcome of a run, or for the death of a worker that has recorded none.
 func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
-	reading := context.WithoutCancel(ctx) // a signal ends the waiting, and what goes on is then still to be said
+	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
 	for {
 		run, err := db.Run(reading, id)
 		if err != nil || run.Outcome != "" {
@@ -154,16 +181,4 @@ func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string
 			}
 		}
 	}
-}
-
-// Tick runs one pass, or with the option loop one after the other.
-func Tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
-	if o.Log.wanted() {
-		w.Log = o.logger(w) // the log replaces the lines on stderr
-	}
-	if o.Loop {
-		return loop(ctx, w, p, o)
-	}
-	o.Stays = o.Wait
-	return tick(ctx, w, p, o)
 }

@@ -1,0 +1,223 @@
+package pass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// hooksAtOnce bounds the notification hooks that run at the same time.
+const hooksAtOnce = 16
+
+// byPass names passes as the process that delivers a notification. Passes run one at a time, so a notification that another
+// pass took belongs to one that died.
+const byPass = "pass"
+
+// Notifier runs hooks.on_attention for notifications that have not been delivered.
+type Notifier struct {
+	P    *project.Project
+	DB   *state.DB
+	Hook runner.AttentionHook
+	By   string // the process that delivers: a run's id, or byPass
+	// IssueID confines it to one issue, unless it is empty.
+	IssueID string
+	// standing are conditions that hold now and are not stored as events.
+	standing []reconcile.Attention
+}
+
+// AttentionHook returns the hook of a workflow.
+func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
+	stateDir := "" // symphony finds the default one by itself
+	base, _ := p.Lookup("XDG_STATE_HOME")
+	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
+		stateDir = p.StateDir
+	}
+	return runner.AttentionHook{
+		Script: cfg.Hooks.OnAttention, Timeout: cfg.Hooks.Timeout, Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
+		Secrets: cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()}, Now: p.Env.Now,
+	}
+}
+
+// notifyPeople delivers notifications at the end of a pass. It takes no longer than the bound of the hook, and the time to
+// end hooks that hang.
+func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
+	if r.Config == nil || ctx.Err() != nil { // after a signal the next pass delivers them
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	hook := AttentionHook(p, r.Config).OfPass(p.StateDir)
+	if err := endAbandonedHooks(ctx, db, hook); err != nil {
+		r.addError(err)
+	}
+	if strings.TrimSpace(r.Config.Hooks.OnAttention) == "" {
+		if err := db.DropAttentions(ctx, p.Env.Now()); err != nil {
+			r.addError(err)
+		}
+		return
+	}
+	n := Notifier{P: p, DB: db, Hook: hook, By: byPass}
+	n.standing = accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())
+	results, err := n.deliver(ctx)
+	if len(results) > 0 {
+		err = errors.Join(err, n.Hook.EndLeftovers(ctx))
+	}
+	if err != nil {
+		r.addError(err)
+	}
+	if err := hookErrors(results); err != nil {
+		r.addError(err)
+	}
+}
+
+// endAbandonedHooks ends the hooks of a pass that was killed: no process bounds their time any more.
+func endAbandonedHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) error {
+	now := hook.Now()
+	left, err := db.LeftAttentions(ctx, now, runner.AttentionPatience, byPass)
+	if err != nil || !left {
+		return err
+	}
+	if err := hook.EndLeftovers(ctx); err != nil {
+		return err
+	}
+	return db.GiveUpAttentions(ctx, now, runner.AttentionPatience, byPass)
+}
+
+// accountAttentions returns the conditions that stop all projects of a codex account. They are stored with the account.
+func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
+	s, err := a.Read(now)
+	switch {
+	case err != nil: // the pass has reported it
+		return nil
+	case s.Limit != nil:
+		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, a.Home, now)}
+	case s.Block != nil:
+		b := *s.Block
+		b.Since = s.Since
+		a := reconcile.BlockAttention(b)
+		a.At = now // the time for which it is stored begins now, however old the block is
+		return []reconcile.Attention{a}
+	}
+	return nil
+}
+
+// hookErrors joins the errors of hooks into one, nil if there is none.
+func hookErrors(results []runner.AttentionResult) error {
+	var first *reconcile.Error
+	more := 0
+	for _, one := range results {
+		switch {
+		case one.Err == nil:
+		case first == nil:
+			first = exit.From(one.Err)
+		default:
+			more++
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	if more > 0 {
+		all := *first
+		all.Message += fmt.Sprintf(" (and %d more)", more)
+		first = &all
+	}
+	return first
+}
+
+// deliver runs the hook for each open notification, several at once, and returns the results.
+func (n Notifier) deliver(ctx context.Context) ([]runner.AttentionResult, error) {
+	open, err := n.DB.OpenAttentions(ctx, n.P.Env.Now(), runner.AttentionPatience, n.IssueID, n.standing...)
+	if err != nil || len(open) == 0 {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, n.Hook.Bound())
+	defer cancel()
+	startBy, cancelStart := context.WithTimeout(bounded, n.Hook.Bound()/2)
+	defer cancelStart()
+
+	var mu sync.Mutex
+	var results []runner.AttentionResult
+	var errs []error
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, hooksAtOnce)
+	for _, a := range open {
+		slots <- struct{}{}
+		if startBy.Err() != nil {
+			break // too little time is left for it: the next pass delivers it
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			one, err := n.deliverOne(ctx, bounded, a)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			if one != nil {
+				results = append(results, *one)
+			}
+		})
+	}
+	wg.Wait()
+	return results, errors.Join(append(errs, n.Hook.WriteLog(results))...)
+}
+
+// deliverOne takes one notification and runs the hook for it. The result is nil if another process delivers it.
+func (n Notifier) deliverOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.AttentionResult, error) {
+	if a.TakenBy != "" && a.TakenBy != byPass && project.Alive(n.P.StateDir, a.TakenBy) {
+		return nil, nil //nolint:nilnil // its worker lives, and was suspended for a while
+	}
+	took, err := n.DB.TakeAttention(ctx, n.P.Env.Now(), runner.AttentionPatience, a.Attention, n.By)
+	if err != nil || !took {
+		return nil, err
+	}
+	result := n.Hook.Run(bounded, a.Attention)
+	if result.Unfinished {
+		return &result, nil // a later pass tries once more
+	}
+	failure := ""
+	if result.Err != nil {
+		failure = exit.From(result.Err).Message
+	}
+	return &result, n.DB.DoneAttention(context.WithoutCancel(ctx), n.P.Env.Now(), a.Key, failure)
+}
+
+// Start delivers the notifications of a worker in the background. wake starts a delivery and returns at once; stop ends a
+// hook that is running, and waits for it.
+func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(context.Context), stop func()) {
+	if strings.TrimSpace(n.Hook.Script) == "" {
+		return func(context.Context) {}, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wakeups, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-wakeups:
+			case <-ctx.Done():
+				return
+			}
+			results, err := n.deliver(ctx)
+			if err = errors.Join(err, hookErrors(results)); err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "attention", slog.String("error", err.Error()))
+			}
+		}
+	}()
+	wake = func(context.Context) {
+		select {
+		case wakeups <- struct{}{}:
+		default: // a delivery is about to begin anyway
+		}
+	}
+	return wake, func() { cancel(); <-done }
+}
