@@ -56,7 +56,7 @@ func TestCron(t *testing.T) {
 	missing := m.envFile("no-key")
 	m.add("ABC-1", "gate-1")
 
-	line := strings.TrimSpace(between(t, readme(t), "```crontab\n", "```"))
+	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
 	crontab := fmt.Sprintf("%s >> $HOME/cron.log 2>&1\n%s >> $HOME/no-key.log 2>&1; echo exit $? >> $HOME/no-key.log\n* * * * *  env > $HOME/env.log\n",
 		line, strings.ReplaceAll(line, "web-shop", "no-key"))
 	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(crontab), 0o600))

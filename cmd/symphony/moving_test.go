@@ -11,10 +11,10 @@ import (
 
 // What the README says about moving to a second machine, command by command: on one machine with a home, then on another
 // with another home in its place, another boot and other processes.
-func TestReadmeMoving(t *testing.T) {
-	const title = "### Moving to a second machine\n"
+func TestMovingToAnotherMachine(t *testing.T) {
+	const title = "## Backup, moving, upgrading\n"
 	var blocks []string
-	for _, block := range codeBlocks(between(t, readme(t)+"\n#", title, "\n#")) {
+	for _, block := range codeBlocks(between(t, document(t, "docs/operations.md"), title, "\n## ")) {
 		var kept strings.Builder
 		for line := range strings.Lines(block) {
 			if !strings.HasPrefix(line, "systemctl ") { // there is none here

@@ -15,7 +15,7 @@ import (
 // unit is one from the README, with what the test has to change.
 func readmeUnit(t *testing.T, file string, changes ...string) string {
 	t.Helper()
-	text := between(t, readme(t), "`~/.config/systemd/user/"+file+"`:\n\n```ini\n", "```")
+	text := between(t, document(t, "docs/scheduling.md"), "`~/.config/systemd/user/"+file+"`:\n\n```ini\n", "```")
 	for i := 0; i < len(changes); i += 2 {
 		if !strings.Contains(text, changes[i]) {
 			t.Fatalf("%s in the README has no %q:\n%s", file, changes[i], text)

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The README's table of what an agent can do is tried cell by cell: for each option a hostile agent, the real codex with
+// The table in docs/security.md of what an agent can do is tried cell by cell: for each option a hostile agent, the real codex with
 // a scripted model, tries every row, and what came of it is looked at from outside of its sandbox.
 
 // byDefault is the column without any option.
@@ -42,7 +42,7 @@ func trustCells(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	cells := map[string]map[string]string{}
 	named := map[string]bool{byDefault: true}
-	for _, row := range rows(between(t, chapter(t, "Trust"), "<!-- trust -->", "<!-- /trust -->"))[1:] {
+	for _, row := range rows(between(t, document(t, "docs/security.md"), "<!-- trust -->", "<!-- /trust -->"))[1:] {
 		if len(row) != 3 {
 			t.Fatalf("%d cells in %q", len(row), row)
 		}
@@ -79,13 +79,13 @@ func trustCells(t *testing.T) map[string]map[string]string {
 	return cells
 }
 
-func TestReadmeTrust(t *testing.T) {
+func TestSecurityTable(t *testing.T) {
 	cells := trustCells(t)
 	tried := map[string]bool{}
 	for _, row := range trustRows() {
 		tried[row.says] = true
 		if cells[row.says] == nil {
-			t.Errorf("the README has no row %q", row.says)
+			t.Errorf("docs/security.md has no row %q", row.says)
 		}
 	}
 	for what := range cells {

@@ -26,9 +26,9 @@ const (
 
 // The recipes for hooks.on_attention are what the README shows, run by a worker and by a pass, against a server of this
 // test's and a sendmail that keeps what it is given.
-func TestReadmeAttention(t *testing.T) {
+func TestAttentionRecipes(t *testing.T) {
 	t.Parallel()
-	text := chapter(t, "When a person is wanted")
+	text := document(t, "docs/workflow.md")
 	hooks := attentionRecipes(t, text)
 	if len(hooks) != 3 {
 		t.Fatalf("%d recipes are shown", len(hooks))

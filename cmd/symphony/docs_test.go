@@ -1,0 +1,440 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// The facts in the documentation are compared with the program: keys, commands, flags, codes, fields and links.
+
+var moduleRoot = filepath.Join("..", "..")
+
+// documentNames are README.md, CONTRIBUTING.md, CHANGELOG.md and all files in docs.
+func documentNames(t *testing.T) []string {
+	t.Helper()
+	inDocs, err := filepath.Glob(filepath.Join(moduleRoot, "docs", "*.md"))
+	if err != nil || len(inDocs) == 0 {
+		t.Fatal("docs is empty", err)
+	}
+	names := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+	for _, path := range inDocs {
+		names = append(names, filepath.Join("docs", filepath.Base(path)))
+	}
+	return names
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(moduleRoot, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// between returns the part of text between two marks.
+func between(t *testing.T, text, from, to string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, from)
+	part, _, closed := strings.Cut(rest, to)
+	if !found || !closed {
+		t.Fatalf("there is no part between %q and %q", from, to)
+	}
+	return part
+}
+
+// codeSpans are the words in backquotes.
+func codeSpans(text string) []string {
+	var spans []string
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(text, -1) {
+		spans = append(spans, m[1])
+	}
+	return spans
+}
+
+// codeBlocks are the parts between fences or indented by four blanks.
+func codeBlocks(text string) []string {
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, m[1])
+	}
+	for _, m := range regexp.MustCompile("(?m)^    (.*)$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// rows are the lines of the tables in text, cell by cell.
+func rows(text string) [][]string {
+	var all [][]string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		cells := strings.Split(strings.ReplaceAll(strings.Trim(line, "|"), `\|`, "\x00"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(strings.ReplaceAll(cells[i], "\x00", "|"))
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+// The table of keys in docs/workflow.md is the program's. UPDATE_REFERENCE=1 writes it.
+func TestDocumentedKeys(t *testing.T) {
+	const name = "docs/workflow.md"
+	var want strings.Builder
+	want.WriteString("\n| key | type | default | meaning |\n|---|---|---|---|\n")
+	for _, k := range workflow.Keys() {
+		standard := ""
+		if k.Default != "" {
+			standard = "`" + k.Default + "`"
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Name, k.Type, standard, k.Meaning)
+	}
+	text := document(t, name)
+	got := between(t, text, "<!-- keys -->", "<!-- /keys -->")
+	if got == want.String() {
+		return
+	}
+	if os.Getenv("UPDATE_REFERENCE") == "" {
+		t.Fatal("docs/workflow.md does not have the program's keys: UPDATE_REFERENCE=1 go test ./cmd/symphony -run TestDocumentedKeys")
+	}
+	if err := os.WriteFile(filepath.Join(moduleRoot, name), []byte(strings.Replace(text, got, want.String(), 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Keys that are not built yet are listed below the table.
+func TestDocumentedUnbuiltKeys(t *testing.T) {
+	listed := codeSpans(document(t, "docs/workflow.md"))
+	for key := range workflow.Unbuilt() {
+		if !slices.Contains(listed, key) {
+			t.Errorf("docs/workflow.md does not say that %s is not built yet", key)
+		}
+	}
+}
+
+// The README's table lists the commands that --help lists.
+func TestDocumentedCommands(t *testing.T) {
+	listed := map[string]bool{}
+	for _, cells := range rows(between(t, document(t, "README.md"), "\n## Commands\n", "\n## "))[1:] {
+		for _, span := range codeSpans(cells[0]) {
+			listed[strings.Fields(span)[1]] = true
+		}
+	}
+	for _, c := range newApp(testWorld()).Commands {
+		if c.Hidden == listed[c.Name] {
+			t.Errorf("%s: hidden is %v, in the README's table is %v", c.Name, c.Hidden, listed[c.Name])
+		}
+		delete(listed, c.Name)
+	}
+	for name := range listed {
+		t.Errorf("there is no command %s", name)
+	}
+}
+
+// Every command line in the documentation names an existing command and existing flags.
+func TestDocumentedCommandLines(t *testing.T) {
+	app := newApp(testWorld())
+	typed := regexp.MustCompile(`(?:^|[ /"])symphony ([a-z]+)((?: +[^\n|;&>]+)?)`)
+	for _, name := range documentNames(t) {
+		if name == "CHANGELOG.md" || name == "docs/commands.md" || name == "docs/questions.md" { // history; help texts; output
+			continue
+		}
+		for _, code := range append(codeSpans(document(t, name)), codeBlocks(document(t, name))...) {
+			for _, m := range typed.FindAllStringSubmatch(code, -1) {
+				c := app.Command(m[1])
+				if m[1] == "help" || m[1] == "serve" {
+					continue
+				}
+				if c == nil {
+					t.Errorf("%s: there is no command %s", name, m[1])
+					continue
+				}
+				line, _, _ := strings.Cut(m[2], "#")
+				for _, word := range strings.Fields(line) {
+					if strings.HasPrefix(word, "-") && flagOf(c, strings.TrimLeft(word, "-")) == nil {
+						t.Errorf("%s: %s has no flag %s", name, c.Name, word)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Links lead to files and headings that exist, and paths of the source exist.
+func TestDocumentLinks(t *testing.T) {
+	anchorsOf := func(name string) map[string]bool {
+		anchors := map[string]bool{}
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(document(t, name), -1) {
+			anchor := regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(strings.ToLower(m[1]), "")
+			anchors[strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+		return anchors
+	}
+	source := regexp.MustCompile(`(?:^|[\s` + "`" + `(])(?:\./)?((?:cmd|internal|linear|reconcile|runner|scripts|state|testdata|\.ci)/[\w./-]*\w)`)
+	for _, name := range documentNames(t) {
+		text := document(t, name)
+		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
+			file, anchor, hasAnchor := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := name
+			if file != "" {
+				target = filepath.Join(filepath.Dir(name), file)
+			}
+			if _, err := os.Stat(filepath.Join(moduleRoot, target)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if hasAnchor && !anchorsOf(target)[anchor] {
+				t.Errorf("%s: %s has no heading %s", name, target, anchor)
+			}
+		}
+		if name == "CHANGELOG.md" {
+			continue
+		}
+		text = regexp.MustCompile("(?ms)^```$.*?^```$").ReplaceAllString(text, "") // the floor plan is a tree
+		for _, m := range source.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(moduleRoot, m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// docs/errors.md explains every code that the source gives an error, with its exit code.
+func TestDocumentedCodes(t *testing.T) {
+	text := document(t, "docs/errors.md")
+	ofPasses := between(t, text, "## Errors of passes", "## Errors of runs")
+	documented := map[string]bool{}
+	for _, cells := range rows(ofPasses)[1:] {
+		for _, code := range codeSpans(cells[0]) {
+			if want := strconv.Itoa(exit.Code(&reconcile.Error{Code: code})); cells[1] != want {
+				t.Errorf("%s has the exit code %s, docs/errors.md says %s", code, want, cells[1])
+			}
+		}
+	}
+	for _, cells := range rows(text) {
+		for _, code := range codeSpans(cells[0]) {
+			documented[code] = true
+		}
+	}
+	literal := regexp.MustCompile(`\bCode(?:[A-Z]\w*)?(?:: *| += )(?:Code = )?"([a-z]+(?:_[a-z0-9]+)*)"`)
+	found := map[string]bool{}
+	for _, dir := range []string{"cmd", "linear", "reconcile", "runner", "state"} {
+		err := filepath.WalkDir(filepath.Join(moduleRoot, dir), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && strings.HasSuffix(path, "test"):
+				return fs.SkipDir
+			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			source, err := os.ReadFile(path)
+			for _, m := range literal.FindAllStringSubmatch(string(source), -1) {
+				found[m[1]] = true
+				if !documented[m[1]] {
+					t.Errorf("docs/errors.md does not explain %s (%s)", m[1], path)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(found) < 60 {
+		t.Errorf("only %d codes were found in the source", len(found))
+	}
+}
+
+// The JSON in docs/operations.md has exactly the fields that the program prints.
+func TestDocumentedJSON(t *testing.T) {
+	for mark, v := range map[string]any{"ps": view.Overview{}, "tick": pass.ResultJSON{}} {
+		var shown any
+		text := between(t, document(t, "docs/operations.md"), "<!-- "+mark+" -->\n```json\n", "```")
+		if err := json.Unmarshal([]byte(text), &shown); err != nil {
+			t.Fatalf("%s: %v", mark, err)
+		}
+		want, got := fieldsOf(reflect.TypeOf(v), ""), pathsOf(shown, "")
+		for _, path := range want {
+			if !slices.Contains(got, path) {
+				t.Errorf("%s: the documentation lacks %s", mark, path)
+			}
+		}
+		for _, path := range got {
+			if !slices.Contains(want, path) && !strings.HasPrefix(path, "skipped.") {
+				t.Errorf("%s: there is no field %s", mark, path)
+			}
+		}
+	}
+}
+
+func fieldsOf(typ reflect.Type, path string) []string {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || typ.PkgPath() == "time" {
+		return nil
+	}
+	var all []string
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous:
+			all = append(all, fieldsOf(f.Type, path)...)
+		case name != "" && name != "-":
+			all = append(append(all, path+name), fieldsOf(f.Type, path+name+".")...)
+		}
+	}
+	// The stored errors of the last pass have no hint.
+	return slices.DeleteFunc(all, func(p string) bool { return p == "last_pass.errors.hint" })
+}
+
+func pathsOf(v any, path string) []string {
+	var all []string
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			all = append(all, pathsOf(item, path)...)
+		}
+	case map[string]any:
+		for name, member := range v {
+			all = append(append(all, path+name), pathsOf(member, path+name+".")...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Each row of the table "What happens when" names tests that exist.
+func TestDocumentedFailures(t *testing.T) {
+	exists := testNames(t)
+	for _, cells := range rows(between(t, document(t, "docs/operations.md"), "\n## What happens when\n", "\n## "))[1:] {
+		if len(cells) != 3 || len(codeSpans(cells[2])) == 0 {
+			t.Errorf("no test shows: %s", cells[0])
+			continue
+		}
+		for _, name := range codeSpans(cells[2]) {
+			if !exists[name] {
+				t.Errorf("there is no test %s, which is to show: %s", name, cells[0])
+			}
+		}
+	}
+}
+
+// testNames are the module's tests, and the scripts as go test -run names them.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
+	err := filepath.WalkDir(moduleRoot, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(source, -1) {
+			names[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for test, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex"} {
+		scripts, err := filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, script := range scripts {
+			names[test+"/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
+		}
+	}
+	return names
+}
+
+// The example in docs/workflow.md is valid without a warning, and takes an issue to its handover from cron's bare
+// environment, with the key in the environment file.
+func TestDocumentedWorkflow(t *testing.T) {
+	shown := between(t, document(t, "docs/workflow.md"), "```markdown\n", "```\n")
+	used := shown
+	for _, change := range [][2]string{
+		{"  kind: linear\n", "  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n"},
+		{"https://linear.app/acme/project/web-shop-1a2b3c4d5e6f", "demo"},
+		{"git@github.com:acme/web-shop.git", `"$HOME/web-shop.git"`},
+		{"codex app-server", "$AGENT"},
+		{"workspace:\n", "workspace:\n  min_free_bytes: 0\n"},
+	} {
+		if !strings.Contains(used, change[0]) {
+			t.Fatalf("the workflow has no %q", change[0])
+		}
+		used = strings.ReplaceAll(used, change[0], change[1])
+	}
+	script := filepath.Join(t.TempDir(), "workflow.txtar")
+	text := documentedWorkflow + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := params(t, "script")
+	p.Dir, p.Files = "", []string{script}
+	testscript.Run(t, p)
+}
+
+const documentedWorkflow = `
+env SYMPHONY_STATE_DIR=
+exec symphony check shown/WORKFLOW.md
+! stderr .
+
+# A repository, and the key in the file that check names.
+exec git init --quiet --bare --initial-branch=main home/web-shop.git
+exec git init --quiet --initial-branch=main seed
+exec git -C seed commit --quiet --allow-empty -m Begin
+exec git -C seed push --quiet ../home/web-shop.git main
+exec sh -c 'symphony check | sed "s/.* its environment file is //" > name'
+exec sh -c 'mkdir -p home/.config/symphony && umask 077 && echo "LINEAR_API_KEY=$LINEAR_API_KEY" > "$(cat name)"'
+env LINEAR_API_KEY=
+
+# What cron gives a command.
+linear add ABC-1 labels=agent work.agent
+linear add ABC-2
+exec sh -c 'env -i HOME="$HOME" LOGNAME=operator SHELL=/bin/sh PATH="$PATH" TESTSCRIPT_COMMAND="$TESTSCRIPT_COMMAND" sh -c "symphony tick --trigger cron --quiet -w $WORK/WORKFLOW.md"'
+! stdout .
+! stderr .
+linear is ABC-1 Human Review
+env LINEAR_API_KEY=
+gone symphony
+exec env -u LINEAR_API_KEY symphony tick
+exec symphony ps --all
+stdout '^ended\tABC-1\t\S+\tsucceeded\t'
+stdout '^skipped\tABC-2\tlabel\t'
+exec git --git-dir home/web-shop.git log --format=%s agent/ABC-1
+stdout '^Mend the footer$'
+linear comments ABC-1 1
+-- work.agent --
+{move In Progress}
+sh echo 2026 > footer.txt && git add -A && git commit --quiet -m 'Mend the footer'
+{comment The footer is mended.}
+{move Human Review}
+say done
+`
