@@ -112,6 +112,7 @@ func gist(lines []wireLine) string {
 			thread = m.Params.ThreadID
 		}
 		switch id := string(m.ID); {
+		case m.Method == "thread/name/set": // its answer is not waited for
 		case l.Dir == "send" && m.Method != "":
 			fmt.Fprintf(&out, "> %s\n", m.Method)
 		case l.Dir == "send" && asked[id] != "":

@@ -131,6 +131,7 @@ type recordedMsg struct {
 	Method string          `json:"method"`
 	Params struct {
 		ThreadID       string          `json:"threadId"`
+		Name           string          `json:"name"` // of thread/name/set
 		Cwd            string          `json:"cwd"`
 		ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
 		SandboxPolicy  json.RawMessage `json:"sandboxPolicy"`
@@ -287,7 +288,7 @@ func alike(a, b json.RawMessage) bool {
 // begin makes the call of the session's that sends a request, where it does not come by itself.
 func (st *stage) begin(m recordedMsg) {
 	ctx, p := st.t.Context(), m.Params
-	thread := agent.ThreadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
+	thread := agent.ThreadParams{Name: st.name(), Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
 	switch m.Method {
 	case "initialize":
 		st.run(func() error { _, err := st.s.Initialize(ctx); return err })
@@ -313,6 +314,17 @@ func (st *stage) begin(m recordedMsg) {
 			go func() { _ = st.s.Interrupt(ctx) }() // how the turn ends says whether it worked
 		}
 	}
+}
+
+// name is what the recorded session called its thread, "" if it did not.
+func (st *stage) name() string {
+	for _, l := range st.lines {
+		var m recordedMsg
+		if l.Dir == "send" && json.Unmarshal(l.Msg, &m) == nil && m.Method == "thread/name/set" {
+			return m.Params.Name
+		}
+	}
+	return ""
 }
 
 // run makes a call when the last one has returned.
