@@ -41,7 +41,7 @@ func (a *attempt) converse(ctx context.Context, prompt string) error {
 	}
 	thread, err := a.handshake(ctx)
 	if err != nil {
-		return a.explain(ctx, err)
+		return a.explain(ctx, a.withStderr(err))
 	}
 	input, err := a.firstInput(ctx, prompt, thread)
 	if err != nil {
@@ -281,6 +281,18 @@ func (a *attempt) count() {
 	}
 }
 
+// withStderr adds the end of the agent's stderr to the error of a start that failed. explain does so where the agent ended.
+func (a *attempt) withStderr(err error) error {
+	var e *agent.Error
+	said := agent.LastWords(a.agent.stderr.Tail(lastWordsKept))
+	if !errors.As(err, &e) || e.Code == agent.CodePortExit || said == "" {
+		return err
+	}
+	told := *e
+	told.Message += "; the last line of its stderr: " + said
+	return &told
+}
+
 // deathWait is how long an agent that ended unasked waits for a signal to the worker: a stopping scope or
 // a shutdown ends both, and then nobody has failed.
 const deathWait = time.Second
@@ -297,7 +309,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return err
 	case <-time.After(deathWait):
 	}
-	text := agent.LastWords(a.agent.stderr.Tail(4 << 10))
+	text := agent.LastWords(a.agent.stderr.Tail(lastWordsKept))
 	switch {
 	case exit != nil && (exit.Code == 127 || exit.Code == 126):
 		return &reconcile.Error{
@@ -313,6 +325,8 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 			Code: string(agent.CodePortExit), Message: message,
 			Hint: "its stderr: " + filepath.Join(a.Dir, stderrFile),
 		}
+	case text != "":
+		return &agent.Error{Code: e.Code, Message: e.Message + "; the last line of its stderr: " + text}
 	}
 	return err
 }

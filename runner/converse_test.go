@@ -388,6 +388,19 @@ func TestEarlyEvents(t *testing.T) {
 	}
 }
 
+// TestFailedStartShowsStderr: the error of every start that failed ends with what the agent wrote to its stderr.
+func TestFailedStartShowsStderr(t *testing.T) {
+	for fault, code := range map[string]string{"initialize-error=no": "codex_incompatible", "thread-error=no": "response_error", "version=0.1.0": "codex_incompatible"} {
+		t.Run(fault, func(t *testing.T) {
+			r := newRig(t, "say hm")
+			r.Config.Command = "echo config.toml is broken >&2; exec " + r.Config.Command + " --fault " + fault
+			if run := r.ends(reconcile.Failed, code); !strings.Contains(run.ErrorText, "config.toml is broken") {
+				t.Errorf("error %q", run.ErrorText)
+			}
+		})
+	}
+}
+
 // The last words of an agent are kept, however soon it ends after them.
 func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
