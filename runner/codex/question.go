@@ -132,7 +132,7 @@ func toolRequest(p *params) (agent.Request, bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	unmarshal(p.Meta, &meta)
-	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
+	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+cmp.Or(meta.Tool, "(a tool that codex did not name)")+" "+string(meta.Params)))
 	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside
 	return r, meta.Kind == "mcp_tool_call"

@@ -571,3 +571,62 @@ func TestWire(t *testing.T) {
 		}
 	}
 }
+
+// TestOverloaded: a server of the model without room is the machine's fault, whichever request it refuses.
+func TestOverloaded(t *testing.T) {
+	s, p := connect(t, agent.Options{})
+	go func() {
+		p.hear() // initialize
+		p.say(initialized1)
+		p.hear() // initialized
+		p.hear() // thread/start
+		p.say(threadStarted)
+		p.hear() // turn/start
+		p.say(`{"id":3,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`)
+		p.rest()
+	}()
+	if _, err := s.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{})
+	_ = wantCode(t, err, agent.CodeNetwork)
+}
+
+// TestCancelledTurnKeepsItsReason: the error of a turn that codex cancelled says why, where codex does.
+func TestCancelledTurnKeepsItsReason(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted","error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
+		`{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu","reason":"replaced"}}`:                                               "turn_cancelled: the turn was interrupted: replaced",
+		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted"}}}`:                                       "turn_cancelled: the turn was interrupted",
+	} {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
+		go p.rest()
+		p.say(line)
+		if _, err := wait(); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestEventsNameProcessAndUsage: every event has the agent's process, and the end of a turn its tokens (specification 10.4).
+func TestEventsNameProcessAndUsage(t *testing.T) {
+	_, p, wait := inTurn(t, t.Context(), agent.Options{PID: 42})
+	go p.rest()
+	p.say(`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"inputTokens":20,"outputTokens":10}}}}`, turnCompleted)
+	if _, err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.PID != 42 {
+			t.Errorf("%s has process %d", e.Name, e.PID)
+		}
+	}
+	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || last.Usage.Total != 30 {
+		t.Errorf("last event %+v", last)
+	}
+}
