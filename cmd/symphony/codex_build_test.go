@@ -73,7 +73,7 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 && !down {
 		ts.Fatalf("usage: registry [down]")
 	}
-	set := ts.Value(stageKey{}).(*stage)
+	set := stageOf(ts)
 	if down {
 		set.registry.Close()
 		return

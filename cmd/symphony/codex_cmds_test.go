@@ -23,7 +23,7 @@ import (
 //	model tokens         prints what all responses have cost: INPUT OUTPUT TOTAL, as the database shows it
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
 func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
-	m := ts.Value(stageKey{}).(*stage).model
+	m := stageOf(ts).model
 	if len(args) == 0 || neg || m == nil {
 		ts.Fatalf("usage: model VERB, in a script with the real codex")
 	}

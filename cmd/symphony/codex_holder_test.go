@@ -33,13 +33,13 @@ func holdThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
 	h, err := holdThread(cmd, thread, ts.MkAbs("."))
 	ts.Check(err)
 	ts.Defer(h.end) // after release-thread it does nothing
-	ts.Value(stageKey{}).(*stage).holder = h
+	stageOf(ts).holder = h
 }
 
 // releaseThreadCmd ends what hold-thread started, which must not have ended before; ! release-thread demands that
 // somebody else has ended it.
 func releaseThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
-	h := ts.Value(stageKey{}).(*stage).holder
+	h := stageOf(ts).holder
 	if len(args) != 0 || h == nil {
 		ts.Fatalf("usage: [!] release-thread, after hold-thread")
 	}

@@ -249,7 +249,7 @@ func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if held != nil {
 		ts.Fatalf("the lock is held: %+v", held)
 	}
-	ts.Value(stageKey{}).(*stage).release = release
+	stageOf(ts).release = release
 	ts.Defer(func() {
 		if err := release(); err != nil { // once: after release-lock it does nothing
 			ts.Logf("release the lock: %v", err)
@@ -258,7 +258,7 @@ func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func releaseLockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	s := ts.Value(stageKey{}).(*stage)
+	s := stageOf(ts)
 	if len(args) != 0 || neg || s.release == nil {
 		ts.Fatalf("usage: release-lock, after hold-lock")
 	}

@@ -70,7 +70,7 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 0 || neg {
 		ts.Fatalf("usage: other-linear")
 	}
-	s := ts.Value(stageKey{}).(*stage)
+	s := stageOf(ts)
 	if s.other == nil {
 		s.other = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("stranger", 3)})
 		ts.Check(s.other.Start())

@@ -31,7 +31,7 @@ import (
 // {move STATE} in it stands for the tool call that moves the issue, {comment TEXT} for one that comments on it,
 // {gate FILE} for a command that ends once that file is there.
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
-	s := ts.Value(stageKey{}).(*stage).linear
+	s := stageOf(ts).linear
 	if len(args) == 0 || neg {
 		ts.Fatalf("usage: linear VERB ...")
 	}

@@ -20,7 +20,7 @@ import (
 // systemCommands are those that only this system has.
 func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"asked": askedCmd, "freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
+		"freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
 	}
 }
 

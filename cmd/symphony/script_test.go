@@ -83,9 +83,9 @@ func params(t *testing.T, dir string) testscript.Params {
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "answered": answeredCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd, "left": leftCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
-		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "tree": treeCmd, "until": untilCmd, "wire-like": wireLikeCmd,
+		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd,
+		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "question": questionCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
+		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "until": untilCmd, "wire-like": wireLikeCmd,
 	}
 	maps.Copy(cmds, systemCommands())
 	maps.Copy(cmds, faultCommands())
@@ -123,7 +123,7 @@ type stage struct {
 	model  *modeltest.Server  // nil without the real codex
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
-	asked    []string     // the questions of docs/questions.md that were put
+	asked    []string     // headings of docs/questions.md whose commands have run
 	holder   *holder      // the codex that hold-thread has started
 	terminal *multiplexer // nil until tmux start
 	// release gives up the project lock that hold-lock took.
@@ -131,6 +131,8 @@ type stage struct {
 }
 
 type stageKey struct{}
+
+func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*stage) }
 
 const markName = "SYMPHONY_TEST_MARK"
 

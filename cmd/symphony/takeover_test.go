@@ -10,7 +10,7 @@ import (
 // pressCmd presses a key in the terminal of tmux, again and again until what was shown matches: press Enter PATTERN. A
 // program that has just drawn a question does not listen yet; what the presses too many answer has scrolled away already.
 func pressCmd(ts *testscript.TestScript, neg bool, args []string) {
-	m := ts.Value(stageKey{}).(*stage).terminal
+	m := stageOf(ts).terminal
 	if neg || len(args) != 2 || m == nil {
 		ts.Fatalf("usage: press KEY PATTERN, after tmux start")
 	}

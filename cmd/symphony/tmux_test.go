@@ -47,11 +47,11 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 		m, err := startTmux(ts.Getenv("WORK"), append(scriptEnv(ts), "LC_ALL=C.UTF-8"), args[1], args[2])
 		ts.Check(err)
 		ts.Defer(func() { ts.Check(m.end()) })
-		ts.Value(stageKey{}).(*stage).terminal = m
+		stageOf(ts).terminal = m
 		m.wait(ts, regexp.MustCompile(`^\$`))
 		return
 	}
-	m := ts.Value(stageKey{}).(*stage).terminal
+	m := stageOf(ts).terminal
 	if m == nil {
 		ts.Fatalf("tmux start comes first")
 	}
