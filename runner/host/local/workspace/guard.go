@@ -25,7 +25,7 @@ import (
 //	before_run ─► TrustGit ─► agent ─► all its processes end ─► UndoGit ─► after_run
 //	                             └─ the worker dies ─► the next holder reaps ─► UndoGit ─► its hooks
 //
-// The configuration and hooks of the repository that the run began with are put back; settings that can't run a program
+// The configuration and hooks of the repository that the run began with are put back, and links in it removed; settings that can't run a program
 // stay as the agent has made them. Everything else in the workspace that git could run, and that was not there before, is
 // not repaired: UndoGit says what it is, and no hook may run until it is gone.
 //
@@ -183,6 +183,16 @@ func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
 	found, err := w.findPrograms(ctx, s)
 	if err != nil {
 		return undone, guardFailed(ctx, err, "look at git's files of %s", w.Path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(found.links)) {
+		if s.Known[name] == found.programs[name] {
+			continue
+		}
+		if err := removeTree(ctx, found.links[name]); err != nil {
+			return undone, guardFailed(ctx, err, "put back git configuration in %s", w.Path)
+		}
+		undone.Names = append([]string{name}, undone.Names...)
+		delete(found.programs, name)
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(found.programs)) {

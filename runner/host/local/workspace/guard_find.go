@@ -24,6 +24,7 @@ const (
 // programs are what git could run in a workspace, by names for people, with digests of what it would run.
 type programs struct {
 	programs map[string]string
+	links    map[string]string // paths of links in the run's own repository, by the same names
 	whole    bool // the search left nothing out
 }
 
@@ -34,6 +35,7 @@ type programSearch struct {
 	own   []string // the git directories of the run's repository
 	dirs  []string // all git directories
 	found map[string]string
+	links map[string]string
 }
 
 // findPrograms looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
@@ -48,7 +50,7 @@ func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs,
 	}
 	places := findGit(search, roots...)
 	more := findGit(search, places.ledTo(w.Path, w.TmpDir, w.CacheDir)...)
-	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}}
+	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}, links: map[string]string{}}
 	p.dirs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(places.dirs, more.dirs, s.Dirs))))
 	for _, path := range slices.Concat(places.pointers, more.pointers) {
 		p.pointer(path)
@@ -59,11 +61,11 @@ func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs,
 		}
 	}
 	if s.Shared != "" {
-		if err := p.links(s.Shared, sharedDirs, false); err != nil {
+		if err := p.findLinks(s.Shared, sharedDirs, false); err != nil {
 			return programs{}, err
 		}
 	}
-	return programs{p.found, places.whole && more.whole}, ctx.Err()
+	return programs{p.found, p.links, places.whole && more.whole}, ctx.Err()
 }
 
 // add names something; what lies in another repository than the run's own begins with where that is.
@@ -139,9 +141,9 @@ func (p *programSearch) gitDir(dir string) error {
 	_, noWorktrees := os.Lstat(filepath.Join(dir, "worktrees"))
 	switch {
 	case inDotGit || slices.Contains(p.own, dir):
-		return p.links(dir, nil, true)
+		return p.findLinks(dir, nil, true)
 	case noHead == nil || noWorktrees == nil: // a bare repository; work trees may lie in it
-		return p.links(dir, writtenDirs, true)
+		return p.findLinks(dir, writtenDirs, true)
 	}
 	return nil
 }
@@ -253,8 +255,8 @@ var sharedDirs = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
 var writtenDirs = append(slices.Clone(sharedDirs),
 	"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "hooks", "remotes", "branches", "lfs", "svn")
 
-// links judges the links in a git directory: in some of its directories, nil for all, and those right in it.
-func (p *programSearch) links(dir string, in []string, top bool) error {
+// findLinks judges the links in a git directory: in some of its directories, nil for all, and those right in it.
+func (p *programSearch) findLinks(dir string, in []string, top bool) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case p.ctx.Err() != nil:
@@ -283,6 +285,9 @@ func (p *programSearch) links(dir string, in []string, top bool) error {
 			return nil // its old form, which git does not follow
 		}
 		p.add(dir, rel, digest("link", target))
+		if slices.Contains(p.own, dir) {
+			p.links[rel] = path
+		}
 		return err
 	})
 }
