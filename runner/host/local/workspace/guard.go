@@ -185,7 +185,8 @@ func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
 		return undone, guardFailed(ctx, err, "look at git's files of %s", w.Path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found.links)) {
-		if s.Known[name] == found.programs[name] {
+		// What a main repository shares with its worktrees may hold a link of another worktree's agent.
+		if s.Known[name] == found.programs[name] && !found.shared[name] {
 			continue
 		}
 		if err := removeTree(ctx, found.links[name]); err != nil {
@@ -196,7 +197,7 @@ func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
-		if s.Known[name] != found.programs[name] || s.Shared != "" && strings.HasPrefix(name, s.Shared+": ") {
+		if s.Known[name] != found.programs[name] {
 			unsafe = append(unsafe, name)
 		}
 	}

@@ -25,7 +25,8 @@ const (
 type programs struct {
 	programs map[string]string
 	links    map[string]string // paths of links in the run's own repository, by the same names
-	whole    bool // the search left nothing out
+	shared   map[string]bool   // those that lie in what a main repository shares with its worktrees
+	whole    bool              // the search left nothing out
 }
 
 // programSearch is one call of findPrograms.
@@ -36,6 +37,9 @@ type programSearch struct {
 	dirs  []string // all git directories
 	found map[string]string
 	links map[string]string
+	// shared is set while the shared directories of a main repository are searched.
+	shared      bool
+	sharedLinks map[string]bool
 }
 
 // findPrograms looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
@@ -50,7 +54,7 @@ func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs,
 	}
 	places := findGit(search, roots...)
 	more := findGit(search, places.ledTo(w.Path, w.TmpDir, w.CacheDir)...)
-	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}, links: map[string]string{}}
+	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}, links: map[string]string{}, sharedLinks: map[string]bool{}}
 	p.dirs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(places.dirs, more.dirs, s.Dirs))))
 	for _, path := range slices.Concat(places.pointers, more.pointers) {
 		p.pointer(path)
@@ -61,11 +65,12 @@ func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs,
 		}
 	}
 	if s.Shared != "" {
+		p.shared = true
 		if err := p.findLinks(s.Shared, sharedDirs, false); err != nil {
 			return programs{}, err
 		}
 	}
-	return programs{p.found, p.links, places.whole && more.whole}, ctx.Err()
+	return programs{p.found, p.links, p.sharedLinks, places.whole && more.whole}, ctx.Err()
 }
 
 // add names something; what lies in another repository than the run's own begins with where that is.
@@ -285,7 +290,11 @@ func (p *programSearch) findLinks(dir string, in []string, top bool) error {
 			return nil // its old form, which git does not follow
 		}
 		p.add(dir, rel, digest("link", target))
-		if slices.Contains(p.own, dir) {
+		switch {
+		case p.shared:
+			name := p.w.relative(dir) + ": " + rel
+			p.links[name], p.sharedLinks[name] = path, true
+		case slices.Contains(p.own, dir):
 			p.links[rel] = path
 		}
 		return err
