@@ -192,8 +192,8 @@ func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
 	return ids, fault(v.c.dir, "list runs", err)
 }
 
-// EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. It leaves the
-// issue out, which is most of a row, and what only live runs have.
+// EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. Of the issue,
+// which is most of a row, it reads the address alone, and nothing that only live runs have.
 func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
 	where, args := "", []any{}
 	if len(issueIDs) > 0 {
@@ -202,13 +202,14 @@ func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]r
 			args = append(args, id)
 		}
 	}
-	rows, err := v.c.query(ctx, `SELECT id, kind, issue_id, identifier, outcome, error_code, error_text, turns, started_at, ended_at,
+	rows, err := v.c.query(ctx, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
+		after_run_error, turns, started_at, ended_at,
 		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE settled = 1`+where+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
 	runs, err := collect(rows, err, func(row scanner) (reconcile.Run, error) {
 		r := reconcile.Run{Settled: true}
 		err := row.Scan(append([]any{
-			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.Turns, stampOf{&r.StartedAt}, stampOf{&r.EndedAt},
+			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError, &r.Turns, stampOf{&r.StartedAt}, stampOf{&r.EndedAt},
 		}, tokenColumns(&r.Tokens)...)...)
 		return r, err
 	})

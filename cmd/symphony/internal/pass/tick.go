@@ -24,7 +24,7 @@ type TickOptions struct {
 }
 
 // LogFormats returns the values of --log-format.
-func LogFormats() []string { return []string{term.TextLog, term.JsonLog} }
+func LogFormats() []string { return []string{term.TextLog, term.JSONLog} }
 
 // LogLevelNames returns the values of --log-level.
 func LogLevelNames() []string { return []string{"debug", "info", "warn", "error"} }

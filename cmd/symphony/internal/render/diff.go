@@ -16,33 +16,18 @@ import (
 
 // Diff prints what has changed in the workspace of an issue.
 func Diff(ctx context.Context, p *project.Project, ref string) error {
-	db, err := project.OpenForReading(ctx, p)
+	path, identifier, err := view.WorkspacePath(ctx, p, ref)
 	if err != nil {
 		return err
-	}
-	defer db.Close()
-	id, identifier, known, err := db.FindIssue(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if !known {
-		return view.UnknownIssue(ctx, db, ref, "it has no workspace")
-	}
-	run, _, err := db.LastRun(ctx, id)
-	if err != nil {
-		return err
-	}
-	if run.WorkspacePath == "" {
-		return &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}
 	lines := &diffPrinter{w: p.Env}
-	found, err := workspace.Diff(ctx, run.WorkspacePath, lines)
+	found, err := workspace.Diff(ctx, path, lines)
 	if err := errors.Join(err, lines.end()); err != nil {
 		return project.WorkspaceError(err)
 	}
 	if !found {
 		return &reconcile.Error{
-			Code: "workspace_not_found", Message: "there is no git repository at " + run.WorkspacePath,
+			Code: "workspace_not_found", Message: "there is no git repository at " + path,
 			Hint: "symphony show " + identifier + " says what is there",
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // The formats of a log.
 const (
 	TextLog = "text"
-	JsonLog = "json"
+	JSONLog = "json"
 )
 
 // NewLogAs makes a log of key=value lines (specification 13.1) or of JSON objects. For systemd's journal each line begins
@@ -24,7 +24,7 @@ const (
 func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	newHandler := func(out io.Writer) slog.Handler {
-		if format == JsonLog {
+		if format == JSONLog {
 			return slog.NewJSONHandler(out, options)
 		}
 		return slog.NewTextHandler(out, options)
@@ -32,7 +32,7 @@ func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slo
 	if !journal {
 		return slog.New(newHandler(out))
 	}
-	if format != JsonLog {
+	if format != JSONLog {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -48,6 +49,27 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 		Code: "issue_not_found", Message: ref + " is not known here: " + why + similarIssues(ref, names),
 		Hint: "symphony ps --all lists the known issues; symphony show " + ref + " asks the tracker",
 	}
+}
+
+// WorkspacePath is the workspace of an issue's last run.
+func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return "", "", err
+	}
+	defer db.Close()
+	id, identifier, known, err := db.FindIssue(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	if !known {
+		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
+	}
+	run, _, err := db.LastRun(ctx, id)
+	if err == nil && run.WorkspacePath == "" {
+		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
+	}
+	return run.WorkspacePath, identifier, err
 }
 
 // similarIssues suggests up to three identifiers at the smallest edit distance, if that is at most two.

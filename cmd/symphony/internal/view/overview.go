@@ -155,6 +155,7 @@ type SkippedRow struct {
 type EndedRow struct {
 	RunID         string    `json:"run_id"`
 	Identifier    string    `json:"issue_identifier"`
+	IssueURL      *string   `json:"issue_url"`
 	Kind          string    `json:"kind"`
 	Outcome       string    `json:"outcome"`
 	Error         *string   `json:"error"`
@@ -199,24 +200,22 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v.Paused = recorded.Paused
 	v.addClaims(p, recorded, only)
 	v.addBlocks(p, recorded)
-	for _, read := range []func() error{
-		func() error { return v.addRequests(ctx, p, db, only) },
-		func() error { return v.addAllowance(ctx, p, db) },
-		func() error { return v.addSchedule(ctx, p, db) },
-		func() error { return v.addHistory(ctx, db, recorded) },
-		func() error { return v.addSkipped(ctx, db, only, o.All || len(o.Issues) > 0) },
-		func() error {
-			if !o.All {
-				return nil
-			}
-			return v.addEnded(ctx, db, only, o.Ended)
-		},
-	} {
-		if err := read(); err != nil {
-			return v, err
-		}
+	if err := v.addRequests(ctx, p, db, only); err != nil {
+		return v, err
 	}
-	return v, nil
+	if err := v.addAllowance(ctx, p, db); err != nil {
+		return v, err
+	}
+	if err := v.addSchedule(ctx, p, db); err != nil {
+		return v, err
+	}
+	if err := v.addHistory(ctx, db, recorded); err != nil {
+		return v, err
+	}
+	if err := v.addSkipped(ctx, db, only, o.All || len(o.Issues) > 0); err != nil || !o.All {
+		return v, err
+	}
+	return v, v.addEnded(ctx, db, only, o.Ended)
 }
 
 func (v *Overview) addClaims(p *project.Project, recorded reconcile.State, only issueSet) {
@@ -378,7 +377,7 @@ func (v *Overview) addEnded(ctx context.Context, db *state.DB, only issueSet, li
 	v.Ended = []EndedRow{}
 	for _, r := range runs {
 		v.Ended = append(v.Ended, EndedRow{
-			RunID: r.ID, Identifier: r.Identifier, Kind: string(r.Kind), Outcome: string(r.Outcome),
+			RunID: r.ID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Kind: string(r.Kind), Outcome: string(r.Outcome),
 			Error: project.ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError), StartedAt: r.StartedAt.UTC(),
 			EndedAt: r.EndedAt.UTC(), Turns: r.Turns, Tokens: Tokens(r.Tokens),
 		})

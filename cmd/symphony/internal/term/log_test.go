@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"bytes"
@@ -10,11 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The journal gets a priority before each line, and no time of ours; JSON stays JSON behind it.
+// For the journal each line begins with its priority, and text has no time of its own.
 func TestJournalLines(t *testing.T) {
 	for _, c := range []struct {
 		level   slog.Level
@@ -22,16 +21,16 @@ func TestJournalLines(t *testing.T) {
 		journal bool
 		want    string
 	}{
-		{slog.LevelError, term.TextLog, true, "<3>level=ERROR msg=m a=1 k=v\n"},
-		{slog.LevelWarn, term.TextLog, true, "<4>level=WARN msg=m a=1 k=v\n"},
-		{slog.LevelInfo, term.TextLog, true, "<6>level=INFO msg=m a=1 k=v\n"},
-		{slog.LevelDebug, term.TextLog, true, "<7>level=DEBUG msg=m a=1 k=v\n"},
-		{slog.LevelInfo, term.JsonLog, true, `<6>{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
-		{slog.LevelInfo, term.JsonLog, false, `{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
-		{slog.LevelInfo, term.TextLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
+		{slog.LevelError, TextLog, true, "<3>level=ERROR msg=m a=1 k=v\n"},
+		{slog.LevelWarn, TextLog, true, "<4>level=WARN msg=m a=1 k=v\n"},
+		{slog.LevelInfo, TextLog, true, "<6>level=INFO msg=m a=1 k=v\n"},
+		{slog.LevelDebug, TextLog, true, "<7>level=DEBUG msg=m a=1 k=v\n"},
+		{slog.LevelInfo, JSONLog, true, `<6>{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, JSONLog, false, `{"time":"T","level":"INFO","msg":"m","a":1,"k":"v"}` + "\n"},
+		{slog.LevelInfo, TextLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
 	} {
 		var out bytes.Buffer
-		log := term.NewLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
+		log := NewLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
 		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
 		if got := withoutTime(out.String()); got != c.want {
 			t.Errorf("%v %s %v: %q, want %q", c.level, c.format, c.journal, got, c.want)
@@ -39,7 +38,7 @@ func TestJournalLines(t *testing.T) {
 	}
 }
 
-// withoutTime puts T for a log's time.
+// withoutTime replaces the time of a log line by T.
 func withoutTime(line string) string {
 	for _, mark := range []string{`time=`, `"time":"`} {
 		if before, rest, found := strings.Cut(line, mark); found {
@@ -49,14 +48,14 @@ func withoutTime(line string) string {
 	return line
 }
 
-// Lines for a person bear the priority, too, each of them; elsewhere none does.
+// Errors and notes have the priority before each of their lines, where stderr is the journal.
 func TestJournalErrors(t *testing.T) {
 	for journal, want := range map[bool]string{
 		true:  "<3>symphony: code: what\n<3>  do this\n<4>symphony: warning: odd\n<6>symphony: over: x\n",
 		false: "symphony: code: what\n  do this\nsymphony: warning: odd\nsymphony: over: x\n",
 	} {
 		var out bytes.Buffer
-		w := testWorld()
+		w := &Env{}
 		w.Stderr, w.Journal = &out, journal
 		w.PrintError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
 		w.Note(slog.LevelWarn, "odd")
@@ -67,7 +66,7 @@ func TestJournalErrors(t *testing.T) {
 	}
 }
 
-// It is the journal only where stderr is the very stream that the variable names.
+// JOURNAL_STREAM must name the very file that stderr is.
 func TestIsJournal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stream"))
 	if err != nil {
@@ -82,7 +81,7 @@ func TestIsJournal(t *testing.T) {
 	for stream, want := range map[string]bool{
 		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
 	} {
-		if term.IsJournal(stream, file) != want {
+		if IsJournal(stream, file) != want {
 			t.Errorf("%q: %v", stream, !want)
 		}
 	}
