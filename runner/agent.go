@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,203 +21,154 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// agent is the run's app-server process and the session with it.
+// agentProcess is the run's app-server process and the session with it.
 type agentProcess struct {
+	*job
 	session agent.Session
 	child   host.Process
-	host    host.Host
 	stderr  *agent.TailFile
-	drained chan struct{} // stderr is read to its end
-	ready   chan struct{} // session is set
-	// launched gives back the launch of the first agent on a codex home; a no-op where it was not taken.
+	drained chan struct{} // closed when stderr is read to its end
+	ready   chan struct{} // closed when session is set
+	// launched releases the launch lock of a codex home that was not used before. It must be called.
 	launched func(used bool)
-	// used is what was last counted; only the handler of events looks at it.
-	used agent.Usage
-
+	environ  codexEnviron // set once codex has answered
 	// sandboxUnproven: codex could not be asked whether it can sandbox commands.
 	sandboxUnproven bool
 
 	mu       sync.Mutex
-	baseline map[reconcile.Process]bool // what lived below the agent when the turn began
+	baseline map[reconcile.Process]bool // the processes below the agent when the turn began
 	commands int                        // command items completed in this turn
 	refused  int                        // those that look as if they could not be sandboxed
 }
 
 const stderrLimit = 256 << 10 // bytes kept of the agent's stderr
 
-// launch starts codex.command in the workspace (specification 10.1). Its stdin is a pipe that the worker
-// alone holds, so that the agent ends when the worker dies.
-func (a *attempt) launch(ctx context.Context) error {
-	launched, err := a.takeLaunch(ctx)
+// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker holds the other end of its stdin, so
+// that the agent ends when the worker dies. Options are made for the process, whose session is not set yet.
+func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.Options) (*agentProcess, error) {
+	launched, err := j.lockLaunch(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out, err := agent.OpenTailFile(filepath.Join(a.Dir, stderrFile), stderrLimit, a.Redactor)
+	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, stderrFile), stderrLimit, j.Redactor)
 	if err != nil {
 		launched(false)
-		return err
+		return nil, err
 	}
-	child, err := a.Host.Start(ctx, host.StartRequest{
-		Run: a.hostRun(), Argv: []string{"bash", "-lc", a.agentCommand()}, Env: a.env().codex(), Dir: a.space.Path,
+	// The login shell's profile may change the directory and set secrets.
+	withheld := j.Config.withheld(j.Env)
+	command := proc.ShellIn(j.space.Path, proc.ShellUnset(withheld, j.Config.Command))
+	command = proc.ShellReport(withheld, filepath.Join(j.Dir, profileFile), command)
+	child, err := j.Host.Start(ctx, host.StartRequest{
+		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.env().codex(), Dir: j.space.Path,
 	})
 	if err != nil {
 		launched(false)
-		if closeErr := out.Close(); closeErr != nil {
-			a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", closeErr.Error()))
+		if closeErr := stderr.Close(); closeErr != nil {
+			j.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", closeErr.Error()))
 		}
 		if isCode(err, reconcile.CodeResourceLimit) {
-			return err
+			return nil, err
 		}
-		return &reconcile.Error{
+		return nil, &reconcile.Error{
 			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 			Hint: "codex.command is run by bash -lc; install bash", Err: err,
 		}
 	}
-	a.agent = &agentProcess{child: child, host: a.Host, stderr: out, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
-	go a.agent.drain(a.Log)
-	options := a.sessionOptions()
-	options.PID = child.Process().PID
-	a.agent.session = a.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, options)
-	close(a.agent.ready)
-	a.noteProcesses()
-	return nil
+	g := &agentProcess{job: j, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
+	go g.drain()
+	o := options(g)
+	o.PID = child.Process().PID
+	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
+	close(g.ready)
+	j.noteProcesses()
+	return g, nil
 }
 
-func (a *attempt) sessionOptions() agent.Options {
-	o := agent.Options{
-		ClientVersion: a.Version, ReadTimeout: a.Config.ReadTimeout, InitializeTimeout: a.Config.InitializeTimeout,
-		TurnTimeout: a.Config.TurnTimeout, StallTimeout: a.Config.StallTimeout,
-		OnApproval: a.Config.OnApproval, OnQuestion: a.Config.OnQuestion, Ask: a.askPerson,
-		Busy: a.agent.busy, OnEvent: a.onEvent,
-	}
-	if tool := a.Tracker.Tool; tool != nil {
-		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
-		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
-			answer := a.callTool(ctx, args)
-			return agent.ToolResult{Text: a.exact.Text(answer.Text), Success: answer.Success}
-		}
-	}
-	return o
-}
-
-// callTool runs the agent's call. What changes the issue is announced in the run's row before it is sent,
-// and the state that it led to is noted after: so a pass can tell a handoff from somebody else's move.
-func (a *attempt) callTool(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
-	if !a.Tracker.Tool.ChangesIssue(args) {
-		return a.callAndNote(ctx, args)
-	}
-	a.rec.handsOver()
-	a.rec.flush(ctx)
-	answer := a.callAndNote(ctx, args)
-	found, err := a.Tracker.ByIDs(ctx, []string{a.run.IssueID})
-	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelInfo, "handoff not confirmed", slog.String("error", err.Error()))
-		return answer
-	}
-	a.rec.change(func(r *reconcile.Run) { r.HandoffState = found[a.run.IssueID].State })
-	a.rec.flush(ctx)
-	if issue, visible := found[a.run.IssueID]; visible && answer.Success {
-		a.noteDescription(ctx, args, issue)
-	}
-	return answer
-}
-
-// agentCommand is codex.command for a login shell, whatever the profile does.
-func (a *attempt) agentCommand() string {
-	kept := a.Config.withheld(a.Env)
-	command := proc.ShellIn(a.space.Path, proc.ShellUnset(kept, a.Config.Command))
-	return proc.ShellReport(kept, filepath.Join(a.Dir, profileFile), command)
-}
-
-// profileHasKey reports whether the login profile sets a secret. The agent's command has reported it before
-// the agent could answer anything.
-func (a *attempt) profileHasKey() bool {
-	_, err := os.Lstat(filepath.Join(a.Dir, profileFile))
+// profileHasKey reports whether the login profile sets a secret. The shell has reported it before codex answered.
+func (g *agentProcess) profileHasKey() bool {
+	_, err := os.Lstat(filepath.Join(g.Dir, profileFile))
 	return err == nil
 }
 
-// drain reads stderr to its end, so that a talkative agent never blocks on it, be the disk full or not.
-func (g *agentProcess) drain(log *slog.Logger) {
+// drain reads stderr to its end, so that an agent never blocks on it, even where the disk is full.
+func (g *agentProcess) drain() {
 	defer close(g.drained)
 	_, err := io.Copy(g.stderr, g.child.Stderr())
 	if err = errors.Join(err, g.stderr.Err()); err != nil && !errors.Is(err, os.ErrClosed) {
-		log.Warn("agent's stderr", slog.String("error", err.Error()))
+		g.Log.Warn("agent's stderr", slog.String("error", err.Error()))
 	}
 }
 
-// How long the first agent on a codex home may keep the others waiting.
+// launchBound is how long the first agent on a codex home may keep others waiting.
 const launchBound = 5 * time.Second
 
-// takeLaunch lets the first agent on a codex home start alone: simultaneous starts on a fresh home get in
-// each other's way. Once a home is known to be used, nobody waits.
-func (a *attempt) takeLaunch(ctx context.Context) (func(used bool), error) {
-	key := "codex_home:" + a.Config.CodexHome
-	nobodyWaits := func(bool) {}
-	if _, used, err := a.Journal.Meta(ctx, key); err != nil || used {
-		return nobodyWaits, err
+// lockLaunch lets the first agent on a codex home start alone, because simultaneous starts on a fresh home disturb each other.
+// Once a home is known to be used there is no lock.
+func (j *job) lockLaunch(ctx context.Context) (launched func(used bool), err error) {
+	key := "codex_home:" + j.Config.CodexHome
+	unlocked := func(bool) {}
+	if _, used, err := j.Journal.Meta(ctx, key); err != nil || used {
+		return unlocked, err
 	}
-	lock := flock.New(filepath.Join(a.StateDir, "launch.lock"), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(j.StateDir, "launch.lock"), flock.SetPermissions(0o600))
 	bounded, cancel := context.WithTimeout(ctx, launchBound)
 	defer cancel()
 	held, err := lock.TryLockContext(bounded, 20*time.Millisecond)
-	if ctx.Err() != nil {
-		return nobodyWaits, context.Cause(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return unlocked, context.Cause(ctx)
+	case !held && err != nil && bounded.Err() == nil:
+		return unlocked, fmt.Errorf("launch lock: %w", err)
+	case !held:
+		return unlocked, nil // the first one takes long; all launch
 	}
-	if !held {
-		if err != nil && bounded.Err() == nil {
-			return nobodyWaits, fmt.Errorf("launch lock: %w", err)
-		}
-		return nobodyWaits, nil // the first one takes long; all launch
-	}
-	unlock := func() {
+	unlock := sync.OnceFunc(func() {
 		if err := lock.Unlock(); err != nil {
-			a.Log.Warn("launch lock", slog.String("error", err.Error()))
+			j.Log.Warn("launch lock", slog.String("error", err.Error()))
 		}
-	}
-	if _, used, err := a.Journal.Meta(ctx, key); err != nil || used {
+	})
+	if _, used, err := j.Journal.Meta(ctx, key); err != nil || used {
 		unlock()
-		return nobodyWaits, err
+		return unlocked, err
 	}
-	var once sync.Once
-	timer := time.AfterFunc(launchBound, func() { once.Do(unlock) })
+	timer := time.AfterFunc(launchBound, unlock)
 	return func(used bool) {
 		timer.Stop()
 		if used {
-			if err := a.Journal.SetMeta(context.WithoutCancel(ctx), key, "used"); err != nil {
-				a.Log.Warn("codex home not remembered", slog.String("error", err.Error()))
+			if err := j.Journal.SetMeta(context.WithoutCancel(ctx), key, "used"); err != nil {
+				j.Log.Warn("codex home not remembered", slog.String("error", err.Error()))
 			}
 		}
 		crash.At("runner.launch.noted")
-		once.Do(unlock)
+		unlock()
 	}, nil
 }
 
-// beginTurn notes what lives below the agent: what it starts from here on is the turn's.
+// beginTurn notes the processes below the agent: those that appear later belong to the turn.
 func (g *agentProcess) beginTurn() {
-	found, err := g.host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
-	below := found.Processes
+	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.commands, g.refused = 0, 0
 	g.baseline = map[reconcile.Process]bool{}
 	if err != nil {
-		return // then every process counts as the turn's: patience, not a wrong stall
+		return // then every process counts as the turn's: rather patience than a wrong stall
 	}
-	for _, p := range below {
+	for _, p := range found.Processes {
 		g.baseline[p] = true
 	}
 }
 
 // busy reports whether a process lives that the agent has started during this turn.
 func (g *agentProcess) busy() bool {
-	found, err := g.host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
-	below := found.Processes
+	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	if err != nil {
-		return true // not known: nobody is killed for that
+		return true // unknown: the run is not ended for that
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range below {
+	for _, p := range found.Processes {
 		if !g.baseline[p] {
 			return true
 		}
@@ -226,7 +176,7 @@ func (g *agentProcess) busy() bool {
 	return false
 }
 
-// watch looks for commands that seem not to have been sandboxed, to find out whether the machine can sandbox any.
+// watch counts commands, and those that seem not to have been sandboxed.
 func (g *agentProcess) watch(item *agent.Item) {
 	if item == nil || item.Kind != agent.ItemCommand || !item.Ended {
 		return
@@ -250,7 +200,63 @@ func (g *agentProcess) sandboxFault() error {
 	return sandboxUnavailable(fmt.Sprintf("all %d commands of the turn failed in its sandbox", g.commands))
 }
 
-// exitWithin waits for the agent's own end and says how it was; nil where it goes on, or nobody can tell.
+// exitWait is how long an agent that ended unasked waits for a signal to the worker: a scope that is stopped, or a shutdown,
+// ends both, and then the agent has not failed.
+const exitWait = time.Second
+
+// explain replaces the error of a session whose agent has ended by how it ended.
+func (g *agentProcess) explain(ctx context.Context, err error) error {
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil {
+		return err
+	}
+	exit := g.exitWithin(ctx, exitWait)
+	select {
+	case <-ctx.Done():
+		return err
+	case <-time.After(exitWait):
+	}
+	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+	if exit == nil {
+		return g.withStderr(err)
+	}
+	if exit.Code == 127 || exit.Code == 126 {
+		return &reconcile.Error{
+			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
+			Hint: "install codex, or give its path in codex.command; it is looked up by bash -lc",
+		}
+	}
+	message := fmt.Sprintf("the agent ended unasked, %s", exit.Text)
+	if words != "" {
+		message += ": " + words
+	}
+	return &reconcile.Error{
+		Code: string(agent.CodePortExit), Message: message, Hint: "its stderr: " + filepath.Join(g.Dir, stderrFile),
+	}
+}
+
+// withStderr adds the last line of the agent's stderr to the error of a session.
+func (g *agentProcess) withStderr(err error) error {
+	var e *agent.Error
+	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+	if !errors.As(err, &e) || words == "" {
+		return err
+	}
+	told := *e
+	told.Message += "; the last line of its stderr: " + words
+	return &told
+}
+
+// startFault explains why the agent could not start, or what it wrote where it still runs.
+func (g *agentProcess) startFault(ctx context.Context, err error) error {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Code != agent.CodePortExit {
+		return g.withStderr(err)
+	}
+	return g.explain(ctx, err)
+}
+
+// exitWithin waits for the agent's own end; nil where it goes on.
 func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *host.Exit {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
@@ -259,7 +265,7 @@ func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *host.Ex
 	}
 	select {
 	case <-g.drained:
-	case <-ctx.Done(): // somebody else still holds its stderr
+	case <-ctx.Done(): // another process still holds its stderr
 	}
 	exit, err := g.child.Close()
 	if err != nil {
@@ -268,67 +274,54 @@ func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *host.Ex
 	return &exit
 }
 
-// The steps of ending an agent, each shorter than a stop may take in all.
+// The steps of ending an agent, which together are shorter than a stop may take.
 const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
-	wordsBound     = 500 * time.Millisecond
+	outputBound    = 500 * time.Millisecond
 )
 
-// endAgent ends the agent gently first: turn/interrupt, so that the thread can be gone on with; stdin's
-// end, which codex takes for its own; SIGTERM; SIGKILL of the group.
-func (a *attempt) endAgent(ctx context.Context) {
-	if a.agent == nil {
+// end ends the agent, gently first: turn/interrupt, so that the thread can be resumed; the end of its stdin, upon which codex
+// exits; SIGTERM; SIGKILL of the group.
+func (g *agentProcess) end(ctx context.Context) {
+	if g == nil {
 		return
 	}
-	g := a.agent
 	g.launched(false)
 	bounded, cancel := context.WithTimeout(ctx, interruptBound)
-	if err := g.session.Interrupt(bounded); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelInfo, "turn not interrupted", slog.String("error", err.Error()))
-	}
+	g.warn(ctx, "turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
-	a.rec.usage(ctx, g.session.UsageByThread())
-	a.noteProcesses()
-	if err := g.session.Close(); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelInfo, "agent's stdin", slog.String("error", err.Error()))
-	}
-	if !g.goneWithin(ctx, stdinBound) {
-		g.signal(unix.SIGTERM, a.Log)
-		if !g.goneWithin(ctx, termBound) {
-			g.signal(unix.SIGKILL, a.Log)
+	g.rec.usage(ctx, g.session.UsageByThread())
+	g.noteProcesses()
+	g.warn(ctx, "agent's stdin", g.session.Close())
+	if !g.endedWithin(ctx, stdinBound) {
+		g.warn(ctx, "agent not signalled", g.child.SignalGroup(unix.SIGTERM))
+		if !g.endedWithin(ctx, termBound) {
+			g.warn(ctx, "agent not killed", g.child.SignalGroup(unix.SIGKILL))
 		}
 	}
-	g.lastWords(ctx)
-	if _, err := g.child.Close(); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent", slog.String("error", err.Error()))
-	}
-	if err := g.stderr.Close(); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "agent's stderr", slog.String("error", err.Error()))
-	}
-}
-
-// lastWords lets what the agent said last be read; who else holds its streams is not waited for.
-func (g *agentProcess) lastWords(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, wordsBound)
+	bounded, cancel = context.WithTimeout(ctx, outputBound)
 	defer cancel()
 	for _, over := range []<-chan struct{}{g.session.Done(), g.drained} {
 		select {
 		case <-over:
-		case <-ctx.Done():
+		case <-bounded.Done(): // another process still holds its streams
 		}
 	}
+	_, err := g.child.Close()
+	g.warn(ctx, "agent", err)
+	g.warn(ctx, "agent's stderr", g.stderr.Close())
 }
 
-func (g *agentProcess) goneWithin(ctx context.Context, d time.Duration) bool {
+func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return g.child.Wait(ctx) == nil
 }
 
-func (g *agentProcess) signal(sig unix.Signal, log *slog.Logger) {
-	if err := g.child.SignalGroup(sig); err != nil {
-		log.Info("agent", slog.String("signal", sig.String()), slog.String("error", err.Error()))
+func (g *agentProcess) warn(ctx context.Context, what string, err error) {
+	if err != nil {
+		g.Log.LogAttrs(ctx, slog.LevelWarn, what, slog.String("error", err.Error()))
 	}
 }

@@ -139,20 +139,20 @@ type codexEnviron struct{ has, given []string }
 
 // readEnviron reads the environment of codex, which has answered. Where the system does not show it, codex counts as
 // having what it was given.
-func (a *attempt) readEnviron(ctx context.Context) {
-	given := a.env().codex()
+func (g *agentProcess) readEnviron(ctx context.Context) {
+	given := g.env().codex()
 	// Of codex.command and what runs below it, such as codex below a wrapper.
-	found, err := a.Host.List(ctx, host.ListRequest{Below: a.agent.child.Process(), Environ: true})
+	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
 	has := found.Environ
 	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "the agent's environment can't be read: secrets that only the login profile sets are not known",
+		g.Log.LogAttrs(ctx, slog.LevelWarn, "the agent's environment can't be read: secrets that only the login profile sets are not known",
 			slog.String("error", err.Error()))
 	}
 	if len(has) == 0 {
 		has = given
 	}
-	a.environ = codexEnviron{has: has, given: given}
-	a.Redactor.Add(secretsAmong(has, a.Config.PassEnv))
+	g.environ = codexEnviron{has: has, given: given}
+	g.Redactor.Add(secretsAmong(has, g.Config.PassEnv))
 }
 
 // passed returns those of the named variables that codex has, without any that contains one of the secrets.

@@ -16,19 +16,18 @@ import (
 // comes in pieces would be recognised in none of them.
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
-	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{ready: make(chan struct{})}}
+	a, g := newConversation(r.newJob(r.run, func(error) {}), nil), &agentProcess{}
 	dir := t.TempDir()
 	var err error
 	a.events, err = agent.OpenEventLog(filepath.Join(dir, eventsFile), a.Redactor)
 	must(t, err)
 	defer func() { must(t, a.events.Close()) }()
 	in, out := io.Pipe()
-	a.agent.session = codex.New(agent.Streams{Stdin: out, Stdout: in}, agent.Options{})
-	defer a.agent.session.Close()
-	close(a.agent.ready)
-	a.onEvent(agent.Event{Name: agent.EventNotification, Message: "reads the key"})
+	g.session = codex.New(agent.Streams{Stdin: out, Stdout: in}, agent.Options{})
+	defer g.session.Close()
+	a.onEvent(g, agent.Event{Name: agent.EventNotification, Message: "reads the key"})
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
-		a.onEvent(agent.Event{Name: agent.EventNotification, Fragment: true, Message: piece})
+		a.onEvent(g, agent.Event{Name: agent.EventNotification, Fragment: true, Message: piece})
 		if got := a.rec.get().LastMessage; got != "reads the key" {
 			t.Errorf("the last message is %q", got)
 		}
@@ -40,10 +39,10 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// A secret that looks like a number of the rate limits leaves no record that is no JSON: ps could not be written any more.
+// A secret that looks like a number of the rate limits leaves the record valid JSON, which ps has to read.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
-	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{ready: make(chan struct{})}}
+	a, g := newConversation(r.newJob(r.run, func(error) {}), nil), &agentProcess{}
 	a.Redactor.Add([]string{"17900000"})
 	var err error
 	a.events, err = agent.OpenEventLog(filepath.Join(t.TempDir(), eventsFile), a.Redactor)
@@ -52,12 +51,11 @@ func TestRateLimitsStayJSON(t *testing.T) {
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	seen := make(chan json.RawMessage, 10)
-	a.agent.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
-		a.onEvent(e)
+	g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
+		a.onEvent(g, e)
 		seen <- a.rec.get().RateLimits
 	}})
-	defer a.agent.session.Close()
-	close(a.agent.ready)
+	defer g.session.Close()
 	for _, reset := range []string{"1790000000", "1800000000"} {
 		_, err := io.WriteString(agentOut, `{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":`+reset+`}}}}`+"\n")
 		must(t, err)

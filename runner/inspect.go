@@ -154,7 +154,7 @@ func (i *Inspection) withWords(err error) error {
 	}
 	select {
 	case <-i.drained:
-	case <-time.After(wordsBound): // another process still holds its stderr
+	case <-time.After(outputBound): // another process still holds its stderr
 	}
 	if words := agent.LastWords(i.stderr.Tail(lastWordsKept)); words != "" {
 		return fmt.Errorf("%w; it said: %s", err, words)

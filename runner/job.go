@@ -37,6 +37,8 @@ type job struct {
 	// exact keeps only the tracker's key out of what the agent is told.
 	exact  *agent.Redactor
 	budget *budget
+	// codexHome is where codex keeps its threads; set once it has answered.
+	codexHome string
 }
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {

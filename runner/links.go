@@ -22,18 +22,18 @@ const longestLink = 400
 
 // keepLinks adds to the run where its work can be looked at, and writes it down at once: a worker that dies takes nothing
 // of it along.
-func (a *attempt) keepLinks(links []reconcile.Link) {
+func (j *job) keepLinks(links []reconcile.Link) {
 	for i := range links {
-		links[i].URL = a.Redactor.Text(links[i].URL)
+		links[i].URL = j.Redactor.Text(links[i].URL)
 	}
 	var before, after int
-	a.rec.change(func(r *reconcile.Run) {
+	j.rec.change(func(r *reconcile.Run) {
 		before = len(r.Links)
 		r.Links = reconcile.MergeLinks(r.Links, links)
 		after = len(r.Links)
 	})
 	if after > before {
-		a.rec.flush(context.Background())
+		j.rec.flush(context.Background())
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if ours {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
-	a.endAgent(ctx)
+	a.conversation.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killEverything(ctx)
 	if err == nil {

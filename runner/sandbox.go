@@ -122,26 +122,26 @@ func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, 
 
 // probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
 // workspace. Where codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
-func (a *attempt) probeSandbox(ctx context.Context) error {
-	policy, err := a.Config.sandboxPolicy(ctx, a.Host, *a.space)
+func (g *agentProcess) probeSandbox(ctx context.Context) error {
+	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
 	if err != nil || !agent.Confines(policy) {
 		return err
 	}
-	err = ProbeSandbox(ctx, a.agent.session, policy, a.space.Path, a.Dir)
+	err = ProbeSandbox(ctx, g.session, policy, g.space.Path, g.Dir)
 	if errors.Is(err, agent.ErrNoProbe) {
-		a.agent.sandboxUnproven = true
-		a.Log.LogAttrs(ctx, slog.LevelInfo, "sandbox not probed, the first turn will tell", slog.String("error", err.Error()))
+		g.sandboxUnproven = true
+		g.Log.LogAttrs(ctx, slog.LevelInfo, "sandbox not probed, the first turn will tell", slog.String("error", err.Error()))
 		return nil
 	}
-	a.logHint(ctx, err)
+	g.logHint(ctx, err)
 	return err
 }
 
 // logHint puts the hint of an error into the worker's log; the run's row has only code and message.
-func (a *attempt) logHint(ctx context.Context, err error) {
+func (j *job) logHint(ctx context.Context, err error) {
 	var known *reconcile.Error
 	if errors.As(err, &known) {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, known.Message, slog.String("code", known.Code), slog.String("hint", known.Hint))
+		j.Log.LogAttrs(ctx, slog.LevelWarn, known.Message, slog.String("code", known.Code), slog.String("hint", known.Hint))
 	}
 }
 

@@ -218,8 +218,9 @@ func TestProfileWithKey(t *testing.T) {
 		r := newRig(t, "sh tr '\\0' '\\n' < /proc/$PPID/environ > agent.txt")
 		must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(profile), 0o600))
 		r.ends("succeeded", "")
-		a := &attempt{job: &job{Worker: r.Worker, run: r.run, space: &host.Workspace{Path: r.space()}}}
-		params, err := a.threadParams(t.Context())
+		j := &job{Worker: r.Worker, run: r.run, space: &host.Workspace{Path: r.space()}}
+		c := &conversation{job: j, agent: &agentProcess{job: j}}
+		params, err := c.threadParams(t.Context())
 		must(t, err)
 		has := strings.Contains(profile, testKey)
 		if login, told := params.Config["allow_login_shell"].(bool); told != has || login {

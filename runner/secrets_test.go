@@ -61,8 +61,8 @@ func TestToolAnswerIsLeftAlone(t *testing.T) {
 			return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
 		},
 	}
-	a := &attempt{job: r.newJob(r.run, func(error) {}), agent: &agentProcess{}}
-	got := a.sessionOptions().CallTool(t.Context(), "linear_graphql", nil)
+	c := newConversation(r.newJob(r.run, func(error) {}), nil)
+	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
 	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {
 		t.Errorf("%+v", got)
 	}

@@ -84,71 +84,78 @@ func (s *threadState) setDescription(hash string) (seen reconcile.LastSeen, chan
 	return s.seen, changed
 }
 
+// guide writes the text of each turn, and keeps what the thread knows.
+type guide struct {
+	*job
+	state   threadState
+	created *createdEntities
+}
+
 // firstInput is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
 // thread gets the prompt again where it differs from the one it was given, because the workflow's template, the attempt
 // or the issue has changed.
-func (a *attempt) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
-	issue := a.rec.get().Issue
+func (g *guide) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
+	issue := g.rec.get().Issue
 	if !t.resumed {
-		return a.exact.Text(agent.FirstTurn(prompt, t.note(), a.updateForNewThread(ctx, issue, prompt, t))), nil
+		return g.exact.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, prompt, t))), nil
 	}
-	last, err := a.loadThreadState(ctx, t.id, issue)
+	last, err := g.loadThreadState(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
-	r := agent.Resumption{Issue: issue, Attempt: a.run.Attempt, Policy: a.Config.Policy, Last: last, Elsewhere: t.elsewhere}
-	seen := a.thread.get()
+	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
+	seen := g.state.get()
 	if hash := hashOf(prompt); hash != seen.Prompt {
 		if seen.Prompt != "" { // threads of earlier versions have none: their prompt is taken for this one
 			r.NewPrompt = prompt
 		}
 		seen.Prompt = hash
 	}
-	r.Update = a.update(ctx, seen)
-	return a.exact.Text(r.Text()), nil
+	r.Update = g.update(ctx, seen)
+	return g.exact.Text(r.Text()), nil
 }
 
 // nextInput is the text of a later turn of the run.
-func (a *attempt) nextInput(ctx context.Context, turn int) string {
-	return a.exact.Text(agent.Continuation(a.rec.get().Issue, turn, a.Config.MaxTurns, a.update(ctx, a.thread.get())))
+func (g *guide) nextInput(ctx context.Context, turn int) string {
+	return g.exact.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, g.state.get())))
 }
 
 // updateForNewThread is what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
 // that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
 // operator wants each run to begin anew.
-func (a *attempt) updateForNewThread(ctx context.Context, issue reconcile.Issue, prompt string, t openedThread) agent.Update {
+func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, prompt string, t openedThread) agent.Update {
 	seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
-	a.thread.set(seen)
-	if t.replaces && a.Config.ResumeThread {
-		return a.update(ctx, seen)
+	g.state.set(seen)
+	if t.replaces && g.Config.ResumeThread {
+		return g.update(ctx, seen)
 	}
-	u := agent.Update{Answers: a.lateAnswers(ctx)}
+	u := agent.Update{Answers: g.lateAnswers(ctx)}
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
 	}
-	a.thread.propose(pendingUpdate{seen, u.Answers})
+	g.state.propose(pendingUpdate{seen, u.Answers})
 	return u
 }
 
 // loadThreadState finds out how the thread's last run ended and what the thread was told. Where that was not stored, the
 // thread counts as told of everything that was there when its last run began.
-func (a *attempt) loadThreadState(ctx context.Context, thread string, issue reconcile.Issue) (*reconcile.Run, error) {
-	last, found, err := a.Journal.LastRunOf(ctx, a.run.IssueID, thread)
+func (g *guide) loadThreadState(ctx context.Context, thread string, issue reconcile.Issue) (*reconcile.Run, error) {
+	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
 	if err != nil {
 		return nil, err
 	}
-	seen, known, err := a.Journal.Told(ctx, thread)
+	seen, known, err := g.Journal.Told(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		began, described := a.run.StartedAt, issue
+		began, described := g.run.StartedAt, issue
 		if found {
 			began, described = last.StartedAt, last.Issue
 		}
 		seen = reconcile.LastSeen{CommentAt: began, Description: hashOf(textOf(described.Description))}
 	}
-	a.thread.set(seen)
+	g.state.set(seen)
 	if !found {
 		return nil, nil //nolint:nilnil // nothing is kept of it
 	}
@@ -156,20 +163,20 @@ func (a *attempt) loadThreadState(ctx context.Context, thread string, issue reco
 }
 
 // update gathers what a thread that has seen this has not been told. What cannot be read now is left to a later turn.
-func (a *attempt) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
-	issue := a.rec.get().Issue
-	u := agent.Update{Answers: a.lateAnswers(ctx)}
+func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
+	issue := g.rec.get().Issue
+	u := agent.Update{Answers: g.lateAnswers(ctx)}
 	if hash := hashOf(textOf(issue.Description)); hash != seen.Description {
 		description := textOf(issue.Description)
 		u.Description, seen.Description = &description, hash
 	}
-	comments, newest, err := a.newComments(ctx, issue, seen.CommentAt)
+	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
 	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "comments not read, the turn begins without them", slog.String("error", err.Error()))
+		g.Log.LogAttrs(ctx, slog.LevelWarn, "comments not read, the turn begins without them", slog.String("error", err.Error()))
 	} else {
 		u.Comments, seen.CommentAt = comments, newest
 	}
-	a.thread.propose(pendingUpdate{seen, u.Answers})
+	g.state.propose(pendingUpdate{seen, u.Answers})
 	return u
 }
 
@@ -178,24 +185,24 @@ const commentsBound = 30 * time.Second
 
 // newComments returns the comments since then that no agent wrote, the newest first, and the time of the newest of all.
 // Agents' comments are known by their ids only: the tracker's user may be a person who comments by hand.
-func (a *attempt) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
-	if a.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
+func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
+	if g.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
 		return nil, since, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentsBound)
 	defer cancel()
-	all, err := a.Tracker.Comments(ctx, issue.ID, since)
+	all, err := g.Tracker.Comments(ctx, issue.ID, since)
 	if err != nil {
 		return nil, since, err
 	}
-	if err := a.saveCreated(ctx, nil); err != nil {
+	if err := g.created.save(ctx, nil); err != nil {
 		return nil, since, err
 	}
 	ids := make([]string, 0, len(all))
 	for _, c := range all {
 		ids = append(ids, c.ID)
 	}
-	byAgents, err := a.Journal.Created(ctx, ids)
+	byAgents, err := g.Journal.Created(ctx, ids)
 	if err != nil {
 		return nil, since, err
 	}
@@ -211,43 +218,43 @@ func (a *attempt) newComments(ctx context.Context, issue reconcile.Issue, since 
 	return fromPeople, newest, nil
 }
 
-func (a *attempt) lateAnswers(ctx context.Context) []reconcile.Request {
-	answers, err := a.Journal.LateAnswers(ctx, a.run.IssueID)
+func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
+	answers, err := g.Journal.LateAnswers(ctx, g.run.IssueID)
 	if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "late answers not read, the turn begins without them", slog.String("error", err.Error()))
+		g.Log.LogAttrs(ctx, slog.LevelWarn, "late answers not read, the turn begins without them", slog.String("error", err.Error()))
 	}
 	return answers
 }
 
 // turnAccepted stores that the text of the turn is in the thread now. After a crash before that it is told again.
-func (a *attempt) turnAccepted(ctx context.Context) {
-	if p := a.thread.accept(); p != nil {
-		a.storeThreadState(ctx, *p)
+func (g *guide) turnAccepted(ctx context.Context) {
+	if p := g.state.accept(); p != nil {
+		g.storeThreadState(ctx, *p)
 	}
 }
 
-func (a *attempt) storeThreadState(ctx context.Context, p pendingUpdate) {
-	run := a.rec.get()
+func (g *guide) storeThreadState(ctx context.Context, p pendingUpdate) {
+	run := g.rec.get()
 	ctx = context.WithoutCancel(ctx)
-	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: a.codexHome}
+	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
 	for _, err := range []error{
-		a.Journal.Tell(ctx, run.ID, run.IssueID, thread, p.seen, a.Now()), a.Journal.MarkTold(ctx, p.answers, run.ID),
+		g.Journal.Tell(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkTold(ctx, p.answers, run.ID),
 	} {
 		if err != nil {
-			a.Log.LogAttrs(ctx, slog.LevelWarn, "what the thread was told is not stored, it may be told again", slog.String("error", err.Error()))
+			g.Log.LogAttrs(ctx, slog.LevelWarn, "what the thread was told is not stored, it may be told again", slog.String("error", err.Error()))
 		}
 	}
 }
 
 // noteDescription notes a tool call by which the agent itself wrote the description of its issue: no turn has to tell it. The
 // issue is as the call left it.
-func (a *attempt) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
+func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
 	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
 	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
 		return
 	}
-	if seen, changed := a.thread.setDescription(hashOf(textOf(issue.Description))); changed {
-		a.storeThreadState(ctx, pendingUpdate{seen: seen})
+	if seen, changed := g.state.setDescription(hashOf(textOf(issue.Description))); changed {
+		g.storeThreadState(ctx, pendingUpdate{seen: seen})
 	}
 }
 

@@ -20,7 +20,7 @@ type Worker struct {
 	Prompt   Prompt
 	Journal  Journal
 	Tracker  *reconcile.TrackerAdapter
-	Requests Requests
+	Requests agent.RequestStore
 	Host     host.Host
 	Account  Account // nil: nothing is shared with other projects
 	// AccountDir holds the locks that projects on one account share; empty for none.
@@ -63,10 +63,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	}
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, secretsAmong(w.Env, w.Config.PassEnv)))
 	j := w.newJob(run, cancel)
-	a := &attempt{
-		job: j, workspace: &workspaceStep{job: j}, ending: ctx.Done(),
-		limits: limitsReporter{account: w.Account, now: w.Now, log: w.Log},
-	}
+	a := &attempt{job: j, workspace: &workspaceStep{job: j}, conversation: newConversation(j, ctx.Done())}
 	err := j.open()
 	defer j.close()
 
@@ -91,6 +88,13 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	return j.rec.get(), errors.Join(err, j.recordStoreFailure(err))
 }
 
+// attempt is a run under way: its steps, and what they share.
+type attempt struct {
+	*job
+	workspace    *workspaceStep
+	conversation *conversation
+}
+
 // work takes the run through its phases (specification 7.2) up to the end of its last turn.
 func (a *attempt) work(ctx context.Context) error {
 	if a.run.Kind == reconcile.CleanupRun {
@@ -108,7 +112,7 @@ func (a *attempt) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.converse(ctx, prompt)
+	return a.conversation.run(ctx, prompt)
 }
 
 // Conclude records the outcome of a run that could not begin, as patiently as Run does.

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // answersTo gives each question its answer, in their order. What a secret question is answered leaves this program
@@ -44,7 +44,7 @@ func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.Re
 	if r.Detail.SealKey == nil {
 		return reconcile.RequestAnswer{Answers: answers}, nil
 	}
-	sealed, err := runner.SealAnswers(r.Detail.SealKey, answers)
+	sealed, err := agent.SealAnswers(r.Detail.SealKey, answers)
 	return reconcile.RequestAnswer{Sealed: sealed}, err
 }
 

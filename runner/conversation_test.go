@@ -21,11 +21,10 @@ import (
 )
 
 // loose is an attempt without processes, for what needs none.
-func loose(t *testing.T, answers ...answer) (*attempt, *rig) {
+func loose(t *testing.T, answers ...answer) (*job, *rig) {
 	t.Helper()
 	r := newRig(t, "say hm", answers...)
-	j := r.newJob(r.run, func(error) {})
-	return &attempt{job: j, workspace: &workspaceStep{job: j}}, r
+	return r.newJob(r.run, func(error) {}), r
 }
 
 // times repeats an answer.
@@ -183,7 +182,7 @@ func TestFirstLaunch(t *testing.T) {
 				for i := range 3 {
 					go func() {
 						time.Sleep(time.Duration(i) * time.Millisecond) // in this order
-						done, err := a.takeLaunch(t.Context())
+						done, err := a.lockLaunch(t.Context())
 						if err != nil {
 							t.Error(err)
 						}
@@ -215,7 +214,7 @@ func TestFirstLaunch(t *testing.T) {
 				}
 				if used {
 					start := time.Now()
-					if _, err := a.takeLaunch(t.Context()); err != nil || time.Since(start) > 0 {
+					if _, err := a.lockLaunch(t.Context()); err != nil || time.Since(start) > 0 {
 						t.Errorf("a later agent waited %v: %v", time.Since(start), err)
 					}
 				}
@@ -228,13 +227,13 @@ func TestFirstLaunch(t *testing.T) {
 func TestStopBeforeLaunch(t *testing.T) {
 	a, r := loose(t)
 	must(t, os.MkdirAll(r.StateDir, 0o700))
-	first, err := a.takeLaunch(t.Context())
+	first, err := a.lockLaunch(t.Context())
 	must(t, err)
 	defer first(false)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(errTerminated) })
 	began := time.Now()
-	if _, err := a.takeLaunch(ctx); !errors.Is(err, errTerminated) || time.Since(began) > launchBound-time.Second {
+	if _, err := a.lockLaunch(ctx); !errors.Is(err, errTerminated) || time.Since(began) > launchBound-time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -1,0 +1,331 @@
+package agent
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/hpke"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// RequestStore is where requests of agents wait for a person.
+type RequestStore interface {
+	// AddRequest stores a request durably and gives it its number. Where the run is no longer the worker's the error wraps
+	// reconcile.ErrConflict.
+	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
+	// RequestByID reads it again, perhaps with a decision.
+	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
+	// ResolveRequest stores what became of it, and returns it as it is then: a request that was decided meanwhile has not
+	// expired.
+	ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (reconcile.Request, error)
+}
+
+// Desk passes requests of a run's agent to a person: it stores them and waits for the answer. Its method Decide is the
+// Asker of a session.
+type Desk struct {
+	Store    RequestStore
+	Timeout  time.Duration // for an answer
+	Redactor *Redactor
+	Log      *slog.Logger
+	Now      func() time.Time
+	Instant  func() (reconcile.Instant, error)
+	// Run returns the run as it is now. Ending is closed when it is to end, Gone when its agent has ended.
+	Run          func() reconcile.Run
+	Ending, Gone <-chan struct{}
+	// Notify has the person notified of new requests, and returns at once. Nil: a pass notifies.
+	Notify func(ctx context.Context)
+}
+
+const (
+	answerPoll = 200 * time.Millisecond // between two looks at the store
+	addTries   = 3                      // to store a request
+	addPause   = 500 * time.Millisecond
+	// withdrawGrace is how long a request that the agent no longer waits for stays open. Where the run ends meanwhile the
+	// request ends with it, and a late answer is for the next run.
+	withdrawGrace = 2 * time.Second
+	resolvePause  = 2 * time.Second
+	maxRequest    = 64 << 10 // bytes that are kept of a request: a patch may be of any size
+)
+
+// question is a request that waits.
+type question struct {
+	reconcile.Request
+	key hpke.PrivateKey // for a secret answer, nil where none is expected
+	log *slog.Logger
+}
+
+// Decide stores the request and waits for the answer. A request that can't be stored is declined, because no person could
+// see it.
+func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
+	expired := time.NewTimer(d.Timeout)
+	defer expired.Stop()
+	q, err := d.newQuestion(ask)
+	if err == nil {
+		q.Request, err = d.add(ctx, q.Request)
+	}
+	if err != nil {
+		d.Log.LogAttrs(ctx, slog.LevelError, "request declined, it can't be left to a person", slog.String("error", err.Error()))
+		return Decision{Reason: "not left to a person: " + err.Error()}
+	}
+	q.log = d.Log.With(slog.String("request", q.ID()))
+	q.log.LogAttrs(ctx, slog.LevelInfo, "waits for a person", slog.String("kind", string(q.Kind)), slog.String("summary", q.Summary))
+	if d.Notify != nil {
+		d.Notify(context.WithoutCancel(ctx))
+	}
+	answered, ok := d.await(ctx, q, expired.C)
+	switch {
+	case !ok && ctx.Err() != nil:
+		go d.withdraw(q)
+		return Decision{}
+	case !ok:
+		answered = d.expire(ctx, q)
+	}
+	q.log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(answered.Fate)), slog.String("decision", string(answered.Decision)))
+	if answered.Decision == "" {
+		return Decision{Expired: answered.Fate == reconcile.RequestExpired}
+	}
+	decision := q.decision(answered)
+	// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
+	decision.Sent = func() { d.resolve(ctx, q, reconcile.RequestAnswered) }
+	return decision
+}
+
+// add tries a few times: a database may refuse a write for a moment only.
+func (d *Desk) add(ctx context.Context, r reconcile.Request) (stored reconcile.Request, err error) {
+	for try := 1; ; try++ {
+		stored, err = d.Store.AddRequest(context.WithoutCancel(ctx), r)
+		if err == nil || errors.Is(err, reconcile.ErrConflict) || try == addTries {
+			return stored, err
+		}
+		d.Log.LogAttrs(ctx, slog.LevelWarn, "request not stored, trying again", slog.String("error", err.Error()))
+		select {
+		case <-time.After(addPause):
+		case <-ctx.Done():
+			return stored, err
+		}
+	}
+}
+
+// await waits for a decision; false where there was none in time.
+func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) (answered reconcile.Request, ok bool) {
+	poll := time.NewTicker(answerPoll)
+	defer poll.Stop()
+	logged := false
+	for {
+		select {
+		case <-ctx.Done():
+			return answered, false
+		case <-expired:
+			return answered, false
+		case <-poll.C:
+		}
+		is, err := d.Store.RequestByID(ctx, q.IssueID, q.Number)
+		switch {
+		case err == nil && is.Decision != "":
+			return is, true
+		case err != nil && ctx.Err() == nil && !logged:
+			logged = true
+			q.log.LogAttrs(ctx, slog.LevelWarn, "request not read, trying again", slog.String("error", err.Error()))
+		}
+	}
+}
+
+// expire ends a request whose time is over, unless it was decided in the last moment.
+func (d *Desk) expire(ctx context.Context, q *question) reconcile.Request {
+	is, err := d.resolve(ctx, q, reconcile.RequestExpired)
+	if err == nil {
+		return is
+	}
+	if is, err = d.Store.RequestByID(context.WithoutCancel(ctx), q.IssueID, q.Number); err != nil {
+		is = q.Request
+	}
+	if is.Decision == "" {
+		is.Fate = reconcile.RequestExpired
+	}
+	return is
+}
+
+// resolve stores what became of the request. After an error it goes on trying in the background.
+func (d *Desk) resolve(ctx context.Context, q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
+	is, err := d.Store.ResolveRequest(context.WithoutCancel(ctx), d.Now(), q.IssueID, q.Number, fate)
+	if err != nil && !errors.Is(err, reconcile.ErrConflict) {
+		q.log.LogAttrs(ctx, slog.LevelError, "what became of the request is not stored, trying again", slog.String("error", err.Error()))
+		go d.resolvePatiently(q, fate)
+	}
+	return is, err
+}
+
+// resolvePatiently tries until the run ends, and the request with it.
+func (d *Desk) resolvePatiently(q *question, fate reconcile.RequestFate) {
+	for {
+		select {
+		case <-time.After(resolvePause):
+		case <-d.Ending:
+			return
+		}
+		if _, err := d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate); err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return
+		}
+	}
+}
+
+// withdraw ends a request that the agent no longer waits for, unless its run ends.
+func (d *Desk) withdraw(q *question) {
+	select {
+	case <-d.Ending:
+		return
+	case <-d.Gone:
+		return
+	case <-time.After(withdrawGrace):
+	}
+	if d.Run().Phase != reconcile.Finishing {
+		_, _ = d.resolve(context.Background(), q, reconcile.RequestWithdrawn) // it logs its error
+	}
+}
+
+// decision is what the agent is told.
+func (q *question) decision(answered reconcile.Request) Decision {
+	answers, err := q.answers(answered.Answer)
+	if err != nil {
+		q.log.Error("answer not readable", slog.String("error", err.Error()))
+		return Decision{Reason: fmt.Sprintf("the answer can't be read: %v", err)}
+	}
+	return Decision{
+		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
+		ForSession: answered.Decision == reconcile.DecideForSession,
+		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
+	}
+}
+
+// newQuestion is the request as it is stored: without secrets, and bounded.
+func (d *Desk) newQuestion(ask Request) (*question, error) {
+	detail, err := d.detail(ask)
+	if err != nil {
+		return nil, err
+	}
+	deadline, err := d.Instant()
+	if err != nil {
+		return nil, err
+	}
+	deadline.Mono += d.Timeout
+	now, run := d.Now(), d.Run()
+	q := &question{Request: reconcile.Request{
+		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, ThreadID: ask.ThreadID,
+		Kind: reconcile.RequestKind(ask.Kind), Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
+		AskedAt: now, ExpiresAt: now.Add(d.Timeout), Deadline: deadline,
+	}}
+	if q.Secret() {
+		if q.key, err = hpke.DHKEM(ecdh.X25519()).GenerateKey(); err != nil {
+			return nil, fmt.Errorf("key for a secret answer: %w", err)
+		}
+		q.Detail.SealKey = q.key.PublicKey().Bytes()
+	}
+	return q, nil
+}
+
+// summary contains a command as it is and to its end, because the person approves exactly that.
+func (d *Desk) summary(ask Request) string {
+	summary := ask.Summary
+	oneLine := strings.Join(strings.Fields(ask.Command), " ")
+	switch {
+	case strings.Contains(summary, ask.Command):
+	case strings.HasPrefix(oneLine, strings.TrimSuffix(summary, ellipsis)):
+		summary = ask.Command // the summary is only its beginning
+	default:
+		summary += "\n" + ask.Command
+	}
+	return d.Redactor.Text(summary)
+}
+
+// detail is what a person is shown. A command, questions and permissions are never cut, because the person could not say yes
+// to the rest; patches are.
+func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
+	room, cut := maxRequest, 0
+	bounded := func(s string) string {
+		s = d.Redactor.Text(s)
+		short := text.Within(s, room)
+		room -= len(short)
+		cut += len(s) - len(short)
+		return short
+	}
+	clean := d.Redactor.Text
+	detail := reconcile.RequestDetail{
+		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot), Server: bounded(ask.Server),
+	}
+	for _, q := range ask.Questions {
+		asked := reconcile.RequestQuestion{
+			ID: q.ID, Header: clean(q.Header), Text: clean(q.Text), Other: q.Other, Secret: q.Secret,
+			Optional: q.Optional, Several: q.Several, Type: q.Type,
+		}
+		for _, o := range q.Options {
+			asked.Options = append(asked.Options, reconcile.RequestOption{Label: o.Label, Description: clean(o.Description)})
+		}
+		detail.Questions = append(detail.Questions, asked)
+	}
+	questions, err := json.Marshal(detail.Questions)
+	if err != nil {
+		return detail, fmt.Errorf("questions: %w", err)
+	}
+	if whole := len(ask.Command) + len(questions) + len(ask.Permissions); whole > maxRequest {
+		return detail, fmt.Errorf("%d bytes are more than a person would read", whole)
+	}
+	if len(ask.Permissions) > 0 {
+		detail.Permissions = d.Redactor.Bytes(ask.Permissions)
+		if !json.Valid(detail.Permissions) { // a number or a word of it was a secret
+			detail.Permissions = marshal(string(detail.Permissions))
+		}
+	}
+	for _, c := range ask.Changes {
+		if cut > 0 {
+			cut += len(c.Path) + len(c.Diff)
+			continue // the summary names the files
+		}
+		detail.Changes = append(detail.Changes, reconcile.RequestChange{Path: bounded(c.Path), Kind: c.Kind, Diff: bounded(c.Diff)})
+	}
+	detail.Cut = cut
+	return detail, nil
+}
+
+// A secret answer passes through the database on its way to the worker. It is sealed with a key whose private part is only
+// in the worker's memory, so that the database does not reveal it.
+
+var sealInfo = []byte("symphony answer")
+
+// SealAnswers encrypts answers for the worker that made the key.
+func SealAnswers(key []byte, answers map[string][]string) ([]byte, error) {
+	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("key for a secret answer: %w", err)
+	}
+	plain, err := json.Marshal(answers)
+	if err != nil {
+		return nil, fmt.Errorf("secret answer: %w", err)
+	}
+	return hpke.Seal(public, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), sealInfo, plain)
+}
+
+// answers are those of an answer, sealed or not.
+func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, error) {
+	if a.Sealed == nil {
+		return a.Answers, nil
+	}
+	if q.key == nil {
+		return nil, fmt.Errorf("%s: sealed, but not for this worker", q.ID())
+	}
+	plain, err := hpke.Open(q.key, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), sealInfo, a.Sealed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", q.ID(), err)
+	}
+	var answers map[string][]string
+	if err := json.Unmarshal(plain, &answers); err != nil {
+		return nil, fmt.Errorf("%s: secret answer: %w", q.ID(), err)
+	}
+	return answers, nil
+}

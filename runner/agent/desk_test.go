@@ -1,0 +1,285 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// inbox is a RequestStore in memory.
+type inbox struct {
+	mu       sync.Mutex
+	requests []reconcile.Request
+	// refuse returns the error of a write; decide answers a request after it was stored.
+	refuse func(doing string) error
+	decide func(r *reconcile.Request)
+}
+
+func (b *inbox) AddRequest(_ context.Context, r reconcile.Request) (reconcile.Request, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse != nil {
+		if err := b.refuse("add"); err != nil {
+			return r, err
+		}
+	}
+	r.Number = len(b.requests) + 1
+	kept := r
+	if b.decide != nil {
+		b.decide(&kept)
+	}
+	b.requests = append(b.requests, kept)
+	return r, nil
+}
+
+func (b *inbox) RequestByID(_ context.Context, _ string, number int) (reconcile.Request, error) {
+	return b.get(number), nil
+}
+
+func (b *inbox) ResolveRequest(_ context.Context, now time.Time, _ string, number int, fate reconcile.RequestFate) (reconcile.Request, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse != nil {
+		if err := b.refuse("resolve"); err != nil {
+			return reconcile.Request{}, err
+		}
+	}
+	r := &b.requests[number-1]
+	switch {
+	case fate == reconcile.RequestExpired && r.Decision != "":
+		is := *r
+		is.Fate = reconcile.RequestAnswered
+		return is, nil
+	case r.Fate == "":
+		r.Fate, r.EndedAt = fate, now
+	}
+	return *r, nil
+}
+
+func (b *inbox) get(number int) reconcile.Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.requests[number-1]
+}
+
+func decides(how reconcile.RequestDecision, answer reconcile.RequestAnswer) func(*reconcile.Request) {
+	return func(r *reconcile.Request) { r.Decision, r.Answer = how, answer }
+}
+
+var install = Request{Kind: RequestCommand, Summary: "make install", Command: "make install", OutsideSandbox: true}
+
+// newDesk is the desk of a run that is under way.
+func newDesk(timeout time.Duration) (*Desk, *inbox, *bytes.Buffer) {
+	box, log := &inbox{}, &bytes.Buffer{}
+	return &Desk{
+		Store: box, Timeout: timeout, Redactor: NewRedactor([]string{testKey}), Log: slog.New(slog.NewTextHandler(log, nil)), Now: time.Now,
+		Instant: func() (reconcile.Instant, error) { return reconcile.Instant{Boot: "boot"}, nil },
+		Run: func() reconcile.Run {
+			return reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1", Phase: reconcile.StreamingTurn}
+		},
+		Ending: make(chan struct{}), Gone: make(chan struct{}),
+	}, box, log
+}
+
+// A decision reaches the agent, and the request counts as answered only once the agent was told.
+func TestDeskDecides(t *testing.T) {
+	for name, c := range map[string]struct {
+		decide func(*reconcile.Request)
+		want   Decision
+	}{
+		"approved":    {decides(reconcile.DecideApprove, reconcile.RequestAnswer{}), Decision{Approve: true, By: "operator"}},
+		"for session": {decides(reconcile.DecideForSession, reconcile.RequestAnswer{}), Decision{Approve: true, ForSession: true, By: "operator"}},
+		"denied":      {decides(reconcile.DecideDeny, reconcile.RequestAnswer{Reason: "no"}), Decision{Reason: "no", By: "operator"}},
+		"answered": {
+			decides(reconcile.DecideAnswer, reconcile.RequestAnswer{Answers: map[string][]string{"q": {"x"}}}),
+			Decision{Answers: map[string][]string{"q": {"x"}}, By: "operator"},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			desk, box, _ := newDesk(time.Hour)
+			box.decide = c.decide
+			notified := 0
+			desk.Notify = func(context.Context) { notified++ }
+			got := desk.Decide(t.Context(), install)
+			sent := got.Sent
+			if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("%s: the agent is told %+v, want %+v", name, got, c.want)
+			}
+			if fate := box.get(1).Fate; fate != "" {
+				t.Errorf("%s: the request is %s before the agent was told", name, fate)
+			}
+			sent()
+			if r := box.get(1); r.Fate != reconcile.RequestAnswered || !r.Outside || r.Summary != "make install" || notified != 1 {
+				t.Errorf("%s: %d notifications, the request is %+v", name, notified, r)
+			}
+		})
+	}
+}
+
+// A request expires, unless it was decided in the last moment.
+func TestDeskExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		desk, box, _ := newDesk(300 * time.Millisecond)
+		if got := desk.Decide(t.Context(), install); !got.Expired || got.Approve || box.get(1).Fate != reconcile.RequestExpired {
+			t.Errorf("the agent is told %+v, the request is %+v", got, box.get(1))
+		}
+		desk, box, _ = newDesk(time.Nanosecond)
+		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
+		got := desk.Decide(t.Context(), install)
+		if !got.Approve || got.Expired {
+			t.Errorf("the agent is told %+v", got)
+		}
+	})
+}
+
+// A request that the agent takes back is withdrawn, unless the run ends: then the request ends with the run.
+func TestDeskWithdraws(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	for name, end := range map[string]func(*Desk){
+		"the run goes on":  func(*Desk) {},
+		"the run is ended": func(d *Desk) { d.Ending = closed },
+		"the agent ended":  func(d *Desk) { d.Gone = closed },
+		"the run finishes": func(d *Desk) {
+			d.Run = func() reconcile.Run { return reconcile.Run{Phase: reconcile.Finishing} }
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			desk, box, _ := newDesk(time.Hour)
+			end(desk)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			desk.Decide(ctx, install)
+			time.Sleep(2 * withdrawGrace)
+			synctest.Wait()
+			if fate := box.get(1).Fate; (fate == reconcile.RequestWithdrawn) != (name == "the run goes on") {
+				t.Errorf("%s: the request is %q", name, fate)
+			}
+		})
+	}
+}
+
+// Where the store takes nothing the agent is refused. What it was told is stored later.
+func TestDeskWithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("disk_full: no space left")
+		desk, box, log := newDesk(time.Hour)
+		box.refuse = func(string) error { return full }
+		if got := desk.Decide(t.Context(), install); got.Approve || !strings.Contains(got.Reason, "no space left") || !strings.Contains(log.String(), "no space left") {
+			t.Errorf("the agent is told %+v, the log says %s", got, log)
+		}
+		desk, box, _ = newDesk(time.Hour)
+		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
+		writes := 0
+		box.refuse = func(string) error {
+			if writes++; writes == 1 || writes == 3 || writes == 4 {
+				return full
+			}
+			return nil
+		}
+		got := desk.Decide(t.Context(), install)
+		if !got.Approve {
+			t.Fatalf("the agent is told %+v", got)
+		}
+		got.Sent()
+		time.Sleep(3 * resolvePause)
+		synctest.Wait()
+		if fate := box.get(1).Fate; fate != reconcile.RequestAnswered {
+			t.Errorf("the request is %q", fate)
+		}
+	})
+}
+
+// What is stored holds no secret, is bounded, and shows a command as it is.
+func TestDeskStores(t *testing.T) {
+	desk, _, _ := newDesk(time.Hour)
+	long := strings.Repeat("ä", maxRequest)
+	q, err := desk.newQuestion(Request{
+		Kind: RequestFileChange, Summary: "add " + testKey, Reason: testKey, Cwd: testKey, GrantRoot: testKey, Server: testKey,
+		Permissions: []byte(`{"a":"` + testKey + `"}`),
+		Questions:   []Question{{ID: "q", Text: testKey, Header: testKey, Options: []Option{{Label: "Yes", Description: testKey}}}},
+		Changes:     []FileChange{{Path: testKey, Kind: "add", Diff: testKey}, {Path: "big", Kind: "add", Diff: long}, {Path: "last", Kind: "add", Diff: "x"}},
+	})
+	must(t, err)
+	if text := fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions); strings.Contains(text, testKey) {
+		t.Errorf("the key is in it: %s", text[:min(len(text), 500)])
+	}
+	size := 0
+	for _, c := range q.Detail.Changes {
+		if size += len(c.Diff); !utf8.ValidString(c.Diff) {
+			t.Errorf("the diff of %s was cut inside a character", c.Path)
+		}
+	}
+	if size > maxRequest || q.Detail.Cut < len(long)-maxRequest || len(q.Detail.Changes) != 2 {
+		t.Errorf("%d bytes of diffs are kept, %d cut, of %d files", size, q.Detail.Cut, len(q.Detail.Changes))
+	}
+	desk.Redactor.Add([]string{"12345678"})
+	q, err = desk.newQuestion(Request{Kind: RequestPermissions, Permissions: []byte(`{"port":12345678}`)})
+	must(t, err)
+	if got := string(q.Detail.Permissions); got != `"{\"port\":[redacted]}"` {
+		t.Errorf("permissions are %s", got)
+	}
+	for _, c := range []struct{ summary, command, want string }{
+		{"make  install", "make  install", "make  install"},
+		{"make install …", "make install\n --all", "make install\n --all"},
+		{"make install", "make\tinstall", "make\tinstall"},
+		{"network access to example.org (https): curl", "curl", "network access to example.org (https): curl"},
+		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org (https): curl a…\ncurl a\nb"},
+	} {
+		q, err := desk.newQuestion(Request{Kind: RequestCommand, Summary: c.summary, Command: c.command})
+		must(t, err)
+		if q.Summary != c.want || q.Detail.Command != c.command {
+			t.Errorf("%q for %q is shown as %q", c.summary, c.command, q.Summary)
+		}
+	}
+	// What can't be cut is not asked.
+	for _, ask := range []Request{
+		{Kind: RequestCommand, Summary: "ä…", Command: long},
+		{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: long}}},
+		{Kind: RequestPermissions, Permissions: []byte(`"` + long + `"`)},
+	} {
+		if got := desk.Decide(t.Context(), ask); !strings.Contains(got.Reason, "more than a person would read") {
+			t.Errorf("%s: %+v", ask.Kind, got)
+		}
+	}
+}
+
+// A secret answer can only be read by the worker that asked.
+func TestSealedAnswer(t *testing.T) {
+	desk, box, _ := newDesk(time.Hour)
+	secret := Request{Kind: RequestQuestion, Questions: []Question{{ID: "q", Text: "Word?", Secret: true}}}
+	answers := map[string][]string{"q": {"hunter2"}}
+	box.decide = func(r *reconcile.Request) {
+		sealed, err := SealAnswers(r.Detail.SealKey, answers)
+		must(t, err)
+		if strings.Contains(string(sealed), "hunter2") {
+			t.Error("the sealed answer can be read")
+		}
+		r.Decision, r.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: sealed}
+	}
+	if got := desk.Decide(t.Context(), secret); fmt.Sprint(got.Answers) != fmt.Sprint(answers) {
+		t.Errorf("the agent is told %+v", got)
+	}
+	other, err := desk.newQuestion(secret)
+	must(t, err)
+	if got, err := other.answers(box.get(1).Answer); err == nil {
+		t.Errorf("another request's key reads %v", got)
+	}
+	box.decide = decides(reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("broken")})
+	if got := desk.Decide(t.Context(), secret); len(got.Answers) > 0 || got.Reason == "" {
+		t.Errorf("the agent is told %+v", got)
+	}
+	if _, err := SealAnswers([]byte("no key"), answers); err == nil {
+		t.Error("anything is accepted as a key")
+	}
+}

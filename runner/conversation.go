@@ -1,0 +1,202 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// conversation launches the agent and takes it through its turns (specification 10.2 and 10.3).
+type conversation struct {
+	*job
+	ending <-chan struct{} // closed when the run is to end
+	agent  *agentProcess   // nil until it is launched
+	guide  *guide
+	tools  *toolCalls
+	limits limitsReporter
+	used   agent.Usage // what was counted last; only the handler of events uses it
+}
+
+func newConversation(j *job, ending <-chan struct{}) *conversation {
+	created := &createdEntities{job: j}
+	g := &guide{job: j, created: created}
+	return &conversation{
+		job: j, ending: ending, guide: g, tools: &toolCalls{job: j, created: created, guide: g},
+		limits: limitsReporter{account: j.Account, now: j.Now, log: j.Log},
+	}
+}
+
+// run goes on until the issue wants no further turn.
+func (c *conversation) run(ctx context.Context, prompt string) error {
+	c.rec.phase(ctx, reconcile.LaunchingAgent)
+	run := c.hostRun()
+	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
+		return err
+	}
+	var err error
+	if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
+		return err
+	}
+	thread, err := c.handshake(ctx)
+	if err != nil {
+		return c.agent.startFault(ctx, err)
+	}
+	input, err := c.guide.firstInput(ctx, prompt, thread)
+	if err != nil {
+		return err
+	}
+	c.rec.phase(ctx, reconcile.StreamingTurn)
+	for turn := 1; ; turn++ {
+		if err := c.turn(ctx, input, turn); err != nil {
+			return c.agent.explain(ctx, err)
+		}
+		more, err := c.wantsMore(ctx, turn)
+		if !more || err != nil {
+			return err
+		}
+		input = c.guide.nextInput(ctx, turn+1)
+	}
+}
+
+func (c *conversation) options(g *agentProcess) agent.Options {
+	o := agent.Options{
+		ClientVersion: c.Version, ReadTimeout: c.Config.ReadTimeout, InitializeTimeout: c.Config.InitializeTimeout,
+		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
+		OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion, Busy: g.busy,
+	}
+	// The agent may speak before the session is set.
+	o.Ask = func(ctx context.Context, ask agent.Request) agent.Decision {
+		<-g.ready
+		return c.desk(g).Decide(ctx, ask)
+	}
+	o.OnEvent = func(e agent.Event) {
+		<-g.ready
+		c.onEvent(g, e)
+	}
+	if tool := c.Tracker.Tool; tool != nil {
+		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
+		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
+			answer := c.tools.call(ctx, args)
+			return agent.ToolResult{Text: c.exact.Text(answer.Text), Success: answer.Success}
+		}
+	}
+	return o
+}
+
+// desk passes the agent's requests to a person.
+func (c *conversation) desk(g *agentProcess) *agent.Desk {
+	return &agent.Desk{
+		Store: c.Requests, Timeout: c.Config.AnswerTimeout, Redactor: c.Redactor, Log: c.Log, Now: c.Now, Notify: c.Attend,
+		Instant: func() (reconcile.Instant, error) {
+			boot, err := proc.BootID()
+			return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
+		},
+		Run: c.rec.get, Ending: c.ending, Gone: g.session.Done(),
+	}
+}
+
+// wantsMore asks the tracker whether the issue wants another turn. A stop after a completed turn takes nothing from it: the
+// run succeeds.
+func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
+	if ctx.Err() != nil || c.budget.spent.Load() {
+		return false, nil //nolint:nilerr // see above
+	}
+	err := c.refreshPatiently(ctx)
+	if ctx.Err() != nil {
+		return false, nil //nolint:nilerr // see above
+	}
+	var moved errMovedOn
+	if errors.As(err, &moved) {
+		c.Log.LogAttrs(ctx, slog.LevelInfo, "issue moved on", slog.String("reason", moved.reason))
+		return false, nil // it was handed over, so the run succeeds
+	}
+	return turn < c.Config.MaxTurns, err
+}
+
+// turn runs one turn and waits for its end.
+func (c *conversation) turn(ctx context.Context, input string, number int) error {
+	policy, err := c.Config.sandboxPolicy(ctx, c.Host, *c.space)
+	if err != nil {
+		return err
+	}
+	before := c.rec.get()
+	c.rec.change(func(r *reconcile.Run) { r.Turns = number })
+	c.rec.flush(ctx)
+	c.note(agent.EventPrompt, "turn "+strconv.Itoa(number)+", "+strconv.Itoa(utf8.RuneCountInString(input))+" characters", agent.PromptEvent{Turn: number, Text: input})
+	c.agent.beginTurn()
+	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
+		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
+	})
+	c.rec.usage(ctx, c.agent.session.UsageByThread())
+	if fault := c.agent.sandboxFault(); fault != nil && ctx.Err() == nil {
+		c.logHint(ctx, fault)
+		err = fault
+	}
+	outcome := "completed"
+	if err == nil {
+		c.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
+		c.shareSuccess(ctx)
+	} else {
+		outcome = err.Error()
+	}
+	if after := c.rec.get(); after.TurnID != before.TurnID { // else it never started
+		c.Log.LogAttrs(ctx, slog.LevelInfo, "turn ended", sessionID(after), slog.Int("turn", number), slog.String("outcome", outcome))
+	}
+	c.rec.flush(ctx)
+	return err
+}
+
+// sessionID names a turn as the specification does (4.1.6).
+func sessionID(r reconcile.Run) slog.Attr { return slog.String("session_id", r.ThreadID+"-"+r.TurnID) }
+
+// onEvent writes an event to the run's event file, and the latest state to its row.
+func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
+	if !e.Fragment { // fragments would fill the bounded file, and a secret is not recognised in pieces
+		if err := c.events.Append(e.Line()); err != nil {
+			c.Log.Warn("event not stored", slog.String("error", err.Error()))
+		}
+	}
+	ctx := context.Background()
+	g.watch(e.Item)
+	if used := g.session.Usage(); used != c.used { // at once, so that a worker that dies loses no tokens
+		c.used = used
+		c.rec.usage(ctx, g.session.UsageByThread())
+	}
+	c.keepLinks(linksSaid(e.Item))
+	model, message := g.session.Model(), c.Redactor.Text(e.Message)
+	var limits []byte
+	if record := g.session.RateLimits(); record != nil {
+		if limits = c.Redactor.Bytes(record); !json.Valid(limits) {
+			limits = nil // a number in it was taken for a secret
+		}
+	}
+	c.rec.change(func(r *reconcile.Run) {
+		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
+		if message != "" && !e.Fragment {
+			r.LastMessage = message
+		}
+		if e.TurnID != "" && e.ThreadID == r.ThreadID {
+			r.TurnID = e.TurnID
+		}
+		if limits != nil {
+			r.RateLimits = limits
+		}
+	})
+	c.limits.report(ctx, limits)
+	if e.Name != agent.EventSessionStarted {
+		return
+	}
+	if run := c.rec.get(); e.ThreadID == run.ThreadID {
+		c.Log.Info("turn started", sessionID(run), slog.Int("turn", run.Turns))
+		c.guide.turnAccepted(ctx)
+	}
+	c.rec.flush(ctx) // views show the session at once
+}

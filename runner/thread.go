@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// maxThreadFailures is how many runs in a row may fail on a thread before a new one is started.
+const maxThreadFailures = 2
+
+// openedThread is the thread of the run's turns.
+type openedThread struct {
+	id      string
+	resumed bool // an earlier run worked on it
+	worked  bool // an earlier run worked in this workspace
+	// replaces: it is new, and an earlier run worked on the issue on another one.
+	replaces bool
+	// elsewhere: the thread that worked on the issue last is in another codex home.
+	elsewhere bool
+}
+
+// note tells a new thread of the earlier ones.
+func (t openedThread) note() string {
+	switch {
+	case !t.worked:
+		return ""
+	case t.elsewhere:
+		return agent.WorkElsewhere
+	}
+	return agent.EarlierWork
+}
+
+// handshake opens the session and the thread.
+func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
+	c.rec.phase(ctx, reconcile.InitializingSession)
+	server, err := c.agent.session.Initialize(ctx)
+	c.agent.launched(err == nil)
+	if err != nil {
+		return openedThread{}, err
+	}
+	c.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
+	c.agent.readEnviron(ctx)
+	c.codexHome = c.agent.environ.home(server.Home)
+	if err := c.agent.probeSandbox(ctx); err != nil {
+		return openedThread{}, err
+	}
+	params, err := c.threadParams(ctx)
+	if err != nil {
+		return openedThread{}, err
+	}
+	thread, err := c.openThread(ctx, params)
+	// Also after a failed resume: a thread that can't be loaded is given up after some runs.
+	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, c.agent.session.Model() })
+	return thread, err
+}
+
+func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {
+	environ := c.agent.environ
+	config, err := c.Config.threadConfig(ctx, c.Host, c.job.run.ID, *c.space, environ.passed(c.Config.PassEnv, c.Config.SecretValues))
+	if err != nil {
+		return agent.ThreadParams{}, err
+	}
+	fromProfile := environ.fromProfile(c.Config.PassEnv)
+	hasKey := c.agent.profileHasKey()
+	if hasKey {
+		c.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", slog.Any("one_of", c.Config.withheld(c.Env)))
+	} else if len(fromProfile) > 0 {
+		c.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", slog.Any("variables", fromProfile))
+	}
+	if hasKey || len(fromProfile) > 0 {
+		// Codex runs commands in login shells and copies what those export. Codex itself was started by one, so that only
+		// the profile's functions are missing.
+		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})
+	}
+	issue := c.job.run.Issue
+	return agent.ThreadParams{
+		Name: issue.Identifier + ": " + issue.Title,
+		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
+	}, nil
+}
+
+// openThread resumes the thread that worked in this very workspace and is in this codex home, or starts one. With an error
+// it names the thread that could not be resumed.
+func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
+	newest, here, err := c.Journal.LastThread(ctx, c.job.run.IssueID, c.codexHome)
+	if err != nil {
+		return openedThread{}, err
+	}
+	workedHere := func(t reconcile.Thread) bool {
+		return t.ID != "" && t.WorkspaceID == c.space.ID && !c.space.Created
+	}
+	elsewhere := newest.ID != here.ID
+	if elsewhere {
+		c.Log.LogAttrs(ctx, slog.LevelInfo, "the issue's last thread is in another codex home", slog.String("thread_id", newest.ID),
+			slog.String("its_home", newest.CodexHome), slog.String("home", c.codexHome))
+	}
+	if workedHere(here) && c.Config.ResumeThread && here.Failed < maxThreadFailures {
+		opened, err := c.resumeThread(ctx, here.ID, params)
+		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
+			return opened, err
+		}
+	}
+	id, err := c.agent.session.StartThread(ctx, params)
+	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
+}
+
+// resumeThread loads a thread. Not resumed and without an error, the thread can't be loaded and a new one is to be started.
+func (c *conversation) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
+	err := c.agent.session.ResumeThread(ctx, thread, params)
+	if errors.Is(err, agent.ErrThreadBusy) {
+		// An orphan of ours may hold it. Another holder is not ours to end.
+		killErr := c.kill(ctx, host.KillRequest{
+			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
+		})
+		if killErr != nil {
+			return openedThread{}, killErr // it says nothing about the thread
+		}
+		err = c.agent.session.ResumeThread(ctx, thread, params)
+	}
+	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
+		c.Log.LogAttrs(ctx, slog.LevelInfo, "thread not resumed, a new one is started", slog.String("thread_id", thread), slog.String("error", err.Error()))
+		return openedThread{}, nil
+	}
+	return openedThread{id: thread, resumed: err == nil, worked: true}, err
+}
