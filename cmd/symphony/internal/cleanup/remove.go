@@ -174,7 +174,7 @@ func (r *remover) checkIdle(ctx context.Context) error {
 	}
 	crontab, err := schedule.Crontab(ctx, r.w)
 	if err != nil {
-		return nil //nolint:nilerr // an account may not have a crontab
+		return nil // an account may not have a crontab
 	}
 	for line := range strings.Lines(crontab) {
 		line = strings.TrimSpace(line)
