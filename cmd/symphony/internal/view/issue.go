@@ -307,7 +307,9 @@ func (r *issueReader) view(ctx context.Context) (Issue, error) {
 			return v, err
 		}
 		for _, request := range r.requests {
-			v.Requests = append(v.Requests, newRequestRow(request, r.now, at))
+			row := newRequestRow(request, r.now, at)
+			row.IssueURL = v.Issue.URL
+			v.Requests = append(v.Requests, row)
 		}
 	}
 	for _, run := range r.runs {

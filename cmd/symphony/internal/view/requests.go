@@ -13,11 +13,12 @@ import (
 
 // RequestRow is a request of an agent that an operator has not answered yet.
 type RequestRow struct {
-	ID         string `json:"id"`
-	Identifier string `json:"issue_identifier"`
-	RunID      string `json:"run_id"`
-	Kind       string `json:"kind"`
-	Summary    string `json:"summary"`
+	ID         string  `json:"id"`
+	Identifier string  `json:"issue_identifier"`
+	IssueURL   *string `json:"issue_url"`
+	RunID      string  `json:"run_id"`
+	Kind       string  `json:"kind"`
+	Summary    string  `json:"summary"`
 	// Options are the labels of the first question, which --choice counts; Questions are all of them.
 	Options   []string   `json:"options"`
 	Questions []Question `json:"questions"`
@@ -80,12 +81,14 @@ func (v *Overview) addRequests(ctx context.Context, p *project.Project, db *stat
 		if !only.has(r.IssueID) {
 			continue
 		}
-		v.Requests = append(v.Requests, newRequestRow(r, v.GeneratedAt, at))
+		row := newRequestRow(r, v.GeneratedAt, at)
 		for i := range v.Running {
-			if v.Running[i].RunID == r.RunID {
-				v.Running[i].WaitsFor = append(v.Running[i].WaitsFor, r.ID())
+			if run := &v.Running[i]; run.RunID == r.RunID {
+				run.WaitsFor = append(run.WaitsFor, r.ID())
+				row.IssueURL = run.IssueURL
 			}
 		}
+		v.Requests = append(v.Requests, row)
 	}
 	return nil
 }
