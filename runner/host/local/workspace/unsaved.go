@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -73,7 +74,7 @@ func findRepositories(ctx context.Context, top string) (trees []string, unread b
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENAMETOOLONG): // git works at no such depth
 			return nil
 		case err != nil:
 			unread = true
