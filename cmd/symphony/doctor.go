@@ -8,13 +8,12 @@ import (
 
 func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "check all that a run needs, each with what to do about it",
+		Name: "doctor", Usage: "check everything that a run needs, each with the next step",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
-		Description: `Each check is one line: + it is well, ! it works but you should know, x it does not work.
-What depends on the environment is checked twice, as you call it and as cron would: with
-HOME, USER, LOGNAME, SHELL and PATH=/usr/bin:/bin, the environment file, and what bash -lc
-adds to it. Nothing is changed; codex is started, and its sandbox is tried, in a folder that
-is removed.
+		Description: `Each check is one line: + is fine, ! works but you should know about it, x does not work.
+Checks that depend on the environment run twice, in yours and in that of cron: HOME, USER,
+LOGNAME, SHELL and PATH=/usr/bin:/bin, the environment file, and what bash -lc adds to it.
+Nothing is changed; codex is started, and its sandbox is tried, in a folder that is removed.
 
 Exit code 0: nothing fails; 1: something does; 3: WORKFLOW.md, or the key, is not right.
 

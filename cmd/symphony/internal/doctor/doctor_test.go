@@ -27,12 +27,10 @@ func TestProgramOf(t *testing.T) {
 		"env CODEX_HOME=/x codex app-server":     "codex",
 		"$HOME/codex app-server":                 "",
 		`"/opt/my codex" app-server`:             "",
-		"cd /x && codex app-server":              "cd", // a builtin: found, and the start tells the rest
+		"cd /x && codex app-server":              "cd", // a builtin, which is found; the start reports the rest
 		"(codex app-server)":                     "",
 		"":                                       "",
-		"codex-`arch` app-server":                "",
 		"/opt/a=b/codex app-server":              "/opt/a=b/codex",
-		"A=1":                                    "",
 		"npx codex@latest app-server | tee /tmp": "npx",
 	} {
 		if got := programOf(command); got != want {
@@ -41,8 +39,7 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-// Whatever stands in the address of a server, only where it is may be shown.
-func TestOrigin(t *testing.T) {
+func TestOriginHidesSecrets(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://example.com/mcp":             "https://example.com",
 		"https://ann:pass@example.com/mcp?k=": "https://example.com",
@@ -57,97 +54,86 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-func TestUTF8(t *testing.T) {
+// Findings that both environments have in common are printed once.
+func TestLinesMergeEnvironments(t *testing.T) {
+	good, other, wrong := ok("good")[0], ok("other")[0], fail("wrong", "mend it")[0]
+	list := func(f ...finding) []finding { return f }
 	for _, c := range []struct {
-		environ []string
-		want    bool
+		called, scheduled []finding
+		want              string
 	}{
-		{nil, false},
-		{[]string{"LANG=en_US.UTF-8"}, true},
-		{[]string{"LANG=de_DE.utf8"}, true},
-		{[]string{"LANG=en_US.UTF-8", "LC_ALL=C"}, false},
-		{[]string{"LANG=C", "LC_CTYPE=C.UTF-8"}, true},
-		{[]string{"LC_ALL=", "LANG=C.UTF-8"}, true},
-	} {
-		if got := (&term.Env{Environ: c.environ}).UTF8(); got != c.want {
-			t.Errorf("%v: %v", c.environ, got)
-		}
-	}
-}
-
-// What two places have in common is said once; what they have not is named.
-func TestDoctorLines(t *testing.T) {
-	at := func(as string, list ...finding) []finding {
-		list = slices.Clone(list)
-		for i := range list {
-			list[i].As = as
-		}
-		return list
-	}
-	good, other, wrong := well("good"), well("other"), bad("wrong", "mend it")
-	for _, c := range []struct {
-		called, schedule []finding
-		want             string
-	}{
-		{at(asCalled, good), nil, "ok good|"},
-		{at(asCalled, good), at(asSchedule, good), "ok good|"},
-		{at(asCalled, good), at(asSchedule, wrong), "fail as called good; by the schedule wrong|mend it"},
-		{at(asCalled, wrong), at(asSchedule, good), "fail as called wrong; by the schedule good|mend it"},
-		{at(asCalled, good), at(asSchedule, other), "ok as called good; by the schedule other|"},
-		{at(asCalled, good, other), at(asSchedule, good), "ok good|, ok as called other|"},
-		{at(asCalled, good, other), at(asSchedule, wrong), "ok as called good|, ok as called other|, fail by the schedule wrong|mend it"},
-		{nil, at(asSchedule, wrong), "fail by the schedule wrong|mend it"},
+		{list(good), nil, "ok good|"},
+		{list(good), list(good), "ok good|"},
+		{list(good), list(wrong), "fail as called good; by the schedule wrong|mend it"},
+		{list(wrong), list(good), "fail as called wrong; by the schedule good|mend it"},
+		{list(good), list(other), "ok as called good; by the schedule other|"},
+		{list(good, other), list(good), "ok good|, ok as called other|"},
+		{list(good, other), list(wrong), "ok as called good|, ok as called other|, fail by the schedule wrong|mend it"},
+		{nil, list(wrong), "fail by the schedule wrong|mend it"},
 		{nil, nil, ""},
 	} {
 		var got []string
-		for _, f := range (diagnosis{called: c.called, schedule: c.schedule}).lines() {
-			got = append(got, statusWords[f.Status]+" "+f.Message+"|"+f.Hint)
+		for _, f := range (result{called: c.called, scheduled: c.scheduled}).lines() {
+			got = append(got, statusNames[f.Status]+" "+f.Message+"|"+f.Hint)
 		}
 		if s := strings.Join(got, ", "); s != c.want {
-			t.Errorf("%v, %v:\n%s, want\n%s", c.called, c.schedule, s, c.want)
+			t.Errorf("%v, %v:\n%s, want\n%s", c.called, c.scheduled, s, c.want)
 		}
 	}
 }
 
-// A check that hangs holds up no other, and says so.
-func TestDoctorBound(t *testing.T) {
-	d := &doctor{w: &term.Env{}, patience: time.Millisecond}
-	at := &place{as: asCalled, d: d, p: &project.Project{Env: d.w}}
-	d.called, d.schedule = at, at
+func newTestDoctor(environ ...string) *doctor {
+	e := &environment{as: asCalled, p: &project.Project{Env: &term.Env{Environ: environ}}}
+	return &doctor{called: e, scheduled: e, returnBound: time.Minute}
+}
+
+func TestHangingCheckIsReported(t *testing.T) {
+	d := newTestDoctor()
+	d.returnBound = time.Millisecond
 	release := make(chan struct{})
 	defer close(release)
-	hangs := check{name: "x", bound: time.Millisecond, run: func(context.Context, *place) []finding { <-release; return nil }}
-	found := d.ask(t.Context(), hangs, at)
+	hangs := check{name: "x", bound: time.Millisecond, run: func(context.Context, *environment) []finding { <-release; return nil }}
+	found := d.runIn(t.Context(), hangs, d.called)
 	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
 		t.Errorf("%+v", found)
 	}
-	late := check{name: "x", bound: time.Millisecond, run: func(ctx context.Context, _ *place) []finding {
+	d.returnBound = time.Minute
+	late := check{name: "x", bound: time.Millisecond, run: func(ctx context.Context, _ *environment) []finding {
 		<-ctx.Done()
-		return failed(ctx.Err())
+		return failWith(ctx.Err())
 	}}
-	d.patience = time.Minute
-	if found = d.ask(t.Context(), late, at); len(found) != 1 || !strings.HasPrefix(found[0].Message, "response_timeout: ") {
+	if found = d.runIn(t.Context(), late, d.called); len(found) != 1 || !strings.HasPrefix(found[0].Message, "response_timeout: ") {
 		t.Errorf("%+v", found)
 	}
 }
 
-// Nothing that a check says holds the key, wherever it got it from.
-func TestDoctorHidesTheKey(t *testing.T) {
+func TestFindingsHideTheKey(t *testing.T) {
 	const key = "lin_api_verysecret"
-	d := &doctor{w: &term.Env{Environ: []string{"LINEAR_API_KEY=" + key}}, patience: time.Minute}
-	at := &place{as: asCalled, d: d, p: &project.Project{Env: d.w}}
-	d.called, d.schedule = at, at
-	tells := check{name: "x", bound: time.Minute, run: func(context.Context, *place) []finding {
-		return []finding{bad("said "+key, "do not say "+key)}
+	d := newTestDoctor("LINEAR_API_KEY=" + key)
+	tells := check{name: "x", bound: time.Minute, run: func(context.Context, *environment) []finding {
+		return fail("said "+key, "do not say "+key)
 	}}
-	for _, f := range d.ask(t.Context(), tells, at) {
+	for _, f := range d.runIn(t.Context(), tells, d.called) {
 		if strings.Contains(f.Message+f.Hint, key) || f.Message != "said [key]" {
 			t.Errorf("%+v", f)
 		}
 	}
 }
 
-func TestStandingOf(t *testing.T) {
+func TestTokensWithheldFromAgents(t *testing.T) {
+	e := &environment{config: &workflow.Config{}, p: &project.Project{
+		Env: &term.Env{Environ: []string{"GH_TOKEN=a"}}, EnvFile: map[string]string{"GITHUB_TOKEN": "b"},
+	}}
+	if found := checkTokens(t.Context(), e); len(found) != 2 || found[0].Status != statusWarn || !strings.HasPrefix(found[0].Message, "GH_TOKEN ") {
+		t.Errorf("%+v", found)
+	}
+	e.config.Agent.PassEnv = []string{"GITHUB_TOKEN", "GH_TOKEN"}
+	if found := checkTokens(t.Context(), e); found != nil {
+		t.Errorf("passed on, but %+v", found)
+	}
+}
+
+func TestLifeOfWorkers(t *testing.T) {
 	for _, c := range []struct {
 		proc.Standing
 		want status
@@ -158,70 +144,69 @@ func TestStandingOf(t *testing.T) {
 		{proc.Standing{Booted: true, Manager: true}, statusWarn},
 		{proc.Standing{Booted: true}, statusOK},
 	} {
-		if f := standingOf(c.Standing); f.Status != c.want || f.Status != statusOK && f.Hint == "" {
+		if f := lifeOfWorkers(c.Standing)[0]; f.Status != c.want || f.Status != statusOK && f.Hint == "" {
 			t.Errorf("%+v: %+v", c.Standing, f)
 		}
 	}
 }
 
-// The schedule's codex waits for the other one's start, and is not started at all where it has no home.
-func TestDoctorStartsOneAfterTheOther(t *testing.T) {
-	d := &doctor{w: &term.Env{}}
+// The codex of the schedule starts after that of the caller, and only if it has a home.
+func TestAgentsStartOneAfterTheOther(t *testing.T) {
 	first := false
-	d.called = &place{as: asCalled, cfg: &workflow.Config{}, agent: func() (*runner.Inspection, error) {
+	called := &environment{as: asCalled, config: &workflow.Config{}, agent: func() (*runner.Inspection, error) {
 		first = true
 		return nil, nil
 	}}
-	at := &place{as: asSchedule, d: d, cfg: &workflow.Config{Codex: workflow.Codex{Home: t.TempDir() + "/none"}}, p: &project.Project{Env: d.w}}
-	_, err := at.startAgent(t.Context())
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != "agent_auth" || !first {
-		t.Errorf("%v, called first: %v", err, first)
+	e := &environment{
+		as: asScheduled, other: called, config: &workflow.Config{Codex: workflow.Codex{Home: t.TempDir() + "/none"}},
+		p: &project.Project{Env: &term.Env{}},
+	}
+	_, err := e.startAgent(t.Context())
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != "agent_auth" || !first {
+		t.Errorf("%v, the caller's first: %v", err, first)
 	}
 }
 
-func TestDoctorExitCode(t *testing.T) {
+func TestExitCode(t *testing.T) {
 	one := func(check, as string, s status) finding { return finding{Check: check, As: as, Status: s} }
-	value := bad("invalid_config: x", "")
-	value.code, value.As = "invalid_config", asCalled
+	value := finding{Check: "workspace root", Status: statusFail, code: "invalid_config", As: asCalled}
 	for _, c := range []struct {
-		found []finding
-		want  int
+		findings []finding
+		want     int
 	}{
 		{nil, exit.OK},
 		{[]finding{one("git", asCalled, statusWarn)}, exit.OK},
 		{[]finding{one("git", asCalled, statusFail)}, exit.Failed},
-		{[]finding{one("key", asSchedule, statusFail)}, exit.Failed},
+		{[]finding{one("key", asScheduled, statusFail)}, exit.Failed},
 		{[]finding{one("key", asCalled, statusFail), one("git", asCalled, statusFail)}, exit.Workflow},
 		{[]finding{value, one("git", asCalled, statusFail)}, exit.Workflow},
 	} {
-		r := report{c.found}
 		got := exit.OK
-		if err := r.code(); err != nil {
-			var code exit.Only
-			errors.As(err, &code)
+		var code exit.Only
+		if errors.As(exitCode(slices.Clone(c.findings)), &code) {
 			got = int(code)
 		}
 		if got != c.want {
-			t.Errorf("%+v: %d, want %d", c.found, got, c.want)
+			t.Errorf("%+v: %d, want %d", c.findings, got, c.want)
 		}
 	}
 }
 
-// What a session says keeps its code, and what the agent said at its end.
-func TestDoctorError(t *testing.T) {
-	said := &agent.Error{Code: agent.CodePortExit, Message: "it ended"}
+// An error of a session keeps its code and what the agent printed at its end.
+func TestAsError(t *testing.T) {
+	ofAgent := &agent.Error{Code: agent.CodePortExit, Message: "it ended"}
 	for _, c := range []struct {
 		err        error
 		code, text string
 	}{
-		{said, "port_exit", "it ended"},
-		{errors.Join(said), "port_exit", "it ended"},
+		{ofAgent, "port_exit", "it ended"},
+		{errors.Join(ofAgent), "port_exit", "it ended"},
 		{&reconcile.Error{Code: "x", Message: "y"}, "x", "y"},
 		{context.DeadlineExceeded, "response_timeout", "context deadline exceeded"},
 		{errors.New("z"), "internal", "z"},
 	} {
-		if e := doctorError(c.err); e.Code != c.code || e.Message != c.text {
+		if e := asError(c.err); e.Code != c.code || e.Message != c.text {
 			t.Errorf("%v: %s: %s", c.err, e.Code, e.Message)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// status is how a check ended, the worst last.
+// status is the result of a check, the worst last.
 type status int
 
 const (
@@ -24,97 +24,74 @@ const (
 	statusFail
 )
 
-var statusWords = [...]string{"ok", "warn", "fail"}
+var statusNames = [...]string{"ok", "warn", "fail"}
 
 // MarshalText implements encoding.TextMarshaler.
-func (s status) MarshalText() ([]byte, error) { return []byte(statusWords[s]), nil }
+func (s status) MarshalText() ([]byte, error) { return []byte(statusNames[s]), nil }
 
-// finding is what one check has to say at one place.
+// finding is one finding of a check in one environment.
 type finding struct {
 	Check   string `json:"check"`
 	Status  status `json:"status"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	As      string `json:"as"`
-	// code is that of the error it was made of.
-	code string
+	code    string // of the error
 }
 
-func well(format string, args ...any) finding { return finding{Message: fmt.Sprintf(format, args...)} }
-
-func wary(message, hint string) finding {
-	return finding{Status: statusWarn, Message: message, Hint: hint}
+func ok(format string, args ...any) []finding {
+	return []finding{{Message: fmt.Sprintf(format, args...)}}
 }
 
-func bad(message, hint string) finding {
-	return finding{Status: statusFail, Message: message, Hint: hint}
+func warn(message, hint string) []finding {
+	return []finding{{Status: statusWarn, Message: message, Hint: hint}}
 }
 
-// failed makes findings of an error: each of its faults is one.
-func failed(err error) []finding {
+func fail(message, hint string) []finding {
+	return []finding{{Status: statusFail, Message: message, Hint: hint}}
+}
+
+// failWith makes findings of an error: one of each fault.
+func failWith(err error) []finding {
 	faults := workflow.Faults(err)
 	if len(faults) == 0 {
-		faults = []*reconcile.Error{doctorError(err)}
+		faults = []*reconcile.Error{asError(err)}
 	}
 	var list []finding
 	for _, e := range faults {
-		f := bad(e.Code+": "+e.Message, e.Hint)
-		f.code = e.Code
-		list = append(list, f)
+		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code})
 	}
 	return list
 }
 
-// doctorError gives the errors of a session and of a bound a code, too.
-func doctorError(err error) *reconcile.Error {
+// asError gives every error a code.
+func asError(err error) *reconcile.Error {
 	var known *reconcile.Error
-	var said *agent.Error
+	var ofAgent *agent.Error
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &said):
-		// The whole chain: what the agent said at its end stands behind the error itself.
-		text := strings.TrimPrefix(err.Error(), string(said.Code)+": ")
-		return &reconcile.Error{Code: string(said.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs", Err: err}
+	case errors.As(err, &ofAgent):
+		// The chain of errors ends with what the agent printed last.
+		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
+		return &reconcile.Error{Code: string(ofAgent.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs", Err: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
 	}
 	return exit.From(project.WorkspaceError(err))
 }
 
-// diagnosis is all that one check has found.
-type diagnosis struct {
-	name             string
-	called, schedule []finding
+// result is what one check has found in both environments.
+type result struct {
+	name              string
+	called, scheduled []finding
 }
 
-// lines puts together what both places have in common, and names the difference where they differ.
-func (a diagnosis) lines() []finding {
-	only := func(list, other []finding) []finding {
-		return slices.DeleteFunc(slices.Clone(list), func(f finding) bool { return slices.ContainsFunc(other, f.same) })
-	}
-	called, schedule := only(a.called, a.schedule), only(a.schedule, a.called)
-	list := slices.DeleteFunc(slices.Clone(a.called), func(f finding) bool { return !slices.ContainsFunc(a.schedule, f.same) })
-	switch {
-	case len(a.schedule) == 0:
-		return a.called
-	case len(called) == 1 && len(schedule) == 1:
-		return append(list, differ(called[0], schedule[0]))
-	}
-	for _, f := range slices.Concat(called, schedule) {
-		f.Message = where(f.As) + " " + f.Message
-		list = append(list, f)
-	}
-	return list
-}
-
-// distrust makes a warning of what is well at the schedule's place but not as it is here, where the check says what to
-// do about that.
-func (a diagnosis) distrust(hint string) {
-	for i, f := range a.schedule {
-		same := func(g finding) bool { return g.same(f) }
-		if hint != "" && f.Status == statusOK && len(a.called) > 0 && !slices.ContainsFunc(a.called, same) {
-			a.schedule[i].Status, a.schedule[i].Hint = statusWarn, hint
+// warnIfDifferent makes warnings of findings that are fine under the schedule but not the same as here.
+func (r result) warnIfDifferent(hint string) {
+	for i, f := range r.scheduled {
+		if hint != "" && f.Status == statusOK && len(r.called) > 0 && !slices.ContainsFunc(r.called, f.same) {
+			r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, hint
 		}
 	}
 }
@@ -123,58 +100,66 @@ func (f finding) same(other finding) bool {
 	return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
 }
 
-// differ is one line about two findings; what to do is about the worse one.
-func differ(called, schedule finding) finding {
-	worse := called
-	if schedule.Status >= called.Status {
-		worse = schedule
+// lines merges what both environments have in common, and says for the rest to which it belongs.
+func (r result) lines() (list []finding) {
+	if len(r.scheduled) == 0 {
+		return r.called
 	}
-	worse.Message = where(asCalled) + " " + called.Message + "; " + where(asSchedule) + " " + schedule.Message
-	return worse
+	var called []finding
+	for _, f := range r.called {
+		if slices.ContainsFunc(r.scheduled, f.same) {
+			list = append(list, f)
+		} else {
+			called = append(called, f)
+		}
+	}
+	scheduled := slices.DeleteFunc(slices.Clone(r.scheduled), func(f finding) bool { return slices.ContainsFunc(r.called, f.same) })
+	if len(called) == 1 && len(scheduled) == 1 { // one line, with the hint about the worse finding
+		worse := called[0]
+		if scheduled[0].Status >= worse.Status {
+			worse = scheduled[0]
+		}
+		worse.Message = "as called " + called[0].Message + "; by the schedule " + scheduled[0].Message
+		return append(list, worse)
+	}
+	for _, f := range called {
+		f.Message = "as called " + f.Message
+		list = append(list, f)
+	}
+	for _, f := range scheduled {
+		f.Message = "by the schedule " + f.Message
+		list = append(list, f)
+	}
+	return list
 }
 
-func where(as string) string {
-	if as == asSchedule {
-		return "by the schedule"
-	}
-	return "as called"
-}
-
-// print writes the lines of a diagnosis.
-func (d *doctor) print(a diagnosis) {
+func (r result) print(w *term.Env) {
 	marks := [...]string{"+", "!", "x"}
-	if d.w.UTF8() {
+	if w.UTF8() {
 		marks = [...]string{"✓", "!", "✗"}
 	}
-	paints := [...]func(string) string{func(s string) string { return d.w.Paint("32", s) }, d.w.Yellow, d.w.Red}
-	for _, f := range a.lines() {
-		text := a.name + ": " + f.Message
+	paint := [...]func(string) string{func(s string) string { return w.Paint("32", s) }, w.Yellow, w.Red}
+	for _, f := range r.lines() {
+		text := r.name + ": " + f.Message
 		if f.Hint != "" {
 			text += ": " + f.Hint
 		}
-		fmt.Fprintln(d.w.Stdout, paints[f.Status](marks[f.Status]), term.Visible(text))
+		fmt.Fprintln(w.Stdout, paint[f.Status](marks[f.Status]), term.Visible(text))
 	}
 }
 
-// configChecks are those without which a pass could not even begin.
-var configChecks = []string{"workflow", "environment file", "key"}
+// requiredChecks are those without which no pass begins.
+var requiredChecks = []string{"workflow", "environment file", "key"}
 
-// report is all that was found.
-type report struct{ findings []finding }
-
-func (r *report) add(a diagnosis) {
-	r.findings = append(r.findings, slices.Concat(a.called, a.schedule)...)
-}
-
-// code is the exit code: that of the workflow where a pass as called here would refuse it.
-func (r *report) code() error {
+// exitCode is 3 if a pass as called would refuse the workflow, 1 if anything else fails.
+func exitCode(findings []finding) error {
 	code := exit.OK
-	for _, f := range r.findings {
+	for _, f := range findings {
 		if f.Status != statusFail {
 			continue
 		}
 		code = max(code, exit.Failed)
-		if f.As == asCalled && (f.code == "invalid_config" || slices.Contains(configChecks, f.Check)) {
+		if f.As == asCalled && (slices.Contains(requiredChecks, f.Check) || f.code == workflow.CodeInvalid) {
 			code = exit.Workflow
 		}
 	}

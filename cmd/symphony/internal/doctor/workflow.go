@@ -2,22 +2,26 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// checkWorkflow says what symphony check says, of the file as it is read here.
-func checkWorkflow(_ context.Context, at *place) []finding {
-	if err := at.p.Nested(); err != nil {
-		return failed(err)
+// checkWorkflow reports what symphony check reports.
+func checkWorkflow(_ context.Context, e *environment) (list []finding) {
+	if err := e.p.Nested(); err != nil {
+		return failWith(err)
 	}
-	if at.cfgErr != nil {
-		list := failed(at.cfgErr)
+	if e.configErr != nil {
+		list = failWith(e.configErr)
 		for i := range list {
 			if list[i].Hint == "" {
 				list[i].Hint = "correct it there; symphony check tells whether the file is right"
@@ -25,67 +29,135 @@ func checkWorkflow(_ context.Context, at *place) []finding {
 		}
 		return list
 	}
-	var list []finding
-	for _, w := range at.cfg.Warnings {
-		list = append(list, wary(w.String(), "correct or remove it"))
+	for _, w := range e.config.Warnings {
+		list = append(list, warn(w.String(), "correct or remove it")...)
 	}
-	for _, problem := range at.cfg.Prompt.Check() {
-		list = append(list, bad(workflow.CodeTemplateRender+": "+problem.String(), "a run that renders it would fail"))
+	for _, problem := range e.config.Prompt.Check() {
+		list = append(list, fail(workflow.CodeTemplateRender+": "+problem.String(), "a run that renders it would fail")...)
 	}
-	if _, err := project.MaxAgents(at.p); err != nil {
-		list = append(list, failed(err)...)
+	if _, err := project.MaxAgents(e.p); err != nil {
+		list = append(list, failWith(err)...)
 	}
 	if list == nil {
-		list = append(list, well("%s", at.p.Path))
+		list = ok("%s", e.p.Path)
 	}
 	return list
 }
 
-// checkEnvFile looks at the file that makes cron, systemd and a person see the same. Of what it sets only the names
-// are told.
-func checkEnvFile(_ context.Context, at *place) []finding {
-	path := at.p.EnvPath()
-	if at.p.EnvErr != nil {
-		return failed(at.p.EnvErr)
+// checkEnvFile prints the names that the environment file sets, never the values.
+func checkEnvFile(_ context.Context, e *environment) []finding {
+	path := e.p.EnvPath()
+	if e.p.EnvErr != nil {
+		return failWith(e.p.EnvErr)
 	}
 	if !project.Exists(path) {
-		return []finding{well("none, it would be %s", path)}
+		return ok("none, it would be %s", path)
 	}
-	names := slices.Sorted(maps.Keys(at.p.EnvFile))
+	names := slices.Sorted(maps.Keys(e.p.EnvFile))
 	if len(names) == 0 {
-		return []finding{well("%s sets nothing", path)}
+		return ok("%s sets nothing", path)
 	}
-	return []finding{well("%s sets %s", path, strings.Join(names, ", "))}
+	return ok("%s sets %s", path, strings.Join(names, ", "))
 }
 
 // checkKey says where the tracker's key comes from.
-func checkKey(_ context.Context, at *place) []finding {
-	envFile := at.p.EnvPath()
+func checkKey(_ context.Context, e *environment) []finding {
+	envFile := e.p.EnvPath()
+	names := e.config.SecretVars()
 	switch {
-	case at.cfg.KeyIsLiteral:
-		return []finding{wary("stands in "+at.p.Path+" itself, where whoever reads the repository has it", fmt.Sprintf(
-			"write api_key: $%s there, and %s=… into %s (mode 0600)", workflow.APIKeyVar, workflow.APIKeyVar, envFile))}
-	case at.cfg.Tracker.APIKey == "":
-		name := at.keyName()
-		if v, set := at.p.Env.Lookup(name); set && v == "" && at.p.EnvFile[name] != "" {
-			return []finding{bad("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)}
+	case e.config.KeyIsLiteral:
+		return warn("stands in "+e.p.Path+" itself, where every reader of the repository has it", fmt.Sprintf(
+			"write api_key: $%s there, and %s=… into %s (mode 0600)", workflow.APIKeyVar, workflow.APIKeyVar, envFile))
+	case e.config.Tracker.APIKey == "":
+		name := workflow.APIKeyVar
+		for _, n := range slices.Backward(names) {
+			if n != workflow.APIKeyVar && n != workflow.LiteralKeyVar {
+				name = n // the one that the workflow names
+			}
 		}
-		return []finding{bad("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, envFile))}
+		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
+			return fail("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)
+		}
+		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, envFile))
 	}
-	for _, name := range at.cfg.SecretVars() {
-		if v, set := at.p.Env.Lookup(name); set && v == at.cfg.Tracker.APIKey.Reveal() {
-			return []finding{well("from the variable %s", name)}
+	for _, name := range names {
+		if v, set := e.p.Env.Lookup(name); set && v == e.config.Tracker.APIKey.Reveal() {
+			return ok("from the variable %s", name)
 		}
 	}
-	return []finding{well("from the environment file")}
+	return ok("from the environment file")
 }
 
-// keyName is the variable that the workflow names for the key.
-func (at *place) keyName() string {
-	for _, name := range at.cfg.SecretVars() {
-		if name != workflow.APIKeyVar && name != workflow.LiteralKeyVar {
-			return name
+// trackerAnswer is the tracker's answer to the check of the names in the workflow.
+type trackerAnswer struct {
+	name   string // of the tracker
+	found  reconcile.TrackerFindings
+	err    error
+	budget reconcile.Budget // with the times of the answer
+}
+
+const trackerBound = 30 * time.Second
+
+func (e *environment) askTracker(ctx context.Context) *trackerAnswer {
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+	tracker, err := project.NewTracker(e.config, e.p.Env.Now, nil)
+	if e.as != asCalled { // the proxy is a variable of this process, which a schedule does not have
+		tracker, err = project.NewTrackerWithoutProxy(e.config, e.p.Env.Now)
+	}
+	if err != nil {
+		return &trackerAnswer{err: err}
+	}
+	answer := &trackerAnswer{name: tracker.Name}
+	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
+	if tracker.Budget != nil {
+		answer.budget = tracker.Budget()
+	}
+	return answer
+}
+
+// checkTracker asks the tracker whether the names in the workflow exist.
+func checkTracker(_ context.Context, e *environment) []finding {
+	t, answer := e.config.Tracker, e.tracker()
+	switch {
+	case errors.Is(answer.err, reconcile.ErrRejected):
+		return warn(t.Endpoint+" answers, but did not check the project, states and labels: "+answer.err.Error(),
+			"a pass works without this check: compare the names in WORKFLOW.md with the tracker yourself")
+	case answer.err != nil:
+		return failWith(answer.err)
+	}
+	found := answer.found
+	list := ok("%s answers %s for the project %s (%s)", t.Endpoint, found.User, found.Project.Name, found.Project.Slug)
+	for _, u := range found.States {
+		if slices.Contains(t.NamedStates, u.Name) { // a default that does not exist is no mistake
+			list = append(list, warn("the project has no state "+u.String(), "correct tracker.active_states or terminal_states, or add the state to the team")...)
 		}
 	}
-	return workflow.APIKeyVar
+	for _, u := range found.Labels {
+		list = append(list, warn(answer.name+" has no label "+u.String(), "create it, or correct tracker.required_labels: until then no issue is started")...)
+	}
+	if u := found.Assignee; u != nil {
+		list = append(list, warn(answer.name+" has no user "+u.String(), "correct tracker.assignee: until then no issue is started")...)
+	}
+	return list
+}
+
+// clockTolerance is how far a clock may be off without an effect on comments and due times.
+const clockTolerance = time.Minute
+
+// checkClock compares this machine's clock with the tracker's.
+func checkClock(_ context.Context, e *environment) []finding {
+	budget := e.tracker().budget
+	if budget.ServerTime.IsZero() {
+		return nil // there is no answer, which checkTracker reports
+	}
+	off, side := budget.At.Sub(budget.ServerTime), "ahead of"
+	if off < 0 {
+		off, side = -off, "behind"
+	}
+	if off < clockTolerance {
+		return ok("as the tracker's")
+	}
+	return warn(fmt.Sprintf("it is %s %s the tracker's", strings.TrimSpace(term.Duration(off)), side),
+		"set it (timedatectl set-ntp true): by it is judged which comments are new")
 }

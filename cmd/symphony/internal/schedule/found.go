@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
 
 // installed is what of ours is found on the machine, whoever installed it.
@@ -75,4 +77,41 @@ func lineAfter(text, prefix string) string {
 		}
 	}
 	return ""
+}
+
+// Carried is what an installed schedule passes on of the caller's environment.
+type Carried struct {
+	StateDir string   // empty if it passes no --state-dir
+	Vars     []string // NAME=value of PathVars
+}
+
+// CarriedBy looks in the installed schedules for the state directory and the variables of the caller. It finds nothing in
+// schedules that can't be read, which InstalledStatus reports.
+func CarriedBy(ctx context.Context, p *project.Project) (c Carried) {
+	found, err := FindInstalled(ctx, p)
+	if err != nil {
+		return c
+	}
+	texts := []string{found.Line}
+	for _, u := range found.Units {
+		if service, err := os.ReadFile(u.Service); err == nil {
+			texts = append(texts, string(service))
+		}
+	}
+	contains := func(forms ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool {
+			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
+		})
+	}
+	cronWord := func(word string) string { return strings.ReplaceAll(term.ShellQuote(word), "%", `\%`) }
+	if contains(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(UnitWord(p.StateDir), "$", "$$")+" ") {
+		c.StateDir = p.StateDir
+	}
+	for _, name := range PathVars {
+		v := p.Env.Getenv(name)
+		if v != "" && contains(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+UnitWord(name+"="+v)+"\n") {
+			c.Vars = append(c.Vars, name+"="+v)
+		}
+	}
+	return c
 }

@@ -2,7 +2,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// riskyFileSystem names those in memory and those of other machines.
+// riskyFileSystem names file systems in memory and those of other machines.
 func riskyFileSystem(st *unix.Statfs_t) (name string, lasts bool) {
 	const cifs, smb2, fuse = 0xFF534D42, 0xFE534D42, 0x65735546
 	switch int64(st.Type) & 0xFFFFFFFF { //nolint:unconvert // int32 on some architectures, which sign-extend it

@@ -2,7 +2,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// riskyFileSystem names those of other machines; there are none in memory by themselves.
+// riskyFileSystem names file systems of other machines.
 func riskyFileSystem(st *unix.Statfs_t) (name string, lasts bool) {
 	switch kind := unix.ByteSliceToString(st.Fstypename[:]); kind {
 	case "nfs", "smbfs", "afpfs", "webdav", "macfuse":
