@@ -46,34 +46,10 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// A command that is made alone is found by the name in the list.
-func TestCommandsAreMadeAlone(t *testing.T) {
-	for _, b := range builders() {
-		app := appFor(testWorld(), b.name)
-		if len(app.Commands) != 1 || app.Commands[0].Name != b.name || app.Commands[0].OnUsageError == nil {
-			t.Errorf("%s: %d commands, the first is %s", b.name, len(app.Commands), app.Commands[0].Name)
-		}
-	}
-	if all := appFor(testWorld(), "bogus").Commands; len(all) != len(builders()) {
-		t.Errorf("%d commands, want all", len(all))
-	}
-}
-
-// namesOf knows the names of a flag as the library does.
-func TestNamesOfFlags(t *testing.T) {
+// A command that is refused as not built does not exist.
+func TestNotBuiltCommands(t *testing.T) {
 	for _, c := range newApp(testWorld()).Commands {
-		for _, f := range c.Flags {
-			if got := namesOf(f); !slices.Equal(got, f.Names()) {
-				t.Errorf("%s: %q, the library says %q", c.Name, got, f.Names())
-			}
-		}
-	}
-}
-
-// A command that is not built yet must not be built and still be refused, and what is offered must exist.
-func TestLaterIsLater(t *testing.T) {
-	for _, c := range newApp(testWorld()).Commands {
-		if slices.Contains(later, c.Name) {
+		if slices.Contains(notBuilt, c.Name) {
 			t.Errorf("%s is built, and listed as not built yet", c.Name)
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -16,7 +18,7 @@ import (
 
 func main() { os.Exit(mainCode()) }
 
-// mainCode is main for the tests, which register it as a program of its own.
+// mainCode is main without the exit, for tests that run it as a program.
 func mainCode() int {
 	command := ""
 	if at := commandAt(os.Args); at >= 0 {
@@ -24,22 +26,22 @@ func mainCode() int {
 	}
 	w, err := term.NewEnv()
 	if err != nil {
-		lost := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
-		return exit.With(lost, err)
+		bare := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
+		return exit.With(bare, err)
 	}
 	ctx, stop := signals(command)
 	defer stop()
 	return run(ctx, w, os.Args)
 }
 
-// run is the one place where an error becomes an exit code and a line on stderr.
+// run runs a command line and returns its exit code; errors are printed here and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
 	args = tickLoopArguments(args)
 	command := ""
 	if at := commandAt(args); at >= 0 {
 		command = args[at]
 	}
-	app := appFor(w, command)
+	app := newApp(w)
 	w.JSON = wantsJSON(args)
 	arranged, err := arrange(app, args)
 	if err == nil {
@@ -55,8 +57,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	return exit.With(w, err)
 }
 
-// wantsJSON looks for --json before anything else is understood, so that a mistake in the rest of the line
-// comes as JSON too.
+// wantsJSON looks for --json before the line is parsed, so that a mistake in the line is printed as JSON too.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -64,7 +65,7 @@ func wantsJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// helpTopic refuses help about a command that there is not.
+// helpTopic refuses help about an unknown command.
 func helpTopic(app *cli.App, args []string) error {
 	if len(args) < 3 || args[1] != "help" && args[1] != "h" {
 		return nil
@@ -76,4 +77,14 @@ func helpTopic(app *cli.App, args []string) error {
 		return exit.Usage("help: unexpected argument %q", args[3])
 	}
 	return nil
+}
+
+// signals returns a context that ends at SIGINT and SIGTERM. Workers and takeovers also end at SIGHUP: at a logout systemd
+// sends it right after SIGTERM, and it must not kill a process that is cleaning up.
+func signals(command string) (context.Context, context.CancelFunc) {
+	list := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if command == "worker" || command == "takeover" {
+		list = append(list, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), list...)
 }

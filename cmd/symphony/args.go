@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/urfave/cli/v2"
+)
+
+// workflowFlags are the flags of every command about a project, followed by its own.
+func workflowFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, ./WORKFLOW.md)"},
+		&cli.StringFlag{Name: "state-dir", Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)"},
+	}, more...)
+}
+
+// arrange moves the flags of a command before its arguments, because urfave/cli silently takes a flag behind an argument for
+// another argument. A flag may also stand before the command.
+func arrange(app *cli.App, args []string) ([]string, error) {
+	if len(args) < 2 {
+		return args, nil
+	}
+	at := commandAt(args)
+	if at < 0 && flagOf(&cli.Command{Flags: workflowFlags()}, strings.TrimLeft(args[1], "-")) != nil {
+		return nil, exit.Usage("no command is named")
+	}
+	if at < 0 || args[at] == "help" || args[at] == "h" {
+		return args, nil
+	}
+	command := app.Command(args[at])
+	if command == nil {
+		return nil, unknownCommand(app, args[at])
+	}
+	if command.SkipFlagParsing {
+		return args, nil
+	}
+	var flags, plain []string
+	rest := slices.Concat(args[1:at], args[at+1:])
+	for i := 0; i < len(rest); i++ {
+		arg := rest[i]
+		switch {
+		case arg == "--":
+			plain = append(plain, rest[i+1:]...)
+			i = len(rest)
+		case arg == "--help" || arg == "-help" || arg == "-h":
+			// With an argument the library would look for help about the argument.
+			return []string{args[0], command.Name, "--help"}, nil
+		case len(arg) > 1 && arg[0] == '-':
+			flags = append(flags, arg)
+			if takesValue(command, arg) {
+				if i+1 == len(rest) {
+					return nil, exit.Usage("%s: %s wants a value", command.Name, arg)
+				}
+				i++
+				flags = append(flags, rest[i])
+			}
+		default:
+			plain = append(plain, arg)
+		}
+	}
+	out := append([]string{args[0], command.Name}, flags...)
+	return append(append(out, "--"), plain...), nil
+}
+
+// commandAt returns the index of the first word that is neither a flag nor the value of a shared flag, -1 if there is none.
+func commandAt(args []string) int {
+	shared := &cli.Command{Flags: workflowFlags(portFlag())}
+	for i := 1; i < len(args); i++ {
+		if len(args[i]) < 2 || args[i][0] != '-' {
+			return i
+		}
+		if takesValue(shared, args[i]) {
+			i++
+		}
+	}
+	return -1
+}
+
+// takesValue reports whether the next word is the value of a flag.
+func takesValue(c *cli.Command, arg string) bool {
+	name := strings.TrimLeft(arg, "-")
+	if strings.Contains(name, "=") {
+		return false
+	}
+	f := flagOf(c, name)
+	_, isBool := f.(*cli.BoolFlag)
+	return f != nil && !isBool
+}
+
+func flagOf(c *cli.Command, name string) cli.Flag {
+	for _, f := range c.Flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// arguments returns the arguments that have names, and the workflow if one more is given.
+func arguments(c *cli.Context, names ...string) ([]string, string, error) {
+	args := c.Args().Slice()
+	switch {
+	case len(args) < len(names):
+		return nil, "", exit.Usage("%s: %s is missing", c.Command.Name, names[len(args)])
+	case len(args) > len(names)+1:
+		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
+	case len(args) == len(names)+1:
+		return args[:len(names)], args[len(names)], nil
+	}
+	return args, "", nil
+}
+
+// openProject finds the workflow (specification 5.1), its state directory and its environment file. A workflow that cannot be
+// read is no error yet, because some commands work without it.
+func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
+	if c.IsSet("workflow") && positional != "" {
+		return nil, exit.Usage("%s: the workflow is named twice, by -w and as %q", c.Command.Name, positional)
+	}
+	path := cmp.Or(c.String("workflow"), positional, w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md")
+	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
+		return nil, exit.Usage("%s is a directory; name the workflow file in it", path)
+	}
+	return project.New(w, path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
+}
