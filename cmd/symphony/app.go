@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commands are the constructors of all commands, in the order of the help.
-func commands() []func(*term.Env) *cli.Command {
+// constructors are the constructors of all commands, in the order of the help.
+func constructors() []func(*term.Env) *cli.Command {
 	return []func(*term.Env) *cli.Command{
 		tickCommand, runCommand, psCommand, logsCommand, showCommand, reportCommand, stopCommand, holdCommand, retryCommand,
 		pauseCommand, resumeCommand, takeoverCommand, pruneCommand, projectsCommand, approveCommand, denyCommand, answerCommand,
@@ -40,7 +40,7 @@ func newApp(w *term.Env) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
-	for _, build := range commands() {
+	for _, build := range constructors() {
 		c := build(w)
 		app.Commands = append(app.Commands, c)
 		c.OnUsageError = app.OnUsageError
