@@ -11,9 +11,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
+// inspector makes requests that need no thread.
+type inspector struct{ conn *conn }
+
 // inspect makes a request that only reads.
-func (s *Session) inspect(ctx context.Context, method string, params, into any) error {
-	m, err := s.conn.request(ctx, s.conn.otherID(), method, params, s.o.ReadTimeout, nil)
+func (i inspector) inspect(ctx context.Context, method string, params, into any) error {
+	m, err := i.conn.request(ctx, i.conn.otherID(), method, params, i.conn.timeout, nil)
 	if err != nil {
 		return err
 	}
@@ -33,7 +36,7 @@ func (s *Session) inspect(ctx context.Context, method string, params, into any) 
 }
 
 // Account implements agent.Inspector.
-func (s *Session) Account(ctx context.Context) (agent.Account, error) {
+func (i inspector) Account(ctx context.Context) (agent.Account, error) {
 	var answer struct {
 		Account struct {
 			Type  string `json:"type"`
@@ -41,21 +44,21 @@ func (s *Session) Account(ctx context.Context) (agent.Account, error) {
 		} `json:"account"`
 		RequiresOpenaiAuth bool `json:"requiresOpenaiAuth"`
 	}
-	err := s.inspect(ctx, "account/read", object{}, &answer)
+	err := i.inspect(ctx, "account/read", object{}, &answer)
 	return agent.Account{Kind: answer.Account.Type, Email: answer.Account.Email, Needed: answer.RequiresOpenaiAuth}, err
 }
 
 // HomeConfig implements agent.Inspector.
-func (s *Session) HomeConfig(ctx context.Context, cwd string) (agent.HomeConfig, error) {
+func (i inspector) HomeConfig(ctx context.Context, cwd string) (agent.HomeConfig, error) {
 	var answer struct {
 		Config agent.HomeConfig `json:"config"`
 	}
-	err := s.inspect(ctx, "config/read", object{"cwd": cwd}, &answer)
+	err := i.inspect(ctx, "config/read", object{"cwd": cwd}, &answer)
 	return answer.Config, err
 }
 
 // Features implements agent.Inspector.
-func (s *Session) Features(ctx context.Context) ([]string, error) {
+func (i inspector) Features(ctx context.Context) ([]string, error) {
 	var on []string
 	for params := (object{}); ; {
 		var answer struct {
@@ -66,7 +69,7 @@ func (s *Session) Features(ctx context.Context) ([]string, error) {
 			} `json:"data"`
 			NextCursor string `json:"nextCursor"`
 		}
-		if err := s.inspect(ctx, "experimentalFeature/list", params, &answer); err != nil {
+		if err := i.inspect(ctx, "experimentalFeature/list", params, &answer); err != nil {
 			return nil, err
 		}
 		for _, f := range answer.Data {
@@ -84,13 +87,13 @@ func (s *Session) Features(ctx context.Context) ([]string, error) {
 }
 
 // Hooks implements agent.Inspector.
-func (s *Session) Hooks(ctx context.Context, cwd string) ([]agent.Hook, error) {
+func (i inspector) Hooks(ctx context.Context, cwd string) ([]agent.Hook, error) {
 	var answer struct {
 		Data []struct {
 			Hooks []agent.Hook `json:"hooks"`
 		} `json:"data"`
 	}
-	if err := s.inspect(ctx, "hooks/list", object{"cwds": []string{cwd}}, &answer); err != nil {
+	if err := i.inspect(ctx, "hooks/list", object{"cwds": []string{cwd}}, &answer); err != nil {
 		return nil, err
 	}
 	var all []agent.Hook
@@ -107,15 +110,15 @@ const (
 )
 
 // ProbeSandbox implements agent.Session.
-func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
+func (i inspector) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
 	const method = "command/exec"
 	if !agent.Confines(policy) {
 		return nil
 	}
-	m, err := s.conn.request(ctx, s.conn.otherID(), method, object{
+	m, err := i.conn.request(ctx, i.conn.otherID(), method, object{
 		// It can't fail and prints nothing: whatever does is the sandbox.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
-	}, max(probeTimeout, s.o.ReadTimeout), nil)
+	}, max(probeTimeout, i.conn.timeout), nil)
 	var e *agent.Error
 	switch {
 	case errors.As(err, &e) && e.Code == agent.CodeResponseTimeout:

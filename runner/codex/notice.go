@@ -137,7 +137,7 @@ func (s *Session) turnEnded(end turnEnd, e agent.Event) {
 	s.mu.Unlock()
 	if e.Name != agent.EventNotification {
 		e.Name = cmp.Or(e.Name, agent.EventTurnEndedWithError)
-		used := s.threads.sum()
+		used := s.Usage()
 		e.Usage = &used
 	}
 	e.Message = "turn " + end.status
@@ -157,7 +157,7 @@ var endNames = map[string]string{
 	statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
 }
 
-func (s *Session) itemStarted(p *params, e *agent.Event) {
+func (s *conversation) itemStarted(p *params, e *agent.Event) {
 	e.Item = p.Item.item(false)
 	if e.Item.Kind == agent.ItemFileChange {
 		s.patchUpdated(&params{ThreadID: p.threadID(), ItemID: p.Item.ID, Changes: p.Item.Changes}, nil)
@@ -169,7 +169,7 @@ func (s *Session) itemStarted(p *params, e *agent.Event) {
 	}
 }
 
-func (s *Session) itemCompleted(p *params, e *agent.Event) {
+func (s *conversation) itemCompleted(p *params, e *agent.Event) {
 	e.Item = p.Item.item(true)
 	t := s.turnOf(p)
 	s.mu.Lock()
@@ -188,7 +188,7 @@ func (s *Session) itemCompleted(p *params, e *agent.Event) {
 
 // turnOf is the turn under way, nil for a message of an earlier turn of our thread: a command that such a turn left running
 // says nothing of this one. Messages of sub-agents belong to the turn under way.
-func (s *Session) turnOf(p *params) *turn {
+func (s *conversation) turnOf(p *params) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
@@ -199,14 +199,14 @@ func (s *Session) turnOf(p *params) *turn {
 	return t
 }
 
-func (s *Session) patchUpdated(p *params, _ *agent.Event) {
+func (s *conversation) patchUpdated(p *params, _ *agent.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.patches.keep(p.threadID(), p.ItemID, fileChanges(p.Changes))
 }
 
 // errorNoticed keeps an error, for a turn that ends without one and for the text of a stall.
-func (s *Session) errorNoticed(p *params, e *agent.Event) {
+func (s *conversation) errorNoticed(p *params, e *agent.Event) {
 	e.Name = agent.EventError
 	if t := s.currentTurn(); t != nil && p.Error != nil {
 		t.clock.sawError(p.Error)
@@ -214,13 +214,13 @@ func (s *Session) errorNoticed(p *params, e *agent.Event) {
 }
 
 // inputRequired fails a turn that waits for a person.
-func (s *Session) inputRequired(_ *params, e *agent.Event) {
+func (s *conversation) inputRequired(_ *params, e *agent.Event) {
 	e.Name = agent.EventTurnInputRequired
 	s.failTurn(&agent.Error{Code: agent.CodeTurnInputRequired, Message: "the agent asks a person: " + e.Message})
 }
 
 // serverStarted shows the failure of an MCP server: the agent goes on without its tools.
-func (s *Session) serverStarted(p *params, e *agent.Event) {
+func (s *conversation) serverStarted(p *params, e *agent.Event) {
 	e.Routine = p.statusWord() != statusFailed
 }
 
@@ -232,7 +232,7 @@ func (s *Session) modelRerouted(p *params, _ *agent.Event) {
 
 func (s *Session) usageUpdated(p *params, e *agent.Event) {
 	thread := cmp.Or(p.threadID(), s.ThreadID())
-	if used, ok := s.threads.update(thread, p.TokenUsage); ok {
+	if used, ok := s.threads.count(thread, p.TokenUsage); ok {
 		e.Usage, e.Message = &used, tokensText(used)
 	}
 }

@@ -26,9 +26,14 @@ type Session struct {
 	end  context.CancelFunc
 
 	requests requests // of codex's, being answered
-	account  account
-	threads  threads
+	inspector
+	account
+	threads
+	conversation
+}
 
+// conversation is the state of the thread and its turns, as the lines so far tell it.
+type conversation struct {
 	mu       sync.Mutex
 	thread   string
 	opened   bool // the fixed id of a request for a thread is used up
@@ -49,10 +54,11 @@ func Start(streams agent.Streams, o agent.Options) agent.Session { return New(st
 func New(streams agent.Streams, o agent.Options) *Session {
 	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
 	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
+	c := newConn(streams, o.ReadTimeout, o.OnEvent)
 	s := &Session{
-		o: o, conn: newConn(streams, o.ReadTimeout, o.OnEvent),
-		requests: requests{open: make(map[string]*request)}, account: newAccount(), threads: newThreads(),
-		foreign: make(map[string]*foreign), finished: make(map[string]bool),
+		o: o, conn: c, inspector: inspector{c}, requests: requests{open: make(map[string]*request)},
+		account: newAccount(), threads: newThreads(),
+		conversation: conversation{foreign: make(map[string]*foreign), finished: make(map[string]bool)},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	go func() {
@@ -98,13 +104,13 @@ func (s *Session) handle(m *message) {
 	}
 }
 
-func (s *Session) sawLine(progress bool) {
+func (s *conversation) sawLine(progress bool) {
 	if t := s.currentTurn(); t != nil {
 		t.clock.sawLine(progress)
 	}
 }
 
-func (s *Session) currentTurn() *turn {
+func (s *conversation) currentTurn() *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn
@@ -116,14 +122,14 @@ func (s *Session) emit(e agent.Event) {
 }
 
 // ThreadID is the thread that was started or resumed, "" before that.
-func (s *Session) ThreadID() string {
+func (s *conversation) ThreadID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.thread
 }
 
 // isOurs reports whether a message belongs to the session's thread: it names that, or none.
-func (s *Session) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
+func (s *conversation) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
 
 // Initialize implements agent.Session.
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
@@ -249,7 +255,7 @@ func (s *Session) openThread(ctx context.Context, method string, req threadReque
 			s.mu.Lock()
 			s.thread = p.Thread.ID
 			s.mu.Unlock()
-			s.threads.opened(p.Model)
+			s.threads.openedOn(p.Model)
 		}
 	})
 	if err != nil {

@@ -188,12 +188,12 @@ func (s *Session) turnAnswered(t *turn, m *message) {
 }
 
 // isEndOf reports whether the end is that of t: same thread and same turn, where the message names them. mu is held.
-func (s *Session) isEndOf(t *turn, end turnEnd) bool {
+func (s *conversation) isEndOf(t *turn, end turnEnd) bool {
 	return (end.thread == "" || end.thread == s.thread) && (end.turn == "" || t.id == "" || end.turn == t.id)
 }
 
 // dropTurn forgets a turn that is not under way any more. mu is held.
-func (s *Session) dropTurn(t *turn) {
+func (s *conversation) dropTurn(t *turn) {
 	if s.turn == t {
 		s.turn = nil
 	}
@@ -201,7 +201,7 @@ func (s *Session) dropTurn(t *turn) {
 }
 
 // finishTurn ends the turn. mu is held.
-func (s *Session) finishTurn(t *turn, end turnEnd) {
+func (s *conversation) finishTurn(t *turn, end turnEnd) {
 	if s.turn != t {
 		return
 	}
@@ -217,7 +217,7 @@ func (s *Session) finishTurn(t *turn, end turnEnd) {
 }
 
 // failTurn makes the turn under way end with e, whatever codex says of its end. The first reason stays.
-func (s *Session) failTurn(e *agent.Error) {
+func (s *conversation) failTurn(e *agent.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.turn; t != nil && t.cause == nil {
@@ -443,7 +443,7 @@ func (s *Session) addForeign(id string) {
 }
 
 // endForeign notes the end of a foreign turn; false if id is none. mu is held.
-func (s *Session) endForeign(id string) bool {
+func (s *conversation) endForeign(id string) bool {
 	f := s.foreign[id]
 	if f != nil && !f.over {
 		f.over = true

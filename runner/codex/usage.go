@@ -14,7 +14,7 @@ import (
 
 // threads holds the tokens of the session's thread and of its sub-agents, and the models of the thread.
 type threads struct {
-	mu     sync.Mutex
+	usedMu sync.Mutex
 	used   map[string]agent.Usage // highest totals, by thread
 	models []string               // in the order of their use
 }
@@ -22,25 +22,9 @@ type threads struct {
 func newThreads() threads { return threads{used: make(map[string]agent.Usage)} }
 
 // Usage implements agent.Session.
-func (s *Session) Usage() agent.Usage { return s.threads.sum() }
-
-// UsageByThread implements agent.Session.
-func (s *Session) UsageByThread() map[string]agent.Usage {
-	s.threads.mu.Lock()
-	defer s.threads.mu.Unlock()
-	return maps.Clone(s.threads.used)
-}
-
-// Model implements agent.Session.
-func (s *Session) Model() string {
-	s.threads.mu.Lock()
-	defer s.threads.mu.Unlock()
-	return strings.Join(s.threads.models, "+")
-}
-
-func (t *threads) sum() agent.Usage {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *threads) Usage() agent.Usage {
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
 	var sum agent.Usage
 	for _, u := range t.used {
 		sum.Input += u.Input
@@ -52,9 +36,23 @@ func (t *threads) sum() agent.Usage {
 	return sum
 }
 
-// update takes the totals of a thread. The size of the last call is not read: added up, it would count twice whatever is
+// UsageByThread implements agent.Session.
+func (t *threads) UsageByThread() map[string]agent.Usage {
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
+	return maps.Clone(t.used)
+}
+
+// Model implements agent.Session.
+func (t *threads) Model() string {
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
+	return strings.Join(t.models, "+")
+}
+
+// count takes the totals of a thread. The size of the last call is not read: added up, it would count twice whatever is
 // reported twice.
-func (t *threads) update(thread string, raw json.RawMessage) (agent.Usage, bool) {
+func (t *threads) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {
 			Input       int64 `json:"inputTokens"`
@@ -72,8 +70,8 @@ func (t *threads) update(thread string, raw json.RawMessage) (agent.Usage, bool)
 	if u == (agent.Usage{}) {
 		return u, false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
 	old := t.used[thread]
 	u = agent.Usage{
 		Input: max(old.Input, u.Input), CachedInput: max(old.CachedInput, u.CachedInput), Output: max(old.Output, u.Output),
@@ -83,10 +81,10 @@ func (t *threads) update(thread string, raw json.RawMessage) (agent.Usage, bool)
 	return u, true
 }
 
-// opened keeps the model that codex gave the thread.
-func (t *threads) opened(model string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// openedOn keeps the model that codex gave the thread.
+func (t *threads) openedOn(model string) {
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
 	t.models = nil
 	if model != "" {
 		t.models = []string{model}
@@ -95,8 +93,8 @@ func (t *threads) opened(model string) {
 
 // rerouted keeps the model that codex goes on with.
 func (t *threads) rerouted(model string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.usedMu.Lock()
+	defer t.usedMu.Unlock()
 	if model != "" && !slices.Contains(t.models, model) {
 		t.models = append(t.models, model)
 	}
@@ -105,18 +103,17 @@ func (t *threads) rerouted(model string) {
 // account holds the rate limits of the account. Updates are sparse: a member that is null does not clear what an earlier
 // one said.
 type account struct {
-	mu     sync.Mutex
-	limits map[string]map[string]any // decoded JSON, by limit id
-	latest string                    // the limit that counts
+	limitsMu sync.Mutex
+	limits   map[string]map[string]any // decoded JSON, by limit id
+	latest   string                    // the limit that counts
 }
 
 func newAccount() account { return account{limits: make(map[string]map[string]any)} }
 
 // RateLimits implements agent.Session.
-func (s *Session) RateLimits() json.RawMessage {
-	a := &s.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *account) RateLimits() json.RawMessage {
+	a.limitsMu.Lock()
+	defer a.limitsMu.Unlock()
 	if a.limits[a.latest] == nil {
 		return nil
 	}
@@ -135,8 +132,8 @@ func (a *account) update(raw json.RawMessage) {
 	if json.Unmarshal(raw, &update) != nil || update == nil {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.limitsMu.Lock()
+	defer a.limitsMu.Unlock()
 	id, _ := update["limitId"].(string)
 	if a.limits[id] == nil {
 		a.limits[id] = map[string]any{}
@@ -166,8 +163,8 @@ func merge(old, update map[string]any) {
 
 // resetsAt is when the limits that are used up come back: the latest of them, zero if none is known to be used up.
 func (a *account) resetsAt() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.limitsMu.Lock()
+	defer a.limitsMu.Unlock()
 	var at time.Time
 	for _, window := range []string{"primary", "secondary"} {
 		w, _ := a.limits[a.latest][window].(map[string]any)

@@ -19,8 +19,6 @@ type answer struct {
 	r     *http.Request
 	model string
 	tools []string // on offer
-	// pending is done before this response completes: as late as can be, for what it does may end the turn.
-	pending func() error
 
 	id       string // of the response, once its stream has begun
 	sequence int
@@ -134,12 +132,6 @@ func (a *answer) response(status string) object {
 
 func (a *answer) complete() {
 	a.begin()
-	if a.pending != nil {
-		if err := a.pending(); err != nil {
-			a.failed("by_hand", err.Error())
-			return
-		}
-	}
 	a.s.mu.Lock()
 	a.s.in, a.s.out = a.s.in+a.in, a.s.out+a.out
 	a.s.mu.Unlock()

@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -15,15 +14,6 @@ func isCall(verb string) bool {
 		return true
 	}
 	return false
-}
-
-// byHand is what is done in the place of a call, nil for one that codex is asked for.
-func (a *answer) byHand(s *codextest.Step) func() error {
-	do := a.s.ByHand[s.Name]
-	if s.Verb != "tool" || do == nil || slices.Contains(a.tools, s.Name) {
-		return nil
-	}
-	return func() error { return do(s.JSON) }
 }
 
 // call asks codex for a tool.
@@ -51,9 +41,6 @@ func (a *answer) functionCall(name string, args any) object {
 func (a *answer) function(s *codextest.Step) (name string, args any) {
 	switch s.Verb {
 	case "tool":
-		if a.byHand(s) != nil {
-			return "update_plan", object{"plan": []object{{"step": "have a person do it", "status": "in_progress"}}}
-		}
 		return s.Name, s.JSON
 	case "ask-permissions":
 		return "request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}}

@@ -19,10 +19,6 @@ import (
 type Server struct {
 	// URL is the base for model_providers.*.base_url.
 	URL string
-	// ByHand is what is done for a call of a tool that a request does not offer: an older codex knows no tools of its
-	// client's, and a person does what the agent can't. The agent makes a plan meanwhile, so that the script takes as
-	// many requests as ever. Set it before the first request.
-	ByHand map[string]func(args json.RawMessage) error
 
 	http *httptest.Server
 	quit chan struct{}
@@ -235,24 +231,20 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := &answer{s: s, w: w, r: r, model: req.Model, tools: req.Tools, try: try}
-	done, left := rest(all, len(req.Outputs))
-	if len(done) > 0 {
-		a.pending = a.byHand(&done[len(done)-1])
-	}
-	a.play(left)
+	a.play(rest(all, len(req.Outputs)))
 }
 
-// rest parts the steps that are done from the others: they end with the call whose output was the last.
-func rest(all []codextest.Step, outputs int) (done, left []codextest.Step) {
+// rest are the steps that are left after so many calls have been answered.
+func rest(all []codextest.Step, outputs int) []codextest.Step {
 	for i := range all {
 		if outputs == 0 {
-			return all[:i], all[i:]
+			return all[i:]
 		}
 		if isCall(all[i].Verb) {
 			outputs--
 		}
 	}
-	return all, nil
+	return nil
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
