@@ -31,7 +31,7 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 		}
 		return err
 	case w.JSON:
-		w.PrintJSON(append([]project.State{}, rows...))
+		w.PrintJSON(append([]project.Known{}, rows...))
 		return nil
 	case len(rows) == 0:
 		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
@@ -60,7 +60,7 @@ type diskRow struct {
 }
 
 // listDisk returns every path on this disk that symphony has made, in order.
-func listDisk(ctx context.Context, w *term.Env, projects []project.State) ([]diskRow, error) {
+func listDisk(ctx context.Context, w *term.Env, projects []project.Known) ([]diskRow, error) {
 	rows := []diskRow{}
 	add := func(kind, owner, path string) error {
 		size, exists, err := diskUsage(ctx, path)

@@ -165,7 +165,7 @@ func (c *pruner) find(ctx context.Context) error {
 	if current := project.Policy(c.cfg).WorkspaceRoot; !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	spaces, err := listSpaces(ctx, project.State{StateDir: c.p.StateDir, Roots: roots})
+	spaces, err := listSpaces(ctx, project.Known{StateDir: c.p.StateDir, Roots: roots})
 	if err != nil {
 		return err
 	}

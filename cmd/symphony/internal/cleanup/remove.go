@@ -30,7 +30,7 @@ type RemoveOptions struct{ Workspaces, Force, Yes bool }
 type remover struct {
 	w       *term.Env
 	options RemoveOptions
-	row     project.State
+	row     project.Known
 	spaces  []space
 }
 
@@ -65,13 +65,13 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 }
 
 // findProject returns the project that a path means: a workflow, its folder or a state directory.
-func findProject(ctx context.Context, w *term.Env, path string) (project.State, error) {
+func findProject(ctx context.Context, w *term.Env, path string) (project.Known, error) {
 	rows, err := project.KnownProjects(ctx, w)
 	if err != nil {
-		return project.State{}, err
+		return project.Known{}, err
 	}
 	path = project.Resolve(w.Absolute(path))
-	var meant []project.State
+	var meant []project.Known
 	var dirs []string
 	for _, r := range rows {
 		if path == project.Resolve(r.StateDir) {
@@ -82,7 +82,7 @@ func findProject(ctx context.Context, w *term.Env, path string) (project.State, 
 		}
 	}
 	if len(meant) > 1 {
-		return project.State{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+		return project.Known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
 	if len(meant) == 1 {
 		return meant[0], nil
@@ -93,7 +93,7 @@ func findProject(ctx context.Context, w *term.Env, path string) (project.State, 
 	if err != nil || known || row.Error == nil && row.WorkflowPath != "" {
 		return row, err
 	}
-	return project.State{}, &reconcile.Error{
+	return project.Known{}, &reconcile.Error{
 		Code: "unknown_project", Message: path + " is no project of this account",
 		Hint: "symphony projects lists them; give the WORKFLOW.md or the state directory",
 	}
@@ -285,12 +285,12 @@ func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	return err
 }
 
-func envFile(w *term.Env, row project.State) string {
+func envFile(w *term.Env, row project.Known) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
 // envFileSharers are the other state directories of the same name, which read the same environment file.
-func envFileSharers(w *term.Env, row project.State) ([]string, error) {
+func envFileSharers(w *term.Env, row project.Known) ([]string, error) {
 	dirs, err := project.StateDirs(w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)

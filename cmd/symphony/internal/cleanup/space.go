@@ -41,7 +41,7 @@ func (s space) remark() string {
 }
 
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, row project.State) ([]space, error) {
+func listSpaces(ctx context.Context, row project.Known) ([]space, error) {
 	var list []space
 	for _, path := range row.Roots {
 		root, found, err := workspace.FindRoot(path)

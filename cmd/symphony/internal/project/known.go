@@ -17,8 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// State is one project of the account, as the command projects lists it.
-type State struct {
+// Known is one project of the account, as the command projects lists it.
+type Known struct {
 	StateDir       string     `json:"state_dir"`
 	WorkflowPath   string     `json:"workflow_path"`
 	WorkflowExists bool       `json:"workflow_exists"`
@@ -36,16 +36,16 @@ type State struct {
 
 // KnownProjects finds every project of the account: below the usual folder of state directories, and those elsewhere that
 // passes have registered.
-func KnownProjects(ctx context.Context, w *term.Env) ([]State, error) {
+func KnownProjects(ctx context.Context, w *term.Env) ([]Known, error) {
 	dirs, err := StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
-	var rows []State
+	var rows []Known
 	for _, dir := range dirs {
 		rows = append(rows, ReadState(ctx, w, dir))
 	}
-	slices.SortFunc(rows, func(a, b State) int {
+	slices.SortFunc(rows, func(a, b Known) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
 	return rows, nil
@@ -87,8 +87,8 @@ func StateHome(w *term.Env) string {
 }
 
 // ReadState reads the state of one project. Its Error says what can't be read.
-func ReadState(ctx context.Context, w *term.Env, dir string) State {
-	row := State{StateDir: dir, Roots: []string{}}
+func ReadState(ctx context.Context, w *term.Env, dir string) Known {
+	row := Known{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
 		e := exit.From(err)
 		row.Error = new(term.ErrorOf(e))
@@ -96,7 +96,7 @@ func ReadState(ctx context.Context, w *term.Env, dir string) State {
 	return row
 }
 
-func (r *State) read(ctx context.Context, w *term.Env) (err error) {
+func (r *Known) read(ctx context.Context, w *term.Env) (err error) {
 	db, err := state.OpenReadOnly(ctx, r.StateDir)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func Register(p *Project) error {
 }
 
 // Name is the workflow and what is unusual about it.
-func (r State) Name() string {
+func (r Known) Name() string {
 	switch {
 	case r.Error != nil:
 		return r.Error.Code
@@ -163,7 +163,7 @@ func (r State) Name() string {
 }
 
 // ScheduleText says whether there is a schedule.
-func (r State) ScheduleText() string {
+func (r Known) ScheduleText() string {
 	if r.Schedule {
 		return "active"
 	}
