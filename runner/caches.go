@@ -12,19 +12,19 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// cache is a tool's cache that stands outside of XDG_CACHE_HOME, where the default sandbox lets nobody write. Those of
-// pip, Go's builds, yarn 1 and uv follow XDG_CACHE_HOME by themselves.
+// cache is a tool's cache outside of XDG_CACHE_HOME, which the default sandbox does not let the agent write. Those of pip, Go's
+// builds, yarn 1 and uv follow XDG_CACHE_HOME by themselves.
 type cache struct {
 	variable string
-	below    string   // in the workspace's cache directory
-	usual    []string // where it is otherwise: below the directory of the first of these variables that is set
-	// fetched: all that is ever put into it comes from the network. The account's own can be read, and so is used, as
-	// long as nothing can be added.
+	below    string   // its place in the workspace's cache directory
+	usual    []string // its usual place: below the directory of the first of these variables that is set
+	// fetched: everything in it comes from the network. As long as nothing can be added, the account's own cache is used,
+	// which can be read.
 	fetched bool
 }
 
-// caches are moved for hooks and agent alike, so that what after_create has fetched is there for the agent. Each tool
-// named here was tried without its variable, and failed.
+// caches are moved for hooks and agent alike, so that the agent has what after_create fetched. Each tool listed here fails
+// without its variable.
 func caches() []cache {
 	return []cache{
 		// npm writes each package that it installs, its locks and its logs there.
@@ -34,11 +34,11 @@ func caches() []cache {
 	}
 }
 
-// buildEnv is what builds need in the sandbox: the caches that the environment does not place and that the agent could not
-// write where they are, moved.
+// buildEnv is what builds need in the sandbox. It moves the caches that the environment does not place, where the agent could not
+// write the usual place.
 func (c Config) buildEnv(env []string, w *host.Workspace) []string {
 	if c.TurnSandboxPolicy != nil && !agent.Confines(c.TurnSandboxPolicy) {
-		return nil // it can write whatever the account can
+		return nil // the agent can write whatever the account can
 	}
 	var moved []string
 	for _, k := range caches() {
@@ -49,8 +49,8 @@ func (c Config) buildEnv(env []string, w *host.Workspace) []string {
 	return append(moved, stampEnv(env, w)...)
 }
 
-// stampEnv keeps go from asking git about a workspace that is no repository: while a command runs codex keeps an empty
-// .git there, and go build takes that for a broken one and gives up.
+// stampEnv keeps go from asking git about a workspace that is not a repository: while a command runs codex keeps an empty .git
+// there, which go build takes for a broken repository.
 func stampEnv(env []string, w *host.Workspace) []string {
 	_, err := os.Lstat(filepath.Join(w.Path, ".git"))
 	if !errors.Is(err, os.ErrNotExist) || valueOf(env, "GOFLAGS") != "" {

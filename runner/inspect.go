@@ -21,16 +21,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// inspectPrefix begins the names of the folders that Inspect makes. The number of its process follows.
+// inspectPrefix begins the names of the directories that Inspect makes. The id of its process follows.
 const inspectPrefix = ".symphony-doctor-"
 
-// Inspection is an agent that was started as a worker starts one, in a workspace made for it, and is only asked
-// questions. Close must be called.
+// Inspection is an agent that was started as a worker starts one, in a workspace of its own, in order to ask it questions. Close
+// must be called.
 type Inspection struct {
 	Session agent.Session
-	// Server is what codex said of itself.
+	// Server is what codex reported about itself.
 	Server agent.Server
-	// Cwd is the workspace, Elsewhere a folder that no agent may write, Policy the sandbox that a turn would get.
+	// Cwd is the workspace, Elsewhere a directory that no agent may write, Policy the sandbox that a turn would get.
 	Cwd, Elsewhere string
 	Policy         json.RawMessage
 
@@ -41,8 +41,8 @@ type Inspection struct {
 	drained chan struct{} // stderr is read to its end
 }
 
-// InspectionFolder makes a private folder below parent for a trial of codex; who makes it removes it. What is left of a
-// process that died is found by its name (LeftInspections).
+// InspectionFolder makes a private directory below parent for a trial of codex, which the caller removes. LeftInspections finds
+// those of processes that have died.
 func InspectionFolder(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, inspectPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err == nil {
@@ -54,10 +54,10 @@ func InspectionFolder(parent string) (string, error) {
 	return dir, nil
 }
 
-// Inspect starts codex.command in a workspace below parent, which must exist, with env in the place of a worker's
-// environment. What codex itself writes into its home it writes.
+// Inspect starts codex.command in a workspace below parent, which must exist, with env in place of a worker's
+// environment. Codex writes to its home as in a run.
 //
-// Errors: codex_not_found where there is no shell; those of agent.Session.Initialize, with the last that the agent said.
+// Errors: codex_not_found where there is no shell; those of agent.Session.Initialize, with the last line of its stderr.
 func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := InspectionFolder(parent)
 	if err != nil {

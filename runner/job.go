@@ -46,8 +46,8 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	j.budget = &budget{job: j, cancel: cancel}
 	j.rec = &record{
 		journal: w.Journal, alive: w.Alive, now: w.Now, log: w.Log, run: run,
-		procs:   j.checkLocks,
-		fresh:   j.noteNewProcesses,
+		scan:    j.checkLocks,
+		scanNew: j.noteNewProcesses,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },
 		counted: j.budget.check,

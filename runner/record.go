@@ -12,32 +12,32 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// heartbeat is how often a worker says that it lives.
-const heartbeat = 5 * time.Second
+const (
+	// heartbeat is the time between two heartbeats of a worker.
+	heartbeat = 5 * time.Second
+	// scanInterval is the time between two looks for new processes of the run. One that sheds all markers and whose worker
+	// dies before the next look is not found again.
+	scanInterval = 250 * time.Millisecond
+	// clockStep is how far the wall clock must differ from the monotonic one to count as stepped or suspended.
+	clockStep = time.Second
+)
 
-// glance is how often it looks for processes that were not there before: one that sheds all marks and whose worker dies
-// earlier is nobody's.
-const glance = 250 * time.Millisecond
-
-// slowGlance is every how manyth glance is one at the whole machine, where that is the only way.
-const slowGlance = 4
-
-// record is the worker's copy of its run's row. Events change it as they come; it is written at every
-// heartbeat, and at once where somebody watching should see the change.
+// record is the worker's copy of its run's row, and the only writer of it. Events change the copy as they come; it is
+// written at every heartbeat, and at once where a view should show the change.
 type record struct {
 	journal Journal
 	alive   *proc.Alive
-	procs   func() // records the run's processes
-	fresh   func() // the same, of those that are new, and cheaper
+	scan    func() // records the run's processes
+	scanNew func() // records only new ones, which costs less
 	now     func() time.Time
 	log     *slog.Logger
-	// stopped is told the reason when a pass wants the run to end, lost when the row is no longer ours.
+	// stopped is called when a pass wants the run to end, lost when a pass has settled the run.
 	stopped func(reason string)
 	lost    func(err error)
-	// counted is called whenever tokens have been counted.
+	// counted is called after tokens were counted.
 	counted func(ctx context.Context)
 
-	write sync.Mutex // one writer of the row at a time, in order
+	write sync.Mutex // one write of the row at a time, in order
 	mu    sync.Mutex
 	run   reconcile.Run
 	// base is what a resumed thread had used before this run.
@@ -54,22 +54,22 @@ func (r *record) change(f func(*reconcile.Run)) {
 	f(&r.run)
 }
 
-// get is the run as last known.
+// get returns the copy.
 func (r *record) get() reconcile.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.run
 }
 
-// phase moves the run on and writes it at once.
+// phase moves the run to its next phase and writes it at once.
 func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 	r.change(func(run *reconcile.Run) { run.Phase = p })
 	r.log.LogAttrs(ctx, slog.LevelInfo, "phase", slog.String("phase", string(p)))
 	r.flush(ctx)
 }
 
-// flush writes the row. A database that can't be written stops no work: the next heartbeat tries again,
-// and the outcome has its own, longer trial.
+// flush writes the row. A database that refuses it stops no work: the next heartbeat tries again, and the outcome is tried
+// for longer.
 func (r *record) flush(ctx context.Context) {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -94,11 +94,8 @@ func (r *record) handsOver() {
 	})
 }
 
-// clockStep is how far the wall clock must have gone apart from the monotonic one to count as stepped or suspended.
-const clockStep = time.Second
-
-// keepHandoff moves the time of the handoff along with a wall clock that was stepped, or that a suspend let run on, so
-// that its age stays what it is. mu is held.
+// keepHandoff moves the time of the handoff along with a wall clock that was stepped, or that ran on during a suspend, so
+// that its age stays the same. mu is held.
 func (r *record) keepHandoff(run *reconcile.Run, now time.Time) {
 	if run.HandoffAt.IsZero() {
 		return
@@ -109,8 +106,8 @@ func (r *record) keepHandoff(run *reconcile.Run, now time.Time) {
 	}
 }
 
-// beat runs until ctx ends. The counter in the alive file goes on even where the database does not take it, and
-// while it takes long: who stands still is killed.
+// beat runs until ctx ends. The counter in the alive file is raised even while the database refuses writes or is slow,
+// because a pass kills a worker whose counter stands still.
 func (r *record) beat(ctx context.Context, every time.Duration) {
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -122,14 +119,14 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 			}
 		})
 	})
-	others.Go(func() { repeat(ctx, glance, r.fresh) })
+	others.Go(func() { repeat(ctx, scanInterval, r.scanNew) })
 	repeat(ctx, every, func() {
-		r.procs()
+		r.scan()
 		r.flush(ctx)
 	})
 }
 
-// repeat does it at once, and then again and again until ctx ends.
+// repeat calls do at once, and then at every interval until ctx ends.
 func repeat(ctx context.Context, every time.Duration, do func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -143,7 +140,7 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// usage turns the totals of codex's threads, which go on over resumes, into what this run has used.
+// usage stores the token totals of the agent's threads, which go on over resumes, and derives what this run has used.
 func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.count.Lock()
 	defer r.count.Unlock()
@@ -153,11 +150,11 @@ func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 		t := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
 		base, known := r.threadBase(ctx, id)
 		if !known {
-			return // once it is saved nobody can tell any more what of it is this run's
+			return // a total that is saved now could no longer be divided between runs
 		}
 		sum = sum.Plus(t.Since(base))
 		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
-			// Then the run may not have these tokens either: a resume would count them once more.
+			// The run must not count them either, because a resume would count them again.
 			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
 			return
 		}
@@ -166,7 +163,7 @@ func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.counted(ctx)
 }
 
-// threadBase reads once what a thread had used when this run first met it; false where it can't be read.
+// threadBase reads, once, what a thread had used before this run; false where it can't be read.
 func (r *record) threadBase(ctx context.Context, id string) (base reconcile.Tokens, known bool) {
 	r.mu.Lock()
 	base, known = r.base[id]

@@ -137,7 +137,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	}
 	observing, stop := context.WithCancel(context.Background())
 	var observer sync.WaitGroup
-	observer.Go(func() { repeat(observing, glance, t.step.noteNewProcesses) })
+	observer.Go(func() { repeat(observing, scanInterval, t.step.noteNewProcesses) })
 	err = cmd.Wait()
 	stop()
 	observer.Wait()
