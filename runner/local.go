@@ -40,7 +40,7 @@ type Local struct {
 	// Slots gives each agent's worker its slot of the account; nil where the number of runs is not bounded.
 	Slots SlotSource
 	// Scopes starts workers in scopes of systemd; nil starts them without.
-	Scopes *proc.Shelter
+	Scopes *proc.ScopeManager
 	// Stays: this pass waits for the runs that it starts, so that it need not outlive its own unit.
 	Stays bool
 	// Project is the tracker's endpoint and project.
@@ -264,7 +264,7 @@ func (l *Local) FreeBytes() int64 {
 // Shelter implements reconcile.Deps: it fails where a worker started now would be ended together with this pass.
 func (l *Local) Shelter(ctx context.Context) error {
 	err := l.Scopes.Ask(ctx)
-	var mortal *proc.MortalError
+	var mortal *proc.NoScopeError
 	if !errors.As(err, &mortal) {
 		return err
 	}

@@ -135,17 +135,17 @@ func TestTokensWithheldFromAgents(t *testing.T) {
 
 func TestLifeOfWorkers(t *testing.T) {
 	for _, c := range []struct {
-		proc.Standing
+		proc.HostUnit
 		want status
 	}{
-		{proc.Standing{}, statusOK},
-		{proc.Standing{Booted: true, Root: true, Manager: true}, statusOK},
-		{proc.Standing{Booted: true, Manager: true, Lingers: true}, statusOK},
-		{proc.Standing{Booted: true, Manager: true}, statusWarn},
-		{proc.Standing{Booted: true}, statusOK},
+		{proc.HostUnit{}, statusOK},
+		{proc.HostUnit{Booted: true, Root: true, Manager: true}, statusOK},
+		{proc.HostUnit{Booted: true, Manager: true, Lingers: true}, statusOK},
+		{proc.HostUnit{Booted: true, Manager: true}, statusWarn},
+		{proc.HostUnit{Booted: true}, statusOK},
 	} {
-		if f := lifeOfWorkers(c.Standing)[0]; f.Status != c.want || f.Status != statusOK && f.Hint == "" {
-			t.Errorf("%+v: %+v", c.Standing, f)
+		if f := lifeOfWorkers(c.HostUnit)[0]; f.Status != c.want || f.Status != statusOK && f.Hint == "" {
+			t.Errorf("%+v: %+v", c.HostUnit, f)
 		}
 	}
 }

@@ -138,15 +138,15 @@ func (e *environment) checkPasses(ctx context.Context, installed schedule.Status
 
 // checkWorkers asks whether a worker that is started here outlives its pass.
 func checkWorkers(ctx context.Context, e *environment) []finding {
-	runners := &runner.Local{StateDir: e.p.StateDir, Scopes: &proc.Shelter{Env: e.p.Env.Environ}}
+	runners := &runner.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
 	if err := runners.Shelter(ctx); err != nil {
 		return failWith(err)
 	}
-	return lifeOfWorkers(proc.Look(e.p.Env.Environ))
+	return lifeOfWorkers(proc.ReadHostUnit(e.p.Env.Environ))
 }
 
 // lifeOfWorkers says how long workers live.
-func lifeOfWorkers(s proc.Standing) []finding {
+func lifeOfWorkers(s proc.HostUnit) []finding {
 	switch {
 	case !s.Booted:
 		return ok("live on when their pass ends; no systemd runs this machine")

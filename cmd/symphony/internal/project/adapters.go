@@ -44,7 +44,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
 	l := &runner.Local{
 		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.Path,
 		Project: cfg.Policy().Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
-		Scopes: &proc.Shelter{Env: p.Env.Environ},
+		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
 	if cfg.KeyIsLiteral {
 		l.Secret = []byte(cfg.Tracker.APIKey.Reveal())

@@ -57,7 +57,7 @@ func (s *scheduled) temporary() error {
 
 // systemdMissing says why systemd can't run the passes.
 func (s *scheduled) systemdMissing(ctx context.Context, patience time.Duration) error {
-	standing := proc.Look(s.caller.Env.Environ)
+	standing := proc.ReadHostUnit(s.caller.Env.Environ)
 	switch {
 	case !standing.Booted:
 		return &reconcile.Error{Code: "no_scheduler", Message: "no systemd runs this machine", Hint: "symphony schedule install --cron, or keep symphony tick --loop running"}
@@ -85,7 +85,7 @@ const managerPatience = 10 * time.Second
 func (s *scheduled) managerComes(ctx context.Context, patience time.Duration) bool {
 	w := s.caller.Env
 	for end := w.Now().Add(patience); ; {
-		if proc.Look(w.Environ).Manager {
+		if proc.ReadHostUnit(w.Environ).Manager {
 			return true
 		}
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {

@@ -73,7 +73,7 @@ func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error
 		}
 	}
 	ctl, timer, service := serviceManager{p.Env, u.system}, filepath.Base(u.timer), filepath.Base(u.Service)
-	standing := proc.Look(p.Env.Environ)
+	standing := proc.ReadHostUnit(p.Env.Environ)
 	reachable := standing.Booted && (u.system || standing.Manager)
 	if reachable { // and forgets units that nothing needs any more, once their files are gone
 		if err := switchOff(ctx, ctl, timer, service); err != nil {

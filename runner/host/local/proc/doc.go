@@ -28,7 +28,7 @@
 //     text fits: 2 µs a process, and no look at a file system that may not answer.
 //   - The members of a scope are read from the cgroup, not asked of each process (7 µs each); a scope is killed at one
 //     stroke, because a process that does nothing but fork is gone before it can be signalled.
-//   - A worker outlives the unit of systemd that its pass stands in by a scope of its own; Shelter says how it gets one.
+//   - A worker outlives the unit of systemd that its pass stands in by a scope of its own; ScopeManager says how it gets one.
 //   - A mark in an environment counts only in processes of the same user: anybody may write one. Descent and
 //     the recorded start time count whatever the user is, so that a tree that changed its user is reported.
 //

@@ -69,8 +69,8 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	return f.list(), err
 }
 
-// search is Find; there is no family where o names nothing.
-func search(o Owner) (*family, error) {
+// search is Find; there is no processTree where o names nothing.
+func search(o Owner) (*processTree, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func search(o Owner) (*family, error) {
 		return nil, err
 	}
 	o = o.in(boot)
-	b := o.badge()
+	b := o.marker()
 	if b.none() && o.Scope == "" && o.Session.Leader.PID == 0 && len(o.Recorded)+len(o.Roots) == 0 {
 		return nil, nil
 	}
@@ -88,12 +88,12 @@ func search(o Owner) (*family, error) {
 		return nil, err
 	}
 	defer t.close()
-	f := newFamily(t.entries, o)
+	f := newProcessTree(t.entries, o)
 	var errs []error
 	if o.Scope != "" {
 		errs = append(errs, f.claimScope(func() ([]int, error) { return t.members(o.Scope) }))
 	}
-	errs = append(errs, f.claimSession(o.Session, t.worksBelow), f.claimMarked(b, o.Since, t.wearing))
+	errs = append(errs, f.claimSession(o.Session, t.worksBelow), f.claimMarked(b, o.Since, t.hasMarker))
 	return f, errors.Join(errs...)
 }
 
@@ -105,7 +105,7 @@ func Descendants(pid int) ([]reconcile.Process, error) {
 		return nil, err
 	}
 	defer t.close()
-	f := newFamily(t.entries, Owner{})
+	f := newProcessTree(t.entries, Owner{})
 	if i, ok := f.byPID[pid]; ok {
 		f.spread(i)
 	}
@@ -129,15 +129,15 @@ func (o Owner) in(boot string) Owner {
 	return o
 }
 
-// badge is what a process of the run wears for everybody of its user to see.
-type badge struct {
+// marker is what a process of the run has for everybody of its user to see.
+type marker struct {
 	marks [][]byte
 	tree  string // the path under which the system shows the tree file
 }
 
-func (b badge) none() bool { return len(b.marks) == 0 && b.tree == "" }
+func (b marker) none() bool { return len(b.marks) == 0 && b.tree == "" }
 
-func (o Owner) badge() badge { return badge{marks: o.marks(), tree: shownPath(o.Tree)} }
+func (o Owner) marker() marker { return marker{marks: o.marks(), tree: shownPath(o.Tree)} }
 
 // marks are the environment entries to look for, between the zero bytes that part them.
 func (o Owner) marks() [][]byte {
@@ -153,24 +153,24 @@ func (o Owner) marks() [][]byte {
 	return m
 }
 
-// family works out who belongs, on one look at the process table.
-type family struct {
+// processTree works out who belongs, on one look at the process table.
+type processTree struct {
 	entries  []entry
 	byPID    map[int]int   // pid to index
 	children map[int][]int // pid to indexes
 	owned    []bool
 	members  []int        // pids in the run's scope
-	spared   map[int]bool // never listed: ourselves, our ancestors, the excluded
+	excluded   map[int]bool // never listed: ourselves, our ancestors, the excluded
 	cut      map[int]bool // descent ends here: the excluded
 }
 
-func newFamily(entries []entry, o Owner) *family {
-	f := &family{
+func newProcessTree(entries []entry, o Owner) *processTree {
+	f := &processTree{
 		entries:  entries,
 		byPID:    make(map[int]int, len(entries)),
 		children: make(map[int][]int, len(entries)),
 		owned:    make([]bool, len(entries)),
-		spared:   map[int]bool{1: true},
+		excluded:   map[int]bool{1: true},
 		cut:      o.Exclude,
 	}
 	for i, e := range entries {
@@ -178,9 +178,9 @@ func newFamily(entries []entry, o Owner) *family {
 		f.children[e.ppid] = append(f.children[e.ppid], i)
 	}
 	for pid := range o.Exclude {
-		f.spared[pid] = o.Exclude[pid]
+		f.excluded[pid] = o.Exclude[pid]
 	}
-	f.spareAncestors(os.Getpid())
+	f.excludeAncestors(os.Getpid())
 	for _, r := range o.Recorded {
 		if i, ok := f.index(r); ok {
 			f.claim(i)
@@ -194,14 +194,14 @@ func newFamily(entries []entry, o Owner) *family {
 	return f
 }
 
-func (f *family) index(p reconcile.Process) (int, bool) {
+func (f *processTree) index(p reconcile.Process) (int, bool) {
 	i, ok := f.byPID[p.PID]
 	return i, ok && f.entries[i].start == p.Start
 }
 
-func (f *family) spareAncestors(pid int) {
+func (f *processTree) excludeAncestors(pid int) {
 	for range f.entries { // a parent chain can't be longer, even if pids changed hands while they were read
-		f.spared[pid] = true
+		f.excluded[pid] = true
 		i, ok := f.byPID[pid]
 		if !ok {
 			return
@@ -211,7 +211,7 @@ func (f *family) spareAncestors(pid int) {
 }
 
 // claim takes a process and all below it.
-func (f *family) claim(i int) {
+func (f *processTree) claim(i int) {
 	if f.owned[i] {
 		return
 	}
@@ -221,7 +221,7 @@ func (f *family) claim(i int) {
 
 // spread takes all below a process. A child older than its parent is none: the pid changed hands while the table
 // was read.
-func (f *family) spread(i int) {
+func (f *processTree) spread(i int) {
 	parent := f.entries[i]
 	if f.cut[parent.pid] {
 		return
@@ -239,7 +239,7 @@ const scopeLooks = 16
 // claimScope claims those in the run's scope. It is asked after the table was read: of a number that changed hands
 // between the two the table has the old start time, which nobody is signalled by. Who came after the table is added
 // to it, so that a chain of short-lived processes does not look like nobody.
-func (f *family) claimScope(members func() ([]int, error)) error {
+func (f *processTree) claimScope(members func() ([]int, error)) error {
 	for range scopeLooks {
 		pids, err := members()
 		if err != nil {
@@ -248,7 +248,7 @@ func (f *family) claimScope(members func() ([]int, error)) error {
 		f.members = pids
 		claimed, gone := false, false
 		for _, pid := range pids {
-			if f.spared[pid] {
+			if f.excluded[pid] {
 				continue // what it has started is a member itself, or for another reason not to be touched
 			}
 			i, known := f.byPID[pid]
@@ -274,7 +274,7 @@ func (f *family) claimScope(members func() ([]int, error)) error {
 }
 
 // add takes one more process into the table.
-func (f *family) add(e entry) int {
+func (f *processTree) add(e entry) int {
 	i := len(f.entries)
 	f.entries, f.owned = append(f.entries, e), append(f.owned, false)
 	f.byPID[e.pid] = i
@@ -282,14 +282,14 @@ func (f *family) add(e entry) int {
 	return i
 }
 
-// mixed reports whether somebody is in the run's scope who is to be spared: ourselves, mostly.
-func (f *family) mixed() bool {
-	return slices.ContainsFunc(f.members, func(pid int) bool { return f.spared[pid] })
+// mixed reports whether somebody is in the run's scope who is to be excluded: ourselves, mostly.
+func (f *processTree) mixed() bool {
+	return slices.ContainsFunc(f.members, func(pid int) bool { return f.excluded[pid] })
 }
 
-// claimMarked claims those that wear the badge. It asks only for those that don't belong for another reason already
+// claimMarked claims those that wear the marker. It asks only for those that don't belong for another reason already
 // and are no older than the run.
-func (f *family) claimMarked(b badge, since uint64, wearing func(pids []int, b badge) ([]bool, error)) error {
+func (f *processTree) claimMarked(b marker, since uint64, hasMarker func(pids []int, b marker) ([]bool, error)) error {
 	if b.none() {
 		return nil
 	}
@@ -299,9 +299,9 @@ func (f *family) claimMarked(b badge, since uint64, wearing func(pids []int, b b
 			open, pids = append(open, i), append(pids, e.pid)
 		}
 	}
-	worn, err := wearing(pids, b)
+	marked, err := hasMarker(pids, b)
 	for n, i := range open {
-		if worn[n] {
+		if marked[n] {
 			f.claim(i)
 		}
 	}
@@ -317,13 +317,51 @@ func carries(env []byte, marks [][]byte) bool {
 	})
 }
 
-func (f *family) list() []reconcile.Process {
+func (f *processTree) list() []reconcile.Process {
 	var procs []reconcile.Process
 	for i, e := range f.entries {
-		if f.owned[i] && !f.spared[e.pid] {
+		if f.owned[i] && !f.excluded[e.pid] {
 			procs = append(procs, e.process())
 		}
 	}
 	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
 	return procs
+}
+
+// Session is the session that a worker leads, and where those in it are at work for the run. It is the one trace of a
+// program that gives what it starts neither environment nor descriptors (codex starts MCP servers so) if the worker
+// dies before it could write that down.
+type Session struct {
+	// Leader is the worker. Its number stays taken as long as the session has a member.
+	Leader reconcile.Process
+	// Folder is the workspace root, without symlinks. Members that work elsewhere don't belong: once all of the run's
+	// are gone, the leader's number may come to lead a stranger's session and end before it.
+	Folder string
+}
+
+// claimSession claims those at work in the session. It is asked after the table was read: where somebody else has the
+// leader's number by now, the run's session had no member left.
+func (f *processTree) claimSession(s Session, worksBelow func(pid int, folder string) (bool, error)) error {
+	if s.Leader.PID == 0 || s.Folder == "" {
+		return nil
+	}
+	leader, err := statOf(s.Leader.PID)
+	switch {
+	case err != nil && !errors.Is(err, os.ErrProcessDone):
+		return err
+	case err == nil && leader.start != s.Leader.Start:
+		return nil
+	}
+	var errs []error
+	for i, e := range f.entries {
+		if f.owned[i] || e.session != s.Leader.PID || e.pid == s.Leader.PID || e.start < s.Leader.Start {
+			continue
+		}
+		works, err := worksBelow(e.pid, s.Folder)
+		errs = append(errs, err)
+		if works {
+			f.claim(i)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ func TestFamily(t *testing.T) {
 		{"init", Owner{Recorded: []reconcile.Process{{PID: 1, Start: 1}}}, []int{100, 101, 102, 200, 201, 202, 402}},
 	} {
 		var got []int
-		for _, p := range newFamily(entries, c.o).list() {
+		for _, p := range newProcessTree(entries, c.o).list() {
 			got = append(got, p.PID)
 		}
 		slices.Sort(c.want)
@@ -64,7 +64,7 @@ func TestFamily(t *testing.T) {
 // workers of other runs, is not the run's.
 func TestFamilyOfAScopeThatWeAreIn(t *testing.T) {
 	me := os.Getpid()
-	f := newFamily([]entry{
+	f := newProcessTree([]entry{
 		{pid: 1, start: 1},
 		{pid: 100, ppid: 1, start: 10},
 		{pid: 101, ppid: 100, start: 11},
@@ -91,13 +91,13 @@ func TestFamilyMarks(t *testing.T) {
 		{pid: 13, ppid: 1, start: 5},
 	}
 	var asked []int
-	wearing := func(pids []int, _ badge) ([]bool, error) {
+	hasMarker := func(pids []int, _ marker) ([]bool, error) {
 		asked = pids
 		return []bool{true, false, false}, os.ErrInvalid
 	}
 	o := Owner{RunID: "r", Recorded: []reconcile.Process{{PID: 13, Start: 5}}}
-	f := newFamily(entries, o)
-	if err := f.claimMarked(o.badge(), o.Since, wearing); !errors.Is(err, os.ErrInvalid) {
+	f := newProcessTree(entries, o)
+	if err := f.claimMarked(o.marker(), o.Since, hasMarker); !errors.Is(err, os.ErrInvalid) {
 		t.Errorf("an environment that can't be read is no error: %v", err)
 	}
 	if got := pids(f.list()); len(got) != 3 || !got[10] || !got[11] || !got[13] {
@@ -107,7 +107,7 @@ func TestFamilyMarks(t *testing.T) {
 		t.Errorf("asked for %v", asked)
 	}
 	o.Since = 3
-	_ = newFamily(entries, o).claimMarked(o.badge(), o.Since, func(pids []int, _ badge) ([]bool, error) {
+	_ = newProcessTree(entries, o).claimMarked(o.marker(), o.Since, func(pids []int, _ marker) ([]bool, error) {
 		asked = pids
 		return make([]bool, len(pids)), nil
 	})

@@ -30,7 +30,7 @@ const (
 // It returns what is left, which is nothing unless a process can't be killed (another user's, one that waits for
 // its disk), or ctx ended, which is the error then.
 func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
-	q, err := newQuarry(o)
+	q, err := newKillSet(o)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	if end, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(end)/2)
 	}
-	if err := strike(ctx, left, grace, unix.SIGTERM, unix.SIGCONT); err != nil {
+	if err := signalAndWait(ctx, left, grace, unix.SIGTERM, unix.SIGCONT); err != nil {
 		return left, err
 	}
 	crash.At("proc.kill.asked")
@@ -61,24 +61,24 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 		if err := q.killScope(ctx, left); err != nil {
 			return left, err
 		}
-		if err := strike(ctx, left, killWait, unix.SIGKILL); err != nil {
+		if err := signalAndWait(ctx, left, killWait, unix.SIGKILL); err != nil {
 			return left, err
 		}
 	}
 	return q.find()
 }
 
-// quarry is an owner that remembers whom it has found: one that was known by its parent alone, and cleared its
+// killSet is an owner that remembers whom it has found: one that was known by its parent alone, and cleared its
 // environment, would be nobody's once the parent has been ended.
-type quarry struct {
+type killSet struct {
 	o    Owner
 	seen map[procKey]bool
-	// apart: the run's scope holds somebody, and nobody who is to be spared.
+	// apart: the run's scope holds somebody, and nobody who is to be excluded.
 	apart   bool
 	members []int
 }
 
-func newQuarry(o Owner) (*quarry, error) {
+func newKillSet(o Owner) (*killSet, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func newQuarry(o Owner) (*quarry, error) {
 	}
 	o = o.in(boot)
 	o.Recorded = slices.Clone(o.Recorded)
-	return &quarry{o: o, seen: map[procKey]bool{}}, nil
+	return &killSet{o: o, seen: map[procKey]bool{}}, nil
 }
 
-func (q *quarry) find() ([]reconcile.Process, error) {
+func (q *killSet) find() ([]reconcile.Process, error) {
 	f, err := search(q.o)
 	if f == nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (q *quarry) find() ([]reconcile.Process, error) {
 
 // killScope ends what is in the run's scope, and waits for those found there. Where that is not possible its members
 // still are found and struck.
-func (q *quarry) killScope(ctx context.Context, found []reconcile.Process) error {
+func (q *killSet) killScope(ctx context.Context, found []reconcile.Process) error {
 	if !q.apart {
 		return nil
 	}
@@ -123,13 +123,13 @@ func (q *quarry) killScope(ctx context.Context, found []reconcile.Process) error
 			inside = append(inside, p)
 		}
 	}
-	return strike(ctx, inside, killWait) // with no signal: those that may not be signalled end too
+	return signalAndWait(ctx, inside, killWait) // with no signal: those that may not be signalled end too
 }
 
-// strike sends the signals to each process and waits until all have ended, at most for the time given and no
+// signalAndWait sends the signals to each process and waits until all have ended, at most for the time given and no
 // longer than ctx. One that may not be signalled is not waited for: it is found again as left.
-func strike(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
-	var w vigil
+func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
+	var w exitWaiter
 	defer w.close()
 	var errs []error
 	for _, p := range procs {

@@ -105,41 +105,41 @@ func (t *table) owner(pid string) (uint32, error) {
 	return st.Uid, err
 }
 
-// wearing reports which of the processes have the badge's tree file open as TreeFD or carry one of its marks in the
+// hasMarker reports which of the processes have the marker's tree file open as TreeFD or carry one of its marks in the
 // environment that they were started with. Those of other users don't, nor those that may not be looked into (not
 // dumpable, or grown more privileges).
-func (t *table) wearing(pids []int, b badge) ([]bool, error) {
-	worn := make([]bool, len(pids))
+func (t *table) hasMarker(pids []int, b marker) ([]bool, error) {
+	marked := make([]bool, len(pids))
 	fd := int(t.proc.Fd())
 	err := inParts(len(pids), func(from, to int) error {
 		buf := make([]byte, 0, 16<<10)
 		var errs []error
 		for i := from; i < to; i++ {
 			name := strconv.Itoa(pids[i])
-			var wears bool
+			var has bool
 			var err error
 			if b.tree != "" {
-				wears, buf, err = holdsTree(fd, name, b.tree, buf)
+				has, buf, err = holdsTree(fd, name, b.tree, buf)
 			}
-			if err == nil && !wears && len(b.marks) > 0 {
+			if err == nil && !has && len(b.marks) > 0 {
 				buf, err = readAt(fd, name+"/environ", buf, maxEnviron)
-				wears = err == nil && carries(buf, b.marks)
+				has = err == nil && carries(buf, b.marks)
 			}
 			// Whose it is costs a call, so it is asked of those only that it matters for.
 			var uid uint32
-			if err == nil && wears {
+			if err == nil && has {
 				uid, err = t.owner(name)
 			}
 			switch {
 			case err == nil:
-				worn[i] = wears && uid == uint32(os.Geteuid())
+				marked[i] = has && uid == uint32(os.Geteuid())
 			case !gone(err) && !notOurs(err):
 				errs = append(errs, fmt.Errorf("process %s: %w", name, err))
 			}
 		}
 		return errors.Join(errs...)
 	})
-	return worn, err
+	return marked, err
 }
 
 // worksBelow reports whether the process has its working directory in the folder, or below it, as far as that may be

@@ -119,3 +119,12 @@ func statOf(pid int) (entry, error) {
 	}
 	return parseStat(b)
 }
+
+// environ is the environment that a process was started with; empty if it is gone or may not be looked into.
+func environ(pid int) ([]byte, error) {
+	raw, err := readAt(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid)+"/environ", nil, maxEnviron)
+	if gone(err) || notOurs(err) {
+		return nil, nil
+	}
+	return raw, err
+}

@@ -118,7 +118,7 @@ func settleConfig(ctx context.Context, now, was []byte) (result []byte, changed 
 	if slices.Equal(trusted, risky) {
 		return now, nil, nil
 	}
-	left := slices.DeleteFunc(slices.Clone(have), func(s setting) bool { return !rules.harmless(s) })
+	left := slices.DeleteFunc(slices.Clone(have), func(s setting) bool { return !rules.cannotExecute(s) })
 	if left = append(left, trusted...); !slices.ContainsFunc(left, func(s setting) bool { return !slices.Contains(had, s) }) {
 		return was, differing(trusted, risky), nil // the operator's file, with its comments
 	}
@@ -149,13 +149,13 @@ func differing(was, now []setting) (names []string) {
 	return names
 }
 
-// harmlessSections have no setting that can run a program.
-var harmlessSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
+// safeSections have no setting that can run a program.
+var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
 
-// harmlessNames are, by section, the settings that can't run a program; every release of git can bring a new one that can,
+// safeSettings are, by section, the settings that can't run a program; every release of git can bring a new one that can,
 // so this is the list of what may stay. A section with subsections is followed by a dot. What is missing here costs an agent
 // a setting, and is reported.
-var harmlessNames = sync.OnceValue(func() map[string]string {
+var safeSettings = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"am": "threeway keepcr", "apply": "whitespace ignorewhitespace",
 		"blame":      "showroot showemail blankboundary date coloring ignorerevsfile markignoredlines markunblamablelines",
@@ -206,20 +206,20 @@ func remotesOf(trusted, now []setting) map[string]bool {
 
 func (c configRules) risky(list []setting) (some []setting) {
 	for _, s := range list {
-		if !c.harmless(s) {
+		if !c.cannotExecute(s) {
 			some = append(some, s)
 		}
 	}
 	return some
 }
 
-// harmless reports settings that cannot execute a program.
-func (c configRules) harmless(s setting) bool {
+// cannotExecute reports settings that cannot execute a program.
+func (c configRules) cannotExecute(s setting) bool {
 	section := s.section
 	if s.sub != "" {
 		section += "."
 	}
-	if slices.Contains(harmlessSections, s.section) || slices.Contains(strings.Fields(harmlessNames()[section]), s.name) {
+	if slices.Contains(safeSections, s.section) || slices.Contains(strings.Fields(safeSettings()[section]), s.name) {
 		return true
 	}
 	switch section + " " + s.name {

@@ -15,7 +15,7 @@ func settings(t *testing.T, text string) []setting {
 }
 
 // What may stay, and what may not, wherever an agent has set it.
-func TestHarmless(t *testing.T) {
+func TestCannotExecute(t *testing.T) {
 	t.Parallel()
 	dangerous := `
 core.hooksPath=x core.fsmonitor=x core.fsmonitor=true core.sshCommand=x core.pager=x core.editor=x core.askPass=x core.gitProxy=x
@@ -58,14 +58,14 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 			if last > first {
 				s.sub = key[first+1 : last]
 			}
-			if got := rules.harmless(s); got != want {
+			if got := rules.cannotExecute(s); got != want {
 				t.Errorf("%s: harmless %v", kv, got)
 			}
 		}
 	}
 	rules.module = "/ws/.git/modules/a"
 	for value, want := range map[string]bool{"../../../a": true, "../../../../other": false, "/ws/a": true, "/etc": false, "../../..": false} {
-		if got := rules.harmless(setting{section: "core", name: "worktree", value: value}); got != want {
+		if got := rules.cannotExecute(setting{section: "core", name: "worktree", value: value}); got != want {
 			t.Errorf("core.worktree %s of a module: harmless %v", value, got)
 		}
 	}

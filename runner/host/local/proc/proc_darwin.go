@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/reconcile"
+	"golang.org/x/sys/unix"
 )
 
 // What is weaker on macOS than on Linux, in this and the other weak files:
@@ -132,8 +132,8 @@ func (t *table) members(string) ([]int, error) { return nil, nil }
 // worksBelow is not asked: sessions are not known.
 func (t *table) worksBelow(int, string) (bool, error) { return false, nil }
 
-// wearing reports which of the processes carry one of the marks, where the system shows their environment.
-func (t *table) wearing(pids []int, b badge) ([]bool, error) {
+// hasMarker reports which of the processes carry one of the marks, where the system shows their environment.
+func (t *table) hasMarker(pids []int, b marker) ([]bool, error) {
 	carry := make([]bool, len(pids))
 	var errs []error
 	for i, pid := range pids {
@@ -192,3 +192,111 @@ func sealDescriptors() error {
 	}
 	return nil
 }
+
+// Span is a part of a file, its last byte included.
+type Span struct{ First, Last uint64 }
+
+// LockHolders finds nothing: this system does not tell who keeps a lock.
+func LockHolders([]reconcile.Process, map[string][]Span) ([]reconcile.Process, error) {
+	return nil, nil
+}
+
+// OwnScope is not possible on macOS, which has no cgroups.
+func OwnScope(string) (cgroup string, ok bool) { return "", false }
+
+// killScope has nothing to kill.
+func killScope(string) (bool, error) { return false, nil }
+
+// BecomeSubreaper is not possible on macOS: the error is errors.ErrUnsupported.
+func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
+
+// ShowAs is not needed here: a worker is started by its program's own path.
+func ShowAs(string) error { return nil }
+
+// NonDumpable is not possible on macOS: the error is errors.ErrUnsupported.
+func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.ErrUnsupported) }
+
+// Reaper reaps adopted children. On macOS nobody adopts any, so there is none to be had.
+type Reaper struct{}
+
+// NewReaper gives errors.ErrUnsupported on macOS.
+func NewReaper() (*Reaper, error) { return nil, fmt.Errorf("reaper: %w", errors.ErrUnsupported) }
+
+// Run returns when ctx ends.
+func (r *Reaper) Run(ctx context.Context, _ time.Duration, _ func(error)) { <-ctx.Done() }
+
+// Reap finds nothing to reap.
+func (r *Reaper) Reap() (int, error) { return 0, nil }
+
+const waitStep = 50 * time.Millisecond
+
+// exitWaiter waits for the end of processes that it has signalled, by looking at them again and again.
+type exitWaiter struct{ procs []reconcile.Process }
+
+func (v *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
+	for _, sig := range sigs {
+		if err := Signal(p, sig); err != nil {
+			return err
+		}
+	}
+	v.procs = append(v.procs, p)
+	return nil
+}
+
+func (v *exitWaiter) wait(ctx context.Context) error {
+	tick := time.NewTicker(waitStep)
+	defer tick.Stop()
+	for len(v.procs) > 0 {
+		kept := v.procs[:0]
+		for _, p := range v.procs {
+			if !errors.Is(isProcess(p.PID, p.Start), os.ErrProcessDone) {
+				kept = append(kept, p)
+			}
+		}
+		v.procs = kept
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (v *exitWaiter) close() { v.procs = nil }
+
+// watchExit waits for a child in a goroutine of its own and reaps it at once: nothing here can tell that it has
+// ended without doing so.
+func watchExit(p *os.Process) (*exitWatch, error) {
+	w := &exitWatch{process: reconcile.Process{PID: p.Pid}, done: make(chan struct{})}
+	if e, err := statOf(p.Pid); err == nil {
+		w.process = e.process()
+	} else if !errors.Is(err, os.ErrProcessDone) {
+		return nil, err
+	}
+	var state *os.ProcessState
+	var err error
+	w.reap = func() (*os.ProcessState, error) { return state, err }
+	go func() {
+		defer close(w.done)
+		state, err = p.Wait()
+	}()
+	return w, nil
+}
+
+// Workers is not there: the command lines of others are not read.
+func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }
+
+// OwnPasses is not there either.
+func OwnPasses(string) ([]reconcile.Process, error) { return nil, errors.ErrUnsupported }
+
+// ChildScanner is not to be had on macOS.
+type ChildScanner struct{}
+
+// NewChildScanner gives errors.ErrUnsupported on macOS.
+func NewChildScanner() (*ChildScanner, error) {
+	return nil, fmt.Errorf("children of threads: %w", errors.ErrUnsupported)
+}
+
+// NewSince finds nothing.
+func (*ChildScanner) NewSince() ([]reconcile.Process, error) { return nil, nil }

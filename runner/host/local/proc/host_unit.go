@@ -27,21 +27,21 @@ func (m manager) flag() string {
 type host struct {
 	booted bool // with systemd
 	uid    int
-	standing
+	hostUnit
 	runtime   string // where the user's manager would be
 	reachable bool   // it is
 	lingers   bool   // it does not end with the last login
 }
 
-// standing is the unit that a process stands in.
-type standing struct {
+// hostUnit is the unit that a process stands in.
+type hostUnit struct {
 	unit  string // the innermost service or scope, empty if there is none
 	owner int    // of the manager that the unit belongs to; -1 is the system's
 }
 
-// standingIn reads a cgroup's path. Below a unit there may be cgroups of the unit's own making.
-func standingIn(cgroup string) standing {
-	st := standing{owner: -1}
+// unitOf reads a cgroup's path. Below a unit there may be cgroups of the unit's own making.
+func unitOf(cgroup string) hostUnit {
+	st := hostUnit{owner: -1}
 	for name := range strings.SplitSeq(cgroup, "/") {
 		name = strings.TrimPrefix(name, "_") // systemd's escape for names that the kernel might use
 		if uid, ok := strings.CutPrefix(st.unit, "user@"); ok && name != "" {
@@ -79,8 +79,8 @@ func (h host) managers() []manager {
 	return list
 }
 
-// lookAround reads what this process stands in.
-func lookAround(env []string) host {
+// readHost reads what this process stands in.
+func readHost(env []string) host {
 	h := host{uid: os.Geteuid(), runtime: lookup(env, runtimeVar)}
 	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
 		return h
@@ -94,7 +94,7 @@ func lookAround(env []string) host {
 		h.owner = -1 // no cgroups at all: then no unit ends anything
 		return h
 	}
-	h.standing = standingIn(systemdCgroup(b))
+	h.hostUnit = unitOf(systemdCgroup(b))
 	for _, socket := range []string{"systemd/private", "bus"} {
 		info, err := os.Stat(filepath.Join(h.runtime, socket))
 		h.reachable = h.reachable || err == nil && info.Mode()&os.ModeSocket != 0
@@ -143,4 +143,22 @@ func lookup(env []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// HostUnit is what decides whether the workers of a pass that is run from here live on.
+type HostUnit struct {
+	// Booted: systemd runs this machine.
+	Booted bool
+	// Unit is the service or scope that this process stands in, empty if there is none.
+	Unit string
+	// Manager: this user's own systemd can be reached; Lingers: it stays when nobody is logged in.
+	Manager, Lingers bool
+	// Root needs no manager of its own.
+	Root bool
+}
+
+// Look reads where this process stands. It asks nobody.
+func ReadHostUnit(env []string) HostUnit {
+	h := readHost(env)
+	return HostUnit{Booted: h.booted, Unit: h.unit, Manager: h.reachable, Lingers: h.lingers, Root: h.uid == 0}
 }

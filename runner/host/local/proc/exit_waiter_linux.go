@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// vigilMax bounds the descriptors that are held at once. Of more processes than that the rest is signalled
+	// maxWaited bounds the descriptors that are held at once. Of more processes than that the rest is signalled
 	// but not waited for: the caller looks again anyway.
-	vigilMax  = 256
-	vigilStep = 50 * time.Millisecond // between looks at the context
+	maxWaited  = 256
+	waitStep = 50 * time.Millisecond // between looks at the context
 )
 
-// vigil waits for the end of processes that it has signalled. The zero value is ready.
-type vigil struct{ fds []unix.PollFd }
+// exitWaiter waits for the end of processes that it has signalled. The zero value is ready.
+type exitWaiter struct{ fds []unix.PollFd }
 
 // signal sends the signals to p, through one descriptor, and remembers it.
-func (v *vigil) signal(p reconcile.Process, sigs ...unix.Signal) error {
+func (v *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
 	fd, err := openProcess(p)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (v *vigil) signal(p reconcile.Process, sigs ...unix.Signal) error {
 			return err
 		}
 	}
-	if len(v.fds) == vigilMax {
+	if len(v.fds) == maxWaited {
 		return unix.Close(fd)
 	}
 	v.fds = append(v.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -41,9 +41,9 @@ func (v *vigil) signal(p reconcile.Process, sigs ...unix.Signal) error {
 }
 
 // wait returns when all have ended (zombies count as ended) or ctx has. That is no error.
-func (v *vigil) wait(ctx context.Context) error {
+func (v *exitWaiter) wait(ctx context.Context) error {
 	for len(v.fds) > 0 && ctx.Err() == nil {
-		_, err := unix.Poll(v.fds, int(vigilStep.Milliseconds()))
+		_, err := unix.Poll(v.fds, int(waitStep.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for processes: %w", err)
 		}
@@ -55,7 +55,7 @@ func (v *vigil) wait(ctx context.Context) error {
 }
 
 // drop forgets those that have ended.
-func (v *vigil) drop() {
+func (v *exitWaiter) drop() {
 	kept := v.fds[:0]
 	for _, p := range v.fds {
 		if p.Revents != 0 {
@@ -67,7 +67,7 @@ func (v *vigil) drop() {
 	v.fds = kept
 }
 
-func (v *vigil) close() {
+func (v *exitWaiter) close() {
 	for _, p := range v.fds {
 		unix.Close(int(p.Fd))
 	}

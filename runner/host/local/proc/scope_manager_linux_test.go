@@ -36,9 +36,9 @@ func TestStandingIn(t *testing.T) {
 		{"/system.slice/docker-0123.scope/a.b", "docker-0123.scope", -1, false},
 		{"/system.slice/user@home.service/x.service", "x.service", -1, true},
 	} {
-		st := standingIn(row.cgroup)
-		if st.unit != row.unit || st.owner != row.owner || (host{standing: st}).inService() != row.service {
-			t.Errorf("%s: %+v, in a service: %v; want %+v", row.cgroup, st, host{standing: st}.inService(), row)
+		st := unitOf(row.cgroup)
+		if st.unit != row.unit || st.owner != row.owner || (host{hostUnit: st}).inService() != row.service {
+			t.Errorf("%s: %+v, in a service: %v; want %+v", row.cgroup, st, host{hostUnit: st}.inService(), row)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestManagers(t *testing.T) {
 		{"root in somebody's service", 0, 7, service, true, true, "--system"},
 		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
 	} {
-		h := host{booted: true, uid: row.uid, standing: standing{row.unit, row.owner}, reachable: row.reachable, lingers: row.lingers}
+		h := host{booted: true, uid: row.uid, hostUnit: hostUnit{row.unit, row.owner}, reachable: row.reachable, lingers: row.lingers}
 		var got []string
 		for _, m := range h.managers() {
 			got = append(got, m.flag())
@@ -139,10 +139,10 @@ func fakeSystemd(t *testing.T, run, ctl string) (calls func() string) {
 func TestAsk(t *testing.T) {
 	const denied = "echo 'Failed to start transient scope unit: no' >&2; exit 1"
 	const hangs = "exec /bin/sleep 30"
-	service, session := standing{"x.service", -1}, standing{"session-1.scope", -1}
+	service, session := hostUnit{"x.service", -1}, hostUnit{"session-1.scope", -1}
 	for _, row := range []struct {
 		name     string
-		standing standing
+		hostUnit hostUnit
 		run, ctl string
 		scopes   bool
 		asked    bool // for the KillMode
@@ -161,13 +161,13 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			calls := fakeSystemd(t, row.run, row.ctl)
-			s := &Shelter{Env: []string{"PATH=" + os.Getenv("PATH")}}
+			s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH")}}
 			began := time.Now()
-			err := s.ask(t.Context(), host{booted: true, standing: row.standing})
+			err := s.ask(t.Context(), host{booted: true, hostUnit: row.hostUnit})
 			if d := time.Since(began); d > 3*time.Second {
 				t.Errorf("it took %v", d)
 			}
-			var mortal *MortalError
+			var mortal *NoScopeError
 			if row.err == "" && err != nil || row.err != "" && (!errors.As(err, &mortal) || !strings.Contains(err.Error(), row.err)) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}
@@ -179,7 +179,7 @@ func TestAsk(t *testing.T) {
 			}
 		})
 	}
-	var none *Shelter
+	var none *ScopeManager
 	if none.Scope("r", "ABC-1") != nil {
 		t.Error("a scope from nobody")
 	}
@@ -195,8 +195,8 @@ func TestAskHandsOnNothing(t *testing.T) {
 	fd, err := unix.Dup(int(file.Fd())) // inherited by children, as what cron or a terminal gave is
 	must(t, err)
 	defer unix.Close(fd)
-	s := &Shelter{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
-	must(t, s.ask(t.Context(), host{booted: true, standing: standing{"x.service", -1}}))
+	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
+	must(t, s.ask(t.Context(), host{booted: true, hostUnit: hostUnit{"x.service", -1}}))
 	b, err := os.ReadFile(out)
 	must(t, err)
 	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
@@ -207,8 +207,8 @@ func TestAskHandsOnNothing(t *testing.T) {
 // Without systemd nobody is asked, and nothing is refused.
 func TestAskWithoutSystemd(t *testing.T) {
 	calls := fakeSystemd(t, "exit 0", "exit 0")
-	s := &Shelter{}
-	must(t, s.ask(t.Context(), host{standing: standing{"x.service", -1}}))
+	s := &ScopeManager{}
+	must(t, s.ask(t.Context(), host{hostUnit: hostUnit{"x.service", -1}}))
 	if s.Scope("r", "ABC-1") != nil || calls() != "" {
 		t.Errorf("a scope, or calls: %s", calls())
 	}
