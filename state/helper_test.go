@@ -161,6 +161,24 @@ func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	return taken
 }
 
+// pastRun stores run n of issue 1, lets its worker change it, and ends it where it was given an outcome.
+func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconcile.Run {
+	t.Helper()
+	ctx, r := context.Background(), newRun(1)
+	r.ID = runID(n)
+	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+	r, err := db.TakeRun(ctx, r.ID, worker, epoch)
+	check(t, err)
+	change(&r)
+	if r.Outcome == "" {
+		_, err = db.UpdateRun(ctx, epoch, r)
+	} else {
+		err = db.Finish(ctx, epoch, r)
+	}
+	check(t, err)
+	return r
+}
+
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
 	r, err := db.Run(context.Background(), id)

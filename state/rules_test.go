@@ -340,7 +340,11 @@ func TestSkipsAreReplaced(t *testing.T) {
 	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)
 	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
 	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
-
+	for id, want := range map[string]string{"a": a.Reason, "c": ""} {
+		if s, ok, err := db.SkipOf(ctx, id); err != nil || s.Reason != want || ok != (want != "") {
+			t.Errorf("%s: %+v, %v", id, s, err)
+		}
+	}
 	before := changes(t, db)
 	check(t, db.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	if changes(t, db) != before {

@@ -46,117 +46,87 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 }
 
 func TestLastRunOfAThread(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
+	ctx, db := context.Background(), newState(t)
 	if _, found, err := db.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", found, err)
 	}
 	for i, c := range []struct {
-		thread string
-		turns  int
-		ends   bool
-		want   string // the last run of t1 then
+		thread  string
+		turns   int
+		outcome reconcile.Outcome
+		want    string // the last run of t1 then
 	}{
-		{"t1", 0, true, runID(0)},
-		{"t1", 2, true, runID(1)},
-		{"t1", 1, true, runID(2)},
-		{"t1", 0, true, runID(2)}, // it failed before it had a turn: that says nothing of the work
-		{"t2", 3, true, runID(2)},
-		{"", 0, true, runID(2)},
-		{"t1", 1, false, runID(2)}, // the one that asks
+		{"t1", 0, reconcile.Failed, runID(0)},
+		{"t1", 2, reconcile.Failed, runID(1)},
+		{"t1", 0, reconcile.Failed, runID(1)}, // it failed before it had a turn: that says nothing of the work
+		{"t2", 3, reconcile.Failed, runID(1)},
+		{"", 0, reconcile.Failed, runID(1)},
+		{"t1", 1, "", runID(1)}, // the one that asks
 	} {
-		r := newRun(1)
-		r.ID = runID(i)
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-		r, err := db.TakeRun(ctx, r.ID, worker, epoch)
-		check(t, err)
-		r.ThreadID, r.Turns = c.thread, c.turns
-		if c.ends {
-			r.Outcome = reconcile.Failed
-			check(t, db.Finish(ctx, epoch, r))
-		} else {
-			_, err = db.UpdateRun(ctx, epoch, r)
-			check(t, err)
-		}
+		r := pastRun(t, db, i, func(r *reconcile.Run) { r.ThreadID, r.Turns, r.Outcome = c.thread, c.turns, c.outcome })
 		if got, found, err := db.LastRunOf(ctx, r.IssueID, "t1"); err != nil || !found || got.ID != c.want {
 			t.Errorf("after run %d it is %s (%v), %v, want %s", i, got.ID, found, err, c.want)
 		}
 	}
 }
 
-// A thread is where codex keeps it: what another home holds is not offered, and is again when that home is.
-func TestLastThreadByHome(t *testing.T) {
-	const first, second = "/home/ann/.codex", "/srv/codex"
-	type past struct{ thread, home string } // home "": not stored
+// TestLastThread checks which thread a run continues, and how often in a row that thread has failed. A thread belongs to
+// the codex home that holds it. A failure of the machine says nothing about the thread.
+func TestLastThread(t *testing.T) {
+	const first, second, failed = "/home/ann/.codex", "/srv/codex", reconcile.Failed
+	type past struct {
+		thread, home string
+		outcome      reconcile.Outcome // empty: the run continues
+		code         string
+	}
 	for name, c := range map[string]struct {
 		runs         []past
 		home         string
 		newest, here string
+		failed       int // of here, where it is the newest
 	}{
-		"none":                       {nil, first, "", ""},
-		"the same":                   {[]past{{"a", first}}, first, "a", "a"},
-		"another":                    {[]past{{"a", first}}, second, "a", ""},
-		"switched":                   {[]past{{"a", first}, {"b", second}}, second, "b", "b"},
-		"switched back":              {[]past{{"a", first}, {"b", second}}, first, "b", "a"},
-		"switched back twice":        {[]past{{"a", first}, {"b", second}, {"a", first}}, second, "a", "b"},
-		"of an earlier version":      {[]past{{"a", ""}}, second, "a", "a"},
-		"an earlier version's, back": {[]past{{"a", ""}, {"b", second}}, first, "b", "a"},
-		"known by a later run only":  {[]past{{"a", ""}, {"a", first}}, second, "a", ""},
-		"one that has no home":       {[]past{{"a", first}, {"b", second}}, "", "b", "b"},
-		"runs without a thread":      {[]past{{"a", first}, {"", ""}}, first, "a", "a"},
+		"none":                {nil, first, "", "", 0},
+		"no thread yet":       {[]past{{"", "", failed, ""}}, first, "", "", 0},
+		"all that fail":       {[]past{{"a", "", failed, ""}, {"a", "", reconcile.TimedOut, ""}, {"a", "", reconcile.Stalled, ""}, {"a", "", reconcile.Lost, ""}}, first, "a", "a", 4},
+		"since a success":     {[]past{{"a", "", failed, ""}, {"a", "", reconcile.Succeeded, ""}, {"a", "", failed, ""}}, first, "a", "a", 1},
+		"ended from outside":  {[]past{{"a", "", failed, ""}, {"a", "", reconcile.InterruptedRun, ""}}, first, "a", "a", 0},
+		"canceled":            {[]past{{"a", "", failed, ""}, {"a", "", reconcile.Canceled, ""}}, first, "a", "a", 0},
+		"another in between":  {[]past{{"a", "", failed, ""}, {"b", "", failed, ""}, {"a", "", failed, ""}}, first, "a", "a", 1},
+		"without one between": {[]past{{"a", "", failed, ""}, {"", "", failed, ""}, {"a", "", failed, ""}}, first, "a", "a", 2},
+		"one that continues":  {[]past{{"a", "", failed, ""}, {"a", "", "", ""}}, first, "a", "a", 1},
+
+		"outage":               {[]past{{"a", "", failed, "network"}, {"a", "", failed, "agent_auth"}, {"a", "", failed, "linear_api_status"}}, first, "a", "a", 0},
+		"failure in an outage": {[]past{{"a", "", failed, "network"}, {"a", "", failed, "turn_failed"}, {"a", "", failed, "network"}}, first, "a", "a", 1},
+		"refused by the agent": {[]past{{"a", "", failed, "codex_incompatible"}, {"a", "", failed, "codex_incompatible"}}, first, "a", "a", 2},
+
+		"the same home":              {[]past{{"a", first, failed, ""}, {"", "", failed, ""}}, first, "a", "a", 1},
+		"another home":               {[]past{{"a", first, failed, ""}}, second, "a", "", 0},
+		"switched":                   {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, second, "b", "b", 1},
+		"switched back":              {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
+		"switched back twice":        {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}, {"a", first, failed, ""}}, second, "a", "b", 0},
+		"of an earlier version":      {[]past{{"a", "", failed, ""}}, second, "a", "a", 1},
+		"an earlier version's, back": {[]past{{"a", "", failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
+		"known by a later run only":  {[]past{{"a", "", failed, ""}, {"a", first, failed, ""}}, second, "a", "", 0},
+		"no home given":              {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, "", "b", "b", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, db := context.Background(), newState(t)
 			for i, p := range c.runs {
-				r := newRun(1)
-				r.ID = runID(i)
-				check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-				r, err := db.TakeRun(ctx, r.ID, worker, epoch)
-				check(t, err)
-				r.ThreadID, r.WorkspaceID, r.Outcome = p.thread, "ws-"+p.thread, reconcile.Failed
-				if p.thread != "" {
-					thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
-					check(t, db.Tell(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
-				}
-				check(t, db.Finish(ctx, epoch, r))
+				pastRun(t, db, i, func(r *reconcile.Run) {
+					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code
+					if p.home != "" {
+						thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
+						check(t, db.Tell(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
+					}
+				})
 			}
 			newest, here, err := db.LastThread(ctx, issueOf(1).ID, c.home)
 			check(t, err)
-			if newest.ID != c.newest || here.ID != c.here {
+			if newest.ID != c.newest || here.ID != c.here || here.ID != "" && here.WorkspaceID != "ws-"+here.ID {
 				t.Errorf("newest %+v, here %+v", newest, here)
 			}
-			if here.ID != "" && (here.WorkspaceID != "ws-"+here.ID || here.Failed == 0 && newest.ID == here.ID) {
-				t.Errorf("here %+v", here)
-			}
-		})
-	}
-}
-
-// What the machine is to blame for says nothing about the thread: after an outage the work goes on in it. Only an
-// agent that refuses what it is asked may do so because of the thread.
-func TestLastThreadMachineFaults(t *testing.T) {
-	ctx := context.Background()
-	for name, c := range map[string]struct {
-		codes []string
-		want  int
-	}{
-		"outage":            {[]string{"network", "network", "agent_auth", "linear_api_status"}, 0},
-		"failure in outage": {[]string{"network", "turn_failed", "network"}, 1},
-		"refused":           {[]string{"codex_incompatible", "codex_incompatible"}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := newState(t)
-			for i, code := range c.codes {
-				r := newRun(1)
-				r.ID = runID(i)
-				check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-				r, err := db.TakeRun(ctx, r.ID, worker, epoch)
-				check(t, err)
-				r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = "a", "ws", reconcile.Failed, code
-				check(t, db.Finish(ctx, epoch, r))
-			}
-			if _, last, err := db.LastThread(ctx, issueOf(1).ID, ""); err != nil || last.Failed != c.want {
-				t.Errorf("%d in a row, %v; want %d", last.Failed, err, c.want)
+			if c.newest == c.here && here.Failed != c.failed {
+				t.Errorf("%d failures in a row, want %d", here.Failed, c.failed)
 			}
 		})
 	}
