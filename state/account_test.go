@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,16 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-func init() {
-	helpers["account"] = writeAccount
-	helpers["slots"] = holdSlots
-}
 
 func newAccount(t testing.TB) *Account {
 	t.Helper()
@@ -91,30 +86,31 @@ func TestAccountDirectory(t *testing.T) {
 func TestLimitUsedUp(t *testing.T) {
 	at := func(d time.Duration) int64 { return epoch.Add(d).Unix() }
 	week := 7 * 24 * time.Hour
+	used := func(window string, percent int, after time.Duration) string {
+		return fmt.Sprintf(`%q:{"usedPercent":%d,"resetsAt":%d}`, window, percent, at(after))
+	}
+	anHour := used("primary", 100, time.Hour)
 	for _, row := range []struct {
 		rule, record string
 		now          time.Duration // when it is read
 		want         string
 	}{
-		{"not used up", fmt.Sprintf(`{"primary":{"usedPercent":99,"resetsAt":%d}}`, at(time.Hour)), 0, ""},
-		{"used up", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), 0, "primary 1h0m0s"},
-		{"a moment before", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), time.Hour - time.Second, "primary 1h0m0s"},
-		{"it has come back", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), time.Hour, ""},
-		{"both", fmt.Sprintf(`{"primary":{"usedPercent":101,"resetsAt":%d},"secondary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour), at(week)), 0, "secondary 168h0m0s"},
-		{"one has come back", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d},"secondary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour), at(2*time.Hour)), 90 * time.Minute, "secondary 2h0m0s"},
-		{"too far", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(1000*week)), 0, "primary 192h0m0.123s"},
-		{"too far, later", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(1000*week)), 8*24*time.Hour + time.Second, ""},
-		{"from the future", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), -time.Hour, ""},
-		{"just written by another", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d}}`, at(time.Hour)), -time.Second, "primary 1h0m0s"},
-		{"without a reset", `{"primary":{"usedPercent":100}}`, 0, ""},
-		{"with credits", fmt.Sprintf(`{"primary":{"usedPercent":100,"resetsAt":%d},"credits":{"hasCredits":true}}`, at(time.Hour)), 0, ""},
-		{"strange shapes", `{"primary":[1],"secondary":"x","credits":7}`, 0, ""},
+		{"not used up", used("primary", 99, time.Hour), 0, ""},
+		{"a moment before its end", anHour, time.Hour - time.Second, "primary 1h0m0s"},
+		{"at its end", anHour, time.Hour, ""},
+		{"both", used("primary", 101, time.Hour) + "," + used("secondary", 100, week), 0, "secondary 168h0m0s"},
+		{"one has ended", anHour + "," + used("secondary", 100, 2*time.Hour), 90 * time.Minute, "secondary 2h0m0s"},
+		{"too far ahead", used("primary", 100, 1000*week), 0, "primary 192h0m0.123s"},
+		{"too far ahead, later", used("primary", 100, 1000*week), 8*24*time.Hour + time.Second, ""},
+		{"from the future", anHour, -time.Hour, ""},
+		{"just written by another process", anHour, -time.Second, "primary 1h0m0s"},
+		{"without a reset", `"primary":{"usedPercent":100}`, 0, ""},
+		{"with credits", anHour + `,"credits":{"hasCredits":true}`, 0, ""},
+		{"unexpected types", `"primary":[1],"secondary":"x","credits":7`, 0, ""},
 	} {
-		t.Run(row.rule, func(t *testing.T) {
-			a := newAccount(t)
-			saveLimits(t, a, epoch, "%s", row.record)
-			wantString(t, "limit", limitOf(read(t, a, epoch.Add(row.now))), row.want)
-		})
+		a := newAccount(t)
+		saveLimits(t, a, epoch, "{%s}", row.record)
+		wantString(t, row.rule, limitOf(read(t, a, epoch.Add(row.now))), row.want)
 	}
 }
 
@@ -221,61 +217,26 @@ func TestQuotaWithReset(t *testing.T) {
 	}
 }
 
-// TestBlockFromTheFuture checks that a block from a clock that was ahead is due now.
-func TestBlockFromTheFuture(t *testing.T) {
-	ctx := context.Background()
-	a := newAccount(t)
-	check(t, a.Failed(ctx, epoch.Add(24*time.Hour), reconcile.CodeAgentAuth, "log in"))
-	for _, now := range []time.Time{epoch, epoch.Add(time.Minute)} {
-		if b := read(t, a, now).Block; !b.NextTry.Equal(now) || !b.Since.Equal(now) {
-			t.Errorf("%+v at %v", b, now)
-		}
-	}
-	b := *read(t, a, epoch).Block
-	began := epoch.Add(time.Second + time.Microsecond)
-	check(t, a.Probe(ctx, began, b, "x"))
-	if b := read(t, a, began).Block; b.Tries != 1 || !b.NextTry.Equal(began.Add(20*time.Second)) {
-		t.Errorf("%+v", b)
-	}
-	// The run knows its own start only as it is stored.
-	check(t, a.Worked(ctx, began.Add(time.Minute), began.Truncate(time.Millisecond)))
-	if read(t, a, began).Block != nil {
-		t.Error("the probe's success has not ended it")
-	}
-}
-
-// TestAccountWritersTakeTurns checks that no change of several processes is lost.
+// TestAccountWritersTakeTurns checks that of concurrent changes none is lost.
 func TestAccountWritersTakeTurns(t *testing.T) {
 	a := newAccount(t)
-	const each = 10
-	var cmds []interface{ Wait() error }
-	for n := range 3 {
-		cmd := helper(t, "account", a.Dir, fmt.Sprint(n), fmt.Sprint(each))
-		check(t, cmd.Start())
-		cmds = append(cmds, cmd)
+	const writers, each = 3, 10
+	var all sync.WaitGroup
+	for n := range writers {
+		all.Go(func() {
+			for i := range each {
+				if err := a.SaveLimits(context.Background(), epoch, fmt.Appendf(nil, `{"m%d-%d": 1}`, n, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
-	for _, cmd := range cmds {
-		check(t, cmd.Wait())
-	}
+	all.Wait()
 	rec, err := a.load()
 	check(t, err)
-	if len(rec.RateLimits) != 3*each {
-		t.Errorf("%d of %d members are left", len(rec.RateLimits), 3*each)
+	if len(rec.RateLimits) != writers*each {
+		t.Errorf("%d of %d members are left", len(rec.RateLimits), writers*each)
 	}
-}
-
-func writeAccount(args []string) error {
-	a := &Account{Dir: args[0]}
-	var each int
-	if _, err := fmt.Sscan(args[2], &each); err != nil {
-		return err
-	}
-	for i := range each {
-		if err := a.SaveLimits(context.Background(), epoch, fmt.Appendf(nil, `{"m%s-%d": 1}`, args[1], i)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
@@ -314,68 +275,9 @@ func TestSlots(t *testing.T) {
 	check(t, err)
 	wantSlots(t, counted, 1, 2, 3)
 	closeAll(first)
-	_, count = takeSlots(t, a, 3, 9)
-	wantSlots(t, count, 3, 0, 3)
-}
-
-// TestSlotsBeyondTheLimit checks that slots taken under a larger limit count for all.
-func TestSlotsBeyondTheLimit(t *testing.T) {
-	a := newAccount(t)
-	many, _ := takeSlots(t, a, 4, 4)
-	closeAll(many[:2]) // 1 and 2
-	_, count := takeSlots(t, a, 2, 2)
+	many, count := takeSlots(t, a, 4, 9)
+	wantSlots(t, count, 4, 0, 4)
+	closeAll(many[:2]) // those taken under a larger limit count for a smaller one
+	_, count = takeSlots(t, a, 2, 2)
 	wantSlots(t, count, 0, 2, 2)
-	_, count = takeSlots(t, a, 3, 2)
-	wantSlots(t, count, 1, 2, 3)
-}
-
-// TestSlotsOfProcesses checks that processes never have more than the limit together, and that a killed one frees its
-// slots.
-func TestSlotsOfProcesses(t *testing.T) {
-	const limit = 3
-	a := newAccount(t)
-	type holder struct {
-		lines *bufio.Scanner
-		end   func()
-	}
-	var all []holder
-	for range 5 {
-		cmd, lines, _ := startHelper(t, "slots", a.Dir, fmt.Sprint(limit))
-		all = append(all, holder{lines, func() { check(t, cmd.Process.Kill()); _ = cmd.Wait() }})
-	}
-	sum := 0
-	for _, h := range all {
-		if !h.lines.Scan() {
-			t.Fatal("a holder said nothing")
-		}
-		var n int
-		_, err := fmt.Sscan(h.lines.Text(), &n)
-		check(t, err)
-		sum += n
-	}
-	if sum != limit {
-		t.Errorf("%d slots were given away, %d are there", sum, limit)
-	}
-	for _, h := range all {
-		h.end()
-	}
-	_, count := takeSlots(t, a, limit, limit)
-	wantSlots(t, count, limit, 0, limit)
-}
-
-// holdSlots takes two slots, prints how many it got, and holds them until it is ended.
-func holdSlots(args []string) error {
-	a := &Account{Dir: args[0]}
-	var limit int
-	if _, err := fmt.Sscan(args[1], &limit); err != nil {
-		return err
-	}
-	files, _, err := a.TakeSlots(context.Background(), limit, 2)
-	if err != nil {
-		return err
-	}
-	defer closeAll(files)
-	fmt.Println(len(files))
-	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
-	return err
 }

@@ -170,29 +170,6 @@ func TestStandingAttention(t *testing.T) {
 	}
 }
 
-// TestAttentionOfABlock checks that a block is reported when it is set, and not when it is updated.
-func TestAttentionOfABlock(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
-	host := reconcile.Block{Code: "workers_would_die", Message: "no scope", Since: epoch}
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth, HostBlock: &host}))
-	a, h := reconcile.BlockAttention(auth), reconcile.BlockAttention(host)
-	wantOpen(t, db, epoch, a.Key, h.Key)
-	takes(t, db, epoch, a, "pass")
-	takes(t, db, epoch, h, "pass")
-	check(t, db.DoneAttention(ctx, epoch, a.Key, ""))
-	check(t, db.DoneAttention(ctx, epoch, h.Key, ""))
-	auth.Tries++
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
-	wantOpen(t, db, epoch.Add(time.Hour))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &reconcile.Block{}}))
-	wantOpen(t, db, epoch.Add(time.Hour))
-	auth.Since = epoch.Add(2 * time.Hour)
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
-	wantOpen(t, db, epoch.Add(2*time.Hour), reconcile.BlockAttention(auth).Key)
-}
-
 // TestAttentionsAreDropped checks that without a hook no notification waits.
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)

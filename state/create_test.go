@@ -141,53 +141,54 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 	createIn(t, dir) // an empty runs folder is no loss
 }
 
+// TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it stay as they are. SQLite would take the
+// WAL of an empty file for a leftover and delete it, although it may hold all that is left.
 func TestDamageIsReportedAndLeft(t *testing.T) {
-	ctx := context.Background()
-	sound := newDir(t)
+	ctx, sound := context.Background(), newDir(t)
 	db, err := Create(ctx, sound, epoch)
 	check(t, err)
 	for i := range 50 {
 		claim(t, db, i)
 	}
-	check(t, db.Close())
+	wal, err := os.ReadFile(filepath.Join(sound, databaseName+"-wal")) // as a crash leaves it
+	check(t, errors.Join(err, db.Close()))
 	whole, err := os.ReadFile(filepath.Join(sound, databaseName))
 	check(t, err)
-	for name, content := range map[string][]byte{
-		"empty":         {},
-		"short garbage": []byte("not a database"),
-		"garbage":       []byte(strings.Repeat("garbage ", 4096)),
-		"truncated":     whole[:len(whole)/2],
-		"bare header":   whole[:100],
-		"scrambled":     append(append([]byte{}, whole[:100]...), []byte(strings.Repeat("x", len(whole)-100))...),
+	for name, files := range map[string][2][]byte{
+		"empty beside its WAL": {{}, wal},
+		"short garbage":        {[]byte("not a database")},
+		"truncated":            {whole[:len(whole)/2]},
+		"bare header":          {whole[:100]},
+		"scrambled":            {append(append([]byte{}, whole[:100]...), strings.Repeat("x", len(whole)-100)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newDir(t)
 			check(t, os.Mkdir(dir, 0o700))
-			path := filepath.Join(dir, databaseName)
-			check(t, os.WriteFile(path, content, 0o600))
+			for i, suffix := range []string{"", "-wal"} {
+				if files[i] != nil {
+					check(t, os.WriteFile(filepath.Join(dir, databaseName+suffix), files[i], 0o600))
+				}
+			}
 			for _, open := range []func() (*DB, error){
 				func() (*DB, error) { return Create(ctx, dir, epoch) },
 				func() (*DB, error) { return Open(ctx, dir) },
 				func() (*DB, error) { return OpenReadOnly(ctx, dir) },
 			} {
-				wantCode(t, openAndRead(open), "state_corrupt")
-			}
-			after, err := os.ReadFile(path)
-			check(t, err)
-			if string(after) != string(content) {
-				t.Error("the file was changed")
+				db, err := open()
+				if err == nil {
+					_, err = db.State(ctx)
+					err = errors.Join(err, db.Close())
+				}
+				wantCode(t, err, "state_corrupt")
+				for i, suffix := range []string{"", "-wal"} {
+					after, _ := os.ReadFile(filepath.Join(dir, databaseName+suffix))
+					if files[i] != nil && !bytes.Equal(after, files[i]) {
+						t.Errorf("state.db%s was changed", suffix)
+					}
+				}
 			}
 		})
 	}
-}
-
-func openAndRead(open func() (*DB, error)) error {
-	db, err := open()
-	if err != nil {
-		return err
-	}
-	_, err = db.State(context.Background())
-	return errors.Join(err, db.Close())
 }
 
 func TestForeignDatabaseIsNotOurs(t *testing.T) {
@@ -219,71 +220,14 @@ func TestUnfinishedCreationIsRepeated(t *testing.T) {
 	}
 }
 
+// TestNewerSchema checks that a process that was started before a newer program claimed the database stops using it.
 func TestNewerSchema(t *testing.T) {
-	ctx := context.Background()
-	dir := newDir(t)
-	db := createIn(t, dir)
-	set := func(key string, n int) {
-		t.Helper()
-		_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = ?`, strconv.Itoa(n), key)
-		check(t, err)
-	}
-	_, err := db.sql.Exec(`PRAGMA user_version = ` + strconv.Itoa(schemaVersion+1))
+	db := newState(t)
+	before := openIn(t, db.Dir())
+	_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1))
 	check(t, err)
-	set("schema", schemaVersion+1)
-	for _, open := range []func() (*DB, error){
-		func() (*DB, error) { return Create(ctx, dir, epoch) },
-		func() (*DB, error) { return Open(ctx, dir) },
-	} {
-		newer, err := open()
-		check(t, err)
-		rec, err := newer.State(ctx)
-		check(t, err)
-		check(t, newer.Close())
-		if !rec.ReadOnly {
-			t.Error("an older program may dispatch")
-		}
-	}
-	before := openIn(t, dir)
-	set("oldest_writer", schemaVersion+1)
-	_, err = Create(ctx, dir, epoch)
+	_, err = before.State(context.Background())
 	wantCode(t, err, "state_newer")
-	_, err = OpenReadOnly(ctx, dir)
-	wantCode(t, err, "state_newer")
-	_, err = before.State(ctx)
-	wantCode(t, err, "state_newer")
-}
-
-func TestDirectoryMustBeOursAndClosed(t *testing.T) {
-	ctx := context.Background()
-	open := newDir(t)
-	check(t, os.Mkdir(open, 0o755))
-	check(t, os.WriteFile(filepath.Join(open, "note"), nil, 0o600))
-	_, err := Create(ctx, open, epoch)
-	wantCode(t, err, "state_dir")
-	if info, err := os.Stat(open); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("a directory in use was changed: %v %v", info.Mode(), err)
-	}
-
-	empty := newDir(t)
-	check(t, os.Mkdir(empty, 0o755))
-	createIn(t, empty)
-	if info, err := os.Stat(empty); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("an empty directory stays open: %v %v", info.Mode(), err)
-	}
-
-	file := newDir(t)
-	check(t, os.WriteFile(file, nil, 0o600))
-	_, err = Create(ctx, file, epoch)
-	wantCode(t, err, "state_dir")
-
-	if os.Geteuid() == 0 {
-		theirs := newDir(t)
-		check(t, os.Mkdir(theirs, 0o700))
-		check(t, os.Chown(theirs, 65534, 65534))
-		_, err = Create(ctx, theirs, epoch)
-		wantCode(t, err, "state_dir")
-	}
 }
 
 func TestDefaultDir(t *testing.T) {
@@ -325,75 +269,22 @@ func TestDefaultDir(t *testing.T) {
 	}
 }
 
-// A database file that was cut to nothing is reported before SQLite sees it: it would take the WAL beside it,
-// which may hold all that is left, for a leftover and throw it away.
-func TestEmptyFileKeepsItsWAL(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	db, err := Create(t.Context(), dir, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.SetMeta(t.Context(), "fact", "kept in the WAL"); err != nil {
-		t.Fatal(err)
-	}
-	// A crash leaves the files as they are now, not open in any process.
-	crashed := filepath.Join(t.TempDir(), "crashed")
-	if err := os.Mkdir(crashed, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	wal, err := os.ReadFile(filepath.Join(dir, databaseName+"-wal"))
-	if err != nil || !bytes.Contains(wal, []byte("kept in the WAL")) {
-		t.Fatalf("the WAL does not hold the fact: %d bytes, %v", len(wal), err)
-	}
-	for name, data := range map[string][]byte{databaseName: nil, databaseName + "-wal": wal} {
-		if err := os.WriteFile(filepath.Join(crashed, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, open := range map[string]func() (*DB, error){
-		"pass":    func() (*DB, error) { return Create(t.Context(), crashed, time.Now()) },
-		"worker":  func() (*DB, error) { return Open(t.Context(), crashed) },
-		"command": func() (*DB, error) { return OpenReadOnly(t.Context(), crashed) },
-	} {
-		opened, err := open()
-		var known *reconcile.Error
-		if !errors.As(err, &known) || known.Code != "state_corrupt" {
-			t.Errorf("%s: %v, not state_corrupt", name, err)
-		}
-		if opened != nil {
-			opened.Close()
-		}
-		if now, err := os.ReadFile(filepath.Join(crashed, databaseName+"-wal")); err != nil || !bytes.Equal(now, wal) {
-			t.Errorf("%s: the WAL has changed: %d bytes, %v", name, len(now), err)
-		}
-	}
-}
-
-func lookCode(err error) string {
-	var e *reconcile.Error
-	if !errors.As(err, &e) {
-		return ""
-	}
-	return e.Code
-}
-
-// Look says what a pass would meet, and makes and changes nothing.
-func TestCheckDir(t *testing.T) {
-	base := t.TempDir()
+// TestDirectoryMustBePrivate checks what a pass accepts as its directory, and that CheckDir tells the same without changing
+// anything.
+func TestDirectoryMustBePrivate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		mode   os.FileMode // 0: there is nothing
+		mode   os.FileMode // 0: it does not exist
 		inside bool
-		exists bool
 		code   string
+		after  os.FileMode // of a directory that a pass accepts
 	}{
-		{name: "none"},
-		{name: "private", mode: 0o700, inside: true, exists: true},
-		{name: "open", mode: 0o755, inside: true, exists: true, code: "state_dir"},
-		{name: "open but empty", mode: 0o755, exists: true},
+		{name: "none", after: 0o700},
+		{name: "private", mode: 0o700, inside: true, after: 0o700},
+		{name: "open", mode: 0o755, inside: true, code: "state_dir", after: 0o755},
+		{name: "open but empty", mode: 0o755, after: 0o700},
 	} {
-		dir := filepath.Join(base, c.name, "state")
+		dir := newDir(t)
 		if c.mode != 0 {
 			check(t, os.MkdirAll(dir, 0o700))
 			if c.inside {
@@ -402,19 +293,33 @@ func TestCheckDir(t *testing.T) {
 			check(t, os.Chmod(dir, c.mode))
 		}
 		exists, err := CheckDir(dir)
-		if exists != c.exists || lookCode(err) != c.code {
+		if exists != (c.mode != 0) || errorCode(err) != c.code {
 			t.Errorf("%s: %v, %v", c.name, exists, err)
 		}
-		info, err := os.Stat(dir)
-		if (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
-			t.Errorf("%s: afterwards %v, %v", c.name, info, err)
+		if info, err := os.Stat(dir); (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
+			t.Errorf("%s: CheckDir made it %v, %v", c.name, info, err)
+		}
+		if err := EnsureDir(dir); errorCode(err) != c.code {
+			t.Errorf("%s: a pass reports %v", c.name, err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != c.after {
+			t.Errorf("%s: a pass made it %v, %v", c.name, info, err)
 		}
 	}
-	file := filepath.Join(base, "file")
-	check(t, os.WriteFile(file, nil, 0o600))
-	if _, err := CheckDir(file); lookCode(err) != "state_dir" {
-		t.Error(err)
+	if os.Geteuid() == 0 {
+		theirs := newDir(t)
+		check(t, os.Mkdir(theirs, 0o700))
+		check(t, os.Chown(theirs, 65534, 65534))
+		wantCode(t, EnsureDir(theirs), "state_dir")
 	}
+}
+
+func errorCode(err error) string {
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
 }
 
 func TestQuickCheck(t *testing.T) {

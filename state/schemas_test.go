@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"hash/maphash"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -285,82 +282,5 @@ func wantHistory(t *testing.T, db *DB, version int) {
 	}
 	if version >= 2 && (len(r.Days) != 1 || r.Days[0].Tokens.Total == 0) {
 		t.Errorf("days are %+v", r.Days)
-	}
-}
-
-// newer is a migration that is not there yet.
-var newer = fstest.MapFS{fmt.Sprintf("migration/%04d_novelties.sql", schemaVersion+1): {Data: []byte(`
-	ALTER TABLE runs ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
-	ALTER TABLE claims ADD COLUMN novelty TEXT NOT NULL DEFAULT 'none';
-	CREATE TABLE novelties (id INTEGER PRIMARY KEY) STRICT;`)}}
-
-// TestWorkerOfTheSchemaBefore: a newer pass migrates under a running worker, which knows nothing of it and takes
-// nothing of it away.
-func TestWorkerOfTheSchemaBefore(t *testing.T) {
-	ctx := context.Background()
-	dir := newDir(t)
-	db := createIn(t, dir)
-	inserted := insertedRun(t, db, 1)
-	old := openIn(t, dir)
-	run, err := old.TakeRun(ctx, inserted.ID, worker, epoch)
-	check(t, err)
-
-	check(t, migrate(ctx, db.sql, newer, schemaVersion, schemaVersion+1, epoch))
-	_, err = db.sql.Exec(`UPDATE runs SET novelty = 'of the newer program'`)
-	check(t, err)
-
-	run.Phase, run.Beats = reconcile.StreamingTurn, 1
-	_, err = old.UpdateRun(ctx, epoch, run)
-	check(t, err)
-	run.Tokens = reconcile.Tokens{Input: 1, Output: 2, Total: 3}
-	check(t, old.SaveThread(ctx, run.ID, run.IssueID, "thread", "space", run.Tokens, epoch))
-	run.Outcome = reconcile.Succeeded
-	check(t, old.Finish(ctx, epoch, run))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
-	var novelty string
-	check(t, db.sql.QueryRow(`SELECT novelty FROM runs WHERE outcome = 'succeeded' AND tokens_total = 3`).Scan(&novelty))
-	if novelty != "of the newer program" {
-		t.Errorf("what the newer program had written is now %q", novelty)
-	}
-	// One that starts after the migration works as well.
-	late := insertedRun(t, db, 2)
-	_, err = openIn(t, dir).TakeRun(ctx, late.ID, worker, epoch)
-	check(t, err)
-}
-
-// TestPassOfTheSchemaBefore: beside a newer program a pass of this one settles what ends, obeys and releases, and
-// starts nothing: neither what is due nor what is new.
-func TestPassOfTheSchemaBefore(t *testing.T) {
-	l := newLab(t, without{})
-	check(t, migrate(context.Background(), l.sql, newer, schemaVersion, schemaVersion+1, epoch))
-	s := l.begin(scene{setUp: func(s *schedule) {
-		s.ended(1)   // with its worker's own pass
-		s.waiting(2) // and due
-		s.offered(3)
-		s.operator(reconcile.VerbHold, 4)
-		s.scheduled = true
-	}}, maphash.MakeSeed(), tape{})
-	defer s.abandon()
-	check(t, s.alone("pass", pass(passKind{})))
-	is := s.rowsNow()
-	if runs := is.of("run"); len(runs) != 1 || runs[0].n[0] != 1 {
-		t.Errorf("runs are %v", runs)
-	}
-	if c := is.claim(issueOf(2).ID); c.a != string(reconcile.Waiting) {
-		t.Errorf("what was due is %v", c)
-	}
-	if c := is.claim(issueOf(3).ID); c.id != "" {
-		t.Errorf("what was offered is %v", c)
-	}
-	if fault := s.obeyed(); fault != "" {
-		t.Error(fault)
-	}
-	// This is what keeps it from starting something.
-	_, err := l.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'schema'`, strconv.Itoa(schemaVersion))
-	check(t, err)
-	s.dirty = true
-	check(t, s.alone("pass again", pass(passKind{})))
-	if runs := s.rowsNow().of("run"); len(runs) != 3 {
-		t.Errorf("nothing else keeps it back, and of 3 runs there are %v", runs)
 	}
 }
