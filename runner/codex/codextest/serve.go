@@ -268,6 +268,8 @@ func (s *server) serve(m *message) {
 		s.startThread(m)
 	case m.Method == "thread/resume":
 		s.resumeThread(m)
+	case m.Method == "thread/name/set":
+		s.result(m.ID, object{})
 	case m.Method == "turn/start":
 		s.startTurn(m)
 	case m.Method == "turn/interrupt":
@@ -282,7 +284,7 @@ func (s *server) serve(m *message) {
 }
 
 // methods are those that the server names where it is asked for another.
-var methods = []string{"initialize", "thread/start", "thread/resume", "turn/start", "turn/interrupt"}
+var methods = []string{"initialize", "thread/start", "thread/resume", "thread/name/set", "turn/start", "turn/interrupt"}
 
 func (s *server) initialize(m *message) {
 	var p struct {
