@@ -181,14 +181,14 @@ func TestScheduleUser(t *testing.T) {
 	// Without lingering her systemd ends, and with it the timer; what is installed comes back with the lingering.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tno systemd of symtester's runs, and so no timer: loginctl enable-linger symtester")
+	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tthe systemd of symtester does not run, and so no timer: loginctl enable-linger symtester")
 	m.lingering(true)
 	m.until("the timer runs", 20*time.Second, func() (bool, string) {
 		said, _ := m.sh(m.as("~/bin/symphony schedule status -w " + workflow))
 		return strings.Contains(said, "enabled, active"), said
 	})
 	m.lingering(false)
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "no systemd of yours is to be reached", "removed /run/symtester/.config/systemd/user/"+unit)
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "your systemd does not answer", "removed /run/symtester/.config/systemd/user/"+unit)
 	m.untraced(places, before)
 
 	// Hers may read another folder.

@@ -14,35 +14,37 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// cronLine is the one line that is ours. What follows # is a comment for the shell, and the mark by which it is found.
-func (s *scheduled) cronLine() (string, error) {
+const everyMinute = "* * * * * "
+
+// cronLine is our line of the crontab. What follows # is a comment for the shell, and the mark by which the line is found.
+func (s *plan) cronLine() (string, error) {
+	command := s.command(project.TriggerCron)
 	var words []string
-	for _, v := range s.carried {
+	for _, v := range s.vars {
 		name, value, _ := strings.Cut(v, "=")
 		words = append(words, name+"="+term.ShellQuote(value))
 	}
-	for _, arg := range s.command(project.TriggerCron) {
+	for _, arg := range command {
 		words = append(words, term.ShellQuote(arg))
 	}
-	command := strings.Join(words, " ")
-	for _, arg := range append(s.command(project.TriggerCron), s.carried...) {
+	for _, arg := range append(command, s.vars...) {
 		if strings.Contains(arg, `\`) {
 			return "", &reconcile.Error{
-				Code: "schedule_failed", Message: fmt.Sprintf("%q holds a backslash, which each cron takes for something else", arg),
+				Code: "schedule_failed", Message: fmt.Sprintf("%q holds a backslash, which cron programs read in different ways", arg),
 				Hint: "rename it, or use a timer of systemd",
 			}
 		}
 	}
-	// For cron a % ends the command, in quotes too.
-	return "* * * * * " + strings.ReplaceAll(command, "%", `\%`) + cronMark(s.name()), nil
+	// For cron a % ends the command, also between quotes.
+	return everyMinute + strings.ReplaceAll(strings.Join(words, " "), "%", `\%`) + cronMark(nameOf(s.p)), nil
 }
 
-// cronMark ends our line.
+// cronMark is the end of our line.
 func cronMark(name string) string { return " # " + name }
 
-// cronProgram is the program that a line of ours starts: the first path in it that stands behind no variable.
+// cronProgram returns the program that our line starts: its first word that is an absolute path.
 func cronProgram(line string) string {
-	line = strings.ReplaceAll(strings.TrimPrefix(line, "* * * * * "), `\%`, "%")
+	line = strings.ReplaceAll(strings.TrimPrefix(line, everyMinute), `\%`, "%")
 	var word strings.Builder
 	quoted := false
 	for i := 0; i < len(line); i++ {
@@ -64,22 +66,15 @@ func cronProgram(line string) string {
 	return ""
 }
 
-// cronMissing says why cron can't run the passes.
-func cronMissing(w *term.Env) error {
-	if HasCrontab(w) {
-		return nil
-	}
-	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
-}
-
+// HasCrontab reports whether there is a crontab program.
 func HasCrontab(w *term.Env) bool {
 	_, err := findProgram(w, "crontab")
 	return err == nil
 }
 
-// crontab reads the user's. What can't be read for sure is never written over.
+// Crontab reads the crontab of the user. One that can't be read must not be written.
 func Crontab(ctx context.Context, w *term.Env) (string, error) {
-	text, err := runOutside(ctx, w, "", nil, "crontab", "-l")
+	text, err := runProgram(ctx, w, "", nil, "crontab", "-l")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
 		return "", nil
@@ -87,18 +82,18 @@ func Crontab(ctx context.Context, w *term.Env) (string, error) {
 	return text, err
 }
 
-// setCrontab writes it. None at all is what there was before the first line.
-func setCrontab(ctx context.Context, w *term.Env, text string) error {
+// writeCrontab writes the crontab. An empty one is removed, as it was before the first line.
+func writeCrontab(ctx context.Context, w *term.Env, text string) error {
 	args := []string{"-"}
 	if text == "" {
 		args = []string{"-r"}
 	}
-	_, err := runOutside(ctx, w, text, nil, "crontab", args...)
+	_, err := runProgram(ctx, w, text, nil, "crontab", args...)
 	return err
 }
 
-// withLine gives the crontab with our line in the place of the one that was there, or at its end; an empty line takes
-// it away. Every other byte stays.
+// withLine replaces the line with our mark by the given one, or appends it; an empty line removes ours. Every other byte stays.
+// was is the line that ours was before.
 func withLine(crontab, line, mark string) (text, was string) {
 	var b strings.Builder
 	placed := line == ""
@@ -122,7 +117,7 @@ func withLine(crontab, line, mark string) (text, was string) {
 	return b.String(), was
 }
 
-func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
+func (s *plan) installLine(ctx context.Context) (changed bool, err error) {
 	w := s.caller.Env
 	line, err := s.cronLine()
 	if err != nil {
@@ -132,9 +127,9 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	text, was := withLine(crontab, line, cronMark(s.name()))
+	text, was := withLine(crontab, line, cronMark(nameOf(s.p)))
 	if text != crontab {
-		if err := setCrontab(ctx, w, text); err != nil {
+		if err := writeCrontab(ctx, w, text); err != nil {
 			return false, err
 		}
 		if was != "" {
@@ -150,38 +145,37 @@ func (s *scheduled) installLine(ctx context.Context) (changed bool, err error) {
 	return text != crontab, nil
 }
 
-// removeLine takes our line away; false where there is none.
-func removeLine(ctx context.Context, p *project.Project) (bool, error) {
+func removeLine(ctx context.Context, p *project.Project) error {
 	crontab, err := Crontab(ctx, p.Env)
 	if err != nil {
-		return false, err
+		return err
 	}
-	text, was := withLine(crontab, "", cronMark(scheduleName(p)))
+	text, was := withLine(crontab, "", cronMark(nameOf(p)))
 	if was == "" {
-		return false, nil
+		return nil
 	}
-	if err := setCrontab(ctx, p.Env, text); err != nil {
-		return false, err
+	if err := writeCrontab(ctx, p.Env, text); err != nil {
+		return err
 	}
 	fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(was))
-	return true, nil
+	return nil
 }
 
-// cronRuns looks for the daemon; nil where this can't be seen.
+// cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.
 func cronRuns() *bool {
-	runs := false
 	if _, err := os.Stat("/proc/1/comm"); err != nil {
-		return nil // no /proc, or one that hides what is not ours
+		return nil
 	}
 	list, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
 		return nil
 	}
+	runs := false
 	for _, path := range list {
-		name, err := os.ReadFile(path)
+		name, _ := os.ReadFile(path) // the process may have ended
 		switch strings.TrimSpace(string(name)) {
 		case "cron", "crond", "fcron":
-			runs = runs || err == nil
+			runs = true
 		}
 	}
 	return &runs

@@ -1,60 +1,171 @@
 package schedule
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/state"
+	"pgregory.net/rapid"
 )
 
-// A schedule counts as alive for three times the median of its last five gaps, at least three minutes and at
-// most a day (design: a pass).
-func TestScheduleAlive(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		trigger string
-		ages    []time.Duration // of the passes, the oldest first
-		want    bool
-	}{
-		"none":                   {project.TriggerCron, nil, false},
-		"only by hand":           {project.TriggerManual, []time.Duration{time.Second}, false},
-		"workers' own":           {project.TriggerWorker, []time.Duration{time.Second}, false},
-		"one, just now":          {project.TriggerCron, []time.Duration{time.Second}, true},
-		"one, long ago":          {project.TriggerTimer, []time.Duration{4 * time.Minute}, false},
-		"every minute, fresh":    {project.TriggerCron, []time.Duration{4 * time.Minute, 3 * time.Minute, 2 * time.Minute}, true},
-		"every minute, stopped":  {project.TriggerLoop, []time.Duration{6 * time.Minute, 5 * time.Minute, 4 * time.Minute}, false},
-		"hourly, two hours ago":  {project.TriggerCron, []time.Duration{4 * time.Hour, 3 * time.Hour, 2 * time.Hour}, true},
-		"hourly, four hours ago": {project.TriggerCron, []time.Duration{6 * time.Hour, 5 * time.Hour, 4 * time.Hour}, false},
-		"weekly, two days ago":   {project.TriggerCron, []time.Duration{9 * 24 * time.Hour, 2 * 24 * time.Hour}, false},
-		"one long gap":           {project.TriggerCron, []time.Duration{100 * time.Hour, 10 * time.Minute, 9 * time.Minute, 8 * time.Minute, 7 * time.Minute}, false},
+// The calendar of a timer has every interval that divides minute, hour or day; all others count from pass to pass.
+func TestTimerLines(t *testing.T) {
+	const since = "OnActiveSec=1s\nOnUnitActiveSec="
+	for every, want := range map[time.Duration]string{
+		time.Second:             "OnCalendar=*-*-* *:*:*",
+		2 * time.Second:         "OnCalendar=*-*-* *:*:00/2",
+		30 * time.Second:        "OnCalendar=*-*-* *:*:00/30",
+		time.Minute:             "OnCalendar=*-*-* *:*:00",
+		5 * time.Minute:         "OnCalendar=*-*-* *:00/5:00",
+		time.Hour:               "OnCalendar=*-*-* *:00:00",
+		6 * time.Hour:           "OnCalendar=*-*-* 00/6:00:00",
+		24 * time.Hour:          "OnCalendar=*-*-* 00:00:00",
+		45 * time.Second:        since + "45000ms",
+		90 * time.Second:        since + "90000ms",
+		7 * time.Minute:         since + "420000ms",
+		5 * time.Hour:           since + "18000000ms",
+		48 * time.Hour:          since + "172800000ms",
+		1500 * time.Millisecond: since + "1500ms",
+		59 * time.Second:        since + "59000ms",
 	} {
-		t.Run(name, func(t *testing.T) {
-			db, err := state.Create(t.Context(), t.TempDir()+"/state", now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			for _, age := range c.ages {
-				if _, err := db.SavePass(t.Context(), state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age)}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := project.ScheduleAlive(t.Context(), db, now)
-			if err != nil || got != c.want {
-				t.Errorf("%v, %v; want %v", got, err, c.want)
-			}
-		})
+		if got := timerLines(every); got != want {
+			t.Errorf("%s: %s, want %s", every, got, want)
+		}
+	}
+}
+
+func TestUnitWord(t *testing.T) {
+	for word, want := range map[string]string{
+		"/home/ann/web-shop/WORKFLOW.md": "/home/ann/web-shop/WORKFLOW.md",
+		"/home/ann/Straße/W.md":          "/home/ann/Straße/W.md",
+		"a b":                            `"a b"`,
+		"100%":                           "100%%",
+		`it's`:                           `"it's"`,
+		`a"b\c`:                          `"a\"b\\c"`,
+		"":                               `""`,
+		"#x;":                            `"#x;"`,
+	} {
+		if got := UnitWord(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}
+
+// Whatever a crontab holds, our line is added once, and every other byte is the same after its removal.
+func TestWithLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOf(rapid.SampledFrom([]string{
+			"* * * * * x", "", "# c", "A=b # symphony-other", "#* * * * * x # symphony-a", "\t", "* * * * * x # symphony-a ", "é%\\%",
+		})).Draw(t, "lines")
+		before := ""
+		if len(lines) > 0 {
+			before = strings.Join(lines, "\n") + "\n"
+		}
+		mark := cronMark("symphony-a")
+		once, was := withLine(before, "* * * * * ours"+mark, mark)
+		if was != "" || strings.Count(once, "ours") != 1 {
+			t.Fatalf("added: %q, was %q", once, was)
+		}
+		if again, was := withLine(once, "* * * * * ours"+mark, mark); again != once || was != "* * * * * ours"+mark {
+			t.Fatalf("added again: %q, was %q", again, was)
+		}
+		twice := once + rapid.SampledFrom([]string{"", "* * * * * ours" + mark + "\n"}).Draw(t, "copied") // duplicated in an editor
+		other, _ := withLine(twice, "* * * * * other"+mark, mark)
+		if other != strings.Replace(once, "ours", "other", 1) {
+			t.Fatalf("changed: %q", other)
+		}
+		if after, was := withLine(other, "", mark); after != before || was != "* * * * * other"+mark {
+			t.Fatalf("removed: %q, was %q; want %q", after, was, before)
+		}
+	})
+}
+
+// A crontab without a newline at its end gets one.
+func TestWithLineAfterNoNewline(t *testing.T) {
+	if got, _ := withLine("a", "b # x", " # x"); got != "a\nb # x\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSystemdTimes(t *testing.T) {
+	want := time.Date(2026, 11, 20, 18, 17, 30, 0, time.UTC)
+	for text, want := range map[string]time.Time{"Fri 2026-11-20 18:17:30 UTC": want, "": {}, "n/a": {}, "0": {}} {
+		if got := systemdTime(text); !got.Equal(want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	for text, want := range map[string]time.Duration{
+		"10h 20min 26.488399s": 10*time.Hour + 20*time.Minute + 26488399*time.Microsecond,
+		"1w 2d 5ms 7us":        9*24*time.Hour + 5*time.Millisecond + 7*time.Microsecond,
+		"1month 1y":            730*time.Hour + 30*time.Minute + 365*24*time.Hour + 6*time.Hour,
+	} {
+		if got, ok := systemdSpan(text); !ok || (got-want).Abs() > time.Microsecond {
+			t.Errorf("%q: %v %v, want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "0", "infinity", "5", "3 apples", "-1s x"} {
+		if got, ok := systemdSpan(text); ok {
+			t.Errorf("%q is taken for %v", text, got)
+		}
+	}
+}
+
+// Programs that will not stay are refused, wherever go run and go test build them.
+func TestRefuseTemporaryProgram(t *testing.T) {
+	hash := strings.Repeat("0123456789abcdef", 4)
+	p := &project.Project{Env: &term.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
+	for program, gone := range map[string]bool{
+		"/home/ann/bin/symphony":                               false,
+		"/usr/local/bin/symphony":                              false,
+		"/home/ann/go-build/symphony":                          true, // GOCACHE without anything else
+		"/home/ann/my-go-builds/symphony":                      false,
+		"/tmp/symphony":                                        true,
+		"/tmpfs/symphony":                                      false,
+		"/var/tmp/x/symphony":                                  true,
+		"/dev/shm/symphony":                                    true,
+		"/var/scratch/go-build1/b001/exe/symphony":             true,
+		"/home/ann/.cache/go-build/4b/" + hash + "-d/symphony": true,
+		"/home/ann/cache/4b/" + hash + "-d/symphony":           true,
+		"": true,
+	} {
+		err := (&plan{caller: p, program: program}).refuseTemporary()
+		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+}
+
+// A timer that was installed just now has not failed: its first pass is still to come.
+func TestAliveText(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	soon, before := now.Add(16*time.Second), now.Add(-time.Minute)
+	dead := "not alive: nothing new is started until you run symphony tick"
+	for name, c := range map[string]struct {
+		out  Status
+		want string
+	}{
+		"installed just now": {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "its first pass comes at 2026-03-01T12:00:16Z"},
+		"stopped":            {Status{Timers: []timerJSON{{Enabled: true, Next: &soon}}}, dead},
+		"came, and no more":  {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
+		"overdue":            {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &before}}}, dead},
+		"passes come":        {Status{Alive: true, Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
+		"none":               {Status{}, dead},
+	} {
+		if got := aliveText((&term.Env{}), c.out, now); got != c.want {
+			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
 	}
 }
 
 // TestCronProgram: the program is found again in the line that was written for it.
 func TestCronProgram(t *testing.T) {
 	for _, program := range []string{"/usr/bin/symphony", `/home/it's 50%/${HOME} "x"/symphony`, "/home/jörg tick/symphony"} {
-		s := &scheduled{
+		s := &plan{
 			p: &project.Project{Env: &term.Env{Home: "/h"}, Path: "/x y/WORKFLOW.md"}, program: program,
-			carried: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
+			vars: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
 		}
 		line, err := s.cronLine()
 		if err != nil {
@@ -65,6 +176,6 @@ func TestCronProgram(t *testing.T) {
 		}
 	}
 	if got := cronProgram("@daily something else # symphony-x"); got != "" {
-		t.Errorf("a line that somebody has rewritten: %q", got)
+		t.Errorf("a rewritten line: %q", got)
 	}
 }
