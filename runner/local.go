@@ -90,7 +90,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		defer slot.Close() // only the worker holds it after that
 	}
 	worker, err := proc.Detach(proc.Spawn{
-		Exe: l.Exe, Argv: argv, Hand: slot,
+		Exe: l.Exe, Argv: argv, Extra: slot,
 		Env: proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
 		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})
@@ -264,17 +264,17 @@ func (l *Local) FreeBytes() int64 {
 // Shelter implements reconcile.Deps: it fails where a worker started now would be ended together with this pass.
 func (l *Local) Shelter(ctx context.Context) error {
 	err := l.Scopes.Ask(ctx)
-	var mortal *proc.NoScopeError
-	if !errors.As(err, &mortal) {
+	var noScope *proc.NoScopeError
+	if !errors.As(err, &noScope) {
 		return err
 	}
 	if l.Stays {
 		return nil // the unit, a job of a CI for instance, is waited for until these runs have ended
 	}
 	return &reconcile.Error{
-		Code: reconcile.CodeWorkersWouldDie, Message: mortal.Error(), Err: err,
-		Hint: "write KillMode=process into the [Service] section of " + mortal.Unit +
-			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + mortal.Unit + ", let the pass wait for its runs: symphony tick --wait",
+		Code: reconcile.CodeWorkersWouldDie, Message: noScope.Error(), Err: err,
+		Hint: "write KillMode=process into the [Service] section of " + noScope.Unit +
+			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + noScope.Unit + ", let the pass wait for its runs: symphony tick --wait",
 	}
 }
 

@@ -36,11 +36,9 @@ type run struct {
 	unsafe  error // what git could run in a hook; no hook runs then
 	removal workspace.RemoveOptions
 
-	mu     sync.Mutex
-	space  *workspace.Workspace // nil until the lease is held
-	procs  *proc.ProcFile
-	recent *proc.ChildScanner // nil where the kernel does not list children
-	looks  int
+	mu    sync.Mutex
+	space *workspace.Workspace // nil until the lease is held
+	procs *proc.ProcFile
 }
 
 // open returns the run's files, opening them at its first call.
@@ -57,9 +55,6 @@ func (h *Host) open(r host.Run) (*run, error) {
 	opened := &run{Run: r, tree: tree}
 	if opened.procs, err = proc.OpenProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
 		return nil, asError(errors.Join(err, tree.Close()))
-	}
-	if opened.recent, err = proc.NewChildScanner(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, asError(errors.Join(err, tree.Close(), opened.procs.Close()))
 	}
 	if h.runs == nil {
 		h.runs = map[string]*run{}

@@ -31,8 +31,6 @@ const (
 const (
 	killGrace = 2 * time.Second // between SIGTERM and SIGKILL
 	killBound = 4 * time.Second // for the processes of one run
-	// slowLooks: where the kernel does not list children, the whole machine is searched in every fourth call only.
-	slowLooks = 4
 )
 
 func runDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
@@ -77,8 +75,8 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	if known == nil {
 		return answer, nil
 	}
-	err = known.record(r.All)
-	if r.All && r.StateDir != "" {
+	err = known.record()
+	if r.StateDir != "" {
 		var lockErr error
 		answer.LockHolders, lockErr = known.endLockHolders(ctx, r)
 		err = errors.Join(err, lockErr)
@@ -86,26 +84,14 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	return answer, asError(err)
 }
 
-// record writes down the processes below this one: all of them, or those that are new.
-func (r *run) record(all bool) error {
+// record adds the processes below this one to the procs file.
+func (r *run) record() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.procs == nil {
 		return nil // finished meanwhile
 	}
-	if !all && r.recent == nil {
-		if r.looks++; r.looks%slowLooks != 0 {
-			return nil
-		}
-		all = true
-	}
-	var list []reconcile.Process
-	var err error
-	if all {
-		list, err = proc.Descendants(os.Getpid())
-	} else {
-		list, err = r.recent.NewSince()
-	}
+	list, err := proc.Descendants(os.Getpid())
 	if err = errors.Join(err, r.procs.Record(list)); err != nil {
 		return fmt.Errorf("processes not recorded: %w", err)
 	}

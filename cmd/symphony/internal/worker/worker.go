@@ -44,7 +44,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	}
 	var heldSlot *os.File
 	if slot != "" {
-		if heldSlot, err = proc.Handed(slot); err != nil {
+		if heldSlot, err = proc.TakeExtra(slot); err != nil {
 			return errors.Join(err, ready.Refuse(err.Error()))
 		}
 	}
@@ -242,7 +242,7 @@ func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir,
 	})
 	if err == nil && scope != nil {
 		// In the scope of the run it would be one of the processes that it has to end.
-		err = pass.Moved(context.WithoutCancel(ctx), scope)
+		err = pass.WaitForScope(context.WithoutCancel(ctx), scope)
 	}
 	crash.At("worker.pass.started")
 	if err != nil {

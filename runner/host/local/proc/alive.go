@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,20 +18,20 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// AliveSize is the size of an alive file in bytes, from its making to its end.
+// AliveSize is the size of an alive file in bytes. It never changes.
 const AliveSize = 64
 
 const (
-	lockStep    = 10 * time.Millisecond  // between attempts at a lock that somebody else has
-	probesLimit = 250 * time.Millisecond // how long LockDead lets others finish looking
+	lockStep  = 10 * time.Millisecond  // between two attempts at a lock that another process has
+	probeWait = 250 * time.Millisecond // how long LockDead waits for probes to end
 )
 
 // ErrHeld: another process has the lock.
 var ErrHeld = errors.New("held by another process")
 
-// CreateAlive makes the alive file of a run at its full size and syncs it and its directory (design 3 and 8). It
-// comes before the spawn, so that later neither a full disk nor a missing file can look like a dead worker. An
-// existing file is fs.ErrExist and stays as it is.
+// CreateAlive creates the alive file of a run at its full size and syncs it and its directory (design 3 and 8). It comes
+// before the worker is started, so that later neither a full disk nor a missing file looks like a dead worker. If the file
+// exists it stays as it is, and the error is fs.ErrExist.
 func CreateAlive(path string) (err error) {
 	defer func() {
 		if err != nil {
@@ -41,7 +42,7 @@ func CreateAlive(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(aliveRecord(0, 0))
+	_, err = f.Write(heartbeatLine(0, 0))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -52,11 +53,11 @@ func CreateAlive(path string) (err error) {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// Alive is a worker's hold on its alive file: an exclusive flock that the kernel drops with the process.
+// Alive is a worker's exclusive flock on its alive file, which the kernel drops when the process ends.
 type Alive struct{ f *os.File }
 
-// HoldAlive takes the existing alive file exclusively, trying for up to wait (a pass may be looking at it). Held
-// by another process: ErrHeld. A file that is missing, or was replaced meanwhile, is fs.ErrNotExist.
+// HoldAlive locks the existing alive file exclusively. It tries for up to wait, because a pass may be probing the file. If
+// another process holds it the error is ErrHeld; if it is missing or was replaced meanwhile, fs.ErrNotExist.
 func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -64,52 +65,45 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	if err := lockWithin(ctx, f, unix.LOCK_EX, nil); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("hold alive file %s: %w", path, err)
-	}
-	same, err := stillAt(f, path)
-	if err == nil && !same {
-		err = fmt.Errorf("it was replaced: %w", fs.ErrNotExist)
+	err = lockWithin(ctx, f, func() bool { return true })
+	if err == nil {
+		err = checkAt(f, path)
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("hold alive file %s: %w", path, err)
+		return nil, fmt.Errorf("hold alive file %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Alive{f: f}, nil
 }
 
-// Beat writes the heartbeat in place: the counter and the clock (Monotonic). It makes the file no larger, so it
-// needs no space where the file system overwrites in place.
+// Beat writes the heartbeat in place: the counter and the clock (Monotonic). The file does not grow, so that a full disk
+// stops no heartbeat where the file system overwrites in place.
 func (a *Alive) Beat(counter int64, mono time.Duration) error {
-	if _, err := a.f.WriteAt(aliveRecord(counter, mono), 0); err != nil {
+	if _, err := a.f.WriteAt(heartbeatLine(counter, mono), 0); err != nil {
 		return fmt.Errorf("heartbeat into alive file: %w", err)
 	}
 	return nil
 }
 
-// Refuse writes in place, where a full disk does not matter, why this worker ends without having begun its run.
-func (a *Alive) Refuse(code string) error {
-	if _, err := a.f.WriteAt(refusalRecord(code), 0); err != nil {
-		return fmt.Errorf("refusal into alive file: %w", err)
-	}
-	return nil
-}
+// Refuse writes, in place as well, the code of the reason why this worker ends without having begun its run.
+func (a *Alive) Refuse(code string) error { return writeRefusal(a.f, code) }
 
-// NoteUnstarted writes the same for a worker that could not even be started, or that has ended.
+// NoteUnstarted writes the same for a worker that could not be started, or has ended.
 func NoteUnstarted(path, code string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt(refusalRecord(code), 0)
-		err = errors.Join(err, f.Close())
-	}
 	if err != nil {
 		return fmt.Errorf("refusal into alive file: %w", err)
 	}
+	return errors.Join(writeRefusal(f, code), f.Close())
+}
+
+func writeRefusal(f *os.File, code string) error {
+	if _, err := f.WriteAt(refusalLine(code), 0); err != nil {
+		return fmt.Errorf("refusal into alive file: %w", err)
+	}
 	return nil
 }
 
-// Close gives the file up: from here on the worker counts as dead.
+// Close gives the lock up: from now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
 // AliveState is what a probe of an alive file found.
@@ -117,27 +111,27 @@ type AliveState string
 
 // The states of an alive file.
 const (
-	AliveHeld    AliveState = "held"    // the worker lives
-	AliveFree    AliveState = "free"    // it does not: nobody holds the file
-	AliveMissing AliveState = "missing" // nor can it have begun: there is no file
-	AliveUnknown AliveState = "unknown" // it could not be found out; leave the run alone
+	AliveHeld    AliveState = "held"    // the worker is alive
+	AliveFree    AliveState = "free"    // no process holds the file: the worker is dead
+	AliveMissing AliveState = "missing" // there is no file, so no worker can have begun
+	AliveUnknown AliveState = "unknown" // it could not be found out: leave the run alone
 )
 
-// Dead reports whether the state means that no worker lives.
+// Dead reports whether the state means that no worker is alive.
 func (s AliveState) Dead() bool { return s == AliveFree || s == AliveMissing }
 
-// Pulse is what an alive file says. Beats and Mono are the last heartbeat, zero if there was none or the file
-// can't be read as one.
+// Pulse is the content of an alive file. Beats and Mono are the last heartbeat, zero if there was none or the file is
+// damaged.
 type Pulse struct {
 	State AliveState
 	Beats int64
 	Mono  time.Duration
-	// Refused is the code that Refuse or NoteUnstarted left: there never was a heartbeat.
+	// Refused is the code that Refuse or NoteUnstarted wrote: there never was a heartbeat.
 	Refused string
 }
 
-// ProbeAlive looks at an alive file with a shared lock that it gives back at once. It never creates a file. A
-// worker is alive if the lock can't be had. With an error the state is AliveUnknown.
+// ProbeAlive looks at an alive file with a shared lock that it gives back at once. It never creates a file. The worker is
+// alive if the lock cannot be had. With an error the state is AliveUnknown.
 func ProbeAlive(path string) (Pulse, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,15 +140,16 @@ func ProbeAlive(path string) (Pulse, error) {
 	if err != nil {
 		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file: %w", err)
 	}
-	defer f.Close() // drops the lock too
+	defer f.Close() // gives the lock back
 	state := AliveFree
-	switch err := flock(f, unix.LOCK_SH); {
-	case errors.Is(err, ErrHeld):
-		state = AliveHeld
-	case err != nil:
-		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file %s: %w", path, err)
+	err = flock(f, unix.LOCK_SH)
+	if errors.Is(err, ErrHeld) {
+		state, err = AliveHeld, nil
 	}
-	p, err := readAlive(f)
+	var p Pulse
+	if err == nil {
+		p, err = readAlive(f)
+	}
 	if err != nil {
 		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
@@ -162,9 +157,9 @@ func ProbeAlive(path string) (Pulse, error) {
 	return p, nil
 }
 
-// LockDead takes the alive file exclusively for a pass that settles a dead run; release gives it back after the
-// commit. ok is false while a worker, or another pass that settles, holds it; those who only look are waited for,
-// a quarter of a second at most. A missing file is ok with nothing locked: nobody can hold it.
+// LockDead locks the alive file exclusively for a pass that settles a dead run; release unlocks it after the commit. ok is
+// false while a worker, or another pass that settles, holds it. Probes are waited for, a quarter of a second at most. A
+// missing file is ok and locks nothing: no process can hold it.
 func LockDead(path string) (release func(), ok bool, err error) {
 	nothing := func() {}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -174,33 +169,30 @@ func LockDead(path string) (release func(), ok bool, err error) {
 	if err != nil {
 		return nothing, false, fmt.Errorf("lock dead run: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probesLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), probeWait)
 	defer cancel()
-	err = lockWithin(ctx, f, unix.LOCK_EX, onlyProbes)
-	if err != nil {
-		f.Close()
-		if errors.Is(err, ErrHeld) {
-			return nothing, false, nil
+	err = lockWithin(ctx, f, func() bool { // only while the holders are probes, with shared locks
+		err := flock(f, unix.LOCK_SH)
+		if err == nil {
+			err = flock(f, unix.LOCK_UN)
 		}
-		return nothing, false, fmt.Errorf("lock dead run %s: %w", path, err)
-	}
-	return func() { f.Close() }, true, nil // closing is the unlock; there is nothing written that could be lost
-}
-
-// onlyProbes reports whether those who hold the file do so with shared locks.
-func onlyProbes(f *os.File) bool {
-	err := flock(f, unix.LOCK_SH)
+		return err == nil
+	})
 	if err == nil {
-		err = flock(f, unix.LOCK_UN)
+		return func() { f.Close() }, true, nil // nothing was written that closing could lose
 	}
-	return err == nil
+	f.Close()
+	if errors.Is(err, ErrHeld) {
+		return nothing, false, nil
+	}
+	return nothing, false, fmt.Errorf("lock dead run %s: %w", path, err)
 }
 
-// lockWithin tries for the lock until ctx ends, or again says that trying on is useless; then ErrHeld.
-func lockWithin(ctx context.Context, f *os.File, how int, again func(*os.File) bool) error {
+// lockWithin tries for an exclusive lock until ctx ends or again returns false; then the error is ErrHeld.
+func lockWithin(ctx context.Context, f *os.File, again func() bool) error {
 	for {
-		err := flock(f, how)
-		if !errors.Is(err, ErrHeld) || again != nil && !again(f) {
+		err := flock(f, unix.LOCK_EX)
+		if !errors.Is(err, ErrHeld) || !again() {
 			return err
 		}
 		select {
@@ -212,42 +204,40 @@ func lockWithin(ctx context.Context, f *os.File, how int, again func(*os.File) b
 }
 
 func flock(f *os.File, how int) error {
-	for {
-		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EWOULDBLOCK):
-			return ErrHeld
-		default:
-			return err
-		}
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrHeld
 	}
+	return err
 }
 
-// stillAt reports whether the open file is the one that path names.
-func stillAt(f *os.File, path string) (bool, error) {
+// checkAt fails with fs.ErrNotExist if path does not name the open file any more.
+func checkAt(f *os.File, path string) error {
 	open, err := f.Stat()
 	if err != nil {
-		return false, err
+		return err
 	}
 	named, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	if err == nil && !os.SameFile(open, named) {
+		return fmt.Errorf("it was replaced: %w", fs.ErrNotExist)
 	}
-	return err == nil && os.SameFile(open, named), err
+	return err
 }
 
-// aliveRecord is one heartbeat as a line of AliveSize bytes, readable with cat, its checksum last: a reader does
-// not lock, so it may see half of a write.
-func aliveRecord(counter int64, mono time.Duration) []byte {
-	return aliveLine(fmt.Sprintf("1 %020d %020d", counter, int64(mono)))
+// An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a refusal,
+// `2 <code> <checksum>`. A reader does not lock, so it may see half of a write, which the checksum shows.
+const (
+	heartbeatKind = "1"
+	refusalKind   = "2"
+	maxCode       = AliveSize - len("2  01234567\n")
+)
+
+func heartbeatLine(counter int64, mono time.Duration) []byte {
+	return aliveLine(fmt.Sprintf("%s %020d %020d", heartbeatKind, counter, int64(mono)))
 }
 
-// longestCode is what a line has room for.
-const longestCode = AliveSize - len("2  01234567\n")
-
-// refusalRecord is a line of the same size, with a code in the place of a heartbeat.
-func refusalRecord(code string) []byte {
-	return aliveLine("2 " + code[:min(len(code), longestCode)])
+func refusalLine(code string) []byte {
+	return aliveLine(refusalKind + " " + code[:min(len(code), maxCode)])
 }
 
 func aliveLine(body string) []byte {
@@ -255,7 +245,7 @@ func aliveLine(body string) []byte {
 	return []byte(line + strings.Repeat(" ", AliveSize-1-len(line)) + "\n")
 }
 
-// readAlive reads the last line, whatever the state. A torn one is read again; one that stays torn counts as none.
+// readAlive reads the line of an alive file, again if it is torn. One that stays torn counts as no heartbeat.
 func readAlive(f *os.File) (Pulse, error) {
 	var b [AliveSize]byte
 	for range 3 {
@@ -263,30 +253,24 @@ func readAlive(f *os.File) (Pulse, error) {
 		if err != nil && n == 0 && !isEOF(err) {
 			return Pulse{}, err
 		}
-		if code, ok := parseRefusal(string(b[:n])); ok {
-			return Pulse{Refused: code}, nil
-		}
-		if counter, mono, ok := parseAlive(string(b[:n])); ok {
-			return Pulse{Beats: counter, Mono: mono}, nil
+		if p, ok := parseAlive(string(b[:n])); ok {
+			return p, nil
 		}
 	}
 	return Pulse{}, nil
 }
 
-func parseAlive(s string) (counter int64, mono time.Duration, ok bool) {
-	var version, ns int64
-	var sum uint32
-	if n, err := fmt.Sscanf(s, "%d %d %d %x", &version, &counter, &ns, &sum); n != 4 || err != nil {
-		return 0, 0, false
+func parseAlive(line string) (p Pulse, ok bool) {
+	fields := strings.Fields(line)
+	switch {
+	case len(fields) == 4 && fields[0] == heartbeatKind:
+		beats, err1 := strconv.ParseInt(fields[1], 10, 64)
+		mono, err2 := strconv.ParseInt(fields[2], 10, 64)
+		p.Beats, p.Mono = beats, time.Duration(mono)
+		return p, errors.Join(err1, err2) == nil && line == string(heartbeatLine(p.Beats, p.Mono))
+	case len(fields) == 3 && fields[0] == refusalKind:
+		p.Refused = fields[1]
+		return p, line == string(refusalLine(p.Refused))
 	}
-	mono = time.Duration(ns)
-	return counter, mono, s == string(aliveRecord(counter, mono))
-}
-
-func parseRefusal(s string) (code string, ok bool) {
-	fields := strings.Fields(s)
-	if len(fields) != 3 || fields[0] != "2" {
-		return "", false
-	}
-	return fields[1], s == string(refusalRecord(fields[1]))
+	return p, false
 }

@@ -127,21 +127,19 @@ func TestHoldAliveOutwaitsAProbe(t *testing.T) {
 	must(t, a.Close())
 }
 
-func TestStillAt(t *testing.T) {
+func TestCheckAt(t *testing.T) {
 	path := newAlive(t)
 	f, err := os.Open(path)
 	must(t, err)
 	defer f.Close()
-	if same, err := stillAt(f, path); !same || err != nil {
-		t.Fatalf("its own path: %v, %v", same, err)
-	}
+	must(t, checkAt(f, path))
 	must(t, os.Rename(path, path+".old"))
-	if same, err := stillAt(f, path); same || err != nil {
-		t.Fatalf("no file: %v, %v", same, err)
+	if err := checkAt(f, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("no file: %v", err)
 	}
 	must(t, CreateAlive(path))
-	if same, err := stillAt(f, path); same || err != nil {
-		t.Fatalf("another file: %v, %v", same, err)
+	if err := checkAt(f, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("another file: %v", err)
 	}
 }
 
@@ -187,7 +185,7 @@ func TestLockDeadOutwaitsProbes(t *testing.T) {
 }
 
 func TestAliveDamaged(t *testing.T) {
-	whole := string(aliveRecord(12, 34))
+	whole := string(heartbeatLine(12, 34))
 	for name, content := range map[string]string{
 		"empty":    "",
 		"short":    whole[:30],
@@ -200,11 +198,11 @@ func TestAliveDamaged(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if n, mono, ok := parseAlive(whole); n != 12 || mono != 34 || !ok || len(whole) != AliveSize {
-		t.Errorf("whole: %d %v %v, %d bytes", n, mono, ok, len(whole))
+	if p, ok := parseAlive(whole); p != (Pulse{Beats: 12, Mono: 34}) || !ok || len(whole) != AliveSize {
+		t.Errorf("whole: %+v %v, %d bytes", p, ok, len(whole))
 	}
-	if n, _, ok := parseAlive(string(aliveRecord(1<<63-1, 1<<63-1))); n != 1<<63-1 || !ok {
-		t.Errorf("the greatest counter: %d %v", n, ok)
+	if p, ok := parseAlive(string(heartbeatLine(1<<63-1, 1<<63-1))); p.Beats != 1<<63-1 || !ok {
+		t.Errorf("the greatest counter: %+v %v", p, ok)
 	}
 }
 

@@ -6,25 +6,42 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxSecret bounds Spawn.Secret in bytes: it must fit into the socket at once, before anybody reads.
-const maxSecret = 16 << 10
+const (
+	maxSecret = 16 << 10 // bytes of Spawn.Secret: it must fit into the socket before the worker reads
+	maxAnswer = 1024     // bytes of a worker's reason to refuse
 
-// maxAnswer bounds what a worker may say when it refuses, in bytes.
-const maxAnswer = 1024
+	statusWait = time.Second // for the exit status of a worker that closed its socket
+	socketWait = time.Second // for one read or write of the socket
+)
 
-// statusWait is how long the exit status of a worker that closed its socket is waited for.
-const statusWait = time.Second
+// The answers of a worker, each one byte; a refusal is followed by its reason.
+const (
+	answerTaken   = '+'
+	answerRefused = '-'
+)
 
-// ErrNoAnswer: the worker neither took its run nor refused it nor ended in the time given. It may still do so.
+// The descriptors that a worker gets from Detach.
+const (
+	readyFD = 3
+	extraFD = 4
+)
+
+// ErrNoAnswer: in the time given the worker neither took its run nor refused it nor ended. It may still do so.
 var ErrNoAnswer = errors.New("no answer in time")
+
+// ErrNoSocket: this process was not started by Detach.
+var ErrNoSocket = errors.New("descriptor 3 is no socket: not started by a pass")
 
 // RefusedError is a worker's own reason not to take its run.
 type RefusedError struct{ Message string }
@@ -43,74 +60,83 @@ func (e *DiedError) Error() string { return "ended before it was ready: " + e.St
 
 // Spawn is a worker to start (design 6).
 type Spawn struct {
-	// Exe is the program; Argv its whole argument list, Argv[0] being the name that is shown. No secret belongs
-	// in there: everybody can read it.
+	// Exe is the program; Argv its arguments, Argv[0] being the name that is shown. They must not contain a secret,
+	// because every user can read them.
 	Exe  string
 	Argv []string
-	// Env is all of its environment; nil is an empty one.
+	// Env is its whole environment; nil is an empty one.
 	Env []string
 	// Dir is its working directory, "/" if empty.
 	Dir string
 	// Log gets its stdout and stderr; nil discards them.
 	Log *os.File
-	// Secret goes to the worker through the socket, not through the environment; 16 KiB at most, may be empty.
+	// Secret reaches the worker through the socket and not through the environment: 16 KiB at most, may be empty.
 	Secret []byte
-	// Hand is a file that it gets as descriptor 4 (Handed), nil for none. The caller keeps its own.
-	Hand *os.File
-	// Scope is where systemd starts it, nil for no place of its own.
+	// Extra is a file that it gets as descriptor 4 (TakeExtra), nil for none. The caller keeps its own.
+	Extra *os.File
+	// Scope is the systemd scope that it starts in, nil for none.
 	Scope *Scope
 	// Wait is how long Ready waits for the worker's answer, from Detach on.
 	Wait time.Duration
 }
 
-// Detached is a worker that was started and does not need its starter to live on.
+// Detached is a started worker that survives the process that started it.
 type Detached struct {
 	process  reconcile.Process
 	sock     *os.File
 	deadline time.Time
-	done     chan struct{} // closed once it has ended and been reaped
+	done     chan struct{} // closed when it has ended and been reaped
 	status   string        // set before done is closed
 }
 
-// Detach starts a process in a session of its own, with stdin from /dev/null and no descriptor open but its log,
-// as number 3 the socket that ReadySocket takes there, and what Hand says. Descriptors that this process inherited
-// and never meant to pass on don't reach it either. Ready must be called once.
+// Detach starts a process in a session of its own. It inherits its log, the socket that ReadySocket takes, and Extra;
+// descriptors that this process inherited itself do not reach it. Ready must be called once.
 //
-// If this process lives on, the worker is reaped when it ends; until then one goroutine watches it.
+// As long as this process lives, one goroutine waits for the worker's end and reaps it.
 func Detach(s Spawn) (*Detached, error) {
-	if len(s.Secret) > maxSecret {
-		return nil, fmt.Errorf("start %s: a secret of %d bytes is too long", s.Exe, len(s.Secret))
-	}
-	ours, theirs, err := socketPair()
+	d, err := s.start()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.Exe, err)
-	}
-	defer theirs.Close()
-	d, err := s.start(ours, theirs)
-	if err != nil {
-		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", s.Exe, err)
 	}
 	return d, nil
 }
 
-func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
-	// The whole secret lies in the socket before the worker exists; only its end comes later.
-	if err := hand(ours, s.Secret); err != nil {
-		return nil, err
+func (s Spawn) start() (*Detached, error) {
+	if len(s.Secret) > maxSecret {
+		return nil, fmt.Errorf("a secret of %d bytes is too long", len(s.Secret))
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if len(s.Argv) == 0 {
+		return nil, errors.New("no arguments, not even a name")
+	}
+	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
-	defer null.Close()
-	log := s.Log
-	if log == nil {
-		log = null
+	defer theirs.Close()
+	watch, err := s.launch(ours, theirs)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
 	}
-	dir := s.Dir
-	if dir == "" {
-		dir = "/"
+	d := &Detached{process: watch.process, sock: ours, deadline: time.Now().Add(s.Wait), done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		<-watch.done
+		state, err := watch.reap()
+		if d.status = "status unknown"; err == nil {
+			d.status = state.String()
+		}
+	}()
+	return d, nil
+}
+
+func (s Spawn) launch(ours, theirs *os.File) (*exitWatch, error) {
+	// The whole secret is in the socket before the worker exists. Only its end comes later.
+	err := ours.SetWriteDeadline(time.Now().Add(socketWait))
+	if err == nil && len(s.Secret) > 0 {
+		_, err = ours.Write(s.Secret)
+	}
+	if err != nil {
+		return nil, err
 	}
 	exe, argv, env := s.Exe, s.Argv, s.Env
 	if s.Scope != nil {
@@ -118,50 +144,47 @@ func (s Spawn) start(ours, theirs *os.File) (*Detached, error) {
 			return nil, err
 		}
 	}
-	files := []*os.File{null, log, log, theirs}
-	if s.Hand != nil {
-		files = append(files, s.Hand)
+	cmd := &exec.Cmd{
+		Path: exe, Args: argv, Env: append([]string{}, env...), Dir: s.Dir,
+		ExtraFiles: []*os.File{theirs}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	_, watch, err := launch(exe, argv, &os.ProcAttr{
-		Dir:   dir,
-		Env:   notNil(env),
-		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	if s.Log != nil {
+		cmd.Stdout, cmd.Stderr = s.Log, s.Log
+	}
+	if s.Extra != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, s.Extra)
+	}
+	watch, err := launch(cmd)
 	if err != nil {
 		return nil, err
 	}
-	// Only now that it has been seen may the worker hide itself: where /proc shows its user nothing else (hidepid) it could
-	// not be told any more which process it is. Should this fail it does not wait for long.
-	_ = control(ours, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
-	d := &Detached{process: watch.process, sock: ours, deadline: time.Now().Add(s.Wait), done: make(chan struct{})}
-	go d.reap(watch)
-	return d, nil
-}
-
-func hand(sock *os.File, secret []byte) error {
-	if len(secret) == 0 {
-		return nil
+	// The end of the secret lets the worker make itself non-dumpable, and where /proc hides other users' processes
+	// (hidepid) it could not have been identified after that. If this fails, the worker does not wait for long.
+	if raw, err := ours.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
-	if err := sock.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
+	return watch, nil
+}
+
+// socketPair returns two connected sockets, ours with deadlines. Neither is inherited unless it is passed on.
+func socketPair() (ours, theirs *os.File, err error) {
+	syscall.ForkLock.RLock() // no fork before the descriptors are marked
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
 	}
-	_, err := sock.Write(secret)
-	return err
-}
-
-func (d *Detached) reap(watch *exitWatch) {
-	defer close(d.done)
-	<-watch.done
-	d.status = endOf(watch.reap())
-}
-
-// endOf puts how a process ended into words.
-func endOf(state *os.ProcessState, err error) string {
+	syscall.ForkLock.RUnlock()
+	if err == nil {
+		err = unix.SetNonblock(fds[0], true)
+	}
 	if err != nil {
-		return "status unknown: " + err.Error()
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
 	}
-	return state.String()
+	return os.NewFile(uintptr(fds[0]), "ready socket"), os.NewFile(uintptr(fds[1]), "worker's ready socket"), nil
 }
 
 // Process is the worker.
@@ -174,53 +197,45 @@ func (d *Detached) Done() <-chan struct{} { return d.done }
 // Spawn.Wait, or that of ctx; the worker is left as it is.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.sock.Close()
-	if err := d.sock.SetReadDeadline(d.deadline); err != nil {
-		return fmt.Errorf("wait for worker %d: %w", d.process.PID, err)
+	err := d.sock.SetReadDeadline(d.deadline)
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = d.sock.SetReadDeadline(time.Unix(1, 0)) }) // fails only once the socket is closed
+		defer stop()
+		err = d.answer()
 	}
-	stop := context.AfterFunc(ctx, func() {
-		// Fails only if the socket is closed already: then nobody waits.
-		_ = d.sock.SetReadDeadline(time.Unix(1, 0))
-	})
-	defer stop()
-	err := d.answer(ctx)
-	if err != nil {
-		return fmt.Errorf("worker %d: %w", d.process.PID, err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = ErrNoAnswer
+	case isEOF(err), errors.Is(err, unix.ECONNRESET):
+		err = d.died(ctx)
 	}
-	return nil
+	return fmt.Errorf("worker %d: %w", d.process.PID, err)
 }
 
-func (d *Detached) answer(ctx context.Context) error {
+// answer reads the worker's answer from the socket.
+func (d *Detached) answer() error {
 	var first [1]byte
-	_, err := io.ReadFull(d.sock, first[:])
-	switch {
-	case err == nil && first[0] == answerTaken:
+	if _, err := io.ReadFull(d.sock, first[:]); err != nil {
+		return err
+	}
+	switch first[0] {
+	case answerTaken:
 		return nil
-	case err == nil && first[0] == answerRefused:
+	case answerRefused:
 		message, err := io.ReadAll(io.LimitReader(d.sock, maxAnswer))
 		if err != nil {
-			return d.silence(ctx, err)
+			return err
 		}
 		return &RefusedError{Message: string(message)}
-	case err == nil:
-		return fmt.Errorf("answered %q, which is neither yes nor no", first[0])
-	case isEOF(err), errors.Is(err, unix.ECONNRESET):
-		return d.died(ctx)
 	}
-	return d.silence(ctx, err)
+	return fmt.Errorf("unknown answer %q", first[0])
 }
 
-// silence tells why nothing came.
-func (d *Detached) silence(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return ErrNoAnswer
-	}
-	return err
-}
-
-// died waits a moment for the status of a worker whose socket is closed.
+// died waits for the exit status of a worker that closed its socket.
 func (d *Detached) died(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statusWait)
 	defer cancel()
@@ -228,6 +243,77 @@ func (d *Detached) died(ctx context.Context) error {
 	case <-d.done:
 		return &DiedError{Status: d.status}
 	case <-ctx.Done():
-		return &DiedError{Status: "it closed its socket and lives on"}
+		return &DiedError{Status: "it closed its socket and runs on"}
 	}
+}
+
+// Ready is a worker's end of the socket that Detach made.
+type Ready struct {
+	sock   *os.File
+	secret []byte
+}
+
+// ReadySocket takes the socket over and reads the secret. A worker calls it before it opens or starts anything. Programs
+// that the worker starts do not inherit the socket.
+func ReadySocket() (*Ready, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(readyFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, ErrNoSocket
+	}
+	unix.CloseOnExec(readyFD)
+	if err := unix.SetNonblock(readyFD, true); err != nil {
+		return nil, fmt.Errorf("ready socket: %w", err)
+	}
+	r := &Ready{sock: os.NewFile(readyFD, "ready socket")}
+	err := r.sock.SetDeadline(time.Now().Add(socketWait))
+	if err == nil {
+		r.secret, err = io.ReadAll(io.LimitReader(r.sock, maxSecret))
+	}
+	// The secret was written before this process began, so a late end of it (a stopped pass) is not waited for.
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("ready socket: %w", errors.Join(err, r.sock.Close()))
+	}
+	return r, nil
+}
+
+// Secret is what the pass handed over, empty if nothing.
+func (r *Ready) Secret() []byte { return r.secret }
+
+// Taken tells the pass that this worker has its run, and closes the socket. An error means that the pass does not listen
+// any more, which changes nothing about the run.
+func (r *Ready) Taken() error { return r.reply([]byte{answerTaken}) }
+
+// Refuse tells the pass why this worker ends without touching its run, and closes the socket. The message becomes one line
+// of at most 1 KiB.
+func (r *Ready) Refuse(message string) error {
+	line := strings.Join(strings.Fields(message), " ")
+	return r.reply(append([]byte{answerRefused}, text.Within(line, maxAnswer)...))
+}
+
+func (r *Ready) reply(b []byte) error {
+	err := r.sock.SetWriteDeadline(time.Now().Add(socketWait))
+	if err == nil {
+		_, err = r.sock.Write(b)
+	}
+	if err = errors.Join(err, r.sock.Close()); err != nil {
+		return fmt.Errorf("answer the pass: %w", err)
+	}
+	return nil
+}
+
+// TakeExtra takes over the file that a pass has handed to this worker (Spawn.Extra), which must be the one at path.
+// Programs that the worker starts do not inherit it. A worker calls it before it opens anything.
+func TakeExtra(path string) (*os.File, error) {
+	var got, named unix.Stat_t
+	if err := unix.Fstat(extraFD, &got); err != nil {
+		return nil, fmt.Errorf("%s was not handed over: %w", path, err)
+	}
+	if err := unix.Stat(path, &named); err != nil {
+		return nil, fmt.Errorf("%s, which was handed over: %w", path, err)
+	}
+	if got.Dev != named.Dev || got.Ino != named.Ino {
+		return nil, fmt.Errorf("the file that was handed over is not %s", path)
+	}
+	unix.CloseOnExec(extraFD)
+	return os.NewFile(extraFD, path), nil
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -281,35 +280,5 @@ func TestLongSecret(t *testing.T) {
 	must(t, json.NewDecoder(f).Decode(&got))
 	if got.Secret != secret {
 		t.Errorf("%d bytes came", len(got.Secret))
-	}
-}
-
-func TestReadySocketWithoutAPass(t *testing.T) {
-	f, err := os.Open(os.DevNull)
-	must(t, err)
-	defer f.Close()
-	if _, err := readyAt(int(f.Fd())); !errors.Is(err, ErrNoSocket) {
-		t.Errorf("a file: %v", err)
-	}
-	if _, err := readyAt(9999); !errors.Is(err, ErrNoSocket) {
-		t.Errorf("nothing: %v", err)
-	}
-}
-
-func TestAnswerNobodyWaitsFor(t *testing.T) {
-	ours, theirs, err := socketPair()
-	must(t, err)
-	must(t, hand(ours, nil))
-	fd, err := syscall.Dup(int(theirs.Fd()))
-	must(t, err)
-	must(t, theirs.Close())
-	r, err := readyAt(fd)
-	must(t, err)
-	if len(r.Secret()) != 0 {
-		t.Errorf("a secret: %q", r.Secret())
-	}
-	must(t, ours.Close())
-	if err := r.Taken(); err == nil {
-		t.Error("no error, though the pass is gone")
 	}
 }

@@ -3,8 +3,13 @@ package proc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -15,333 +20,252 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// entry is one process as the system lists it.
-type entry struct {
-	pid, ppid int
-	session   int // 0 where the system does not say
-	start     uint64
-	name      string
-	kernel    bool // a thread of the kernel
-	dead      bool // a zombie, or about to be gone
-}
-
-func (e entry) process() reconcile.Process {
-	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
-}
-
-// Owner says what makes a process belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded, Roots
-// and Session suffices.
+// Owner says which processes belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded, Roots and
+// Session is enough for a process to belong.
 type Owner struct {
-	// RunID is the value of RunMark, ThreadIDs those of ThreadMark; empty ones match nothing.
+	// RunID is the value of RunMark, ThreadIDs are those of ThreadMark; empty ones match nothing.
 	RunID     string
 	ThreadIDs []string
-	// Tree is the run's tree file, which it hands on as descriptor TreeFD; the file need not be there any more.
+	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file may have been removed.
 	Tree string
-	// Scope is the cgroup of the run's own scope (ReadScope). Who is in there, or below, belongs to the run.
+	// Scope is the cgroup of the run's own scope (ReadScope). Every process in it or below it belongs to the run.
 	Scope string
-	// Recorded processes belong themselves. Name the worker here to end it too.
+	// Recorded processes belong. To end the worker as well, name it here.
 	Recorded []reconcile.Process
-	// Roots do not belong, but all that descends from them does: for a worker, itself.
+	// Roots do not belong, but their descendants do: for a worker, itself.
 	Roots []reconcile.Process
 	// Session is that of the run's worker.
 	Session Session
-	// Since is when the run's worker began (its start time; 0: unknown). Nothing older is asked for its mark or its
-	// descriptors, which spares a look at most processes of the machine.
+	// Since is the start time of the run's worker, 0 if unknown. Older processes are not asked for markers, which saves a
+	// look at most processes of the machine.
 	Since uint64
-	// Boot is the BootID that Recorded, Roots, Session and Since were written in; with another one they mean nothing. It
-	// must be set where they are.
+	// Boot is the BootID that Recorded, Roots, Session and Since were recorded in. In another boot they mean nothing. It
+	// must be set if any of them is.
 	Boot string
-	// Exclude are pids that do not belong, nor does what descends from them unless it has a reason of its own.
+	// Exclude are pids that do not belong, nor do their descendants unless for a reason of their own.
 	Exclude map[int]bool
 }
 
-// Find lists, by pid, the processes alive that belong to the run: those with its mark or thread in their environment
-// or its tree file open (of this user only), those in its scope or at work in its session, those recorded with the same
-// start time, and all that descends from them or from the roots. This process and its own ancestors are never among them, kernel threads and
-// zombies neither.
-//
-// An error means that the list may lack some.
-func Find(o Owner) ([]reconcile.Process, error) {
-	f, err := search(o)
-	if f == nil {
-		return nil, err
-	}
-	return f.list(), err
+// Session is the session that a worker leads. It is the only trace of a program that passes on neither environment nor
+// descriptors (codex starts MCP servers so) if the worker dies before it could record the program.
+type Session struct {
+	// Leader is the worker. Its pid is not reused as long as the session has a member.
+	Leader reconcile.Process
+	// Folder is the workspace root, without symlinks. Members that work elsewhere do not belong: after the last member
+	// has ended, the pid may come to lead an unrelated session.
+	Folder string
 }
 
-// search is Find; there is no processTree where o names nothing.
-func search(o Owner) (*processTree, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	boot, err := BootID()
-	if err != nil {
-		return nil, err
-	}
-	o = o.in(boot)
-	b := o.marker()
-	if b.none() && o.Scope == "" && o.Session.Leader.PID == 0 && len(o.Recorded)+len(o.Roots) == 0 {
-		return nil, nil
-	}
-	t, err := scan()
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
-	f := newProcessTree(t.entries, o)
-	var errs []error
-	if o.Scope != "" {
-		errs = append(errs, f.claimScope(func() ([]int, error) { return t.members(o.Scope) }))
-	}
-	errs = append(errs, f.claimSession(o.Session, t.worksBelow), f.claimMarked(b, o.Since, t.hasMarker))
-	return f, errors.Join(errs...)
-}
-
-// Descendants lists, by pid, the processes alive below pid, which is not among them. With the worker being a
-// subreaper these are all that it started, but for those that left by a service manager.
-func Descendants(pid int) ([]reconcile.Process, error) {
-	t, err := scan()
-	if err != nil {
-		return nil, err
-	}
-	defer t.close()
-	f := newProcessTree(t.entries, Owner{})
-	if i, ok := f.byPID[pid]; ok {
-		f.spread(i)
-	}
-	return f.list(), nil
-}
-
-// check refuses pids of which nobody knows when they were true.
-func (o Owner) check() error {
-	if o.Boot == "" && (o.Since > 0 || o.Session.Leader.PID != 0 || len(o.Recorded)+len(o.Roots) > 0) {
-		return errors.New("find processes: recorded pids without the boot they were recorded in")
-	}
-	return nil
-}
-
-// in is what o means in this boot.
-func (o Owner) in(boot string) Owner {
-	if o.Boot != boot {
-		o.Recorded, o.Roots, o.Session, o.Since = nil, nil, Session{}, 0
-	}
-	o.Boot = boot
-	return o
-}
-
-// marker is what a process of the run has for everybody of its user to see.
+// marker is what a process of the run shows to other processes of its user.
 type marker struct {
-	marks [][]byte
-	tree  string // the path under which the system shows the tree file
+	env  [][]byte // entries of the environment, between the zero bytes that separate them
+	tree string   // the path under which the system shows the tree file
 }
 
-func (b marker) none() bool { return len(b.marks) == 0 && b.tree == "" }
+func (m marker) empty() bool { return len(m.env) == 0 && m.tree == "" }
 
-func (o Owner) marker() marker { return marker{marks: o.marks(), tree: shownPath(o.Tree)} }
-
-// marks are the environment entries to look for, between the zero bytes that part them.
-func (o Owner) marks() [][]byte {
-	var m [][]byte
-	if o.RunID != "" {
-		m = append(m, []byte("\x00"+RunMark+"="+o.RunID+"\x00"))
+func (o Owner) marker() marker {
+	var m marker
+	add := func(name, value string) {
+		if value != "" {
+			m.env = append(m.env, []byte("\x00"+name+"="+value+"\x00"))
+		}
 	}
+	add(RunMark, o.RunID)
 	for _, id := range o.ThreadIDs {
-		if id != "" {
-			m = append(m, []byte("\x00"+ThreadMark+"="+id+"\x00"))
+		add(ThreadMark, id)
+	}
+	if o.Tree != "" {
+		m.tree = filepath.Clean(o.Tree)
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(o.Tree)); err == nil {
+			m.tree = filepath.Join(dir, filepath.Base(o.Tree))
 		}
 	}
 	return m
 }
 
-// processTree works out who belongs, on one look at the process table.
+// containsEntry reports whether one of the entries stands in env, the environment of a process as the system shows it.
+func containsEntry(env []byte, entries [][]byte) bool {
+	// The first entry has no zero byte before it, and the last may lack the one after it.
+	env = slices.Concat([]byte{0}, env, []byte{0})
+	return slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Contains(env, e) })
+}
+
+// forThisBoot checks o and drops what was recorded in another boot.
+func (o Owner) forThisBoot() (Owner, error) {
+	if o.Boot == "" && (o.Since > 0 || o.Session.Leader.PID != 0 || len(o.Recorded)+len(o.Roots) > 0) {
+		return o, errors.New("find processes: recorded pids without the boot they were recorded in")
+	}
+	boot, err := BootID()
+	if o.Boot != boot {
+		o.Recorded, o.Roots, o.Session, o.Since = nil, nil, Session{}, 0
+	}
+	o.Boot = boot
+	return o, err
+}
+
+// Find lists, by pid, the living processes that belong to the run. This process and its ancestors are never among them.
+// An error means that some may be missing.
+func Find(o Owner) ([]reconcile.Process, error) {
+	o, err := o.forThisBoot()
+	if err != nil {
+		return nil, err
+	}
+	t, err := search(o)
+	return t.list(), err
+}
+
+// search builds the process tree with the processes of o claimed. It is empty if o names nothing.
+func search(o Owner) (*processTree, error) {
+	m := o.marker()
+	if m.empty() && o.Scope == "" && o.Session.Leader.PID == 0 && len(o.Recorded)+len(o.Roots) == 0 {
+		return &processTree{}, nil
+	}
+	entries, err := scan()
+	if err != nil {
+		return &processTree{}, err
+	}
+	t := newProcessTree(entries, o.Exclude)
+	t.claimRecorded(o)
+	return t, errors.Join(t.claimScope(o.Scope), t.claimSession(o.Session), t.claimMarked(m, o.Since))
+}
+
+// Descendants lists, by pid, the living processes below pid, which is not among them. If pid is a subreaper these are all
+// that it started, except those started by a service manager.
+func Descendants(pid int) ([]reconcile.Process, error) {
+	below, ok, err := scanBelow(pid)
+	if ok {
+		list := make([]reconcile.Process, len(below))
+		for i, e := range below {
+			list[i] = e.process()
+		}
+		slices.SortFunc(list, func(a, b reconcile.Process) int { return a.PID - b.PID })
+		return list, err
+	}
+	entries, err := scan()
+	if err != nil {
+		return nil, err
+	}
+	t := newProcessTree(entries, nil)
+	if i, ok := t.byPID[pid]; ok {
+		t.claimBelow(i)
+	}
+	return t.list(), nil
+}
+
+// processTree decides which processes belong to a run, from one scan of all processes.
 type processTree struct {
 	entries  []entry
-	byPID    map[int]int   // pid to index
-	children map[int][]int // pid to indexes
-	owned    []bool
+	byPID    map[int]int   // from pid to index
+	children map[int][]int // from pid to indexes
+	claimed  []bool
 	members  []int        // pids in the run's scope
-	excluded   map[int]bool // never listed: ourselves, our ancestors, the excluded
-	cut      map[int]bool // descent ends here: the excluded
+	skip     map[int]bool // descent ends at these: Owner.Exclude
+	excluded map[int]bool // never listed: those, init, this process and its ancestors
 }
 
-func newProcessTree(entries []entry, o Owner) *processTree {
-	f := &processTree{
-		entries:  entries,
-		byPID:    make(map[int]int, len(entries)),
-		children: make(map[int][]int, len(entries)),
-		owned:    make([]bool, len(entries)),
-		excluded:   map[int]bool{1: true},
-		cut:      o.Exclude,
+func newProcessTree(entries []entry, skip map[int]bool) *processTree {
+	t := &processTree{
+		entries: entries, byPID: map[int]int{}, children: map[int][]int{}, claimed: make([]bool, len(entries)),
+		skip: skip, excluded: map[int]bool{1: true},
 	}
 	for i, e := range entries {
-		f.byPID[e.pid] = i
-		f.children[e.ppid] = append(f.children[e.ppid], i)
+		t.byPID[e.pid] = i
+		t.children[e.ppid] = append(t.children[e.ppid], i)
 	}
-	for pid := range o.Exclude {
-		f.excluded[pid] = o.Exclude[pid]
+	for pid, is := range skip {
+		t.excluded[pid] = is
 	}
-	f.excludeAncestors(os.Getpid())
-	for _, r := range o.Recorded {
-		if i, ok := f.index(r); ok {
-			f.claim(i)
-		}
-	}
-	for _, r := range o.Roots {
-		if i, ok := f.index(r); ok {
-			f.spread(i)
-		}
-	}
-	return f
-}
-
-func (f *processTree) index(p reconcile.Process) (int, bool) {
-	i, ok := f.byPID[p.PID]
-	return i, ok && f.entries[i].start == p.Start
-}
-
-func (f *processTree) excludeAncestors(pid int) {
-	for range f.entries { // a parent chain can't be longer, even if pids changed hands while they were read
-		f.excluded[pid] = true
-		i, ok := f.byPID[pid]
+	pid := os.Getpid()
+	for range entries { // bounded, because pids may have changed hands during the scan
+		t.excluded[pid] = true
+		i, ok := t.byPID[pid]
 		if !ok {
-			return
+			break
 		}
-		pid = f.entries[i].ppid
+		pid = entries[i].ppid
 	}
+	return t
 }
 
-// claim takes a process and all below it.
-func (f *processTree) claim(i int) {
-	if f.owned[i] {
-		return
-	}
-	f.owned[i] = true
-	f.spread(i)
-}
-
-// spread takes all below a process. A child older than its parent is none: the pid changed hands while the table
-// was read.
-func (f *processTree) spread(i int) {
-	parent := f.entries[i]
-	if f.cut[parent.pid] {
-		return
-	}
-	for _, c := range f.children[parent.pid] {
-		if f.entries[c].start >= parent.start && !f.cut[f.entries[c].pid] {
-			f.claim(c)
+func (t *processTree) claimRecorded(o Owner) {
+	each := func(list []reconcile.Process, claim func(int)) {
+		for _, p := range list {
+			if i, ok := t.byPID[p.PID]; ok && t.entries[i].start == p.Start {
+				claim(i)
+			}
 		}
 	}
+	each(o.Recorded, t.claim)
+	each(o.Roots, t.claimBelow)
 }
 
-// scopeLooks is how often a scope is looked at whose members are gone each time before it is known who they were.
-const scopeLooks = 16
+// claim claims a process and its descendants.
+func (t *processTree) claim(i int) {
+	if !t.claimed[i] {
+		t.claimed[i] = true
+		t.claimBelow(i)
+	}
+}
 
-// claimScope claims those in the run's scope. It is asked after the table was read: of a number that changed hands
-// between the two the table has the old start time, which nobody is signalled by. Who came after the table is added
-// to it, so that a chain of short-lived processes does not look like nobody.
-func (f *processTree) claimScope(members func() ([]int, error)) error {
-	for range scopeLooks {
-		pids, err := members()
-		if err != nil {
+// claimBelow claims the descendants of a process. A child that is older than its parent is none: its parent's pid changed
+// hands during the scan.
+func (t *processTree) claimBelow(i int) {
+	parent := t.entries[i]
+	if t.skip[parent.pid] {
+		return
+	}
+	for _, child := range t.children[parent.pid] {
+		if e := t.entries[child]; e.start >= parent.start && !t.skip[e.pid] {
+			t.claim(child)
+		}
+	}
+}
+
+// scopeTries bounds the looks at a scope in which each process ends before it can be identified.
+const scopeTries = 16
+
+// claimScope claims the processes in a cgroup. Those that were started after the scan are added to the tree, so that a
+// chain of short-lived processes does not look like an empty scope. A pid that has changed hands since the scan has the
+// old start time, and so is never signalled.
+func (t *processTree) claimScope(cgroup string) (err error) {
+	for try := 0; cgroup != "" && try < scopeTries; try++ {
+		if t.members, err = scopeMembers(cgroup); err != nil {
 			return err
 		}
-		f.members = pids
-		claimed, gone := false, false
-		for _, pid := range pids {
-			if f.excluded[pid] {
-				continue // what it has started is a member itself, or for another reason not to be touched
+		found, ended := false, false
+		for _, pid := range t.members {
+			if t.excluded[pid] {
+				continue // its children are members themselves
 			}
-			i, known := f.byPID[pid]
+			i, known := t.byPID[pid]
 			if !known {
 				e, err := statOf(pid)
 				if errors.Is(err, os.ErrProcessDone) || err == nil && e.dead {
-					gone = true
+					ended = true
 					continue
 				}
 				if err != nil {
 					return err
 				}
-				i = f.add(e)
+				i = len(t.entries)
+				t.entries, t.claimed = append(t.entries, e), append(t.claimed, false)
+				t.byPID[pid] = i
+				t.children[e.ppid] = append(t.children[e.ppid], i)
 			}
-			f.claim(i)
-			claimed = true
+			t.claim(i)
+			found = true
 		}
-		if claimed || !gone {
+		if found || !ended {
 			return nil
 		}
 	}
 	return nil
 }
 
-// add takes one more process into the table.
-func (f *processTree) add(e entry) int {
-	i := len(f.entries)
-	f.entries, f.owned = append(f.entries, e), append(f.owned, false)
-	f.byPID[e.pid] = i
-	f.children[e.ppid] = append(f.children[e.ppid], i)
-	return i
-}
-
-// mixed reports whether somebody is in the run's scope who is to be excluded: ourselves, mostly.
-func (f *processTree) mixed() bool {
-	return slices.ContainsFunc(f.members, func(pid int) bool { return f.excluded[pid] })
-}
-
-// claimMarked claims those that wear the marker. It asks only for those that don't belong for another reason already
-// and are no older than the run.
-func (f *processTree) claimMarked(b marker, since uint64, hasMarker func(pids []int, b marker) ([]bool, error)) error {
-	if b.none() {
-		return nil
-	}
-	var open, pids []int
-	for i, e := range f.entries {
-		if !f.owned[i] && e.pid != 1 && e.start >= since {
-			open, pids = append(open, i), append(pids, e.pid)
-		}
-	}
-	marked, err := hasMarker(pids, b)
-	for n, i := range open {
-		if marked[n] {
-			f.claim(i)
-		}
-	}
-	return err
-}
-
-// carries reports whether one of the marks is an entry of env.
-func carries(env []byte, marks [][]byte) bool {
-	return slices.ContainsFunc(marks, func(m []byte) bool {
-		// The first entry has no zero byte before it, and the last may lack the one after it.
-		return bytes.HasPrefix(env, m[1:]) || bytes.Contains(env, m) || bytes.HasSuffix(env, m[:len(m)-1]) ||
-			bytes.Equal(env, m[1:len(m)-1])
-	})
-}
-
-func (f *processTree) list() []reconcile.Process {
-	var procs []reconcile.Process
-	for i, e := range f.entries {
-		if f.owned[i] && !f.excluded[e.pid] {
-			procs = append(procs, e.process())
-		}
-	}
-	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
-	return procs
-}
-
-// Session is the session that a worker leads, and where those in it are at work for the run. It is the one trace of a
-// program that gives what it starts neither environment nor descriptors (codex starts MCP servers so) if the worker
-// dies before it could write that down.
-type Session struct {
-	// Leader is the worker. Its number stays taken as long as the session has a member.
-	Leader reconcile.Process
-	// Folder is the workspace root, without symlinks. Members that work elsewhere don't belong: once all of the run's
-	// are gone, the leader's number may come to lead a stranger's session and end before it.
-	Folder string
-}
-
-// claimSession claims those at work in the session. It is asked after the table was read: where somebody else has the
-// leader's number by now, the run's session had no member left.
-func (f *processTree) claimSession(s Session, worksBelow func(pid int, folder string) (bool, error)) error {
+// claimSession claims the members of the session that work in its folder. The leader is looked up after the scan: if its
+// pid belongs to another process by now, the run's session had no member left.
+func (t *processTree) claimSession(s Session) error {
 	if s.Leader.PID == 0 || s.Folder == "" {
 		return nil
 	}
@@ -353,15 +277,97 @@ func (f *processTree) claimSession(s Session, worksBelow func(pid int, folder st
 		return nil
 	}
 	var errs []error
-	for i, e := range f.entries {
-		if f.owned[i] || e.session != s.Leader.PID || e.pid == s.Leader.PID || e.start < s.Leader.Start {
+	for i, e := range t.entries {
+		if t.claimed[i] || e.session != s.Leader.PID || e.pid == s.Leader.PID || e.start < s.Leader.Start {
 			continue
 		}
 		works, err := worksBelow(e.pid, s.Folder)
 		errs = append(errs, err)
 		if works {
-			f.claim(i)
+			t.claim(i)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// claimMarked claims the processes with the marker that are no older than the run.
+func (t *processTree) claimMarked(m marker, since uint64) error {
+	if m.empty() {
+		return nil
+	}
+	var errs []error
+	for i, e := range t.entries {
+		if t.claimed[i] || e.pid == 1 || e.start < since {
+			continue
+		}
+		marked, err := hasMarker(e.pid, m)
+		errs = append(errs, err)
+		if marked {
+			t.claim(i)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the claimed processes by pid.
+func (t *processTree) list() (procs []reconcile.Process) {
+	for i, e := range t.entries {
+		if t.claimed[i] && !t.excluded[e.pid] {
+			procs = append(procs, e.process())
+		}
+	}
+	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
+	return procs
+}
+
+// TreeFD is the descriptor at which hooks, agents and all that they start hold their run's tree file. A change of the
+// environment, the session or the parent does not remove this marker; only closing the descriptor does.
+//
+// Shell scripts use low numbers (3 to 9), shells 10 and up and 255, and Node closes all from 3 up to the first gap after
+// 16. A strict limit on descriptors ends at 64.
+const TreeFD = 63
+
+// treeRoom is how many descriptors beyond TreeFD a fork needs for a moment to arrange the child's files.
+const treeRoom = 16
+
+// OpenTree opens the tree file of a run and creates it if necessary. It stays empty.
+func OpenTree(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("tree file: %w", err)
+	}
+	return f, nil
+}
+
+// WithTree appends tree to files, the first of which becomes descriptor first, so that tree becomes TreeFD. The child gets
+// no descriptors in between. Without a tree, or if TreeFD is taken or too near the limit on descriptors, it returns files
+// unchanged.
+func WithTree(files []*os.File, first int, tree *os.File) []*os.File {
+	var limit unix.Rlimit
+	if tree == nil || len(files) > TreeFD-first || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+treeRoom {
+		return files
+	}
+	out := make([]*os.File, TreeFD-first+1)
+	copy(out, files)
+	out[TreeFD-first] = tree
+	return out
+}
+
+// Environ returns the environment ("NAME=value" entries) that a process was started with; empty where the system does not
+// show it, os.ErrProcessDone if the process is gone.
+func Environ(p reconcile.Process) ([]string, error) {
+	raw, err := environ(p.PID)
+	if err != nil {
+		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
+	}
+	if err := checkSame(p.PID, p.Start); err != nil { // compared after the read, so that it was this process's environment
+		return nil, err
+	}
+	var env []string
+	for entry := range strings.SplitSeq(string(raw), "\x00") {
+		if strings.Contains(entry, "=") {
+			env = append(env, entry)
+		}
+	}
+	return env, nil
 }

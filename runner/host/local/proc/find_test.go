@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -9,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func TestFamily(t *testing.T) {
+func TestProcessTree(t *testing.T) {
 	me := os.Getpid()
 	entries := []entry{
 		{pid: 1, ppid: 0, start: 1, name: "init"},
@@ -50,7 +49,7 @@ func TestFamily(t *testing.T) {
 		{"init", Owner{Recorded: []reconcile.Process{{PID: 1, Start: 1}}}, []int{100, 101, 102, 200, 201, 202, 402}},
 	} {
 		var got []int
-		for _, p := range newProcessTree(entries, c.o).list() {
+		for _, p := range claimed(entries, c.o).list() {
 			got = append(got, p.PID)
 		}
 		slices.Sort(c.want)
@@ -60,64 +59,14 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// A pass may find itself in the scope of the run that it looks at: its worker has started it. What it starts in turn,
-// workers of other runs, is not the run's.
-func TestFamilyOfAScopeThatWeAreIn(t *testing.T) {
-	me := os.Getpid()
-	f := newProcessTree([]entry{
-		{pid: 1, start: 1},
-		{pid: 100, ppid: 1, start: 10},
-		{pid: 101, ppid: 100, start: 11},
-		{pid: me, ppid: 1, start: 41},
-		{pid: 402, ppid: me, start: 42},
-	}, Owner{})
-	if err := f.claimScope(func() ([]int, error) { return []int{1, 100, me}, nil }); err != nil {
-		t.Fatal(err)
-	}
-	if got := pids(f.list()); len(got) != 2 || !got[100] || !got[101] {
-		t.Errorf("found %v, want 100 and 101", got)
-	}
-	if !f.mixed() {
-		t.Error("the scope would be killed with us in it")
-	}
+func claimed(entries []entry, o Owner) *processTree {
+	t := newProcessTree(slices.Clone(entries), o.Exclude)
+	t.claimRecorded(o)
+	return t
 }
 
-func TestFamilyMarks(t *testing.T) {
-	entries := []entry{
-		{pid: 1, start: 1},
-		{pid: 10, ppid: 1, start: 2},
-		{pid: 11, ppid: 10, start: 3},
-		{pid: 12, ppid: 1, start: 4},
-		{pid: 13, ppid: 1, start: 5},
-	}
-	var asked []int
-	hasMarker := func(pids []int, _ marker) ([]bool, error) {
-		asked = pids
-		return []bool{true, false, false}, os.ErrInvalid
-	}
-	o := Owner{RunID: "r", Recorded: []reconcile.Process{{PID: 13, Start: 5}}}
-	f := newProcessTree(entries, o)
-	if err := f.claimMarked(o.marker(), o.Since, hasMarker); !errors.Is(err, os.ErrInvalid) {
-		t.Errorf("an environment that can't be read is no error: %v", err)
-	}
-	if got := pids(f.list()); len(got) != 3 || !got[10] || !got[11] || !got[13] {
-		t.Errorf("found %v", got)
-	}
-	if !slices.Equal(asked, []int{10, 11, 12}) {
-		t.Errorf("asked for %v", asked)
-	}
-	o.Since = 3
-	_ = newProcessTree(entries, o).claimMarked(o.marker(), o.Since, func(pids []int, _ marker) ([]bool, error) {
-		asked = pids
-		return make([]bool, len(pids)), nil
-	})
-	if !slices.Equal(asked, []int{11, 12}) {
-		t.Errorf("asked for %v, some of them older than the run", asked)
-	}
-}
-
-func TestCarries(t *testing.T) {
-	marks := Owner{RunID: "run-1", ThreadIDs: []string{"", "t-1"}}.marks()
+func TestContainsEntry(t *testing.T) {
+	entries := Owner{RunID: "run-1", ThreadIDs: []string{"", "t-1"}}.marker().env
 	for env, want := range map[string]bool{
 		"":                                    false,
 		"SYMPHONY_RUN_ID=run-1\x00":           true,
@@ -133,12 +82,12 @@ func TestCarries(t *testing.T) {
 		"CODEX_THREAD_ID=t-10\x00":            false,
 		"CODEX_SESSION_ID=t-1\x00":            false,
 	} {
-		if got := carries([]byte(env), marks); got != want {
+		if got := containsEntry([]byte(env), entries); got != want {
 			t.Errorf("%q: %v", env, got)
 		}
 	}
-	if m := (Owner{}).marks(); len(m) != 0 {
-		t.Errorf("nobody's marks: %q", m)
+	if m := (Owner{}).marker(); !m.empty() {
+		t.Errorf("an owner without ids has the marker %q", m)
 	}
 }
 

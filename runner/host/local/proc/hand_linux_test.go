@@ -18,7 +18,7 @@ func handedHelper(args []string) int {
 	if err != nil {
 		return 1
 	}
-	f, err := Handed(args[0])
+	f, err := TakeExtra(args[0])
 	if err != nil {
 		if r.Refuse(err.Error()) != nil {
 			return 1
@@ -65,7 +65,7 @@ func TestHanded(t *testing.T) {
 	defer log.Close()
 	exe, err := os.Executable()
 	must(t, err)
-	d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", path}, Env: os.Environ(), Log: log, Hand: f, Wait: bound})
+	d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", path}, Env: os.Environ(), Log: log, Extra: f, Wait: bound})
 	must(t, err)
 	t.Cleanup(func() { _ = Signal(d.Process(), unix.SIGKILL); <-d.Done() })
 	must(t, d.Ready(t.Context()))
@@ -92,7 +92,7 @@ func TestHandedSomethingElse(t *testing.T) {
 			lockedFile(t, slot)
 			exe, err := os.Executable()
 			must(t, err)
-			d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", slot}, Env: os.Environ(), Hand: hand, Wait: bound})
+			d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", slot}, Env: os.Environ(), Extra: hand, Wait: bound})
 			must(t, err)
 			t.Cleanup(func() { <-d.Done() })
 			err = d.Ready(t.Context())

@@ -17,25 +17,27 @@ import (
 
 const (
 	killRounds = 16              // rounds of SIGKILL while new processes keep appearing
-	killWait   = 2 * time.Second // for those of one round to be gone
+	killWait   = 2 * time.Second // for the processes of one round to end
 )
 
-// KillTree ends everything that Find finds: SIGTERM to each (and SIGCONT, which a stopped one needs to notice),
-// up to grace for them to end, then SIGKILL and another look, until nothing is found, a round has changed nothing,
-// or ctx ends. Grace takes at most half of the time that ctx leaves, so that the rest is enough for SIGKILL.
+// KillTree ends every process that Find finds. It sends SIGTERM (and SIGCONT, which a stopped process needs to notice),
+// waits for grace, then sends SIGKILL and looks again, until nothing is found, a round changes nothing, or ctx ends. Grace
+// takes at most half of the time that ctx leaves, so that the rest is enough for SIGKILL.
 //
-// A run's scope is killed at one stroke before its members are, so that those who do nothing but fork are not outrun
-// one generation after the other; but not by one who sits in there itself: a worker ends its tree one by one.
+// The run's scope, if any, is killed as a whole before its members are, because a process that does nothing but fork
+// escapes signals to single processes. A worker that is in the scope itself ends its processes one by one.
 //
-// It returns what is left, which is nothing unless a process can't be killed (another user's, one that waits for
-// its disk), or ctx ended, which is the error then.
+// KillTree returns the processes that are left: those that cannot be killed (of another user, or waiting for a disk), or
+// all that live when ctx ends, with its error.
 func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
-	q, err := newKillSet(o)
+	o, err = o.forThisBoot()
 	if err != nil {
 		return nil, err
 	}
-	left, err = q.find()
-	if err != nil || len(left) == 0 && !q.apart {
+	o.Recorded = slices.Clone(o.Recorded)
+	set := &killSet{owner: o, seen: map[int]uint64{}}
+	left, err = set.find()
+	if err != nil || set.empty(left) {
 		return left, err
 	}
 	if end, ok := ctx.Deadline(); ok {
@@ -47,8 +49,8 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	crash.At("proc.kill.asked")
 	var last []reconcile.Process
 	for round := range killRounds {
-		left, err = q.find()
-		if err != nil || len(left) == 0 && !q.apart {
+		left, err = set.find()
+		if err != nil || set.empty(left) {
 			return left, err
 		}
 		if ctx.Err() != nil {
@@ -58,76 +60,60 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 			return left, nil
 		}
 		last = left
-		if err := q.killScope(ctx, left); err != nil {
+		if err := set.killScope(ctx, left); err != nil {
 			return left, err
 		}
 		if err := signalAndWait(ctx, left, killWait, unix.SIGKILL); err != nil {
 			return left, err
 		}
 	}
-	return q.find()
+	return set.find()
 }
 
-// killSet is an owner that remembers whom it has found: one that was known by its parent alone, and cleared its
-// environment, would be nobody's once the parent has been ended.
+// killSet is an owner that records each process it finds. A process that is known by its parent alone would be lost once
+// the parent has ended.
 type killSet struct {
-	o    Owner
-	seen map[procKey]bool
-	// apart: the run's scope holds somebody, and nobody who is to be excluded.
-	apart   bool
-	members []int
+	owner Owner
+	seen  map[int]uint64 // from pid to start time
+	// members are the pids in the run's scope; wholeScope reports that there are some and that none of them is excluded.
+	members    []int
+	wholeScope bool
 }
 
-func newKillSet(o Owner) (*killSet, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	boot, err := BootID()
-	if err != nil {
-		return nil, err
-	}
-	o = o.in(boot)
-	o.Recorded = slices.Clone(o.Recorded)
-	return &killSet{o: o, seen: map[procKey]bool{}}, nil
-}
-
-func (q *killSet) find() ([]reconcile.Process, error) {
-	f, err := search(q.o)
-	if f == nil {
-		return nil, err
-	}
-	q.members, q.apart = f.members, err == nil && len(f.members) > 0 && !f.mixed()
-	found := f.list()
+func (s *killSet) find() ([]reconcile.Process, error) {
+	t, err := search(s.owner)
+	s.members = t.members
+	s.wholeScope = err == nil && len(t.members) > 0 &&
+		!slices.ContainsFunc(t.members, func(pid int) bool { return t.excluded[pid] })
+	found := t.list()
 	for _, p := range found {
-		if k := (procKey{p.PID, p.Start}); !q.seen[k] {
-			q.seen[k] = true
-			q.o.Recorded = append(q.o.Recorded, p)
+		if s.seen[p.PID] != p.Start {
+			s.seen[p.PID] = p.Start
+			s.owner.Recorded = append(s.owner.Recorded, p)
 		}
 	}
 	return found, err
 }
 
-// killScope ends what is in the run's scope, and waits for those found there. Where that is not possible its members
-// still are found and struck.
-func (q *killSet) killScope(ctx context.Context, found []reconcile.Process) error {
-	if !q.apart {
+// empty reports whether nothing is left to end. A scope of processes too short-lived to be found counts as something.
+func (s *killSet) empty(found []reconcile.Process) bool { return len(found) == 0 && !s.wholeScope }
+
+// killScope ends all processes in the run's scope and waits for those found there. Where the kernel does not support that,
+// the caller still finds and signals them.
+func (s *killSet) killScope(ctx context.Context, found []reconcile.Process) error {
+	if !s.wholeScope {
 		return nil
 	}
-	killed, err := killScope(q.o.Scope)
+	killed, err := killScope(s.owner.Scope)
 	if err != nil || !killed {
 		return err
 	}
-	var inside []reconcile.Process
-	for _, p := range found {
-		if slices.Contains(q.members, p.PID) {
-			inside = append(inside, p)
-		}
-	}
-	return signalAndWait(ctx, inside, killWait) // with no signal: those that may not be signalled end too
+	inside := slices.DeleteFunc(slices.Clone(found), func(p reconcile.Process) bool { return !slices.Contains(s.members, p.PID) })
+	return signalAndWait(ctx, inside, killWait) // no signal: this waits even for processes that may not be signalled
 }
 
-// signalAndWait sends the signals to each process and waits until all have ended, at most for the time given and no
-// longer than ctx. One that may not be signalled is not waited for: it is found again as left.
+// signalAndWait sends the signals to each process and waits until all have ended, at most for the given time and no longer
+// than ctx. A process that may not be signalled is not waited for: the caller finds it again.
 func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
 	var w exitWaiter
 	defer w.close()

@@ -10,54 +10,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitReached reports whether the system gave no further descriptor, process or memory: the machine's fault, and no
-// reason to try the same again at once. (EAGAIN is what fork says. A lock or a stream that has to wait says it too, but
-// is waited for where it does.)
+// LimitReached reports whether the system refused a further descriptor, process or memory: the machine's fault, and no
+// reason to try again at once. (EAGAIN is the answer of fork. Locks and streams return it too, but their callers wait.)
 func LimitReached(err error) bool {
-	for _, limit := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if errors.Is(err, limit) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM)
 }
 
-// LimitHint says what to do about one.
+// LimitHint is the hint of an error for which LimitReached is true.
 const LimitHint = "raise the limits of open files (ulimit -n) and processes (ulimit -u); nothing is lost meanwhile"
 
-// What a pass, a worker and an agent need at the least, with room to spare: below it the first to need one more than
-// there are would fail in its middle, wherever that is.
-const (
-	leastFiles     = 64
-	leastProcesses = 64
-)
-
-// CheckLimits says which limit of this process is too low to begin anything.
+// CheckLimits fails if a limit of this process is lower than what a pass, a worker and an agent need. They would fail
+// later otherwise, wherever they are.
 func CheckLimits() error {
+	const least = 64
 	for _, l := range []struct {
 		what, flag string
 		resource   int
-		least      uint64
 	}{
-		{"files may be open at once", "-n", unix.RLIMIT_NOFILE, leastFiles},
-		{"processes and threads may run at once", "-u", unix.RLIMIT_NPROC, leastProcesses},
+		{"files may be open at once", "-n", unix.RLIMIT_NOFILE},
+		{"processes and threads may run at once", "-u", unix.RLIMIT_NPROC},
 	} {
 		if l.resource == unix.RLIMIT_NPROC && os.Geteuid() == 0 {
 			continue // it does not bind root
 		}
-		var have unix.Rlimit
-		if err := unix.Getrlimit(l.resource, &have); err != nil {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(l.resource, &limit); err != nil {
 			return fmt.Errorf("look at the limits: %w", err)
 		}
-		if have.Cur < l.least {
-			return fmt.Errorf("only %d %s (ulimit %s); at least %d are needed: %w", have.Cur, l.what, l.flag, l.least, syscall.EMFILE)
+		if limit.Cur < least {
+			return fmt.Errorf("only %d %s (ulimit %s); at least %d are needed: %w", limit.Cur, l.what, l.flag, least, syscall.EMFILE)
 		}
 	}
 	return nil
 }
 
-// ThreadsRefused reports whether a program of Go's has died because the system gave it no thread: nobody but its last
-// words, which end in its log, says so.
-func ThreadsRefused(lastWords string) bool {
-	return strings.Contains(lastWords, "failed to create new OS thread") || strings.Contains(lastWords, "pthread_create failed")
+// ThreadsRefused reports whether the log of a Go program says that it died because the system gave it no thread.
+func ThreadsRefused(log string) bool {
+	return strings.Contains(log, "failed to create new OS thread") || strings.Contains(log, "pthread_create failed")
 }

@@ -1,12 +1,11 @@
 package proc
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,25 +15,23 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// locksFile lists the locks of all files, those that are waited for included.
-const locksFile = "/proc/locks"
-
-// fileLock is one line of it. The pid is that of who took the lock: somebody else may keep it by now, and of some kinds
-// of lock the kernel knows nobody (-1).
+// fileLock is one line of /proc/locks, a lock that is held or waited for. The pid is the process that took the lock;
+// another process may hold it by now, and of some kinds of lock the kernel knows no process (-1).
 type fileLock struct {
-	pid   int
-	inode uint64
-	flock bool // of the whole file; else of some of its bytes
-	first uint64
-	last  uint64
+	pid         int
+	inode       uint64
+	flock       bool // of the whole file; else of some of its bytes
+	first, last uint64
 }
 
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockHolders lists those of the processes that keep a lock on one of the files, or wait for one. Whoever may read a file may
-// lock it. Of the files with spans only locks on a byte within one of them count, of the others only those of the whole
-// file (flock).
+type fileID struct{ dev, inode uint64 }
+
+// LockHolders returns those of the processes that hold a lock on one of the files, or wait for one: a process that may
+// read a file may lock it. For a file with spans, only locks on a byte within one of them count, for the others only locks
+// on the whole file (flock).
 func LockHolders(list []reconcile.Process, files map[string][]Span) ([]reconcile.Process, error) {
 	suspects, err := suspectLocks(list)
 	hidden := hidesLocks()
@@ -54,62 +51,56 @@ func LockHolders(list []reconcile.Process, files map[string][]Span) ([]reconcile
 	if len(locked) == 0 && !hidden {
 		return nil, nil
 	}
-	ours := map[fileID]bool{} // one that is about to become a program of ours still has them from us
+	ours := map[fileID]bool{} // a fork of this process has our descriptors until its exec
 	if hidden {
-		anyOpen(os.Getpid(), func(id fileID, fd string) bool {
+		anyOpenFile(os.Getpid(), func(id fileID, fd string) bool {
 			spans, is := wanted[id]
-			ours[id] = ours[id] || is && holds(os.Getpid(), fd, spans)
+			ours[id] = ours[id] || is && holdsLock(os.Getpid(), fd, spans)
 			return false
 		})
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(p reconcile.Process) bool {
-		return !anyOpen(p.PID, func(id fileID, fd string) bool {
+		return !anyOpenFile(p.PID, func(id fileID, fd string) bool {
 			spans, is := wanted[id]
-			return is && (locked[id] || hidden && !ours[id] && holds(p.PID, fd, spans))
+			return is && (locked[id] || hidden && !ours[id] && holdsLock(p.PID, fd, spans))
 		})
 	}), nil
 }
 
-// suspectLocks are those that may be one of the processes'.
+// suspectLocks are the locks of the machine that may be held by one of the processes.
 func suspectLocks(list []reconcile.Process) (suspects []fileLock, err error) {
-	locks, err := readLocks()
+	table, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("locks of files: %w", err)
 	}
-	ours := make(map[int]bool, len(list))
-	for _, p := range list {
-		ours[p.PID] = true
-	}
-	for _, l := range locks {
-		if ours[l.pid] || l.pid <= 0 || over(l.pid) {
+	for line := range strings.Lines(string(table)) {
+		l, ok := parseLock(line)
+		if ok && (l.pid <= 0 || slices.ContainsFunc(list, func(p reconcile.Process) bool { return p.PID == l.pid }) || hasEnded(l.pid)) {
 			suspects = append(suspects, l)
 		}
 	}
 	return suspects, nil
 }
 
-// hidesLocks reports a system that leaves locks out of the list once who took them is gone, whoever keeps them now: Linux
-// does so in every pid namespace but the first, and so in containers. There each open file has to be asked.
+// hidesLocks reports whether /proc/locks omits locks whose taker is gone, whoever holds them now. Linux does so in every
+// pid namespace but the first, and so in containers. There each open file must be asked.
 func hidesLocks() bool {
-	const first = "pid:[4026531836]" // PROC_PID_INIT_INO of its sources
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	return err != nil || ns != first
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	return err != nil || namespace != firstPIDNamespace
 }
 
-// over reports whether a process has ended, reaped or not.
-func over(pid int) bool {
+// hasEnded reports whether a process has ended, reaped or not.
+func hasEnded(pid int) bool {
 	e, err := statOf(pid)
 	return errors.Is(err, os.ErrProcessDone) || err == nil && e.dead
 }
 
-type fileID struct{ dev, inode uint64 }
-
-// identify says which files these are, but for those that are missing.
+// identify returns the identities of the files that exist.
 func identify(files map[string][]Span) (map[fileID][]Span, error) {
 	ids := make(map[fileID][]Span, len(files))
 	for path, spans := range files {
 		var st unix.Stat_t
-		_, err := retry(func() (int, error) { return 0, unix.Lstat(path, &st) })
+		err := unix.Lstat(path, &st)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -125,36 +116,27 @@ func (l fileLock) within(spans []Span) bool {
 	if len(spans) == 0 {
 		return l.flock
 	}
-	for _, s := range spans {
-		if !l.flock && l.first <= s.Last && l.last >= s.First {
-			return true
-		}
-	}
-	return false
+	return !l.flock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
 }
 
-// anyOpen reports whether one of the files that the process has open is as asked for. One that is gone, or may not be
-// looked into, has none.
-func anyOpen(pid int, is func(id fileID, fd string) bool) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+// anyOpenFile reports whether one of the process's open files satisfies is. A process that is gone or may not be looked
+// into has none.
+func anyOpenFile(pid int, is func(id fileID, fd string) bool) bool {
+	descriptors, err := os.ReadDir(procPath(pid, "fd"))
+	return err == nil && slices.ContainsFunc(descriptors, func(d fs.DirEntry) bool {
 		var st unix.Stat_t
-		_, err := retry(func() (int, error) { return 0, unix.Stat(filepath.Join(dir, e.Name()), &st) })
-		return err == nil && is(fileID{st.Dev, st.Ino}, e.Name())
+		err := unix.Stat(procPath(pid, "fd/")+d.Name(), &st)
+		return err == nil && is(fileID{st.Dev, st.Ino}, d.Name())
 	})
 }
 
-// holds reports whether a lock that counts was taken by an open file of the process.
-func holds(pid int, fd string, spans []Span) bool {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "fdinfo", fd))
+// holdsLock reports whether a lock within the spans was taken through an open file of the process.
+func holdsLock(pid int, fd string, spans []Span) bool {
+	info, err := os.ReadFile(procPath(pid, "fdinfo/") + fd)
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(info)) {
 		lock, is := strings.CutPrefix(line, "lock:")
 		if l, ok := parseLock(lock); is && ok && l.within(spans) {
 			return true
@@ -163,27 +145,7 @@ func holds(pid int, fd string, spans []Span) bool {
 	return false
 }
 
-func readLocks() ([]fileLock, error) {
-	f, err := os.Open(locksFile)
-	if err != nil {
-		return nil, fmt.Errorf("locks of files: %w", err)
-	}
-	defer f.Close()
-	var locks []fileLock
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if l, ok := parseLock(lines.Text()); ok {
-			locks = append(locks, l)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("locks of files: %w", err)
-	}
-	return locks, nil
-}
-
-// parseLock reads "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF", and the same with an arrow before the kind, which is
-// somebody who waits.
+// parseLock reads "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF". An arrow before the kind marks a process that waits.
 func parseLock(line string) (l fileLock, ok bool) {
 	words := strings.Fields(line)
 	if len(words) > 1 && words[1] == "->" {
@@ -192,21 +154,17 @@ func parseLock(line string) (l fileLock, ok bool) {
 	if len(words) != 8 {
 		return l, false
 	}
-	pid, err := strconv.Atoi(words[4])
-	_, inode, found := strings.Cut(words[5], ":")
-	_, inode, found2 := strings.Cut(inode, ":")
-	if err != nil || !found || !found2 {
+	id := strings.Split(words[5], ":")
+	if len(id) != 3 {
 		return l, false
 	}
-	l = fileLock{pid: pid, flock: words[1] == "FLOCK", last: 1<<63 - 1}
-	if l.inode, err = strconv.ParseUint(inode, 10, 64); err != nil {
-		return l, false
-	}
-	if l.first, err = strconv.ParseUint(words[6], 10, 64); err != nil {
-		return l, false
-	}
+	pid, pidErr := strconv.Atoi(words[4])
+	inode, inodeErr := strconv.ParseUint(id[2], 10, 64)
+	first, firstErr := strconv.ParseUint(words[6], 10, 64)
+	last, lastErr := uint64(math.MaxInt64), error(nil)
 	if words[7] != "EOF" {
-		l.last, err = strconv.ParseUint(words[7], 10, 64)
+		last, lastErr = strconv.ParseUint(words[7], 10, 64)
 	}
-	return l, err == nil
+	l = fileLock{pid: pid, inode: inode, flock: words[1] == "FLOCK", first: first, last: last}
+	return l, errors.Join(pidErr, inodeErr, firstErr, lastErr) == nil
 }

@@ -7,27 +7,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/symphony-cron/symphony/reconcile"
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// What is weaker on macOS than on Linux, in this and the other weak files:
+// What macOS does worse than Linux:
 //
-//   - There are no pidfds. Signal compares the start time and then uses kill(2): between the two, some
-//     microseconds, the pid may change hands.
-//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user: their marks
-//     are not seen, so a shell that left its parents is found by the procs file only.
-//   - The descriptors and sessions of others are not looked at: nothing is found by the tree file or the session.
+//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may change hands in the few
+//     microseconds between.
+//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user, so a shell that left
+//     its parents is found by the procs file only.
+//   - The descriptors and sessions of other processes are not read, and there are no cgroups: no process is found by the
+//     tree file, the session or a scope.
 //   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
 //   - There is no NonDumpable: processes of the same user may read a worker's environment.
 //   - A child is reaped as soon as it ends, so KillGroup refuses once its leader has ended.
+//   - The locks and command lines of other processes are not read.
 //
-// A worker there relies on the procs file and on the groups of its children; design 8 is not met in full.
+// A worker there relies on the procs file and on the process groups of its children; design 8 is not met in full.
 
-// BootID names what pids and start times are valid within: the session id that the kernel makes at boot.
+// BootID names the boot that pids and start times are valid in: the kernel's session id.
 func BootID() (string, error) {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {
@@ -35,9 +38,6 @@ func BootID() (string, error) {
 	}
 	return id, nil
 }
-
-// CheckPidfds finds nothing to complain of: none are expected here.
-func CheckPidfds() error { return nil }
 
 // Monotonic is CLOCK_UPTIME_RAW: the time since boot without the time spent asleep.
 func Monotonic() time.Duration {
@@ -48,21 +48,10 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// StartTime is when the process began, in microseconds of the wall clock as it was then. A process that is gone
-// or a zombie gives os.ErrProcessDone.
-func StartTime(pid int) (uint64, error) {
-	if pid <= 0 {
-		return 0, os.ErrProcessDone
-	}
-	e, err := statOf(pid)
-	if err != nil {
-		return 0, err
-	}
-	if e.dead {
-		return 0, os.ErrProcessDone
-	}
-	return e.start, nil
-}
+// CheckPidfds succeeds: pidfds are not needed here.
+func CheckPidfds() error { return nil }
+
+func checkNumbering() error { return nil }
 
 func statOf(pid int) (entry, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
@@ -75,76 +64,50 @@ func statOf(pid int) (entry, error) {
 	return entryOf(&list[0]), nil
 }
 
-const zombieState = 5 // SZOMB
-
+// entryOf: the start time is in microseconds of the wall clock as it was then.
 func entryOf(k *unix.KinfoProc) entry {
+	const zombie = 5 // SZOMB
 	started := k.Proc.P_starttime
 	return entry{
 		pid:   int(k.Proc.P_pid),
 		ppid:  int(k.Eproc.Ppid),
 		start: uint64(started.Sec)*1_000_000 + uint64(started.Usec),
 		name:  unix.ByteSliceToString(k.Proc.P_comm[:]),
-		dead:  k.Proc.P_stat == zombieState,
+		dead:  k.Proc.P_stat == zombie,
 	}
 }
 
-// Signal sends sig to the process p if it still is that process; os.ErrProcessDone if it is gone, a zombie or
-// another one. It may change hands between the look and the signal.
-func Signal(p reconcile.Process, sig unix.Signal) error {
-	if err := checkTarget(p); err != nil {
-		return err
-	}
-	if err := isProcess(p.PID, p.Start); err != nil {
-		return err
-	}
-	err := unix.Kill(p.PID, sig)
-	if errors.Is(err, unix.ESRCH) {
-		return os.ErrProcessDone
-	}
-	if err != nil {
-		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
-	}
-	return nil
-}
-
-// table is one look at all processes.
-type table struct{ entries []entry }
-
-func scan() (*table, error) {
+func scan() ([]entry, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	t := &table{}
+	var entries []entry
 	for i := range list {
 		if e := entryOf(&list[i]); !e.dead && e.pid > 0 {
-			t.entries = append(t.entries, e)
+			entries = append(entries, e)
 		}
 	}
-	return t, nil
+	return entries, nil
 }
 
-func (t *table) close() {}
+func scanBelow(int) (below []entry, ok bool, err error) { return nil, false, nil }
 
-// members is nobody: there are no cgroups.
-func (t *table) members(string) ([]int, error) { return nil, nil }
+func scopeMembers(string) ([]int, error) { return nil, nil }
 
-// worksBelow is not asked: sessions are not known.
-func (t *table) worksBelow(int, string) (bool, error) { return false, nil }
+func killScope(string) (bool, error) { return false, nil }
 
-// hasMarker reports which of the processes carry one of the marks, where the system shows their environment.
-func (t *table) hasMarker(pids []int, b marker) ([]bool, error) {
-	carry := make([]bool, len(pids))
-	var errs []error
-	for i, pid := range pids {
-		env, err := environ(pid)
-		errs = append(errs, err)
-		carry[i] = carries(env, b.marks)
-	}
-	return carry, errors.Join(errs...)
+// OwnScope returns none: there are no cgroups.
+func OwnScope(string) (cgroup string, ok bool) { return "", false }
+
+func worksBelow(int, string) (bool, error) { return false, nil }
+
+func hasMarker(pid int, m marker) (bool, error) {
+	env, err := environ(pid)
+	return containsEntry(env, m.env), err
 }
 
-// environ is the environment that a process of this user was started with; empty if it is gone or hidden.
+// environ returns the environment that a process of this user was started with; empty if it is gone or hidden.
 func environ(pid int) ([]byte, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
@@ -157,103 +120,62 @@ func environ(pid int) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("environment of process %d: %w", pid, err)
 	}
-	return environPart(b), nil
-}
-
-// environPart cuts the environment out of what kern.procargs2 gives: the number of arguments, the program's path,
-// padding, the arguments, the environment.
-func environPart(b []byte) []byte {
+	// The number of arguments, the program's path, padding, the arguments, the environment.
 	if len(b) < 4 {
-		return nil
+		return nil, nil
 	}
 	arguments := int(binary.NativeEndian.Uint32(b))
 	_, rest, _ := bytes.Cut(b[4:], []byte{0})
 	rest = bytes.TrimLeft(rest, "\x00")
 	for range arguments {
-		var ok bool
-		if _, rest, ok = bytes.Cut(rest, []byte{0}); !ok {
-			return nil
-		}
+		_, rest, _ = bytes.Cut(rest, []byte{0})
 	}
-	return rest
+	return rest, nil
 }
 
-// sealDescriptors marks every descriptor above 2 close-on-exec.
-func sealDescriptors() error {
-	names, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		return fmt.Errorf("close descriptors to children: %w", err)
+// Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
+// another one. The pid may change hands between the two steps.
+func Signal(p reconcile.Process, sig unix.Signal) error {
+	if err := checkTarget(p); err != nil {
+		return err
 	}
-	for _, n := range names {
-		var fd int
-		if _, err := fmt.Sscan(strings.TrimSpace(n.Name()), &fd); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
+	if err := checkSame(p.PID, p.Start); err != nil {
+		return err
+	}
+	err := unix.Kill(p.PID, sig)
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	if err != nil {
+		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
 	}
 	return nil
 }
 
-// Span is a part of a file, its last byte included.
-type Span struct{ First, Last uint64 }
-
-// LockHolders finds nothing: this system does not tell who keeps a lock.
-func LockHolders([]reconcile.Process, map[string][]Span) ([]reconcile.Process, error) {
-	return nil, nil
-}
-
-// OwnScope is not possible on macOS, which has no cgroups.
-func OwnScope(string) (cgroup string, ok bool) { return "", false }
-
-// killScope has nothing to kill.
-func killScope(string) (bool, error) { return false, nil }
-
-// BecomeSubreaper is not possible on macOS: the error is errors.ErrUnsupported.
-func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
-
-// ShowAs is not needed here: a worker is started by its program's own path.
-func ShowAs(string) error { return nil }
-
-// NonDumpable is not possible on macOS: the error is errors.ErrUnsupported.
-func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.ErrUnsupported) }
-
-// Reaper reaps adopted children. On macOS nobody adopts any, so there is none to be had.
-type Reaper struct{}
-
-// NewReaper gives errors.ErrUnsupported on macOS.
-func NewReaper() (*Reaper, error) { return nil, fmt.Errorf("reaper: %w", errors.ErrUnsupported) }
-
-// Run returns when ctx ends.
-func (r *Reaper) Run(ctx context.Context, _ time.Duration, _ func(error)) { <-ctx.Done() }
-
-// Reap finds nothing to reap.
-func (r *Reaper) Reap() (int, error) { return 0, nil }
-
-const waitStep = 50 * time.Millisecond
-
 // exitWaiter waits for the end of processes that it has signalled, by looking at them again and again.
 type exitWaiter struct{ procs []reconcile.Process }
 
-func (v *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
+func (w *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
 	for _, sig := range sigs {
 		if err := Signal(p, sig); err != nil {
 			return err
 		}
 	}
-	v.procs = append(v.procs, p)
+	w.procs = append(w.procs, p)
 	return nil
 }
 
-func (v *exitWaiter) wait(ctx context.Context) error {
-	tick := time.NewTicker(waitStep)
+func (w *exitWaiter) wait(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for len(v.procs) > 0 {
-		kept := v.procs[:0]
-		for _, p := range v.procs {
-			if !errors.Is(isProcess(p.PID, p.Start), os.ErrProcessDone) {
-				kept = append(kept, p)
+	for len(w.procs) > 0 {
+		running := w.procs[:0]
+		for _, p := range w.procs {
+			if !errors.Is(checkSame(p.PID, p.Start), os.ErrProcessDone) {
+				running = append(running, p)
 			}
 		}
-		v.procs = kept
+		w.procs = running
 		select {
 		case <-ctx.Done():
 			return nil
@@ -263,10 +185,10 @@ func (v *exitWaiter) wait(ctx context.Context) error {
 	return nil
 }
 
-func (v *exitWaiter) close() { v.procs = nil }
+func (w *exitWaiter) close() { w.procs = nil }
 
-// watchExit waits for a child in a goroutine of its own and reaps it at once: nothing here can tell that it has
-// ended without doing so.
+// watchExit waits for a child in a goroutine of its own and reaps it at once: nothing here tells that a child has ended
+// without reaping it.
 func watchExit(p *os.Process) (*exitWatch, error) {
 	w := &exitWatch{process: reconcile.Process{PID: p.Pid}, done: make(chan struct{})}
 	if e, err := statOf(p.Pid); err == nil {
@@ -284,19 +206,51 @@ func watchExit(p *os.Process) (*exitWatch, error) {
 	return w, nil
 }
 
-// Workers is not there: the command lines of others are not read.
-func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }
-
-// OwnPasses is not there either.
-func OwnPasses(string) ([]reconcile.Process, error) { return nil, errors.ErrUnsupported }
-
-// ChildScanner is not to be had on macOS.
-type ChildScanner struct{}
-
-// NewChildScanner gives errors.ErrUnsupported on macOS.
-func NewChildScanner() (*ChildScanner, error) {
-	return nil, fmt.Errorf("children of threads: %w", errors.ErrUnsupported)
+// sealDescriptors marks every descriptor above 2 close-on-exec.
+func sealDescriptors() error {
+	names, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fmt.Errorf("close descriptors to children: %w", err)
+	}
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
-// NewSince finds nothing.
-func (*ChildScanner) NewSince() ([]reconcile.Process, error) { return nil, nil }
+// BecomeSubreaper returns errors.ErrUnsupported.
+func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
+
+// ShowAs does nothing: a worker is started by its program's own path.
+func ShowAs(string) error { return nil }
+
+// NonDumpable returns errors.ErrUnsupported.
+func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.ErrUnsupported) }
+
+// Reaper reaps adopted children, which do not exist without a subreaper.
+type Reaper struct{}
+
+// NewReaper returns errors.ErrUnsupported.
+func NewReaper() (*Reaper, error) { return nil, fmt.Errorf("reaper: %w", errors.ErrUnsupported) }
+
+// Run returns when ctx ends.
+func (r *Reaper) Run(ctx context.Context, _ time.Duration, _ func(error)) { <-ctx.Done() }
+
+// Reap reaps nothing.
+func (r *Reaper) Reap() (int, error) { return 0, nil }
+
+// Span is a part of a file, its last byte included.
+type Span struct{ First, Last uint64 }
+
+// LockHolders finds none.
+func LockHolders([]reconcile.Process, map[string][]Span) ([]reconcile.Process, error) {
+	return nil, nil
+}
+
+// Workers returns errors.ErrUnsupported.
+func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }
+
+// OwnPasses returns errors.ErrUnsupported.
+func OwnPasses(string) ([]reconcile.Process, error) { return nil, errors.ErrUnsupported }

@@ -98,13 +98,12 @@ func adoptOrphans(r *Reaper, n int) error {
 
 // zombiesAndLiving counts the children of this process, dead or alive.
 func zombiesAndLiving() (int, error) {
-	t, err := look()
+	entries, err := scanAll()
 	if err != nil {
 		return 0, err
 	}
-	defer t.close()
 	n := 0
-	for _, e := range t.entries {
+	for _, e := range entries {
 		if e.ppid == os.Getpid() {
 			n++
 		}

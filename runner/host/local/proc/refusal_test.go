@@ -29,7 +29,7 @@ func TestRefusal(t *testing.T) {
 		fatal(alive.Close())
 		pulse, err := ProbeAlive(path)
 		fatal(err)
-		if want := code[:min(len(code), longestCode)]; pulse != (Pulse{State: AliveFree, Refused: want}) {
+		if want := code[:min(len(code), maxCode)]; pulse != (Pulse{State: AliveFree, Refused: want}) {
 			t.Errorf("%q reads as %+v", want, pulse)
 		}
 		info, err := os.Stat(path)
@@ -45,9 +45,9 @@ func TestRefusal(t *testing.T) {
 	if err := NoteUnstarted(filepath.Join(t.TempDir(), "none"), "disk_full"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file was made for it, or %v", err)
 	}
-	half := string(refusalRecord("disk_full"))[:16] + strings.Repeat(" ", AliveSize-17) + "\n"
-	if code, ok := parseRefusal(half); ok {
-		t.Errorf("a torn line reads as %q", code)
+	half := string(refusalLine("disk_full"))[:16] + strings.Repeat(" ", AliveSize-17) + "\n"
+	if p, ok := parseAlive(half); ok {
+		t.Errorf("a torn line reads as %+v", p)
 	}
 }
 

@@ -4,152 +4,171 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxStat bounds what is read of one stat, maxEnviron of one environment: the kernel lets arguments and
-// environment together grow to 6 MiB.
-const (
-	maxStat    = 64 << 10
-	maxEnviron = 8 << 20
-)
-
-// table is one look at all processes, and the means to look closer at one of them.
-type table struct {
-	proc    *os.File
-	entries []entry
-}
-
-// scan lists the processes that are alive; kernel threads and zombies are left out, others' users are not.
-func scan() (*table, error) {
-	t, err := look()
+// scanAll lists every process: living ones, zombies and kernel threads, of all users.
+func scanAll() ([]entry, error) {
+	if err := checkNumbering(); err != nil {
+		return nil, err
+	}
+	dirs, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	t.entries = slices.DeleteFunc(t.entries, func(e entry) bool { return e.kernel || e.dead })
-	return t, nil
+	var entries []entry
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil {
+			continue
+		}
+		e, err := statOf(pid)
+		if errors.Is(err, os.ErrProcessDone) || forbidden(err) { // forbidden: hidden by the mount option hidepid
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list processes: %w", err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
-// look lists every process there is.
-func look() (*table, error) {
-	if err := ownProc(); err != nil {
-		return nil, err
-	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	t := &table{proc: dir}
-	if t.entries, err = t.stats(); err != nil {
-		t.close()
-		return nil, err
-	}
-	return t, nil
+// scan lists the living processes of all users, without kernel threads.
+func scan() ([]entry, error) {
+	entries, err := scanAll()
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.kernel || e.dead }), err
 }
 
-func (t *table) close() { t.proc.Close() }
-
-// minPart is how many processes are worth a goroutine: reading one costs 5 to 10 µs, nearly all of it in the
-// kernel, where more processors help.
-const minPart = 64
-
-// inParts runs f on consecutive parts of the numbers below n, side by side.
-func inParts(n int, f func(from, to int) error) error {
-	parts := max(1, min(runtime.GOMAXPROCS(0), n/minPart))
-	errs := make([]error, parts)
-	var wg sync.WaitGroup
-	for i := range parts {
-		wg.Go(func() { errs[i] = f(n*i/parts, n*(i+1)/parts) })
+// scanBelow lists the living processes below pid from the kernel's lists of each thread's children, so that the cost
+// depends on their number and not on that of all processes. ok is false where the kernel has no such lists. A process
+// that changes its parent at this moment may be missing.
+func scanBelow(pid int) (below []entry, ok bool, err error) {
+	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
+		return nil, false, nil
 	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (t *table) stats() ([]entry, error) {
-	names, err := t.proc.Readdirnames(-1)
-	if err != nil {
-		return nil, err
+	if err := checkNumbering(); err != nil {
+		return nil, true, err
 	}
-	names = slices.DeleteFunc(names, func(s string) bool { return s[0] < '1' || s[0] > '9' })
-	entries := make([]entry, len(names))
-	fd := int(t.proc.Fd())
-	err = inParts(len(names), func(from, to int) error {
-		buf := make([]byte, 0, 1024)
-		for i := from; i < to; i++ {
-			var err error
-			if buf, err = readAt(fd, names[i]+"/stat", buf, maxStat); err == nil && len(buf) > 0 {
-				entries[i], err = parseStat(buf)
+	seen := map[int]bool{pid: true}
+	var errs []error
+	for parents := []int{pid}; len(parents) > 0; parents = parents[1:] {
+		for _, child := range childrenOf(parents[0]) {
+			if seen[child] {
+				continue
 			}
-			if err != nil && !gone(err) && !notOurs(err) {
-				return fmt.Errorf("process %s: %w", names[i], err)
+			seen[child] = true
+			switch e, err := statOf(child); {
+			case err == nil && !e.dead:
+				below, parents = append(below, e), append(parents, child)
+			case err != nil && !errors.Is(err, os.ErrProcessDone):
+				errs = append(errs, err)
 			}
 		}
-		return nil
-	})
-	return slices.DeleteFunc(entries, func(e entry) bool { return e.pid == 0 }), err
+	}
+	return below, true, errors.Join(errs...)
 }
 
-// owner is the effective user of a process: that of its directory in /proc, which stays the process's own even
-// where it is not dumpable and every file below belongs to root.
-func (t *table) owner(pid string) (uint32, error) {
-	var st unix.Stat_t
-	_, err := retry(func() (int, error) {
-		return 0, unix.Fstatat(int(t.proc.Fd()), pid, &st, unix.AT_SYMLINK_NOFOLLOW)
-	})
-	return st.Uid, err
-}
-
-// hasMarker reports which of the processes have the marker's tree file open as TreeFD or carry one of its marks in the
-// environment that they were started with. Those of other users don't, nor those that may not be looked into (not
-// dumpable, or grown more privileges).
-func (t *table) hasMarker(pids []int, b marker) ([]bool, error) {
-	marked := make([]bool, len(pids))
-	fd := int(t.proc.Fd())
-	err := inParts(len(pids), func(from, to int) error {
-		buf := make([]byte, 0, 16<<10)
-		var errs []error
-		for i := from; i < to; i++ {
-			name := strconv.Itoa(pids[i])
-			var has bool
-			var err error
-			if b.tree != "" {
-				has, buf, err = holdsTree(fd, name, b.tree, buf)
-			}
-			if err == nil && !has && len(b.marks) > 0 {
-				buf, err = readAt(fd, name+"/environ", buf, maxEnviron)
-				has = err == nil && carries(buf, b.marks)
-			}
-			// Whose it is costs a call, so it is asked of those only that it matters for.
-			var uid uint32
-			if err == nil && has {
-				uid, err = t.owner(name)
-			}
-			switch {
-			case err == nil:
-				marked[i] = has && uid == uint32(os.Geteuid())
-			case !gone(err) && !notOurs(err):
-				errs = append(errs, fmt.Errorf("process %s: %w", name, err))
+// childrenOf lists the children of all threads of a process; none if it is gone.
+func childrenOf(pid int) (list []int) {
+	threads, _ := os.ReadDir(procPath(pid, "task"))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(filepath.Join(procPath(pid, "task"), thread.Name(), "children"))
+		for word := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				list = append(list, child)
 			}
 		}
-		return errors.Join(errs...)
-	})
-	return marked, err
+	}
+	return list
 }
 
-// worksBelow reports whether the process has its working directory in the folder, or below it, as far as that may be
-// seen. The folder is one without symlinks.
-func (t *table) worksBelow(pid int, folder string) (bool, error) {
-	dir, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
-	if gone(err) || notOurs(err) {
+// hasMarker reports whether a process has the marker's tree file open as TreeFD or one of its entries in the environment
+// that it was started with. Processes of other users and those that may not be looked into have not.
+func hasMarker(pid int, m marker) (bool, error) {
+	found, err := holdsTree(pid, m.tree)
+	if err == nil && !found && len(m.env) > 0 {
+		var env []byte
+		env, err = environ(pid)
+		found = containsEntry(env, m.env)
+	}
+	if err == nil && found {
+		// The directory of a process belongs to its user even if the process is not dumpable.
+		var info os.FileInfo
+		if info, err = os.Stat(procPath(pid, "")); err == nil {
+			found = info.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid())
+		}
+	}
+	if gone(err) || forbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return found, nil
+}
+
+// deletedSuffix is what the kernel appends to the path of an open file that was removed.
+const deletedSuffix = " (deleted)"
+
+// holdsTree reports whether the process has the tree file at path open as TreeFD. Other descriptors are not looked at,
+// because listing them costs fifty times as much.
+//
+// The link is compared before the file, which may be on a file system that does not answer. The link is not enough: in
+// another mount namespace the same path is another file.
+func holdsTree(pid int, path string) (bool, error) {
+	if path == "" {
+		return false, nil
+	}
+	link := procPath(pid, "fd/") + strconv.Itoa(TreeFD)
+	target, err := os.Readlink(link)
+	if gone(err) {
+		return false, nil // the descriptor is not open
+	}
+	if err != nil {
+		return false, err
+	}
+	suffix, same := strings.CutPrefix(target, path)
+	if !same || suffix != "" && suffix != deletedSuffix {
+		return false, nil
+	}
+	var open, named unix.Stat_t
+	if err := unix.Stat(link, &open); err != nil {
+		return false, err
+	}
+	if suffix == "" {
+		err := unix.Stat(path, &named)
+		if err == nil {
+			return open.Dev == named.Dev && open.Ino == named.Ino, nil
+		}
+		if !gone(err) {
+			return false, err
+		}
+	}
+	return open.Nlink == 0, nil
+}
+
+// worksBelow reports whether the working directory of a process is folder or lies below it. The folder must be a path
+// without symlinks. A process that may not be looked into does not count.
+func worksBelow(pid int, folder string) (bool, error) {
+	dir, err := os.Readlink(procPath(pid, "cwd"))
+	if gone(err) || forbidden(err) {
 		return false, nil
 	}
 	return strings.HasPrefix(dir+"/", folder+"/"), err
 }
 
-func notOurs(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
+// environ returns the environment that a process was started with; empty if it is gone or may not be looked into.
+func environ(pid int) ([]byte, error) {
+	raw, err := os.ReadFile(procPath(pid, "environ"))
+	if gone(err) || forbidden(err) {
+		return nil, nil
+	}
+	return raw, err
+}

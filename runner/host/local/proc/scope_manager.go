@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,51 +14,41 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 )
-
-// Slice is where systemd keeps all scopes of ours: stopping it ends every worker.
-const Slice = "symphony.slice"
 
 const (
-	// systemdBound is how long a pass waits for all that it asks systemd, tryBound how much of that the attempt to
-	// get a scope may take.
-	systemdBound = 2 * time.Second
-	tryBound     = 1500 * time.Millisecond
-	// scopeStep is how often is looked whether a process has come into its scope.
-	scopeStep = 2 * time.Millisecond
+	systemdLimit = 2 * time.Second         // for all that a pass asks systemd
+	probeLimit   = 1500 * time.Millisecond // for the attempt to get a scope, which is a part of that
 )
 
-// runtimeVar names the variable by which systemd's programs find the manager of a user.
+// runtimeVar is the variable by which systemd's programs find the manager of a user.
 const runtimeVar = "XDG_RUNTIME_DIR"
 
-// ScopeManager keeps workers alive when what their pass stands in ends: a service, or somebody's session. systemd ends all
-// processes of such a unit together, whatever session or process group they have; only another unit is safe, so that
-// each worker gets a scope.
+// ScopeManager starts workers in systemd scopes, so that they survive the unit that their pass runs in: when a service or
+// a login session ends, systemd ends all its processes, whatever session or process group they have.
 //
 // Decisions:
 //
-//   - A scope is asked for with systemd-run --scope, in front of the worker's command line. It moves itself into the
-//     new scope and then becomes the worker: same pid, same parent, same descriptors, no moment in which the worker
-//     lives outside. Moving a worker that lives already (busctl call … StartTransientUnit) would take a second round
-//     between worker and pass, fails where no bus daemon runs (systemd-run talks to the manager itself), and is no
-//     faster: 15 ms, and 4 ms for each further worker beside the first.
-//   - Whether scopes can be had is tried, once in a pass and only if it starts something: no permission, file or
-//     version that could be read says it for sure.
-//   - From outside its tree a user's manager is asked only if that user lingers. Else it ends with the last login, and
-//     its scopes with it, while a process that has none often lives on.
+//   - A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope
+//     and then becomes the worker: same pid, parent and descriptors, and no moment in which the worker runs outside.
+//     Moving a running worker (busctl call … StartTransientUnit) would need a second round between worker and pass,
+//     fails where no bus daemon runs, and is no faster.
+//   - Whether scopes can be had is tried, once in a pass and only if it starts something. No permission, file or version
+//     tells it reliably.
+//   - From outside its units a user's manager is used only if that user lingers. Otherwise it ends with the last login,
+//     and its scopes with it, while a process without a scope often survives.
 type ScopeManager struct {
 	// Env is the environment that systemd's programs are found and started with.
 	Env []string
 
 	once    sync.Once
 	err     error
-	manager *manager // nil: workers are started as they are
+	manager *manager // nil: workers are started without a scope
 }
 
-// NoScopeError says that a worker started now would end with the unit that the pass stands in.
+// NoScopeError reports that a worker started now would end with the unit that the pass runs in.
 type NoScopeError struct {
-	// Unit is that service, KillMode what systemd says of its processes; empty if it did not say.
+	// Unit is that service, KillMode its setting in systemd; empty if systemctl did not tell.
 	Unit, KillMode string
 	// Err is why systemd gives no scope.
 	Err error
@@ -74,42 +63,42 @@ func (e *NoScopeError) Error() string {
 	return fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", e.Unit, mode, e.Err)
 }
 
-// Unwrap gives the reason of systemd.
+// Unwrap returns the reason of systemd.
 func (e *NoScopeError) Unwrap() error { return e.Err }
 
-// Ask finds out how workers can be started so that they live on, within two seconds, once. An error is a *NoScopeError:
-// then they can't.
+// Ask finds out how workers must be started to survive, once and within two seconds. An error is a *NoScopeError: they
+// cannot survive.
 func (s *ScopeManager) Ask(ctx context.Context) error {
-	s.once.Do(func() { s.err = s.ask(ctx, readHost(s.Env)) })
+	s.once.Do(func() { s.err = s.ask(ctx, readSurroundings(s.Env)) })
 	return s.err
 }
 
-func (s *ScopeManager) ask(ctx context.Context, h host) error {
-	if !h.booted {
+func (s *ScopeManager) ask(ctx context.Context, at surroundings) error {
+	if !at.Booted {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, systemdBound)
+	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
 	defer cancel()
-	why := s.try(ctx, h)
-	if why == nil || !h.inService() {
+	reason := s.probe(ctx, at)
+	if reason == nil || !at.inService() {
 		return nil
 	}
-	mode, err := s.killMode(ctx, h)
+	mode, err := s.killMode(ctx, at)
 	if err == nil && (mode == "process" || mode == "none") {
 		return nil
 	}
 	if err != nil {
-		why = fmt.Errorf("%w; %w", why, err)
+		reason = fmt.Errorf("%w; %w", reason, err)
 	}
-	return &NoScopeError{Unit: h.unit, KillMode: mode, Err: why}
+	return &NoScopeError{Unit: at.Unit, KillMode: mode, Err: reason}
 }
 
-// try starts a program that ends at once in a scope of its own.
-func (s *ScopeManager) try(ctx context.Context, h host) error {
-	ctx, cancel := context.WithTimeout(ctx, tryBound)
+// probe starts a program that ends at once in a scope of its own, and keeps the manager that allowed it.
+func (s *ScopeManager) probe(ctx context.Context, at surroundings) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	why := errors.New("no manager of " + strconv.Itoa(h.uid) + "'s that lasts is running")
-	for _, m := range h.managers() {
+	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
+	for _, m := range at.managers() {
 		scope := &Scope{Unit: ScopeUnit("probe-" + strings.ToLower(rand.Text()[:10])), Description: "symphony: can workers have scopes?", manager: m}
 		run, err := exec.LookPath("systemd-run")
 		if err != nil {
@@ -119,25 +108,26 @@ func (s *ScopeManager) try(ctx context.Context, h host) error {
 			s.manager = &m
 			return nil
 		}
-		why = err
+		reason = err
 	}
-	return why
+	return reason
 }
 
-func (s *ScopeManager) killMode(ctx context.Context, h host) (string, error) {
+func (s *ScopeManager) killMode(ctx context.Context, at surroundings) (string, error) {
 	ctl, err := exec.LookPath("systemctl")
 	if err != nil {
 		return "", err
 	}
-	m := manager{user: h.owner >= 0, runtime: h.runtime}
-	mode, err := s.output(ctx, m, []string{ctl, m.flag(), "show", "-p", "KillMode", "--value", h.unit})
+	m := manager{user: at.owner >= 0, runtime: at.runtime}
+	mode, err := s.output(ctx, m, []string{ctl, m.flag(), "show", "-p", "KillMode", "--value", at.Unit})
 	if err == nil && mode == "" {
-		err = fmt.Errorf("systemctl knows no %s", h.unit)
+		err = fmt.Errorf("systemctl knows no %s", at.Unit)
 	}
 	return mode, err
 }
 
-// output runs one of systemd's programs. It gets none of our descriptors, and of our environment what it needs.
+// output runs one of systemd's programs and returns what it prints. The program gets none of this process's descriptors,
+// and only the variables that it needs.
 func (s *ScopeManager) output(ctx context.Context, m manager, argv []string) (string, error) {
 	if err := sealDescriptors(); err != nil {
 		return "", err
@@ -148,23 +138,23 @@ func (s *ScopeManager) output(ctx context.Context, m manager, argv []string) (st
 	if m.user {
 		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
 	}
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if err == nil {
-		return strings.TrimSpace(out.String()), nil
+		return strings.TrimSpace(stdout.String()), nil
 	}
 	name := filepath.Base(argv[0])
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s does not answer", name)
 	}
-	if text := strings.Join(strings.Fields(complaint.String()), " "); text != "" {
+	if text := strings.Join(strings.Fields(stderr.String()), " "); text != "" {
 		return "", fmt.Errorf("%s: %s", name, text)
 	}
 	return "", fmt.Errorf("%s: %w", name, err)
 }
 
-// Scope is the scope for the worker of a run, nil where it needs none or can have none. It is known after Ask.
+// Scope returns the scope for the worker of a run, nil if it needs none or can have none. Ask must come first.
 func (s *ScopeManager) Scope(runID, issue string) *Scope {
 	if s == nil || s.manager == nil {
 		return nil
@@ -172,98 +162,144 @@ func (s *ScopeManager) Scope(runID, issue string) *Scope {
 	return &Scope{Unit: ScopeUnit(runID), Description: "symphony: " + issue, manager: *s.manager}
 }
 
-// PassScope is the scope for a pass that the worker of a run starts, nil where the worker itself has none. It must
-// not stay in the worker's: whatever stands there belongs to the run, and is ended with it.
-func PassScope(env []string, runID string) *Scope {
-	if _, ok := OwnScope(runID); !ok {
-		return nil
+// manager is a systemd manager: that of the system, or of this user.
+type manager struct {
+	user    bool
+	runtime string // XDG_RUNTIME_DIR, for the user's
+}
+
+func (m manager) flag() string {
+	if m.user {
+		return "--user"
 	}
-	for _, m := range readHost(env).managers() {
-		return &Scope{Unit: ScopeUnit("pass-" + runID), Description: "symphony: a pass after run " + runID, manager: m}
+	return "--system"
+}
+
+// HostUnit is what decides whether the workers of a pass survive that is started from here.
+type HostUnit struct {
+	// Booted: systemd runs this machine.
+	Booted bool
+	// Unit is the innermost service or scope that this process is in; empty if there is none.
+	Unit string
+	// Manager: the systemd manager of this user can be reached; Lingers: it stays after the last logout.
+	Manager, Lingers bool
+	// Root needs no manager of its own.
+	Root bool
+}
+
+// ReadHostUnit looks at this process's surroundings, without asking systemd.
+func ReadHostUnit(env []string) HostUnit { return readSurroundings(env).HostUnit }
+
+// surroundings are all that decides which manager is asked for a scope.
+type surroundings struct {
+	HostUnit
+	uid     int
+	owner   int    // the user whose manager the unit belongs to; -1: it belongs to the system's
+	runtime string // the directory of this user's manager, running or not
+}
+
+func readSurroundings(env []string) surroundings {
+	at := surroundings{uid: os.Geteuid(), owner: -1, runtime: lookup(env, runtimeVar)}
+	at.Root = at.uid == 0
+	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
+		return at
 	}
-	return nil
-}
-
-// Scope is a scope of systemd that a process is started in.
-type Scope struct {
-	Unit, Description string
-	manager           manager
-}
-
-// command is the line that becomes the given one in the scope. Only options that systemd has had for long.
-func (s *Scope) command(run string, argv ...string) []string {
-	return append([]string{
-		run, s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password",
-		"--unit=" + s.Unit, "--slice=" + Slice, "--description=" + plain(s.Description), "--",
-	}, argv...)
-}
-
-// wrap changes what is to be started so that it starts in the scope. The worker's own environment stays as it is.
-func (s *Scope) wrap(exe string, argv, env []string) (string, []string, []string, error) {
-	run, err := exec.LookPath("systemd-run")
+	at.Booted = true
+	if at.runtime == "" {
+		at.runtime = "/run/user/" + strconv.Itoa(at.uid)
+	}
+	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return "", nil, nil, err
+		return at // without cgroups no unit ends its processes
 	}
-	inner := append([]string{forOthers(exe)}, argv[1:]...)
-	if s.manager.user && lookup(env, runtimeVar) != s.manager.runtime {
-		restore := []string{"env", "-u", runtimeVar}
-		if i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, runtimeVar+"=") }); i >= 0 {
-			restore = []string{"env", env[i]}
-		}
-		inner = append(restore, inner...)
-		env = append(slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, runtimeVar+"=") }), runtimeVar+"="+s.manager.runtime)
+	at.Unit, at.owner = unitOf(systemdCgroup(string(b)))
+	for _, socket := range []string{"systemd/private", "bus"} {
+		info, err := os.Stat(filepath.Join(at.runtime, socket))
+		at.Manager = at.Manager || err == nil && info.Mode()&os.ModeSocket != 0
 	}
-	return run, s.command(run, inner...), env, nil
+	at.Lingers = lingers("/", at.uid)
+	return at
 }
 
-// forOthers is a path by which another program finds our executable: /proc/self would be its own. One that was
-// replaced or removed since has none but that of our process.
-func forOthers(exe string) string {
-	if !strings.HasPrefix(exe, "/proc/self/") {
-		return exe
+func (at surroundings) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
+
+// managers are those that may give a lasting scope, the best first.
+func (at surroundings) managers() []manager {
+	system, user := manager{}, manager{user: true, runtime: at.runtime}
+	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
+	switch {
+	case !at.Booted:
+		return nil
+	case at.owner == at.uid:
+		return []manager{user}
+	case at.Root || inScopeOfSystem:
+		return []manager{system}
 	}
-	if link, err := os.Readlink(exe); err == nil {
-		ours, err := os.Stat(exe)
-		theirs, linkErr := os.Stat(link)
-		if err == nil && linkErr == nil && os.SameFile(ours, theirs) {
-			return link
-		}
+	var list []manager
+	if at.Manager && at.Lingers {
+		list = append(list, user)
 	}
-	return "/proc/" + strconv.Itoa(os.Getpid()) + strings.TrimPrefix(exe, "/proc/self")
+	if at.inService() { // the system's manager may allow it to the account of the service
+		list = append(list, system)
+	}
+	return list
 }
 
-// plain makes a text fit for a description, which systemd refuses with a line break or broken letters in it.
-func plain(text string) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '_'
-		}
-		return r
-	}, text))
-	return string(runes[:min(len(runes), 100)])
-}
-
-// Moved waits until a process that was started in a scope has come there, at most as long as Ask. An error says
-// why it will not.
-func (d *Detached) Moved(ctx context.Context, scope *Scope) error {
-	ctx, cancel := context.WithTimeout(ctx, systemdBound)
-	defer cancel()
-	step := time.NewTicker(scopeStep)
-	defer step.Stop()
-	for {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(d.process.PID) + "/cgroup")
-		if err == nil && path.Base(systemdCgroup(b)) == scope.Unit {
-			return nil
-		}
-		select {
-		case <-step.C:
-		case <-d.done:
-			if d.status == "exit status 0" { // it was quick
-				return nil
+// unitOf reads the innermost unit and the owner of its manager from the path of a cgroup. A unit may create cgroups of its
+// own below its own.
+func unitOf(cgroup string) (unit string, owner int) {
+	owner = -1
+	for name := range strings.SplitSeq(cgroup, "/") {
+		name = strings.TrimPrefix(name, "_") // systemd's escape for names that the kernel might use
+		if uid, ok := strings.CutPrefix(unit, "user@"); ok && name != "" {
+			if n, err := strconv.Atoi(strings.TrimSuffix(uid, ".service")); err == nil {
+				owner = n
 			}
-			return &DiedError{Status: d.status}
-		case <-ctx.Done():
-			return fmt.Errorf("no %s within %v", scope.Unit, systemdBound)
+		}
+		if strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope") {
+			unit = name
 		}
 	}
+	return unit, owner
+}
+
+// systemdCgroup returns the path that systemd gave to a process: in the hierarchy of older systems if there is one, else in
+// the unified one.
+func systemdCgroup(file string) (unified string) {
+	for line := range strings.Lines(file) {
+		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		if p, ok := strings.CutPrefix(line, "name=systemd:"); ok {
+			return p
+		}
+		if p, ok := strings.CutPrefix(line, ":"); ok {
+			unified = p
+		}
+	}
+	return unified
+}
+
+// lingers reports whether the manager of a user stays after the last logout. If logind does not know the user, or does
+// not run, no logout ends the manager.
+func lingers(root string, uid int) bool {
+	b, err := os.ReadFile(path.Join(root, "run/systemd/users", strconv.Itoa(uid)))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "NAME="); ok && filepath.IsLocal(name) {
+			_, err := os.Stat(path.Join(root, "var/lib/systemd/linger", name))
+			return err == nil
+		}
+	}
+	return false
+}
+
+// lookup returns the value of a variable in an environment; the last entry counts.
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestStandingIn(t *testing.T) {
+func TestUnitOf(t *testing.T) {
 	for _, row := range []struct {
 		cgroup  string
 		unit    string
@@ -36,9 +36,10 @@ func TestStandingIn(t *testing.T) {
 		{"/system.slice/docker-0123.scope/a.b", "docker-0123.scope", -1, false},
 		{"/system.slice/user@home.service/x.service", "x.service", -1, true},
 	} {
-		st := unitOf(row.cgroup)
-		if st.unit != row.unit || st.owner != row.owner || (host{hostUnit: st}).inService() != row.service {
-			t.Errorf("%s: %+v, in a service: %v; want %+v", row.cgroup, st, host{hostUnit: st}.inService(), row)
+		unit, owner := unitOf(row.cgroup)
+		service := surroundings{HostUnit: HostUnit{Unit: unit}}.inService()
+		if unit != row.unit || owner != row.owner || service != row.service {
+			t.Errorf("%s: %s of %d, in a service: %v; want %+v", row.cgroup, unit, owner, service, row)
 		}
 	}
 }
@@ -53,7 +54,7 @@ func TestSystemdCgroup(t *testing.T) {
 		"0::/user.slice/x:y.scope\n10:misc:/nowhere\n":  "/user.slice/x:y.scope",
 		"0::/first\n9:name=systemd:/systemds.service\n": "/systemds.service",
 	} {
-		if got := systemdCgroup([]byte(file)); got != want {
+		if got := systemdCgroup(file); got != want {
 			t.Errorf("%q: %q, want %q", file, got, want)
 		}
 	}
@@ -82,7 +83,8 @@ func TestManagers(t *testing.T) {
 		{"root in somebody's service", 0, 7, service, true, true, "--system"},
 		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
 	} {
-		h := host{booted: true, uid: row.uid, hostUnit: hostUnit{row.unit, row.owner}, reachable: row.reachable, lingers: row.lingers}
+		unit := HostUnit{Booted: true, Unit: row.unit, Manager: row.reachable, Lingers: row.lingers, Root: row.uid == 0}
+		h := surroundings{HostUnit: unit, uid: row.uid, owner: row.owner}
 		var got []string
 		for _, m := range h.managers() {
 			got = append(got, m.flag())
@@ -90,7 +92,7 @@ func TestManagers(t *testing.T) {
 		if strings.Join(got, " ") != row.want {
 			t.Errorf("%s: %q, want %s", row.name, got, row.want)
 		}
-		if h.booted = false; len(h.managers()) != 0 {
+		if h.Booted = false; len(h.managers()) != 0 {
 			t.Errorf("%s: without systemd: %v", row.name, h.managers())
 		}
 	}
@@ -139,10 +141,10 @@ func fakeSystemd(t *testing.T, run, ctl string) (calls func() string) {
 func TestAsk(t *testing.T) {
 	const denied = "echo 'Failed to start transient scope unit: no' >&2; exit 1"
 	const hangs = "exec /bin/sleep 30"
-	service, session := hostUnit{"x.service", -1}, hostUnit{"session-1.scope", -1}
+	const service, session = "x.service", "session-1.scope"
 	for _, row := range []struct {
 		name     string
-		hostUnit hostUnit
+		unit     string
 		run, ctl string
 		scopes   bool
 		asked    bool // for the KillMode
@@ -163,12 +165,12 @@ func TestAsk(t *testing.T) {
 			calls := fakeSystemd(t, row.run, row.ctl)
 			s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH")}}
 			began := time.Now()
-			err := s.ask(t.Context(), host{booted: true, hostUnit: row.hostUnit})
+			err := s.ask(t.Context(), surroundings{HostUnit: HostUnit{Booted: true, Unit: row.unit}, owner: -1})
 			if d := time.Since(began); d > 3*time.Second {
 				t.Errorf("it took %v", d)
 			}
-			var mortal *NoScopeError
-			if row.err == "" && err != nil || row.err != "" && (!errors.As(err, &mortal) || !strings.Contains(err.Error(), row.err)) {
+			var noScope *NoScopeError
+			if row.err == "" && err != nil || row.err != "" && (!errors.As(err, &noScope) || !strings.Contains(err.Error(), row.err)) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}
 			if scope := s.Scope("r", "ABC-1"); (scope != nil) != row.scopes {
@@ -196,7 +198,7 @@ func TestAskHandsOnNothing(t *testing.T) {
 	must(t, err)
 	defer unix.Close(fd)
 	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
-	must(t, s.ask(t.Context(), host{booted: true, hostUnit: hostUnit{"x.service", -1}}))
+	must(t, s.ask(t.Context(), surroundings{HostUnit: HostUnit{Booted: true, Unit: "x.service"}, owner: -1}))
 	b, err := os.ReadFile(out)
 	must(t, err)
 	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
@@ -208,7 +210,7 @@ func TestAskHandsOnNothing(t *testing.T) {
 func TestAskWithoutSystemd(t *testing.T) {
 	calls := fakeSystemd(t, "exit 0", "exit 0")
 	s := &ScopeManager{}
-	must(t, s.ask(t.Context(), host{hostUnit: hostUnit{"x.service", -1}}))
+	must(t, s.ask(t.Context(), surroundings{HostUnit: HostUnit{Unit: "x.service"}, owner: -1}))
 	if s.Scope("r", "ABC-1") != nil || calls() != "" {
 		t.Errorf("a scope, or calls: %s", calls())
 	}
@@ -249,8 +251,8 @@ func TestScopeCommand(t *testing.T) {
 }
 
 // A program that was replaced is started as it was: by the process that still is it.
-func TestForOthers(t *testing.T) {
-	if got := forOthers("/usr/bin/x"); got != "/usr/bin/x" {
+func TestPathForOthers(t *testing.T) {
+	if got := pathForOthers("/usr/bin/x"); got != "/usr/bin/x" {
 		t.Error(got)
 	}
 	dir := t.TempDir()
@@ -258,7 +260,7 @@ func TestForOthers(t *testing.T) {
 	must(t, err)
 	defer file.Close()
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
-	if got := forOthers(self); got != file.Name() {
+	if got := pathForOthers(self); got != file.Name() {
 		t.Errorf("%s, want %s", got, file.Name())
 	}
 	must(t, os.Rename(file.Name(), file.Name()+".old"))
@@ -267,13 +269,13 @@ func TestForOthers(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	must(t, os.Remove(file.Name()+".old"))
-	if got, want := forOthers(self), "/proc/"+strconv.Itoa(os.Getpid())+strings.TrimPrefix(self, "/proc/self"); got != want {
+	if got, want := pathForOthers(self), "/proc/"+strconv.Itoa(os.Getpid())+strings.TrimPrefix(self, "/proc/self"); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
 // A scope that does not come is noticed.
-func TestMoved(t *testing.T) {
+func TestWaitForScope(t *testing.T) {
 	for name, row := range map[string]struct{ run, err string }{
 		"it fails": {"exit 1", "exit status 1"},
 		"it hangs": {"exec /bin/sleep 30", "no symphony-pass-r.scope within"},
@@ -289,7 +291,7 @@ func TestMoved(t *testing.T) {
 				}
 				<-d.Done()
 			})
-			if err := d.Moved(t.Context(), scope); err == nil || !strings.Contains(err.Error(), row.err) {
+			if err := d.WaitForScope(t.Context(), scope); err == nil || !strings.Contains(err.Error(), row.err) {
 				t.Errorf("%v, want %s", err, row.err)
 			}
 		})

@@ -22,13 +22,13 @@ func TestParseStat(t *testing.T) {
 		{"2 (kthreadd) S 0 0" + strings.Replace(tail, "4194560", "2129984", 1), entry{pid: 2, session: 5, start: 4711, name: "kthreadd", kernel: true}},
 		{"7 (z) S 3 1" + strings.Replace(tail, "4711", "18446744073709551615", 1), entry{pid: 7, session: 5, ppid: 3, start: 1<<64 - 1, name: "z"}},
 	} {
-		got, err := parseStat([]byte(c.line))
+		got, err := parseStat(c.line)
 		if err != nil || got != c.want {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", c.line, got, err, c.want)
 		}
 	}
 	for _, line := range []string{"", "7", "7 sh S 3", "7 (sh", "x (sh) S 3 1" + tail, "7 (sh) S 3 1 1", ") (", "7 (sh) S x 1" + tail, strings.Replace("7 (sh) S 3 1"+tail, " 5 ", " s ", 1)} {
-		if e, err := parseStat([]byte(line)); err == nil {
+		if e, err := parseStat(line); err == nil {
 			t.Errorf("%q: %+v and no error", line, e)
 		}
 	}

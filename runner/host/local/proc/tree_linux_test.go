@@ -120,7 +120,7 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, 6)); err != nil {
 		t.Skip("no mount namespace to be had here")
 	}
-	if to, err := os.Readlink("/proc/" + itoa(cmd.Process.Pid) + treeLink); err != nil || to != tree.Name() {
+	if to, err := os.Readlink("/proc/" + itoa(cmd.Process.Pid) + "/fd/" + itoa(TreeFD)); err != nil || to != tree.Name() {
 		t.Fatalf("its descriptor is %s, %v: this tests nothing", to, err)
 	}
 	if got := find(t, Owner{Tree: tree.Name()}); len(got) > 0 {

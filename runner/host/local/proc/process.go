@@ -1,0 +1,91 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// entry is one process as the system lists it.
+type entry struct {
+	pid, ppid int
+	session   int // 0 where the system does not tell
+	start     uint64
+	name      string
+	kernel    bool // a kernel thread
+	dead      bool // a zombie, or about to be gone
+}
+
+func (e entry) process() reconcile.Process {
+	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
+}
+
+// StartTime returns when a process began: on Linux in clock ticks since boot. A zombie and a process that is gone give
+// os.ErrProcessDone.
+func StartTime(pid int) (uint64, error) {
+	if pid <= 0 {
+		return 0, os.ErrProcessDone
+	}
+	if err := checkNumbering(); err != nil {
+		return 0, err
+	}
+	e, err := statOf(pid)
+	if err != nil {
+		return 0, err
+	}
+	if e.dead {
+		return 0, os.ErrProcessDone
+	}
+	return e.start, nil
+}
+
+// Self returns the handle of this process.
+func Self() (reconcile.Handle, error) {
+	boot, err := BootID()
+	if err != nil {
+		return reconcile.Handle{}, err
+	}
+	start, err := StartTime(os.Getpid())
+	if err != nil {
+		return reconcile.Handle{}, fmt.Errorf("own start time: %w", err)
+	}
+	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: start}, nil
+}
+
+// SameProcess reports whether the process that h names is alive: same boot and pid namespace, same pid, same start time,
+// not a zombie. If that cannot be found out the answer is no, so that the process is never signalled.
+func SameProcess(h reconcile.Handle) bool {
+	boot, err := BootID()
+	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(h.PID, h.Start) == nil
+}
+
+// checkSame returns nil if pid still is the process that began at start, os.ErrProcessDone if it is not.
+func checkSame(pid int, start uint64) error {
+	now, err := StartTime(pid)
+	if err == nil && now != start {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
+func checkTarget(p reconcile.Process) error {
+	switch {
+	case p.PID <= 1:
+		return fmt.Errorf("process %d must not be signalled", p.PID)
+	case p.PID == os.Getpid():
+		return errors.New("this process must not signal itself")
+	case p.Start == 0:
+		return fmt.Errorf("process %d has no start time to recognize it by", p.PID)
+	}
+	return nil
+}
+
+// FoundWorker is a worker that is known by its command line alone.
+type FoundWorker struct {
+	reconcile.Process
+	// Workflow is the path of its workflow file.
+	Workflow string
+}
