@@ -117,68 +117,70 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 }
 
 func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
-	ctx := context.Background()
 	now := epoch.Add(100 * day)
+	type passes = []Pass
 	for name, c := range map[string]struct {
 		passes []Pass
 		prunes bool
 	}{
 		"no pass":          {nil, false},
-		"first pass":       {[]Pass{{StartedAt: now, BootID: "a"}}, true},
-		"steady":           {[]Pass{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: 3 * day}}, true},
-		"jumped ahead":     {[]Pass{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
-		"jumped back":      {[]Pass{{StartedAt: now.Add(3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
-		"a little":         {[]Pass{{StartedAt: now.Add(-time.Hour), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, true},
-		"rebooted":         {[]Pass{{StartedAt: now.Add(-time.Hour), BootID: "a", Mono: day}, {StartedAt: now, BootID: "b"}}, true},
-		"rebooted, jumped": {[]Pass{{StartedAt: now.Add(-9 * day), BootID: "a"}, {StartedAt: now, BootID: "b"}}, false},
-		"not saved yet":    {[]Pass{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
+		"first pass":       {passes{{StartedAt: now, BootID: "a"}}, true},
+		"steady":           {passes{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: 3 * day}}, true},
+		"jumped ahead":     {passes{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
+		"jumped back":      {passes{{StartedAt: now.Add(3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
+		"a little":         {passes{{StartedAt: now.Add(-time.Hour), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, true},
+		"rebooted":         {passes{{StartedAt: now.Add(-time.Hour), BootID: "a", Mono: day}, {StartedAt: now, BootID: "b"}}, true},
+		"rebooted, jumped": {passes{{StartedAt: now.Add(-9 * day), BootID: "a"}, {StartedAt: now, BootID: "b"}}, false},
+		"not saved yet":    {passes{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			db := newState(t)
-			pastRuns(t, db, 1, 21, epoch)
-			for _, p := range c.passes {
-				p.Trigger = "cron"
-				_, err := db.SavePass(ctx, p)
-				check(t, err)
-			}
-			if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
-				t.Errorf("pruned %v", got)
-			}
-		})
+		db := newState(t)
+		pastRuns(t, db, 1, 21, epoch)
+		for _, p := range c.passes {
+			p.Trigger = "cron"
+			_, err := db.SavePass(context.Background(), p)
+			check(t, err)
+		}
+		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
+			t.Errorf("%s: pruned %v", name, got)
+		}
 	}
 }
 
-func TestPrunePassesAndThreads(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
+// TestPruneWhatBelongsToRuns checks that the last passes of the schedule stay whatever their age, and that requests and
+// threads go with their runs.
+func TestPruneWhatBelongsToRuns(t *testing.T) {
+	ctx, db := context.Background(), newState(t)
 	now := epoch.Add(100 * day)
 	for i := range 10 {
 		passAt(t, db, epoch.Add(time.Duration(i)*time.Minute))
 	}
 	for i := range 30 {
-		_, err := db.SavePass(ctx, Pass{
-			Trigger: "worker", StartedAt: now.Add(time.Duration(i-30) * time.Minute),
-			BootID: "boot", Mono: now.Sub(epoch) + time.Duration(i-30)*time.Minute,
+		at := now.Add(time.Duration(i-30) * time.Minute)
+		_, err := db.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
+		check(t, err)
+	}
+	for i := range keepRuns + 1 {
+		run := pastRun(t, db, i, func(r *reconcile.Run) {
+			asked(t, db, *r, reconcile.CommandRequest)
+			check(t, db.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
+			r.Outcome = reconcile.Failed
 		})
-		check(t, err)
+		check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
 	}
-	kept := pastRuns(t, db, 1, 1, epoch)[0]
-	for thread, run := range map[string]string{"gone": "pruned before", "kept": kept} {
-		_, err := db.sql.Exec(`INSERT INTO threads (thread_id, issue_id, run_id, input, output, total, updated_at)
-			VALUES (?, 'i', ?, 1, 1, 2, ?)`, thread, run, stamp(epoch))
-		check(t, err)
+	if gone := prune(t, db, now, 100); len(gone) != 1 || gone[0] != runID(0) {
+		t.Errorf("pruned are %v", gone)
 	}
-	prune(t, db, now, 100)
+	for _, table := range []string{"requests", "threads"} {
+		left := lines(t, db.sql, `SELECT run_id FROM `+table+` ORDER BY run_id`)
+		if len(left) != keepRuns || left[0] != runID(1) {
+			t.Errorf("of the %s %v are left", table, left)
+		}
+	}
 	scheduled, err := db.ScheduleGaps(ctx)
 	check(t, err)
 	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
 	check(t, err)
 	if len(scheduled) != 6 || len(all) != 36 {
 		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
-	}
-	for thread, want := range map[string]bool{"gone": false, "kept": true} {
-		if _, known, err := db.Thread(ctx, thread); err != nil || known != want {
-			t.Errorf("thread %s is known: %v %v", thread, known, err)
-		}
 	}
 }

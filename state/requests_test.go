@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -50,13 +51,6 @@ func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 	check(t, db.Finish(context.Background(), epoch, r))
 }
 
-func fateOf(t testing.TB, db *DB, q reconcile.Request) reconcile.RequestFate {
-	t.Helper()
-	is, err := db.RequestByID(context.Background(), q.IssueID, q.Number)
-	check(t, err)
-	return is.Fate
-}
-
 func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
 	t.Helper()
 	if e := wantCode(t, err, "request_ended"); !strings.Contains(e.Message, string(fate)) {
@@ -70,81 +64,63 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
 	want.Number = 1
-	if !reflect.DeepEqual(q, want) || q.ID() != "ABC-7.1" {
-		t.Errorf("stored is %+v\nwant %+v", q, want)
-	}
-	for _, identifier := range []string{"ABC-7", "abc-7"} {
-		if got, err := db.FindRequest(ctx, identifier, 1); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("found is %+v, %v\nwant %+v", got, err, want)
-		}
+	got, err := db.FindRequest(ctx, "abc-7", 1)
+	check(t, err)
+	if diff := cmp.Diff(want, q) + cmp.Diff(want, got); diff != "" || q.ID() != "ABC-7.1" {
+		t.Errorf("%s: %s", q.ID(), diff)
 	}
 	for _, number := range []int{0, 2} {
 		if _, err := db.FindRequest(ctx, "ABC-7", number); !errors.Is(err, ErrNotFound) {
 			t.Errorf("number %d: %v", number, err)
 		}
 	}
-	// It must be on the disk, because the worker may wait for an hour.
-	var level int
-	check(t, db.sql.QueryRow(`PRAGMA synchronous`).Scan(&level))
-	if level != 2 {
-		t.Errorf("the level of the transaction was %d, not FULL", level)
+	// The worker may wait for an hour, so the request must be on the disk.
+	if wantSynchronous(t, db) != full {
+		t.Error("the request was not written to the disk")
 	}
-	var told int
-	check(t, db.sql.QueryRow(`SELECT count(*) FROM attentions WHERE ref = 'ABC-7.1' AND text LIKE '%make install%outside the sandbox%'`).Scan(&told))
-	if told != 1 {
-		t.Errorf("the request has %d notifications", told)
-	}
+	wantOpen(t, db, epoch, q.Attention().Key)
 }
 
 // TestRequestIsDecidedOnce checks that the first decision in time counts, and every other is refused.
 func TestRequestIsDecidedOnce(t *testing.T) {
 	ctx := context.Background()
+	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
+	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
+		t.Helper()
+		_, err := decided(db, q, reconcile.DecideDeny, early, false)
+		check(t, err)
+	}
+	end := func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { t.Helper(); finishRun(t, db, r) }
 	for name, c := range map[string]struct {
-		before func(t *testing.T, db *DB, q reconcile.Request, r reconcile.Run)
+		before []before
 		at     reconcile.Instant
 		dead   bool
 		fate   reconcile.RequestFate // why it is refused, empty where it is not
 	}{
-		"in time": {at: early},
-		"twice": {at: early, fate: reconcile.RequestAnswered, before: func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
-			_, err := decided(db, q, reconcile.DecideDeny, early, false)
-			check(t, err)
-		}},
-		"after its worker took it up": {at: early, fate: reconcile.RequestAnswered, before: func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
-			_, err := decided(db, q, reconcile.DecideDeny, early, false)
-			check(t, err)
-			is, err := db.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestAnswered)
-			check(t, err)
-			if is.Decision != reconcile.DecideDeny || is.Answer.Reason != "because" {
-				t.Errorf("taken up was %+v", is)
-			}
-		}},
-		"expired":                    {at: early, fate: reconcile.RequestExpired, before: resolved(reconcile.RequestExpired)},
-		"withdrawn":                  {at: early, fate: reconcile.RequestWithdrawn, before: resolved(reconcile.RequestWithdrawn)},
+		"in time":                    {at: early},
+		"twice":                      {at: early, fate: reconcile.RequestAnswered, before: []before{deny}},
+		"after the worker read it":   {at: early, fate: reconcile.RequestAnswered, before: []before{deny, resolved(reconcile.RequestAnswered)}},
+		"withdrawn":                  {at: early, fate: reconcile.RequestWithdrawn, before: []before{resolved(reconcile.RequestWithdrawn)}},
+		"the first fate is kept":     {at: early, fate: reconcile.RequestExpired, before: []before{resolved(reconcile.RequestExpired), resolved(reconcile.RequestWithdrawn)}},
 		"too late for a slow worker": {at: late, fate: reconcile.RequestExpired},
 		"another boot, wall in time": {at: reconcile.Instant{Boot: "boot-2", Mono: 100 * time.Hour}},
 		"its worker is dead":         {at: early, dead: true, fate: reconcile.RequestRunEnded},
-		"its run has ended":          {at: early, fate: reconcile.RequestRunEnded, before: func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { finishRun(t, db, r) }},
-		"its run is gone":            {at: early, fate: reconcile.RequestRunEnded, before: func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { deleteRun(t, db, r) }},
-		"the first fate is kept": {at: early, fate: reconcile.RequestExpired, before: func(t *testing.T, db *DB, q reconcile.Request, r reconcile.Run) {
-			resolved(reconcile.RequestExpired)(t, db, q, r)
-			resolved(reconcile.RequestWithdrawn)(t, db, q, r)
-		}},
-		"no answer without a person": {at: early, before: resolved(reconcile.RequestAnswered)},
+		"its run has ended":          {at: early, fate: reconcile.RequestRunEnded, before: []before{end}},
+		"answered by no operator":    {at: early, before: []before{resolved(reconcile.RequestAnswered)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			run := startedRun(t, db, 1)
 			q := asked(t, db, run, reconcile.CommandRequest)
-			if c.before != nil {
-				c.before(t, db, q, run)
+			for _, f := range c.before {
+				f(t, db, q, run)
 			}
 			before, err := db.RequestByID(ctx, q.IssueID, q.Number)
 			check(t, err)
 			is, err := decided(db, q, reconcile.DecideApprove, c.at, c.dead)
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
-				if after, err := db.RequestByID(ctx, q.IssueID, q.Number); err != nil || !reflect.DeepEqual(after, before) {
+				if after, err := db.RequestByID(ctx, q.IssueID, q.Number); err != nil || !cmp.Equal(after, before) {
 					t.Errorf("a refusal has changed it: %+v, %v", after, err)
 				}
 				return
@@ -153,13 +129,10 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			if is.Decision != reconcile.DecideApprove || is.Fate != "" {
 				t.Errorf("it is now %+v", is)
 			}
-			if open, err := db.OpenRequests(ctx); err != nil || len(open) != 0 {
-				t.Errorf("open are still %v, %v", open, err)
-			}
 			// What was decided in the last moment does not expire.
 			is, err = db.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired)
 			check(t, err)
-			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove {
+			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
 			}
 		})
@@ -174,12 +147,6 @@ func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Reques
 	}
 }
 
-func deleteRun(t *testing.T, db *DB, r reconcile.Run) {
-	t.Helper()
-	_, err := db.sql.Exec(`DELETE FROM runs WHERE id = ?`, r.ID)
-	check(t, err)
-}
-
 // TestOpenRequests lists the undecided requests of live runs, the oldest first.
 func TestOpenRequests(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
@@ -189,7 +156,7 @@ func TestOpenRequests(t *testing.T) {
 	older.AskedAt = epoch.Add(-time.Minute)
 	first, err := db.AddRequest(ctx, older)
 	check(t, err)
-	ids := func() string {
+	wantIDs := func(want ...string) {
 		t.Helper()
 		open, err := db.OpenRequests(ctx)
 		check(t, err)
@@ -197,22 +164,20 @@ func TestOpenRequests(t *testing.T) {
 		for _, q := range open {
 			ids = append(ids, q.ID())
 		}
-		return strings.Join(ids, " ")
+		if !slices.Equal(ids, want) {
+			t.Errorf("open are %v, want %v", ids, want)
+		}
 	}
-	if got := ids(); got != "ABC-2.1 ABC-1.1" {
-		t.Errorf("open are %s", got)
-	}
-	if !first.Open() || fateOf(t, db, second) != "" {
-		t.Error("what is open has ended")
-	}
+	wantIDs("ABC-2.1", "ABC-1.1")
 	finishRun(t, db, runs[1])
-	if got := ids(); got != "ABC-1.1" || fateOf(t, db, first) != reconcile.RequestRunEnded {
-		t.Errorf("open are %s; of the other it is said %s", got, fateOf(t, db, first))
+	wantIDs("ABC-1.1")
+	is, err := db.RequestByID(ctx, first.IssueID, first.Number)
+	if err != nil || is.Fate != reconcile.RequestRunEnded {
+		t.Errorf("of the other it is said %s, %v", is.Fate, err)
 	}
-	resolved(reconcile.RequestWithdrawn)(t, db, second, runs[0])
-	if got := ids(); got != "" {
-		t.Errorf("open are %s", got)
-	}
+	_, err = decided(db, second, reconcile.DecideDeny, early, false)
+	check(t, err)
+	wantIDs()
 }
 
 // TestLateAnswers checks that an answer to a question of an ended run is given to one later run, once. Consent is not.
@@ -280,21 +245,14 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswerToADyingWorker checks that an answer is not lost whose worker took it up and died at once.
+// TestAnswerToADyingWorker checks that an answer is not lost whose worker read it and died at once.
 func TestAnswerToADyingWorker(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
-		after time.Duration // of the answer's being taken up, from the last heartbeat
-		end   func(db *DB, run reconcile.Run) error
+		after time.Duration // of the worker's reading the answer, from its last heartbeat
+		lost  bool
 		want  int
-	}{
-		"died at once": {0, lost, 1},
-		"died later":   {-time.Millisecond, lost, 0},
-		"ended": {time.Second, func(db *DB, run reconcile.Run) error {
-			run.Outcome = reconcile.Failed
-			return db.Finish(ctx, epoch, run)
-		}, 0},
-	} {
+	}{"died at once": {0, true, 1}, "died later": {-time.Millisecond, true, 0}, "ended": {time.Second, false, 0}} {
 		db := newState(t)
 		run := startedRun(t, db, 1)
 		q := asked(t, db, run, reconcile.QuestionRequest)
@@ -302,46 +260,14 @@ func TestAnswerToADyingWorker(t *testing.T) {
 		check(t, err)
 		_, err = db.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered)
 		check(t, err)
-		if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != 0 {
-			t.Errorf("%s: while it runs there are %v, %v", name, list, err)
+		if c.lost {
+			check(t, db.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
+		} else {
+			finishRun(t, db, run)
 		}
-		check(t, c.end(db, mustRun(t, db, run.ID)))
 		if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != c.want {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
-	}
-}
-
-func lost(db *DB, run reconcile.Run) error {
-	return db.EndDead(context.Background(), epoch.Add(time.Hour), run, reconcile.Lost, "worker_lost", "")
-}
-
-// Requests go with their runs.
-func TestPruneRequests(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
-	now := epoch.Add(365 * 24 * time.Hour)
-	var runs []reconcile.Run
-	for i := range keepRuns + 1 {
-		r := newRun(1)
-		r.ID = fmt.Sprintf("run-%06d", 100+i)
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-		taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
-		check(t, err)
-		asked(t, db, taken, reconcile.CommandRequest)
-		finishRun(t, db, taken)
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
-		runs = append(runs, taken)
-	}
-	_, err := db.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
-	check(t, err)
-	gone, err := db.Prune(ctx, now, 100)
-	check(t, err)
-	if !slices.Equal(gone, []string{runs[0].ID}) {
-		t.Fatalf("pruned are %v", gone)
-	}
-	left := lines(t, db.sql, `SELECT number FROM requests ORDER BY number`)
-	if len(left) != keepRuns || left[0] != "2" {
-		t.Errorf("left are %v", left)
 	}
 }
 

@@ -379,52 +379,27 @@ func changes(t testing.TB, db *DB) (n int) {
 func TestTokenBaseOfANewClaim(t *testing.T) {
 	db := newState(t)
 	ctx := t.Context()
-	if _, err := db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES ('i', 60, 40, 100, 0)`); err != nil {
-		t.Fatal(err)
-	}
-	claim := reconcile.Claim{IssueID: "i", Identifier: "A-1", Status: reconcile.Held, Issue: reconcile.Issue{ID: "i"}}
-	if err := db.Commit(ctx, epoch, reconcile.Change{Claim: &claim}); err != nil {
-		t.Fatal(err)
-	}
-	got, ok, err := db.ClaimByIssue(ctx, "i")
-	if err != nil || !ok || got.TokenBase != 100 {
-		t.Errorf("base %d, %v, %v", got.TokenBase, ok, err)
+	_, err := db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID)
+	check(t, err)
+	if c := claim(t, db, 1); c.TokenBase != 100 {
+		t.Errorf("base %d", c.TokenBase)
 	}
 }
 
-// What agent.max_tokens bounds begins anew with a retry, whose mark is the claim's token base; settled runs and the
-// one that goes on count.
+// TestIssueTokensSinceTheRetry checks that what agent.max_tokens bounds begins anew with a retry, whose mark is the claim's
+// token base. Settled runs and the present one count.
 func TestIssueTokensSinceTheRetry(t *testing.T) {
-	db := newState(t)
-	ctx := t.Context()
+	ctx, db := context.Background(), newState(t)
 	c := claim(t, db, 1)
-	use := func(run reconcile.Run, thread string, n int64) {
+	use := func(r *reconcile.Run, thread string, n, want int64) {
 		t.Helper()
-		check(t, db.SaveThread(ctx, run.ID, run.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
-	}
-	want := func(n int64) {
-		t.Helper()
-		if got, err := db.IssueTokens(ctx, c.IssueID); err != nil || got != n {
-			t.Errorf("%d tokens, want %d, %v", got, n, err)
+		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
+		if got, err := db.IssueTokens(ctx, c.IssueID); err != nil || got != want {
+			t.Errorf("%d tokens, want %d, %v", got, want, err)
 		}
 	}
-	want(0)
-	first := startedRun(t, db, 1)
-	use(first, "thread-1", 700)
-	want(700)
-	first.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch, first))
-	want(700)
+	first := pastRun(t, db, 1, func(r *reconcile.Run) { use(r, "thread-1", 700, 700); r.Outcome = reconcile.Succeeded })
 	c.TokenBase = 700
 	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Claim: &c}))
-	want(0)
-
-	second := newRun(1)
-	second.ID = runID(2)
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
-	second, err := db.TakeRun(ctx, second.ID, worker, epoch)
-	check(t, err)
-	use(second, "thread-1", 900)
-	use(second, "thread-2", 50)
-	want(250)
+	pastRun(t, db, 2, func(r *reconcile.Run) { use(r, "thread-1", 900, 200); use(r, "thread-2", 50, 250) })
 }
