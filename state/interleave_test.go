@@ -302,11 +302,11 @@ func (e *explorer) end(s *schedule) error {
 	return s.settleDown()
 }
 
-// wander plays n random schedules and returns the first that broke a rule.
-func wander(l *lab, sc scene, seed uint64, n int) error {
+// wander plays n random schedules of crowds and returns the first that broke a rule.
+func wander(l *lab, seed uint64, n int) error {
 	for i := range n {
 		dice := rand.New(rand.NewPCG(seed, uint64(i)))
-		if err := wanderOnce(l, sc, dice); err != nil {
+		if err := wanderOnce(l, crowd(dice), dice); err != nil {
 			return fmt.Errorf("seed %d, schedule %d: %w", seed, i, err)
 		}
 	}
@@ -314,7 +314,6 @@ func wander(l *lab, sc scene, seed uint64, n int) error {
 }
 
 func wanderOnce(l *lab, sc scene, dice *rand.Rand) error {
-	sc.setUp = sc.shuffled(dice)
 	s := l.begin(sc, maphash.MakeSeed(), tape{})
 	defer s.abandon()
 	for {
@@ -344,13 +343,4 @@ type scene struct {
 	name   string
 	faults int
 	setUp  func(*schedule)
-	// shuffle makes a random scene instead of setUp.
-	shuffle func(*schedule, *rand.Rand)
-}
-
-func (sc scene) shuffled(dice *rand.Rand) func(*schedule) {
-	if sc.shuffle == nil {
-		return sc.setUp
-	}
-	return func(s *schedule) { sc.shuffle(s, dice) }
 }
