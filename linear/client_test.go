@@ -166,12 +166,6 @@ func TestAuthorization(t *testing.T) {
 			t.Errorf("key %q was sent as %q (%v), want %q", key, got, err, want)
 		}
 	}
-	for _, key := range []string{"lin_api_0123", "lin_oauth_0123"} {
-		s := startLinear(t, lineartest.Config{Key: key})
-		if _, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"}); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
 }
 
 func TestErrors(t *testing.T) {
@@ -185,25 +179,18 @@ func TestErrors(t *testing.T) {
 		message, hint string
 	}{
 		"server fault":            {503, "<html>\n<h1>busy</h1>", "linear_api_status", "HTTP 503: <html> <h1>busy</h1>", "next pass"},
-		"empty body":              {500, "", "linear_api_status", "HTTP 500: (empty)", ""},
 		"bad key":                 {401, graphql("AUTHENTICATION_ERROR", "not authenticated"), "linear_api_status", "HTTP 401: not authenticated", "API key"},
-		"bad key with 400":        {400, graphql("AUTHENTICATION_ERROR", "no"), "linear_api_status", "HTTP 400: no", "API key"},
 		"bad key with 200":        {200, graphql("AUTHENTICATION_ERROR", "no"), "linear_graphql_errors", "no", "API key"},
 		"key as bearer":           {400, graphql("", "trying to use an API key as a Bearer token"), "linear_api_status", "Bearer", "API key"},
 		"redirect":                {307, "", "linear_api_status", "HTTP 307", "redirect"},
-		"graphql error":           {200, graphql("INTERNAL", "broken"), "linear_graphql_errors", "broken", ""},
 		"many errors":             {200, `{"errors":[{"message":"a"},{"message":"b"},{"message":"c"},{"message":"d"}]}`, "linear_graphql_errors", "a; b; c; and 1 more", ""},
 		"errors and data":         {200, `{"data":{"issues":{"nodes":[]}},"errors":[{"message":"partly"}]}`, "linear_graphql_errors", "partly", ""},
 		"key in the error":        {200, graphql("X", "bad "+testKey), "linear_graphql_errors", "bad [key]", ""},
-		"key in the body":         {500, strings.Repeat("y", 290) + testKey, "linear_api_status", "[key]", ""},
 		"no JSON":                 {200, "<html>login</html>", "linear_unknown_payload", "<html>login</html>", "proxy"},
 		"no data":                 {200, `{}`, "linear_unknown_payload", "neither data nor errors", ""},
-		"null data":               {200, `{"data":null}`, "linear_unknown_payload", "neither data nor errors", ""},
 		"no issues":               {200, `{"data":{}}`, "linear_unknown_payload", "no list", ""},
 		"issues of another shape": {200, `{"data":{"issues":[1]}}`, "linear_unknown_payload", "shape", ""},
-		"no nodes":                {200, `{"data":{"issues":{"pageInfo":{"hasNextPage":false}}}}`, "linear_unknown_payload", "no list", ""},
 		"no cursor":               {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true}}}}`, "linear_missing_end_cursor", "no cursor", ""},
-		"empty cursor":            {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":""}}}}`, "linear_missing_end_cursor", "no cursor", ""},
 		"repeated cursor":         {200, `{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"x"}}}}`, "linear_missing_end_cursor", "repeats", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,17 +236,6 @@ func TestTransportErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = unreachable.Candidates(t.Context(), []string{"Todo"})
-	wantCode(t, err, "linear_api_request")
-}
-
-// The timeout of a given client applies as well.
-func TestTimeoutOfGivenClient(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	c := newClient(t, s, func(o *linear.Options) { o.HTTP = &http.Client{Timeout: 50 * time.Millisecond} })
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 }
 
@@ -354,34 +330,20 @@ func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A request waits 30 s for its answer.
 func TestAnswersLate(t *testing.T) {
-	for _, c := range []struct {
-		after, took time.Duration
-		code        string
-	}{
-		{29 * time.Second, 29 * time.Second, ""},
-		{30*time.Second - time.Millisecond, 30*time.Second - time.Millisecond, ""},
-		{30*time.Second + time.Millisecond, 30 * time.Second, "linear_api_request"},
-		{time.Hour, 30 * time.Second, "linear_api_request"},
-	} {
-		t.Run(c.after.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, err := linear.New(linear.Options{
-					Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", HTTP: &http.Client{Transport: late{c.after}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				began := time.Now()
-				_, err = client.Candidates(t.Context(), []string{"Todo"})
-				if took := time.Since(began); took != c.took {
-					t.Errorf("took %v, not %v", took, c.took)
-				}
-				if c.code != "" {
-					wantCode(t, err, c.code)
-				} else if err != nil {
-					t.Error(err)
-				}
+	for after, code := range map[time.Duration]string{30*time.Second - time.Millisecond: "", 30*time.Second + time.Millisecond: "linear_api_request"} {
+		synctest.Test(t, func(t *testing.T) {
+			client, err := linear.New(linear.Options{
+				Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", HTTP: &http.Client{Transport: late{after}},
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.Candidates(t.Context(), []string{"Todo"})
+			if code != "" {
+				wantCode(t, err, code)
+			} else if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -48,6 +48,10 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken out"}) { success } } # symphonyCreated`,
 			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
+		"the agent's own use of our name": {
+			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { symphonyCreated: comment { body } } }`,
+			want:  `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}`,
+		},
 		"changed, not created": {
 			query: `mutation { issueUpdate(id: "` + i.ID + `", input: {title: "x"}) { success } }`,
 			want:  `{"data":{"issueUpdate":{"success":true}}}`,
@@ -69,7 +73,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
 			}
-			if tc.want != "" && a.Text != tc.want || strings.Contains(a.Text, "symphonyCreated") {
+			if tc.want != "" && a.Text != tc.want || strings.Contains(a.Text, "symphonyCreated") != strings.Contains(tc.want, "symphonyCreated") {
 				t.Errorf("the agent reads %s", a.Text)
 			}
 			var kinds []string
@@ -114,63 +118,44 @@ func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 	}
 }
 
-// If Linear rejects the added question, the agent's own query is sent instead.
+// If Linear rejects the added question, the agent's own query is sent instead. A mutation that failed while it was executed
+// is not sent again.
 func TestToolGivesUpItsOwnQuestion(t *testing.T) {
-	var asked []string
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		asked = append(asked, string(body))
-		if strings.Contains(string(body), "symphonyCreated") {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`)
-			return
-		}
-		_, _ = io.WriteString(w, `{"data":{"commentCreate":{"success":true}}}`)
-	}))
-	t.Cleanup(srv.Close)
-	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
-	if !a.Success || a.Text != `{"data":{"commentCreate":{"success":true}}}` || !a.Mutation.Success || len(asked) != 2 {
-		t.Errorf("%+v after %q", a, asked)
-	}
-}
-
-// An agent that uses the alias itself gets its answer.
-func TestToolKeepsTheAgentsOwnNames(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	i := add(t, s, lineartest.Issue{})
-	args, err := json.Marshal(`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { symphonyCreated: comment { body } } }`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, ok := callTool(t, linear.Tool(newClient(t, s), false), string(args)); !ok || text != `{"data":{"commentCreate":{"symphonyCreated":{"body":"x"}}}}` {
-		t.Errorf("%v %s", ok, text)
-	}
-}
-
-// A mutation that failed while it was executed is not sent again.
-func TestToolSendsNothingTwice(t *testing.T) {
-	const fault = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
+	const rejected = `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
 		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
-	sent := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		sent++
-		_, _ = io.WriteString(w, fault)
-	}))
-	t.Cleanup(srv.Close)
-	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
-	if code, message := toolFault(t, a.Text); a.Success || sent != 1 || code != "linear_unknown_payload" ||
-		!strings.Contains(message, "can't be read; the mutation may have been carried out") {
-		t.Errorf("sent %d times: %+v", sent, a)
+	for answer, want := range map[string]struct {
+		sent int
+		code string
+		text string
+	}{
+		rejected: {2, "", `{"data":{"commentCreate":{"success":true}}}`},
+		failed:   {1, "linear_unknown_payload", "can't be read; the mutation may have been carried out"},
+	} {
+		sent := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent++
+			text := `{"data":{"commentCreate":{"success":true}}}`
+			if strings.Contains(string(body), "symphonyCreated") {
+				text = answer
+			}
+			if answer == rejected && text == answer {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = io.WriteString(w, text)
+		}))
+		t.Cleanup(srv.Close)
+		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
+			t.Errorf("sent %d times: %+v", sent, a)
+		}
 	}
 }

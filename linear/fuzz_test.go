@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -68,6 +69,8 @@ const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,
 "inverseRelations":{"nodes":[{"type":"blocks","issue":{"id":"i2","state":{"name":"Done"}}}],"pageInfo":{"hasNextPage":false}},
 "comments":{"nodes":[{"createdAt":"2026-03-02"}]}}`
 
+const oneIssue = `{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}}`
+
 // FuzzAnswers gives the client arbitrary answers. It must not panic or ask forever, every error must be typed, and no
 // error or warning may contain a part of the key, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
@@ -80,6 +83,7 @@ func FuzzAnswers(f *testing.F) {
 	}{
 		{200, "X-RateLimit-Requests-Limit: 5000\nX-RateLimit-Requests-Remaining: 12", page + nextAnswer + rest},
 		{200, "", rest},
+		{200, "", `{"data":{"issues":{"nodes":[` + oneIssue + "," + oneIssue + `]}}}`},
 		{200, "", `{"data":{"issues":{"nodes":[{"id":"` + testKey + `"}]}}}`},
 		{200, "", `{"data":{"issues":{"nodes":[{"id":{"a":"` + testKey + `"}}]}}}`},
 		{200, "", `{"errors":[{"message":"Entity not found: ` + testKey + `","extensions":{"code":"RATELIMITED"}}]}`},
@@ -120,10 +124,10 @@ func FuzzAnswers(f *testing.F) {
 			return c
 		}
 		ctx := t.Context()
-		judge := judgeWith(wanted(header, body))
+		secret := wanted(header, body)
 
 		found, err := client().ByIDs(ctx, []string{"i1", "i2"})
-		judge(t, "ByIDs", err)
+		judge(t, "ByIDs", err, secret)
 		for id, i := range found {
 			wellFormed(t, i)
 			if id != i.ID {
@@ -131,7 +135,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		list, err := client().Candidates(ctx, []string{"Todo"})
-		judge(t, "Candidates", err)
+		judge(t, "Candidates", err, secret)
 		seen := map[string]bool{}
 		for _, i := range list {
 			wellFormed(t, i)
@@ -141,25 +145,25 @@ func FuzzAnswers(f *testing.F) {
 			seen[i.ID] = true
 		}
 		one, err := client().ByIdentifier(ctx, "A-1")
-		judge(t, "ByIdentifier", err)
+		judge(t, "ByIdentifier", err, secret)
 		if (one == nil) != (err != nil) {
 			t.Errorf("ByIdentifier: %v and %v", one, err)
 		}
 		_, err = client().Verify(ctx, reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{"agent"}, Assignee: "u@example.org"})
-		judge(t, "Verify", err)
-		executed(t, ctx, client(), judge)
+		judge(t, "Verify", err, secret)
+		executed(t, ctx, client(), secret)
 
-		if s := log.String(); strings.Contains(s, wanted(header, body)) {
+		if s := log.String(); strings.Contains(s, secret) {
 			t.Errorf("the key in the log: %s", s)
 		}
 	})
 }
 
 // executed makes the requests of the agent's tool.
-func executed(t *testing.T, ctx context.Context, c *linear.Client, judge verdict) {
+func executed(t *testing.T, ctx context.Context, c *linear.Client, secret string) {
 	t.Helper()
 	body, _, err := c.Execute(ctx, "{ viewer { id } }", nil)
-	judge(t, "Execute", err)
+	judge(t, "Execute", err, secret)
 	if err == nil && !json.Valid(body) {
 		t.Errorf("Execute gives no JSON: %q", body)
 	}
@@ -188,16 +192,8 @@ func wanted(input ...string) string {
 	return testKey[:part]
 }
 
-type verdict func(t *testing.T, what string, err error)
-
-func judgeWith(secret string) verdict {
-	return func(t *testing.T, what string, err error) {
-		t.Helper()
-		judgeError(t, what, err, secret)
-	}
-}
-
-func judgeError(t *testing.T, what string, err error, secret string) {
+// judge checks that an error is typed, does not contain the secret, and asks for a sensible wait.
+func judge(t *testing.T, what string, err error, secret string) {
 	t.Helper()
 	if err == nil {
 		return
@@ -207,11 +203,7 @@ func judgeError(t *testing.T, what string, err error, secret string) {
 		t.Errorf("%s: an error without a type: %#v", what, err)
 		return
 	}
-	texts := err.Error() + "\n" + e.Message + "\n" + e.Hint
-	if e.Err != nil {
-		texts += "\n" + e.Err.Error()
-	}
-	if strings.Contains(texts, secret) {
+	if texts := fmt.Sprintln(err, e.Message, e.Hint, e.Err); strings.Contains(texts, secret) {
 		t.Errorf("%s: the key in an error: %s", what, texts)
 	}
 	if limit := (*linear.RateLimited)(nil); errors.As(err, &limit) {

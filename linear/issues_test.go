@@ -39,7 +39,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	plain := add(t, s, lineartest.Issue{Title: "Plain", State: "In Progress"})
 	c := newClient(t, s)
 
-	got, err := c.Candidates(t.Context(), []string{"Todo", "In Progress"})
+	got, err := c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +61,6 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	}
 	if p := got[0].Priority; p == nil || *p != 0 {
 		t.Errorf("no priority is %v, want 0 as Linear gives it", p)
-	}
-}
-
-func TestCandidatesCompareStatesWithoutCase(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	a := add(t, s, lineartest.Issue{State: "In Progress"})
-	b := add(t, s, lineartest.Issue{State: "Todo"})
-	got, err := newClient(t, s).Candidates(t.Context(), []string{"IN PROGRESS", " todo "})
-	if err != nil || !slices.Equal(identifiers(got), []string{b.Identifier, a.Identifier}) {
-		t.Errorf("candidates %v, %v", identifiers(got), err)
 	}
 }
 
@@ -330,16 +320,6 @@ func TestNormalisationOfOddValues(t *testing.T) {
 	}
 }
 
-func TestAnIssueOnTwoPagesIsListedOnce(t *testing.T) {
-	c := answering(t, 200, `{"data":{"issues":{"nodes":[
-		{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}},
-		{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}}]}}}`)
-	got, err := c.Candidates(t.Context(), []string{"Todo"})
-	if err != nil || len(got) != 1 {
-		t.Errorf("%v, %v", identifiers(got), err)
-	}
-}
-
 func TestByIdentifier(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	want := add(t, s, lineartest.Issue{Identifier: "ABC-7", Labels: []string{"Bug"}})
@@ -383,22 +363,14 @@ func TestSlugCopiedFromURL(t *testing.T) {
 
 func TestClientConcurrently(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	i := add(t, s, lineartest.Issue{})
-	c := newClient(t, s)
+	i, c := add(t, s, lineartest.Issue{}), newClient(t, s)
 	var wg sync.WaitGroup
-	for range 8 {
+	for range 4 {
 		wg.Go(func() {
-			for range 10 {
-				if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
-					t.Error(err)
-				}
-				if _, err := c.ByIDs(t.Context(), []string{i.ID}); err != nil {
-					t.Error(err)
-				}
-				if err := s.Move(i.Identifier, "Todo"); err != nil {
-					t.Error(err)
-				}
-				c.Budget()
+			_, err := c.Candidates(t.Context(), []string{"Todo"})
+			_, idErr := c.ByIDs(t.Context(), []string{i.ID})
+			if c.Budget(); err != nil || idErr != nil {
+				t.Error(err, idErr)
 			}
 		})
 	}

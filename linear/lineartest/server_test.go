@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -87,55 +85,17 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		`{ issue(id: "ABC-9") { id } }`:                          `"message":"Entity not found: Issue","path":["issue"]`,
-		`{ organization { name } }`:                              "organization is not served here",
-		`{ issues(first: 300) { nodes { id } } }`:                "a page has 1 to 250 entries",
-		`{ viewer { nonsense } }`:                                "GRAPHQL_VALIDATION_FAILED",
-		`query($a: Int!) { issues(first: $a) { nodes { id } } }`: "GRAPHQL_VALIDATION_FAILED",
-		`{ viewer { id }`:                                        "GRAPHQL_PARSE_FAILED",
+		`{ issue(id: "ABC-9") { id } }`:                                              `"message":"Entity not found: Issue","path":["issue"]`,
+		`{ organization { name } }`:                                                  "organization is not served here",
+		`{ issues(first: 300) { nodes { id } } }`:                                    "a page has 1 to 250 entries",
+		`{ viewer { nonsense } }`:                                                    "GRAPHQL_VALIDATION_FAILED",
+		`query($a: Int!) { issues(first: $a) { nodes { id } } }`:                     "GRAPHQL_VALIDATION_FAILED",
+		`{ viewer { id }`:                                                            "GRAPHQL_PARSE_FAILED",
 		`{ issues(first: 250) { nodes { comments(first: 250) { nodes { id } } } } }`: "too complex",
 	} {
 		if _, _, got := ask(t, s, query, nil); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
-	}
-}
-
-func TestPages(t *testing.T) {
-	s := started(t, lineartest.Config{})
-	for range 5 {
-		if _, err := s.AddIssue(lineartest.Issue{Title: "T"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	vars := map[string]any{}
-	for range 3 {
-		_, _, text := ask(t, s, `query($after: String) { issues(first: 2, after: $after) { nodes { identifier } pageInfo { hasNextPage endCursor } } }`, vars)
-		var out struct {
-			Data struct {
-				Issues struct {
-					Nodes    []struct{ Identifier string }
-					PageInfo struct {
-						HasNextPage bool
-						EndCursor   string
-					}
-				}
-			}
-		}
-		if err := json.Unmarshal([]byte(text), &out); err != nil {
-			t.Fatal(err, text)
-		}
-		for _, n := range out.Data.Issues.Nodes {
-			got = append(got, n.Identifier)
-		}
-		if out.Data.Issues.PageInfo.HasNextPage != (len(got) < 5) {
-			t.Errorf("after %v: %+v", got, out)
-		}
-		vars["after"] = out.Data.Issues.PageInfo.EndCursor
-	}
-	if want := []string{"ABC-5", "ABC-4", "ABC-3", "ABC-2", "ABC-1"}; !slices.Equal(got, want) {
-		t.Errorf("pages %v, want %v", got, want)
 	}
 }
 
@@ -157,13 +117,9 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s: %s", m, got)
 		}
 	}
-	for _, m := range []string{
-		`issueUpdate(id: "ABC-1", input: {stateId: "nonsense", title: "X"})`, `issueUpdate(id: "ABC-1", input: {title: " "})`,
-		`commentCreate(input: {issueId: "ABC-9", body: "Hi"})`, `issueUnarchive(id: "ABC-1")`,
-	} {
-		if _, _, got := ask(t, s, "mutation { "+m+" { success } }", nil); !strings.Contains(got, `"data":null`) {
-			t.Errorf("%s: %s", m, got)
-		}
+	_, _, got := ask(t, s, `mutation { issueUpdate(id: "ABC-1", input: {stateId: "nonsense", title: "X"}) { success } }`, nil)
+	if !strings.Contains(got, `"data":null`) {
+		t.Error(got)
 	}
 	issue, err := s.Issue("ABC-1")
 	if err != nil || issue.State != "Done" || issue.Title != "New" || len(issue.Comments) != 1 || len(issue.Links) != 1 {
@@ -177,7 +133,7 @@ func TestMutations(t *testing.T) {
 	if err != nil || !slices.Equal(fields, []string{"title", "state", "comment", "attachment"}) {
 		t.Errorf("history %v, %v", fields, err)
 	}
-	if n := len(s.Mutations()); n != 7 {
+	if n := len(s.Mutations()); n != 4 {
 		t.Errorf("%d mutations in the log", n)
 	}
 }
@@ -191,62 +147,6 @@ func TestAuthentication(t *testing.T) {
 				t.Errorf("key %s, header %q: HTTP %d, want %d", key, header, status, want)
 			}
 		}
-	}
-}
-
-func TestFailures(t *testing.T) {
-	s := started(t, lineartest.Config{})
-	if _, err := s.AddIssue(lineartest.Issue{Title: "One"}); err != nil {
-		t.Fatal(err)
-	}
-	const query = "query Mine { issues { nodes { id identifier } pageInfo { hasNextPage endCursor } } }"
-	for _, c := range []struct {
-		f    lineartest.Failure
-		want string
-	}{
-		{lineartest.Failure{Kind: lineartest.FailStatus, Status: 503, Body: "down"}, "503 down"},
-		{lineartest.Failure{Kind: lineartest.FailGraphQL, Message: "broken"}, `200 {"errors":[{"message":"broken"`},
-		{lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 1000}, `400 {"errors":[{"message":"Rate limit exceeded"`},
-		{lineartest.Failure{Kind: lineartest.FailClose}, "0 Post"},
-		{lineartest.Failure{Kind: lineartest.FailGarbage}, "200 <html>"},
-		{lineartest.Failure{Kind: lineartest.FailSlow, DelayMS: 1}, `200 {"data"`},
-		{lineartest.Failure{Kind: lineartest.FailCursor}, `"endCursor":null,"hasNextPage":true`},
-		{lineartest.Failure{Kind: lineartest.FailRepeat}, `"endCursor":"b25l","hasNextPage":true`},
-		{lineartest.Failure{Kind: lineartest.FailMalformed, Field: "id", Issue: "ABC-1"}, `"id":null`},
-		{lineartest.Failure{Kind: lineartest.FailMalformed, Value: json.RawMessage("7")}, `"identifier":7`},
-	} {
-		c.f.Operation = "Mine"
-		if err := s.Fail(c.f); err != nil {
-			t.Fatal(err)
-		}
-		if status, _, got := ask(t, s, "{ viewer { id } }", nil); status != 200 {
-			t.Errorf("%s meets another operation: %s", c.f.Kind, got)
-		}
-		status, _, got := ask(t, s, query, nil)
-		if got = fmt.Sprint(status, " ", got); !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s, want %s", c.f.Kind, got, c.want)
-		}
-		if status, _, got := ask(t, s, query, nil); status != 200 || strings.Contains(got, `"id":null`) {
-			t.Errorf("after %s: %s", c.f.Kind, got)
-		}
-	}
-	if err := s.Fail(lineartest.Failure{Kind: "nonsense"}); err == nil {
-		t.Error("an unknown kind is accepted")
-	}
-}
-
-func TestAllowance(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := started(t, lineartest.Config{RequestsPerHour: 60, Now: func() time.Time { return now }})
-	s.SetRemaining(1, 100)
-	for _, want := range []int{200, 400} {
-		if status, header, _ := ask(t, s, "{ viewer { id } }", nil); status != want || header.Get("X-RateLimit-Requests-Remaining") != "0" {
-			t.Errorf("HTTP %d, want %d; %v", status, want, header)
-		}
-	}
-	now = now.Add(time.Minute)
-	if status, _, _ := ask(t, s, "{ viewer { id } }", nil); status != 200 {
-		t.Errorf("a minute later: HTTP %d", status)
 	}
 }
 
@@ -272,27 +172,6 @@ func TestControl(t *testing.T) {
 	if status, _, _ := post(t, off.URL()+"/control/move", "", "{}"); status != http.StatusNotFound {
 		t.Errorf("switched off: HTTP %d", status)
 	}
-}
-
-func TestConcurrentUse(t *testing.T) {
-	s := started(t, lineartest.Config{})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			i, err := s.AddIssue(lineartest.Issue{Title: "T"})
-			if err != nil {
-				t.Error(err)
-			}
-			for range 5 {
-				ask(t, s, "{ issues { nodes { id state { name } } } }", nil)
-				if err := s.Move(i.Identifier, "Done"); err != nil {
-					t.Error(err)
-				}
-				s.Log()
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestStartRefusesOtherInterfaces(t *testing.T) {
