@@ -70,10 +70,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 		if isCode(err, reconcile.CodeResourceLimit) {
 			return nil, err
 		}
-		return nil, &reconcile.Error{
-			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-			Hint: "codex.command is run by bash -lc; install bash", Err: err,
-		}
+		return nil, noShell(err)
 	}
 	g := &agentProcess{job: j, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{}), launched: launched}
 	go g.drain()
@@ -83,6 +80,14 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	close(g.ready)
 	j.noteProcesses()
 	return g, nil
+}
+
+// noShell is the error of a codex.command that could not be started.
+func noShell(err error) error {
+	return &reconcile.Error{
+		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
+		Hint: "codex.command is run by bash -lc; install bash", Err: err,
+	}
 }
 
 // profileHasKey reports whether the login profile sets a secret. The shell has reported it before codex answered.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -71,14 +72,8 @@ func (c Config) opens(dir string) bool {
 	}
 	dir = resolved(dir)
 	return slices.ContainsFunc(slices.Concat(c.WritableRoots, policy.WritableRoots), func(root string) bool {
-		return isIn(resolved(root), dir)
+		return text.PathInside(resolved(root), dir)
 	})
-}
-
-// isIn reports whether a path is dir or lies below it, by name.
-func isIn(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // resolved is a path without symlinks, as far as it exists.

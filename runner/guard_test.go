@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -39,7 +40,9 @@ func TestAgentWrites(t *testing.T) {
 			config.TurnSandboxPolicy = json.RawMessage(c.policy)
 		}
 		anywhere, dirs := config.agentWrites()
-		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool { return isIn(dir, "/srv/main/.git") || isIn("/srv/main/.git", dir) })
+		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool {
+			return text.PathInside(dir, "/srv/main/.git") || text.PathInside("/srv/main/.git", dir)
+		})
 		if got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

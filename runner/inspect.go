@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
@@ -84,10 +83,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		Env:  c.inspectEnv(env, space), Dir: space.Path,
 	})
 	if err != nil {
-		return nil, &reconcile.Error{
-			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-			Hint: "codex.command is run by bash -lc; install bash", Err: err,
-		}
+		return nil, noShell(err)
 	}
 	i.drained = make(chan struct{})
 	go func() {

@@ -63,7 +63,7 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail("run directory", err)
 	}
-	if err := writeSynced(filepath.Join(dir, workflowFile), l.Workflow); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, workflowFile), l.Workflow, 0o600); err != nil {
 		return fail("run directory", err)
 	}
 	// CreateAlive syncs the directory too, so it comes last.
@@ -285,11 +285,7 @@ func RecordScope(stateDir, runID string) error {
 	if !ok {
 		return nil
 	}
-	dir := RunDir(stateDir, runID)
-	if err := writeSynced(filepath.Join(dir, scopeFile), []byte(cgroup+"\n")); err != nil {
-		return fail("scope file", err)
-	}
-	return fail("scope file", durable.SyncDir(dir))
+	return fail("scope file", durable.WriteFile(filepath.Join(RunDir(stateDir, runID), scopeFile), []byte(cgroup+"\n"), 0o600))
 }
 
 // fail adds what was being done. A full disk and a limit of the system get their own codes.
@@ -303,15 +299,6 @@ func fail(what string, err error) error {
 		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: what + ": " + err.Error(), Hint: proc.LimitHint, Err: err}
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // Alive reports whether the worker of a run lives, or may live.

@@ -1,19 +1,19 @@
 package runner
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"sync"
+	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -23,14 +23,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// Takeover gives the workspace of an issue to an operator: under the same lease, sandbox and environment as to an agent, and
-// with the same clearing up afterwards.
+// Takeover holds the workspace of an issue for an operator: under the same lease, sandbox and environment as for an agent,
+// and with the same cleanup afterwards. Close must be called, also after an error.
 //
 //	Take ─► Session ─► Close
+//	Remove ─► Close
 type Takeover struct {
 	Config   Config
 	StateDir string
-	// ID takes the place of a run's: the processes are known by it, and the workspace's record names it as the last holder.
+	// ID takes the place of a run's id: it marks the processes, and the workspace's record names it as the last holder.
 	ID    string
 	Issue reconcile.Issue
 	// Root is the workspace root of the claim.
@@ -45,22 +46,25 @@ type Takeover struct {
 	alive *proc.Alive
 }
 
-// Take takes the workspace, makes it where there is none, and clears up after its last holder. Close must be called, after
-// an error as well. A workspace that a run holds is workspace_busy.
-func (t *Takeover) Take(ctx context.Context) error {
+// Take takes the workspace, creates it if there is none, and ends what its last holder left. The error is workspace_busy if
+// a run holds it. before_run does not run: it is for agents.
+func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	if err := t.open(); err != nil {
-		return err
+		return host.Workspace{}, err
 	}
-	err := t.step.take(ctx) // and not prepare: before_run is for agents
+	err := t.step.take(ctx)
 	if err == nil {
 		err = t.step.guardGit(ctx)
 	}
 	crash.At("runner.takeover.taken")
-	return err
+	if err != nil {
+		return host.Workspace{}, err
+	}
+	return *t.step.space, nil
 }
 
-// Remove removes the workspace instead of taking it, as a cleanup run does. With discard it goes even if work in it
-// exists nowhere else. Close must be called.
+// Remove removes the workspace instead of taking it, as a cleanup run does. With discard it is removed even if it holds
+// work that exists nowhere else.
 func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
@@ -68,19 +72,19 @@ func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	return cleanup{t.step}.remove(ctx, discard)
 }
 
-// open makes the directory by which what is started here is known.
+// open creates the directory of the takeover, which is like that of a run.
 func (t *Takeover) open() error {
 	const what = "directory of the takeover"
 	dir := RunDir(t.StateDir, t.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fail(what, err)
-	}
 	alive := filepath.Join(dir, aliveFile)
-	if err := proc.CreateAlive(alive); err != nil {
-		return fail(what, err)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = proc.CreateAlive(alive)
 	}
-	var err error
-	if t.alive, err = proc.HoldAlive(alive, killBound); err != nil {
+	if err == nil {
+		t.alive, err = proc.HoldAlive(alive, killBound)
+	}
+	if err != nil {
 		return fail(what, err)
 	}
 	w := &Worker{
@@ -88,32 +92,16 @@ func (t *Takeover) open() error {
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, secretsAmong(t.Env, t.Config.PassEnv))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
-	j := w.newJob(run, func(error) {})
-	t.step = &workspaceStep{job: j}
-	return fail(what, j.open())
-}
-
-// Where returns the path and the random id of the workspace, and whether it was made just now.
-func (t *Takeover) Where() (path, id string, made bool) {
-	return t.step.space.Path, t.step.space.ID, t.step.space.Created
+	t.step = &workspaceStep{job: w.newJob(run, func(error) {})}
+	return fail(what, t.step.open())
 }
 
 // Stdio are the streams of the operator's terminal.
-type Stdio struct {
-	In       *os.File
-	Out, Err io.Writer
-}
+type Stdio = local.Stdio
 
-// takeoverGrace is how long codex gets to end when it is asked to.
-const takeoverGrace = 3 * time.Second
-
-// Session opens codex's own terminal on a thread, or a new session without one, and waits for its end. home is the codex
-// home of the thread, empty for the workflow's. When ctx ends codex is asked to end as well. The exit code is codex's.
+// Session opens codex's own terminal on a thread, or a new session if thread is empty, and waits for its end. home is the
+// codex home of the thread, empty for the workflow's. If ctx ends, codex is asked to end too. The exit code is codex's.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (code int, err error) {
-	run := t.step.hostRun()
-	if _, err := t.host.Facts(ctx, host.FactsRequest{Run: &run, Path: t.step.space.Path}); err != nil {
-		return 0, err
-	}
 	if home != "" {
 		t.step.Config.CodexHome = home
 	}
@@ -121,39 +109,18 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-lc", command) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env = t.step.space.Path, t.step.env().codex()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = io.In, io.Out, io.Err
-	if cmd.ExtraFiles, err = t.host.Inherit(run); err != nil {
-		return 0, err
-	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	cmd.WaitDelay = takeoverGrace
-	if err := cmd.Start(); err != nil {
-		return 0, &reconcile.Error{
-			Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-			Hint: "codex.command is run by bash -lc; install bash", Err: err,
-		}
-	}
-	observing, stop := context.WithCancel(context.Background())
-	var observer sync.WaitGroup
-	observer.Go(func() { repeat(observing, scanInterval, t.step.noteNewProcesses) })
-	err = cmd.Wait()
-	stop()
-	observer.Wait()
+	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.env().codex(), io, func(ctx context.Context) {
+		repeat(ctx, scanInterval, t.step.noteNewProcesses)
+	})
 	crash.At("runner.takeover.ended")
-	var status *exec.ExitError
-	switch {
-	case errors.As(err, &status):
-		return status.ExitCode(), nil
-	case err != nil && ctx.Err() == nil:
-		return 0, fmt.Errorf("codex: %w", err)
+	if errors.Is(err, local.ErrNotStarted) {
+		err = noShell(err)
 	}
-	return 0, nil
+	return code, err
 }
 
 // Close ends all processes that the session has left, restores git settings as after an agent, and gives up the workspace.
-// What fails is done by the next holder.
+// The next holder does what fails here.
 func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
@@ -172,4 +139,113 @@ func (t *Takeover) Close(ctx context.Context) error {
 		return err
 	}
 	return fail("directory of the takeover", os.RemoveAll(RunDir(t.StateDir, t.ID)))
+}
+
+// command returns the shell line that opens codex's terminal: codex.command with its word app-server replaced. It is run
+// as an agent's command is: in the workspace, without the secrets that the login profile may set.
+func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
+	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
+	if len(at) != 1 {
+		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
+			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
+	}
+	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
+	args, err := t.arguments(ctx)
+	if err != nil {
+		return "", err
+	}
+	if thread != "" {
+		args = append([]string{"resume", thread}, args...)
+	}
+	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
+	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
+	for _, arg := range args {
+		line += proc.ShellWord(arg) + " "
+	}
+	return proc.ShellIn(t.step.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
+}
+
+// arguments tell codex what a run tells it in thread/start and turn/start.
+func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
+	config, err := t.step.Config.threadConfig(ctx, &t.host, t.ID, *t.step.space, nil)
+	if err != nil {
+		return nil, err
+	}
+	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
+	// command line. A login shell could set it again.
+	config["allow_login_shell"], config["features.shell_snapshot"] = false, false
+	config["check_for_update_on_startup"] = false
+	mode, err := t.sandbox(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--cd", t.step.space.Path, "--sandbox", mode}
+	var policy string
+	if err := json.Unmarshal(t.Config.ApprovalPolicy, &policy); err == nil && policy != "" {
+		args = append(args, "--ask-for-approval", policy)
+	}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		args = append(args, "-c", key+"="+toml(config[key]))
+	}
+	return args, nil
+}
+
+// WithheldPassEnv names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
+func (t *Takeover) WithheldPassEnv() []string {
+	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !excludedByCodex(name) })
+}
+
+// sandbox translates the policy of a run's turns into a mode of codex's command line and settings, which it adds to config.
+func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode string, err error) {
+	raw, err := t.step.Config.sandboxPolicy(ctx, &t.host, *t.step.space)
+	if err != nil {
+		return "", err
+	}
+	var p struct {
+		Type          string   `json:"type"`
+		WritableRoots []string `json:"writableRoots"`
+		NetworkAccess bool     `json:"networkAccess"`
+		NoTmpdir      bool     `json:"excludeTmpdirEnvVar"`
+		NoSlashTmp    bool     `json:"excludeSlashTmp"`
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return "", incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
+	}
+	switch p.Type {
+	case "workspaceWrite":
+		config["sandbox_workspace_write"] = map[string]any{
+			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
+			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
+		}
+		return "workspace-write", nil
+	case "readOnly":
+		return "read-only", nil
+	case "dangerFullAccess":
+		return "danger-full-access", nil
+	}
+	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+		"symphony show names the workspace and the thread: open them by hand")
+}
+
+// toml encodes a value: maps as inline tables, all else as JSON, which is also TOML.
+func toml(value any) string {
+	if table, ok := value.(map[string]any); ok {
+		pairs := make([]string, 0, len(table))
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			pairs = append(pairs, toml(key)+"="+toml(table[key]))
+		}
+		return "{" + strings.Join(pairs, ",") + "}"
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return `""` // strings, booleans and lists of strings always encode
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// incompatible says that codex.command can't be made to open a session.
+func incompatible(message, hint string) error {
+	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
 }

@@ -16,18 +16,18 @@ import (
 
 // ThreadNotes is what the database keeps of what threads were told.
 type ThreadNotes interface {
-	// Told returns what a thread knows of its issue; false where it is not known.
-	Told(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
-	// Tell stores it.
-	Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.LastSeen, now time.Time) error
+	// LastSeen returns what a thread was told of its issue; false if that was not stored.
+	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
+	// RecordLastSeen stores it.
+	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
 	// LastRunOf returns the newest ended run on a thread; false where there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created returns which of these ids of the tracker were created by agents.
 	Created(ctx context.Context, ids []string) (map[string]bool, error)
-	// LateAnswers returns the answers to requests of ended runs that no run was told yet. MarkTold marks them as told to
-	// a run.
+	// LateAnswers returns the answers to requests of ended runs that no run was told yet. MarkAnswersSeen records that a
+	// run was told them.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
-	MarkTold(ctx context.Context, told []reconcile.Request, runID string) error
+	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
 }
 
 // threadState is what the run's thread knows of its issue.
@@ -144,7 +144,7 @@ func (g *guide) loadThreadState(ctx context.Context, thread string, issue reconc
 	if err != nil {
 		return nil, err
 	}
-	seen, known, err := g.Journal.Told(ctx, thread)
+	seen, known, err := g.Journal.LastSeen(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (g *guide) storeThreadState(ctx context.Context, p pendingUpdate) {
 	ctx = context.WithoutCancel(ctx)
 	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
 	for _, err := range []error{
-		g.Journal.Tell(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkTold(ctx, p.answers, run.ID),
+		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	} {
 		if err != nil {
 			g.Log.LogAttrs(ctx, slog.LevelWarn, "what the thread was told is not stored, it may be told again", slog.String("error", err.Error()))

@@ -26,14 +26,14 @@ type recollection struct {
 	}
 }
 
-func (m *recollection) Told(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
+func (m *recollection) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	told, known := m.mind.told[thread]
 	return told, known, nil
 }
 
-func (m *recollection) Tell(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
+func (m *recollection) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	if m.mind.told == nil {
@@ -65,7 +65,7 @@ func (m *recollection) LateAnswers(context.Context, string) ([]reconcile.Request
 	return slices.Clone(m.mind.late), m.mind.fault
 }
 
-func (m *recollection) MarkTold(_ context.Context, told []reconcile.Request, _ string) error {
+func (m *recollection) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ string) error {
 	m.mind.Lock()
 	defer m.mind.Unlock()
 	m.mind.late = slices.DeleteFunc(m.mind.late, func(r reconcile.Request) bool {

@@ -104,13 +104,13 @@ func (c *conn) requests(ctx context.Context, where string, args ...any) ([]recon
 	return list, fault(c.dir, "read the requests", err)
 }
 
-// MarkTold records that a run has been told these late answers, so that no later run is.
-func (j Journal) MarkTold(ctx context.Context, told []reconcile.Request, runID string) error {
-	if len(told) == 0 {
+// MarkAnswersSeen records that a run has been told these late answers, so that no later run is.
+func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error {
+	if len(answered) == 0 {
 		return nil
 	}
 	return j.c.update(ctx, "remember what run "+runID+" was told", full, func(t tx) error {
-		for _, r := range told {
+		for _, r := range answered {
 			if err := t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
 				runID, r.IssueID, r.Number); err != nil {
 				return err

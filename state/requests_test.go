@@ -236,9 +236,9 @@ func TestLateAnswers(t *testing.T) {
 
 	list, err := db.LateAnswers(ctx, run.IssueID)
 	check(t, err)
-	check(t, db.MarkTold(ctx, list[:1], "run-a"))
+	check(t, db.MarkAnswersSeen(ctx, list[:1], "run-a"))
 	wantLate(unread.Number)
-	check(t, db.MarkTold(ctx, list, "run-b"))
+	check(t, db.MarkAnswersSeen(ctx, list, "run-b"))
 	wantLate()
 	if is, err := db.RequestByID(ctx, question.IssueID, question.Number); err != nil || is.ToldRun != "run-a" {
 		t.Errorf("told was %q, %v", is.ToldRun, err)

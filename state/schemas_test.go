@@ -98,7 +98,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
 	check(t, err)
 	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.Tell(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	check(t, db.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.
@@ -250,7 +250,7 @@ func wantTalk(t *testing.T, db *DB) {
 	if err != nil || !made["comment-1"] || made["comment-2"] {
 		t.Errorf("our comments are %v, %v", made, err)
 	}
-	if told, found, err := db.Told(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
+	if told, found, err := db.LastSeen(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
 		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
 	}
 }

@@ -122,18 +122,18 @@ func sparesThread(code string) bool {
 	return reconcile.MachineFault(code) && code != "codex_incompatible"
 }
 
-// Told returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
-func (j Journal) Told(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
-	var told reconcile.LastSeen
+// LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
+func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
+	var seen reconcile.LastSeen
 	err := j.c.row(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
-		threadID).Scan(stampOf{&told.CommentAt}, &told.Description, &told.Prompt)
-	told, ok, err := found(j.c.dir, "read what the thread was told", told, err)
-	return told, ok && told.Description != "", err
+		threadID).Scan(stampOf{&seen.CommentAt}, &seen.Description, &seen.Prompt)
+	seen, ok, err := found(j.c.dir, "read what the thread was told", seen, err)
+	return seen, ok && seen.Description != "", err
 }
 
-// Tell stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
+// RecordLastSeen stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
 // A run that has an outcome gives reconcile.ErrConflict.
-func (j Journal) Tell(ctx context.Context, runID, issueID string, thread reconcile.Thread, told reconcile.LastSeen, now time.Time) error {
+func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error {
 	return j.c.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (j Journal) Tell(ctx context.Context, runID, issueID string, thread reconci
 		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?,
 			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
 			WHERE thread_id = ?`,
-			told.Description, told.Prompt, told.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
+			seen.Description, seen.Prompt, seen.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
 	})
 }
 

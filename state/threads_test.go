@@ -15,22 +15,22 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	r := startedRun(t, db, 1)
 	told := func(thread string) reconcile.LastSeen {
 		t.Helper()
-		got, _, err := db.Told(ctx, thread)
+		got, _, err := db.LastSeen(ctx, thread)
 		check(t, err)
 		return got
 	}
-	if _, known, err := db.Told(ctx, "t1"); known || err != nil {
+	if _, known, err := db.LastSeen(ctx, "t1"); known || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
-	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
+	check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
 	if got := told("t1"); got != first {
 		t.Errorf("a new thread was told %+v, want %+v", got, first)
 	}
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.
-	check(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
+	check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
 	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
@@ -39,7 +39,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	}
 	r.Outcome = reconcile.Succeeded
 	check(t, db.Finish(ctx, epoch, r))
-	wantConflict(t, db.Tell(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
+	wantConflict(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
 	if got := told("t1"); got.Description != "bb" {
 		t.Errorf("an ended run told the thread %+v", got)
 	}
@@ -116,7 +116,7 @@ func TestLastThread(t *testing.T) {
 					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code
 					if p.home != "" {
 						thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
-						check(t, db.Tell(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
+						check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
 					}
 				})
 			}

@@ -130,13 +130,13 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		}
 		return "The last run was interrupted: " + sentence(last.ErrorText) + notTheWork
 	}
-	switch last.ErrorCode { // it failed
-	case "port_exit":
+	switch Code(last.ErrorCode) { // it failed
+	case CodePortExit:
 		return "In the last run the agent's own program ended unasked: " + sentence(last.ErrorText)
-	case "turn_failed":
+	case CodeTurnFailed:
 		return "The last turn failed: " + sentence(last.ErrorText)
-	case "approval_required", "turn_input_required":
-		return "The last run was ended because the agent asked for a decision that nobody could make: " + sentence(last.ErrorText) + " Find a way without that, or say on the issue what is needed and hand it over."
+	case CodeApprovalRequired, CodeTurnInputRequired:
+		return "The last run was ended because the agent asked for a decision that no person could make: " + sentence(last.ErrorText) + " Find a way without that, or say on the issue what is needed and hand it over."
 	}
 	why := fmt.Sprintf("The last run failed (%s): %s", quoted(last.ErrorCode), sentence(last.ErrorText))
 	if reconcile.MachineFault(last.ErrorCode) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -179,7 +180,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
 		path = resolved(path)
 		return r.Anywhere || slices.ContainsFunc(r.Writable, func(dir string) bool {
 			dir = resolved(dir)
-			return isIn(dir, path) || isIn(path, dir)
+			return text.PathInside(dir, path) || text.PathInside(path, dir)
 		})
 	}
 	return asError(space.TrustGit(ctx, workspace.GuardOptions{Reaches: reaches, Env: r.Env}))
@@ -228,16 +229,6 @@ func (h *Host) Finish(_ context.Context, r host.FinishRequest) error {
 	errs = append(errs, known.tree.Close(), known.procs.Close())
 	known.procs = nil
 	return asError(errors.Join(errs...))
-}
-
-// Inherit returns the files that a command must inherit, from descriptor 3 on, to count as the run's: for a command that
-// is started at this machine's terminal and so not through the port.
-func (h *Host) Inherit(r host.Run) ([]*os.File, error) {
-	known, space, err := h.held(r)
-	if err != nil {
-		return nil, err
-	}
-	return proc.WithTree([]*os.File{space.Lease()}, firstExtra, known.tree), nil
 }
 
 // firstExtra is the descriptor that the first of a command's extra files becomes.
@@ -395,10 +386,4 @@ func resolved(path string) string {
 		return filepath.Join(resolved(parent), filepath.Base(path))
 	}
 	return path
-}
-
-// isIn reports whether a path is dir or lies below it, by name.
-func isIn(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }

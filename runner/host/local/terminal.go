@@ -1,0 +1,63 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// Stdio are the streams of an operator's terminal.
+type Stdio struct {
+	In       *os.File
+	Out, Err io.Writer
+}
+
+// ErrNotStarted is wrapped by the error of a command that could not be started.
+var ErrNotStarted = errors.New("the command could not be started")
+
+// terminalGrace is how long a command at the terminal gets to end when it is asked to.
+const terminalGrace = 3 * time.Second
+
+// RunInTerminal runs a command in the workspace that a run holds, and returns its exit code. The command inherits the
+// terminal, which is why this is no call of the port, and the files by which its processes count as the run's. observe runs
+// beside it until the command has ended. If ctx ends, the command gets SIGTERM.
+func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error) {
+	known, space, err := h.held(r)
+	if err == nil {
+		err = space.Verify()
+	}
+	if err != nil {
+		return 0, asError(err)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = space.Path, env, io.In, io.Out, io.Err
+	cmd.ExtraFiles = proc.WithTree([]*os.File{space.Lease()}, firstExtra, known.tree)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = terminalGrace
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
+	observing, stop := context.WithCancel(context.Background())
+	observed := make(chan struct{})
+	go func() { defer close(observed); observe(observing) }()
+	err = cmd.Wait()
+	stop()
+	<-observed
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		return status.ExitCode(), nil
+	}
+	if ctx.Err() != nil {
+		return 0, nil //nolint:nilerr // it was ended as asked
+	}
+	return 0, err
+}
