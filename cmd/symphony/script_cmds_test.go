@@ -395,6 +395,20 @@ func query(stateDir, text string) (string, error) {
 	return out.String(), rows.Err()
 }
 
+// dueCmd makes the next try of every block and of every claim due now, instead of seconds later: due
+func dueCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: due")
+	}
+	for _, text := range []string{
+		`UPDATE meta SET value = json_set(value, '$.next_try', '2026-01-01T00:00:00Z') WHERE key LIKE 'blocked_%'`,
+		"UPDATE claims SET due_at = 0 WHERE due_at > 0",
+	} {
+		_, err := query(ts.Getenv("STATE"), text)
+		ts.Check(err)
+	}
+}
+
 // noSecretCmd fails where the tracker's key stands in a file below the script's directory, the named ones and what
 // is below them left aside: no-secret [EXCEPT...]
 func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {

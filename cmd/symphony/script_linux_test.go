@@ -20,7 +20,7 @@ import (
 // systemCommands are those that only this system has.
 func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"freeze": freezeCmd, "kept": keptCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
+		"fill": fillCmd, "freeze": freezeCmd, "kept": keptCmd, "nothing-lost": nothingLostCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
 	}
 }
 

@@ -83,7 +83,7 @@ func params(t *testing.T, dir string) testscript.Params {
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd,
+		"alive": aliveCmd, "due": dueCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd,
 		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "question": questionCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
 		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "until": untilCmd, "wire-like": wireLikeCmd,
 	}
