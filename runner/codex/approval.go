@@ -88,7 +88,7 @@ func judgeApproval(r *agent.Request, d agent.Decision, a answers) (name, line st
 	what := kindText(r) + ": " + r.Summary
 	switch {
 	case d.Expired:
-		return agent.EventRequestExpired, "nobody decided in time, denied: " + what, a.denied
+		return agent.EventRequestExpired, "no decision in time, denied: " + what, a.denied
 	case !d.Approve:
 		return agent.EventApprovalDenied, join("denied"+by(d)+": "+what, d.Reason), a.denied
 	case d.ForSession:

@@ -17,7 +17,7 @@ const (
 	resolved   = `{"method":"serverRequest/resolved","params":{"threadId":"th","requestId":0}}`
 )
 
-// person is somebody who decides when told to.
+// person is an operator that decides when told to.
 type person struct {
 	asked chan agent.Request
 	tell  chan agent.Decision
@@ -371,7 +371,7 @@ func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Reques
 	select {
 	case a = <-h.asked:
 	case <-time.After(20 * time.Second):
-		t.Fatal("nobody was asked")
+		t.Fatal("no one was asked")
 	}
 	p.say(turnCompleted)
 	if err := <-done; err != nil {

@@ -79,7 +79,7 @@ func readGolden(t *testing.T, name string) map[string][]string {
 	return lines
 }
 
-// judgeRows: the tables are all there, and only what nobody knows is called by its method.
+// judgeRows: the tables are all there, and only what has no text is called by its method.
 func judgeRows(t *testing.T, told map[string][]string) {
 	t.Helper()
 	for _, name := range []string{

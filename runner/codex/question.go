@@ -49,7 +49,7 @@ func (s *Session) serveQuestions(in *incoming) {
 func unanswered(r *agent.Request, d agent.Decision) (name, line string, ok bool) {
 	switch {
 	case d.Expired:
-		return agent.EventRequestExpired, "nobody answered in time: " + r.Summary, true
+		return agent.EventRequestExpired, "no answer in time: " + r.Summary, true
 	case !slices.ContainsFunc(r.Questions, func(q agent.Question) bool { return len(d.Answers[q.ID]) > 0 }):
 		return agent.EventQuestionDeclined, join("not answered"+by(d)+": "+r.Summary, d.Reason), true
 	}
@@ -132,7 +132,7 @@ func toolRequest(p *params) (agent.Request, bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	unmarshal(p.Meta, &meta)
-	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+cmp.Or(meta.Tool, "(a tool that codex did not name)")+" "+string(meta.Params)))
+	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside
 	return r, meta.Kind == "mcp_tool_call"

@@ -26,7 +26,7 @@ import (
 type flow struct {
 	approval agent.Approval
 	question agent.QuestionPolicy
-	// decisions are taken one after the other; after the last nobody decides.
+	// decisions are taken one after the other; after the last, no decision comes.
 	decisions []agent.Decision
 	stopped   bool // the worker interrupts the turn; elsewhere the session does so itself
 	outcome   agent.Code

@@ -34,7 +34,7 @@ var settings = map[string]agent.Options{
 	"session": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true, ForSession: true, By: "operator", Answers: all})},
 	"no":      {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{By: "operator", Reason: "too bold"})},
 	"expired": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Expired: true})},
-	"nobody":  {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
+	"unasked": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
 }
 
 // all answers the questions of the table.
@@ -80,8 +80,8 @@ func approvals(once, session, policy, denied, ended string) map[string]answered 
 		"yes":     {answer: once, events: "approval_requested approval_granted"},
 		"session": {answer: session, events: "approval_requested approval_granted"},
 		"no":      {answer: strings.ReplaceAll(denied, "REASON", "too bold"), events: "approval_requested approval_denied"},
-		"expired": {answer: strings.ReplaceAll(denied, "REASON", "nobody decided in time"), events: "approval_requested request_expired"},
-		"nobody":  {answer: strings.ReplaceAll(denied, "REASON", "nobody can be asked"), events: "approval_denied"},
+		"expired": {answer: strings.ReplaceAll(denied, "REASON", "no decision in time"), events: "approval_requested request_expired"},
+		"unasked": {answer: strings.ReplaceAll(denied, "REASON", "no operator can be asked"), events: "approval_denied"},
 	}
 }
 
@@ -113,12 +113,12 @@ var requestCases = map[string][]requestCase{
 				same(`{"answers":{"q1":{"answers":["Yes"]}}}`, "question_asked question_answered", "yes", "session"),
 				same(`{"answers":{}}`, "question_asked question_declined", "no"),
 				same(`{"answers":{}}`, "question_asked request_expired", "expired"),
-				same(`{"answers":{}}`, "question_declined", "nobody"),
+				same(`{"answers":{}}`, "question_declined", "unasked"),
 			),
 		},
 		{
 			params: `{"itemId":"call_1","questions":[]}`,
-			want:   same(`{"answers":{}}`, "question_declined", "yes", "no", "expired", "nobody"),
+			want:   same(`{"answers":{}}`, "question_declined", "yes", "no", "expired", "unasked"),
 		},
 	},
 	"item/tool/call": {
@@ -138,7 +138,7 @@ var requestCases = map[string][]requestCase{
 		{
 			params: `{"serverName":"forms","mode":"form","_meta":null,"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string","enum":["eu","us"]},"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
 			want: merged(
-				same(decline, "question_declined", "approve", "deny", "fail", "nobody"),
+				same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 				same(`{"_meta":null,"action":"accept","content":{"n":3,"region":"eu","sure":true}}`, "question_asked question_answered", "yes", "session"),
 				same(decline, "question_asked question_declined", "no"),
 				same(decline, "question_asked request_expired", "expired"),
@@ -147,7 +147,7 @@ var requestCases = map[string][]requestCase{
 		{
 			// It has the mark of codex's own question and fields to fill in: no mere yes answers it.
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
-			want:   same(decline, "question_declined", "approve", "deny", "fail", "nobody"),
+			want:   same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 		},
 		{
 			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/","elicitationId":"1"}`,

@@ -119,7 +119,7 @@ func (s *Session) askPerson(in *incoming, r agent.Request, asked, line string, j
 		}
 	}
 	if s.o.Ask == nil {
-		decide(agent.Decision{Reason: "nobody can be asked"})
+		decide(agent.Decision{Reason: "no operator can be asked"})
 		return
 	}
 	open := s.openRequest(in, true)

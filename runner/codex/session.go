@@ -13,8 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// OldestVersion is the oldest codex release that passes the tests with the real codex.
-const OldestVersion = "0.150.0"
+// OldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex does not name the
+// MCP tool that it asks approval for.
+const OldestVersion = "0.169.0"
 
 // Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {

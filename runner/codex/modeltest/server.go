@@ -76,7 +76,7 @@ func (s *Server) Tokens() (input, output int) {
 }
 
 // WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It
-// needs no key and no login, and codex asks nobody else: it would fetch a list
+// needs no key and no login, and codex asks no other server: it would fetch a list
 // of plugins.
 func WriteHome(dir, url string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
