@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// decideUsage tells how to name a request.
+// decideUsage says how to name a request.
 const decideUsage = "\n\nREQUEST is what symphony ps shows, ABC-7.3 for instance. With ABC-7 alone the first request of that issue is\n" +
 	"shown in full, and on a terminal you are asked. No pass and no lock are needed; the worker sees the decision\nwithin a second."
 
@@ -35,7 +35,7 @@ func approveCommand(w *term.Env) *cli.Command {
 			if c.Bool("for-session") {
 				d.how = reconcile.DecideForSession
 			}
-			return decide(c, w, d, approveByHand)
+			return decideAction(c, w, d, confirmApproval)
 		},
 	}
 }
@@ -46,7 +46,7 @@ func denyCommand(w *term.Env) *cli.Command {
 		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'"),
 		Flags:       decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log"}),
 		Action: func(c *cli.Context) error {
-			return decide(c, w, decision{how: reconcile.DecideDeny, answer: reconcile.RequestAnswer{Reason: c.String("reason")}}, denyByHand)
+			return decideAction(c, w, decision{how: reconcile.DecideDeny, answer: reconcile.RequestAnswer{Reason: c.String("reason")}}, confirmDenial)
 		},
 	}
 }
@@ -64,7 +64,7 @@ func answerCommand(w *term.Env) *cli.Command {
 			if len(d.texts) > 0 && len(d.choices) > 0 {
 				return exit.Usage("answer: TEXT or --choice, not both; a text may be the label of an option")
 			}
-			return decide(c, w, d, answerByHand)
+			return decideAction(c, w, d, askAnswers)
 		},
 	}
 }
@@ -73,19 +73,19 @@ func decideFlags(more ...cli.Flag) []cli.Flag {
 	return workflowFlags(append(more, &cli.BoolFlag{Name: "json", Usage: "print the request as JSON"})...)
 }
 
-// decision is what a person wants.
+// decision is the decision of the operator.
 type decision struct {
 	how    reconcile.RequestDecision
 	answer reconcile.RequestAnswer
-	// texts or choices answer the questions in their order; neither where somebody is to be asked.
+	// texts or choices answer the questions in their order; both are empty if the operator is to be asked.
 	texts   []string
 	choices []int
 }
 
-// byHand asks on the terminal what is to be decided; false where nothing is.
-type byHand func(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error)
+// askFunc asks for the decision on the terminal; false if there is none.
+type askFunc func(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error)
 
-func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
+func decideAction(c *cli.Context, w *term.Env, d decision, ask askFunc) error {
 	w.JSON = c.Bool("json")
 	args := c.Args().Slice()
 	switch {
@@ -99,7 +99,7 @@ func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
 		return err
 	}
 	if err := p.Nested(); err != nil {
-		return err // an agent must not answer itself
+		return err // an agent must not answer its own requests
 	}
 	db, err := state.Open(c.Context, p.StateDir)
 	if err != nil {
@@ -112,14 +112,14 @@ func decide(c *cli.Context, w *term.Env, d decision, ask byHand) error {
 	return recordDecision(c.Context, p, db, args[0], d, ask)
 }
 
-func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision, ask byHand) error {
+func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision, ask askFunc) error {
 	r, named, err := findRequest(ctx, p, db, ref, d)
 	if err != nil {
 		return err
 	}
 	if !named || d.how == reconcile.DecideAnswer && len(d.texts)+len(d.choices) == 0 {
 		if !p.Env.OnTerminal() {
-			return notPending(ctx, p, db, r, named, d)
+			return notAskable(ctx, p, db, r, named, d)
 		}
 		if decided, err := ask(ctx, p.Env, r, &d); err != nil || !decided {
 			return err
@@ -136,10 +136,10 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 		return err
 	}
 	if r, err = db.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err != nil {
-		return notOpen(err)
+		return withoutRow(err)
 	}
 	if r.Fate == "" {
-		r, err = takenUp(ctx, p, db, r)
+		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 	return nil
 }
 
-// findRequest finds the request that is named, or the first of an issue that this decision fits.
+// findRequest finds the named request, or the first of an issue that can be decided so. named is false for the latter.
 func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
 	identifier, number := reconcile.RequestRef(ref)
 	if number > 0 {
@@ -156,8 +156,8 @@ func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref stri
 		if errors.Is(err, state.ErrNotFound) {
 			return r, true, noRequest(identifier + "." + fmt.Sprint(number))
 		}
-		if err == nil && !fits(r, d) {
-			err = unfit(r, d)
+		if err == nil && !decidable(r, d) {
+			err = wrongVerb(r, d)
 		}
 		return r, true, err
 	}
@@ -169,24 +169,25 @@ func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref stri
 	for _, r := range open {
 		switch {
 		case !strings.EqualFold(r.Identifier, identifier):
-		case fits(r, d):
+		case decidable(r, d):
 			return r, false, nil
 		default:
 			other = &r
 		}
 	}
 	if other != nil {
-		return r, false, unfit(*other, d)
+		return r, false, wrongVerb(*other, d)
 	}
 	return r, false, noRequest(identifier)
 }
 
-// fits reports whether a request can be decided so: a question wants an answer, the others do not. All can be denied.
-func fits(r reconcile.Request, d decision) bool {
+// decidable reports whether a request takes this decision: a question wants an answer, others do not. All can be denied.
+func decidable(r reconcile.Request, d decision) bool {
 	return d.how == reconcile.DecideDeny || (d.how == reconcile.DecideAnswer) == (r.Kind == reconcile.QuestionRequest)
 }
 
-func unfit(r reconcile.Request, d decision) error {
+// wrongVerb is the error of a command that does not go with the request.
+func wrongVerb(r reconcile.Request, d decision) error {
 	verb := "approve"
 	if d.how == reconcile.DecideAnswer {
 		verb = "answer"
@@ -198,19 +199,19 @@ func unfit(r reconcile.Request, d decision) error {
 }
 
 func noRequest(ref string) error {
-	return &reconcile.Error{Code: "request_not_found", Message: "nobody asks anything by the name " + ref, Hint: "symphony ps shows what is asked"}
+	return &reconcile.Error{Code: "request_not_found", Message: "there is no request " + ref, Hint: "symphony ps shows what is asked"}
 }
 
-// notOpen gives the hint that is right for a request which was deleted meanwhile.
-func notOpen(err error) error {
+// withoutRow replaces the error of a request that was deleted meanwhile.
+func withoutRow(err error) error {
 	if errors.Is(err, state.ErrNotFound) {
 		return &reconcile.Error{Code: "request_not_found", Message: "the request is no longer there", Hint: "symphony ps shows what is asked", Err: err}
 	}
 	return err
 }
 
-// notAsked refuses where there is nobody to ask, and says what to type instead; what is asked it shows.
-func notPending(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, named bool, d decision) error {
+// notAskable shows the request, and says what to type where the operator can't be asked.
+func notAskable(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, named bool, d decision) error {
 	if !p.Env.JSON {
 		showRequest(p.Env, r)
 	}
@@ -223,49 +224,48 @@ func notPending(ctx context.Context, p *project.Project, db *state.DB, r reconci
 	}
 	var commands []string
 	for _, other := range open {
-		if other.IssueID == r.IssueID && fits(other, d) {
+		if other.IssueID == r.IssueID && decidable(other, d) {
 			commands = append(commands, other.ID()+" ("+other.Summary+")")
 		}
 	}
 	return &reconcile.Error{
-		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and here nobody can be asked which of its requests is meant",
+		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and without a terminal you can't be asked which of its requests you mean",
 		Hint: "name the request: " + strings.Join(commands, ", "),
 	}
 }
 
 const (
-	// pickUp is how long the command waits for the worker to act upon a decision.
-	pickUp     = 5 * time.Second
-	pickUpLook = 50 * time.Millisecond
+	// workerBound is how long the command waits until the worker acts on a decision.
+	workerBound = 5 * time.Second
+	workerStep  = 50 * time.Millisecond
 )
 
-// takenUp waits until the worker has taken the decision up. What is too late for a run that ends at this very moment
-// has ended with it.
-func takenUp(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
-	for end := p.Env.Now().Add(pickUp); ; {
-		dead := !project.Alive(p.StateDir, r.RunID) // before the look: what it took up at last counts
+// waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.
+func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+	for end := p.Env.Now().Add(workerBound); ; {
+		dead := !project.Alive(p.StateDir, r.RunID) // checked first: it may act and end before the next line
 		is, err := db.RequestByID(ctx, r.IssueID, r.Number)
 		if err == nil && dead && is.EndedAt.IsZero() {
 			is.Fate = reconcile.RequestRunEnded
 		}
 		switch {
 		case err != nil:
-			return r, notOpen(err)
+			return r, withoutRow(err)
 		case is.Fate == reconcile.RequestAnswered && !is.EndedAt.IsZero():
 			return is, nil
 		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
-			return is, nil // the next run is told
+			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
 			return r, &reconcile.Error{
-				Code: "request_ended", Message: r.ID() + " ended in this moment, " + string(is.Fate), Hint: "symphony ps shows what is open",
+				Code: "request_ended", Message: r.ID() + " has just ended, " + string(is.Fate), Hint: "symphony ps shows what is open",
 			}
-		case p.Env.Now().After(end) || !project.Sleep(ctx, pickUpLook):
+		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil
 		}
 	}
 }
 
-// printDecided says what was decided, and never what was answered to a secret question.
+// printDecided prints the decision, but never the answer to a secret question.
 func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.JSON {
@@ -293,6 +293,6 @@ type decidedRow struct {
 	Summary    string  `json:"summary"`
 	Decision   string  `json:"decision"`
 	Fate       *string `json:"fate"`
-	// Taken: the worker has acted upon it.
+	// Taken reports whether the worker has acted on it.
 	Taken bool `json:"taken"`
 }

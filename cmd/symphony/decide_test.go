@@ -7,7 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Every question gets what was said to it, in its own type and number.
+// Every question gets its answer, in the type and number that it allows.
 func TestAnswersTo(t *testing.T) {
 	colours := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue"}, {Label: "Red, white and blue"}}
 	ask := func(questions ...reconcile.RequestQuestion) reconcile.Request {

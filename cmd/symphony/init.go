@@ -12,7 +12,7 @@ import (
 
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag says",
+		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `On a terminal it asks for the Linear key, checks it at once, lists the projects, and proposes
 the rest. Without a terminal it needs --project, --repository, and a key: by --key-file, in the

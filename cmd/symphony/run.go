@@ -37,8 +37,8 @@ func runCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command
-// does not end the run.
+// runIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command does not end the
+// run.
 func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
@@ -55,7 +55,7 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err := r.ExitCode(); err != nil {
 		return err
 	}
-	// From here on a signal ends only the following: which run goes on is still to be said.
+	// After a signal the message names the run that goes on.
 	runID, err := startedRun(context.WithoutCancel(ctx), p, issue, r)
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ func runIssue(ctx context.Context, p *project.Project, ref string) error {
 	return runOutcome(ctx, p, runID)
 }
 
-// startedRun names the run that the pass started or found, or says why there is none.
+// startedRun returns the run that the pass started or found. Its error says why there is none.
 func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue, r pass.Result) (string, error) {
 	for _, a := range r.Applied {
 		if a.Kind == reconcile.ActDispatch && a.Err == nil {
 			return a.RunID, nil
 		}
 	}
-	if err := refusedBy(r.Skips, issue.ID); err != nil {
+	if err := skippedBy(r.Skips, issue.ID); err != nil {
 		return "", err
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -95,16 +95,16 @@ func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue,
 			Code: "not_started", Message: fmt.Sprintf("%s waits for the end of %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage),
 			Hint: "symphony ps says when it is tried again",
 		}
-	case claimed && refusedBy(r.Waits, issue.ID) != nil:
-		return "", refusedBy(r.Waits, issue.ID)
+	case claimed && skippedBy(r.Waits, issue.ID) != nil:
+		return "", skippedBy(r.Waits, issue.ID)
 	case claimed:
 		return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind), Hint: "symphony retry " + issue.Identifier}
 	}
 	return "", &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s is in state %q, which is not active, or not in this project", issue.Identifier, issue.State)}
 }
 
-// refusedBy says why the plan left the issue out; nil where it did not.
-func refusedBy(list []reconcile.Skip, issueID string) error {
+// skippedBy says why the pass skipped the issue; nil if it did not.
+func skippedBy(list []reconcile.Skip, issueID string) error {
 	for _, s := range list {
 		if s.IssueID == issueID {
 			return &reconcile.Error{Code: "not_started", Message: fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)}
@@ -113,7 +113,7 @@ func refusedBy(list []reconcile.Skip, issueID string) error {
 	return nil
 }
 
-// outcome is the command's exit code: 0 only where the run succeeded.
+// runOutcome prints how the run ended. The exit code is 0 only if it succeeded.
 func runOutcome(ctx context.Context, p *project.Project, runID string) error {
 	db, err := state.OpenReadOnly(context.WithoutCancel(ctx), p.StateDir)
 	if err != nil {

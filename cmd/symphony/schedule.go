@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// What can be done with a schedule.
+// The first argument of schedule.
 const (
 	scheduleShow    = "show"
 	scheduleInstall = "install"
@@ -39,7 +39,7 @@ Example:
     symphony schedule install -w ~/web-shop/WORKFLOW.md && symphony schedule status -w ~/web-shop/WORKFLOW.md`,
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "system", Usage: "a timer of the system's systemd; only root can install it"},
-			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "who called sudo, else you"},
+			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "the caller of sudo, or you"},
 			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON (status)"},
 		),

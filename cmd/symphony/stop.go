@@ -15,9 +15,9 @@ func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its present run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
-		Description: `Waits until the run has ended, and says what became of it: a worker gets ten seconds to end its agent, and
-hooks.timeout_ms more where there is an after_run. The workspace stays. With --all the project is paused
-before, so that nothing new is started until symphony resume.
+		Description: `Waits until the run has ended, and says how: a worker has ten seconds to end its agent, and
+hooks.timeout_ms more for an after_run. The workspace stays. --all first pauses the
+project, so that nothing new is started until symphony resume.
 
 Exit code 1: something has not ended; it is named. 4: another pass has the lock; the command is kept.
 
@@ -39,7 +39,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	s := operate.Stop{NoWait: c.Bool("no-wait")}
 	if c.Bool("all") {
 		if name := c.Args().First(); name != "" {
-			// With --all the only argument is a workflow; somebody who names an issue means something else.
+			// With --all the only argument is a workflow. An issue beside it is a mistake.
 			if _, err := os.Stat(w.Absolute(name)); err != nil {
 				return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
 			}
@@ -51,7 +51,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		if s.P, err = openProject(w, c, positional); err != nil {
 			return err
 		}
-		s.Cmd.Verb = reconcile.VerbStopAll // it concerns every run, so only stays empty
+		s.Cmd.Verb = reconcile.VerbStopAll // about every run, so Only stays empty
 		return s.Run(c.Context)
 	}
 	args, positional, err := arguments(c, "ISSUE")

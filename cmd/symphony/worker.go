@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// workerCommand is the detached program that owns a run. A pass starts it; nobody else does.
+// workerCommand is the detached program that owns a run. Only a pass starts it.
 func workerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",

@@ -310,7 +310,7 @@ func removeUnits(ctx context.Context, p *project.Project, u installedUnit) error
 	if !u.system {
 		stamp = filepath.Join(p.Env.Home, ".local", "share", "systemd", "timers", "stamp-"+timer)
 	}
-	if unit := proc.ReadHostUnit(p.Env.Environ); unit.Booted && (u.system || unit.Manager) {
+	if host := proc.ReadHostUnit(p.Env.Environ); host.Booted && (u.system || host.Manager) {
 		if err := ctl.stop(ctx, timer, service); err != nil {
 			return err
 		}

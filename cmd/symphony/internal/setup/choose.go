@@ -17,9 +17,9 @@ import (
 // listed is how many projects are shown at once. A longer list is narrowed down by a part of the name.
 const listed = 20
 
-// findProject reads the project that was named or chosen.
+// findProject reads the project that a flag names or the operator chooses.
 func (s *starter) findProject(ctx context.Context) error {
-	slug := s.options.project
+	slug := s.options.Project
 	if slug == "" {
 		chosen, err := s.chooseProject(ctx)
 		if err != nil {
@@ -39,7 +39,8 @@ func (s *starter) findProject(ctx context.Context) error {
 	return nil
 }
 
-// chooseProject lists projects until one is left or named by its number. A text narrows the list down.
+// chooseProject lists projects until the operator names one by its number, or a text matches only one. A text narrows the
+// list down.
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
@@ -57,23 +58,24 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 			return "", nothingChosen("project")
 		}
 		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
-			return s.chosen(shown[n-1]), nil
+			return s.printChosen(shown[n-1]), nil
 		}
 		matching := matchingProjects(all, answer)
 		switch {
 		case len(matching) == 1:
-			return s.chosen(matching[0]), nil
+			return s.printChosen(matching[0]), nil
 		case len(matching) > 1:
 			shown = matching
 		case strings.Contains(answer, "://"):
-			return answer, nil // one that is not listed
+			return answer, nil // an address of a project that is not listed
 		default:
 			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
 		}
 	}
 }
 
-func (s *starter) chosen(p reconcile.TrackerProject) string {
+// printChosen prints the name of the chosen project and returns its slug.
+func (s *starter) printChosen(p reconcile.TrackerProject) string {
 	fmt.Fprintf(s.w.Stderr, "%s\n", term.Visible(p.Name))
 	return p.Slug
 }
@@ -90,7 +92,7 @@ func (s *starter) listProjects(list []reconcile.TrackerProject, more bool) {
 	}
 }
 
-// matchingProjects are those with the text in their name, slug or address; one that is called exactly so stands alone.
+// matchingProjects returns the projects with the text in name, slug or address; only one if its name or slug is the text.
 func matchingProjects(all []reconcile.TrackerProject, text string) []reconcile.TrackerProject {
 	var matching []reconcile.TrackerProject
 	text = strings.ToLower(text)
@@ -105,7 +107,7 @@ func matchingProjects(all []reconcile.TrackerProject, text string) []reconcile.T
 	return matching
 }
 
-// findStates settles which states are active, which end an issue, and where it is handed over.
+// findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
 	for _, state := range s.project.States {
 		if state.Kind == reconcile.StateEnded {
@@ -113,7 +115,7 @@ func (s *starter) findStates(ctx context.Context) error {
 		}
 	}
 	active, handover := proposeStates(s.answers.Example, s.project.States)
-	if err := s.settle(ctx, "Active states", "--active-states", s.options.active, strings.Join(active, ", "), s.setActive); err != nil {
+	if err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive); err != nil {
 		return err
 	}
 	if slices.Contains(s.answers.Active, handover) {
@@ -123,17 +125,17 @@ func (s *starter) findStates(ctx context.Context) error {
 	if s.answers.Example == reviewExample {
 		what = "State after the agent's review"
 	}
-	return s.settle(ctx, what, "--review-state", s.options.review, handover, s.setReview)
+	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, s.setReview)
 }
 
-// settle takes a value from its flag, else asks for it until it is right, else takes the proposal.
-func (s *starter) settle(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
+// setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
+func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
 	switch {
 	case given != "":
 		return set(given)
-	case !s.asking && proposal == "":
+	case !s.interactive && proposal == "":
 		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
-	case !s.asking:
+	case !s.interactive:
 		return set(proposal)
 	}
 	for {
@@ -147,7 +149,7 @@ func (s *starter) settle(ctx context.Context, what, flag, given, proposal string
 		if err = set(answer); err == nil {
 			return nil
 		}
-		s.say(err)
+		s.printError(err)
 	}
 }
 
@@ -191,7 +193,7 @@ func (s *starter) setReview(name string) error {
 	return err
 }
 
-// state finds a state of the project's teams, and gives it the name that they have for it.
+// state finds a state of the project's teams, whatever the case of its letters.
 func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	state, ok := s.project.State(name)
 	if !ok {
@@ -204,7 +206,7 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	return state, nil
 }
 
-// The parts that states play for an agent.
+// What a state means for an agent.
 const (
 	noPart = iota
 	waitingPart
@@ -213,7 +215,7 @@ const (
 	reviewPart
 )
 
-// partOf is the part of a state by its kind and, for started ones, by its name.
+// partOf derives the meaning of a state from its kind and, for started ones, from its name.
 func partOf(s reconcile.TrackerState) int {
 	name := strings.ToLower(s.Name)
 	switch {
@@ -229,8 +231,8 @@ func partOf(s reconcile.TrackerState) int {
 	return begunPart
 }
 
-// proposeStates proposes what is worked on, and where it is handed over. A review begins where others hand over, and
-// hands on to a person or back.
+// proposeStates proposes the active states and the one in which the agent hands an issue over. A reviewing agent begins
+// where others hand over, and hands on to a person or back.
 func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
 	parts := map[int][]string{}
 	for _, s := range states {
@@ -238,7 +240,7 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	}
 	reviews := parts[reviewPart]
 	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
-	if at := slices.IndexFunc(reviews, human); at > 0 { // a person's, where agents review too
+	if at := slices.IndexFunc(reviews, human); at > 0 { // the state of a person comes before that of agents
 		reviews[0], reviews[at] = reviews[at], reviews[0]
 	}
 	first := func(part int) []string { return parts[part][:min(1, len(parts[part]))] }

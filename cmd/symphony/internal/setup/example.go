@@ -28,7 +28,7 @@ const (
 	reviewExample      = "review"
 )
 
-// exampleNames are the ready workflows; the first is the one that is written where none is named.
+// ExampleNames are the ready workflows; the first is the default.
 var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
 
 func knownExample(name string) error {
@@ -38,18 +38,18 @@ func knownExample(name string) error {
 	return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
 }
 
-// answers are what an example is filled in with.
+// answers fill in an example.
 type answers struct {
 	Example, Endpoint, Project, Repository, Root, Review string
 	Active, Terminal, Labels                             []string
-	// Waiting and Begun are the active states of work that waits and work that has begun, where there are such.
+	// Waiting and Begun are the active states of work that waits and of work that has begun, if there are any.
 	Waiting, Begun string
 }
 
-// render fills an example in, and holds what came out to what symphony check demands: a name with a brace or a line
-// break in it must not become part of the template or of a hook.
+// render fills in an example and checks the result as symphony check does: a name with a brace or a line break must not
+// become part of the template or of a hook.
 func (s *starter) render() ([]byte, error) {
-	// Double square brackets, for the file's own template and its shell scripts have all others.
+	// Double square brackets: the workflow's own template and its shell scripts use all others.
 	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": shellWord})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *starter) verify(text []byte) error {
 	}
 	if len(wrong) > 0 {
 		return &reconcile.Error{
-			Code: "invalid_config", Message: "what was given can't stand in a workflow: " + strings.Join(wrong, "; "),
+			Code: "invalid_config", Message: "these values can't stand in a workflow: " + strings.Join(wrong, "; "),
 			Hint: "nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand",
 		}
 	}
@@ -97,12 +97,12 @@ func (s *starter) verify(text []byte) error {
 
 const (
 	plainScalar = `^(https?://|~?/)?[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]$`
-	// otherScalar is what YAML, of any age, takes for something other than a text.
+	// otherScalar is what some version of YAML does not read as a text.
 	otherScalar = `(?i)^(true|false|yes|no|on|off|null|[0-9.+-].*)$`
 )
 
-// yamlScalar writes a text so that YAML reads it as that text: plain where that is clear, else in double quotes, in
-// which JSON's escapes mean the same.
+// yamlScalar writes a text as YAML: plain if it is unambiguous, else in double quotes, in which the escapes of JSON mean the
+// same.
 func yamlScalar(text string) (string, error) {
 	if regexp.MustCompile(plainScalar).MatchString(text) && !regexp.MustCompile(otherScalar).MatchString(text) {
 		return text, nil
@@ -126,7 +126,7 @@ func yamlList(items []string) (string, error) {
 	return "[" + strings.Join(words, ", ") + "]", nil
 }
 
-// shellWord quotes for a hook's script, which a line break would end.
+// shellWord quotes a word for the script of a hook, which a line break would end.
 func shellWord(text string) (string, error) {
 	if strings.ContainsFunc(text, term.Control) {
 		return "", exit.Usage("init: control characters in %s", proc.ShellWord(text))

@@ -1,10 +1,17 @@
+// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what no flag says.
 package setup
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -12,32 +19,28 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// DefaultLabel is the label of issues that agents work on.
 const DefaultLabel = "symphony"
 
-// starter is one init: what was given, what was asked, and what will be written.
+// starter is one init: the flags, the answers, and what will be written.
 type starter struct {
-	w       *term.Env
-	p       *project.Project // of the workflow that is not there yet
-	options initOptions
-	asking  bool // there is a person to ask
-	key     string
-	tracker reconcile.TrackerSetup
-	account reconcile.TrackerAccount // what the key sees
-	project reconcile.TrackerBoard   // the chosen project
-	answers answers
+	w           *term.Env
+	p           *project.Project // of the workflow, which does not exist yet
+	options     Options
+	interactive bool // the operator can be asked
+	key         string
+	tracker     reconcile.TrackerSetup
+	account     reconcile.TrackerAccount // what the key can see
+	project     reconcile.TrackerBoard   // the chosen project
+	answers     answers
+	// flags are what later commands need to find workflow and state directory.
+	flags string
 }
 
-// initOptions are the flags, empty where they were not given.
-type initOptions struct {
-	keyFile, project, repository, active, review, root string
-	// place are the flags that later commands need to find workflow and state.
-	place string
-}
-
-// Options are the flags of init, empty where they were not given.
+// Options are the flags of init, empty if they were not given.
 type Options struct {
 	Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
-	// StateDirSet reports whether the state directory was named by a flag, so that later commands need it too.
+	// StateDirSet reports whether a flag named the state directory: later commands need it, too.
 	StateDirSet bool
 }
 
@@ -45,61 +48,22 @@ type Options struct {
 func Run(ctx context.Context, p *project.Project, o Options) error {
 	w := p.Env
 	s := &starter{
-		w: w, p: p, tracker: project.TrackerSetup(), asking: w.OnTerminal() && !w.JSON,
-		options: initOptions{
-			keyFile: o.KeyFile, project: o.Project, repository: o.Repository,
-			active: o.ActiveStates, review: o.ReviewState, root: o.Root,
-		},
+		w: w, p: p, tracker: project.TrackerSetup(), interactive: w.OnTerminal() && !w.JSON, options: o,
 		answers: answers{
 			Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint,
 			Labels: []string{strings.TrimSpace(cmp.Or(o.Label, DefaultLabel))},
 		},
 	}
 	if p.Path != w.Absolute("WORKFLOW.md") {
-		s.options.place = " -w " + term.ShellQuote(p.Path)
+		s.flags = " -w " + term.ShellQuote(p.Path)
 	}
 	if o.StateDirSet {
-		s.options.place += " --state-dir " + term.ShellQuote(p.StateDir)
+		s.flags += " --state-dir " + term.ShellQuote(p.StateDir)
 	}
-	if err := s.refuse(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
-	return s.run(ctx)
-}
-
-// refuse looks at all that can be known to be wrong before anybody is asked anything.
-func (s *starter) refuse() error {
-	if err := knownExample(s.answers.Example); err != nil {
-		return err
-	}
-	if err := s.p.Nested(); err != nil {
-		return err
-	}
-	if err := s.free(); err != nil {
-		return err
-	}
-	if s.asking {
-		return nil
-	}
-	var missing []string
-	if s.options.project == "" {
-		missing = append(missing, "--project")
-	}
-	if s.options.repository == "" {
-		missing = append(missing, "--repository")
-	}
-	if s.options.keyFile == "" && s.knownKey() == "" {
-		missing = append(missing, "--key-file")
-	}
-	if len(missing) > 0 {
-		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
-	}
-	return nil
-}
-
-func (s *starter) run(ctx context.Context) error {
-	steps := []func(context.Context) error{s.findKey, s.findProject, s.findStates, s.findRepository, s.findRoot}
-	for _, step := range steps {
+	for _, step := range []func(context.Context) error{s.findKey, s.findProject, s.findStates, s.findRepository, s.findRoot} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -115,9 +79,41 @@ func (s *starter) run(ctx context.Context) error {
 	return nil
 }
 
-// report says what was written, what is still to be done in Linear, and the next commands.
+// check refuses what is wrong before the first question.
+func (s *starter) check() error {
+	if err := knownExample(s.answers.Example); err != nil {
+		return err
+	}
+	if err := s.p.Nested(); err != nil {
+		return err
+	}
+	if err := s.checkPaths(); err != nil {
+		return err
+	}
+	if s.interactive {
+		return nil
+	}
+	var missing []string
+	if s.options.Project == "" {
+		missing = append(missing, "--project")
+	}
+	if s.options.Repository == "" {
+		missing = append(missing, "--repository")
+	}
+	if s.options.KeyFile == "" && s.knownKey() == "" {
+		missing = append(missing, "--key-file")
+	}
+	if len(missing) > 0 {
+		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// report prints what was written, what is left to do in the tracker, and the next commands.
 func (s *starter) report() {
-	w, next := s.w, s.next()
+	w := s.w
+	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
+	next := []string{"symphony doctor" + s.flags, "symphony run " + issue + s.flags, "symphony schedule install" + s.flags}
 	if w.JSON {
 		w.PrintJSON(initJSON{s.p.Path, s.p.EnvPath(), s.project.Slug, s.answers.Root, s.project.HasLabel, next})
 		return
@@ -144,14 +140,7 @@ type initJSON struct {
 	Next        []string `json:"next"`
 }
 
-// next are the commands that lead from here to a scheduled system.
-func (s *starter) next() []string {
-	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
-	place := s.options.place
-	return []string{"symphony doctor" + place, "symphony run " + issue + place, "symphony schedule install" + place}
-}
-
-// ask puts one question; an empty answer is the proposal.
+// ask asks one question. An empty answer is the proposal.
 func (s *starter) ask(ctx context.Context, what, proposal string) (string, error) {
 	prompt := what
 	if proposal != "" {
@@ -161,5 +150,82 @@ func (s *starter) ask(ctx context.Context, what, proposal string) (string, error
 	return cmp.Or(strings.TrimSpace(line), proposal), err
 }
 
-// say tells the person at the terminal what was wrong with an answer.
-func (s *starter) say(err error) { fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message)) }
+// printError prints what is wrong with an answer.
+func (s *starter) printError(err error) {
+	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
+}
+
+// checkPaths refuses to write where a file exists.
+func (s *starter) checkPaths() error {
+	info, err := os.Stat(filepath.Dir(s.p.Path))
+	if err != nil || !info.IsDir() {
+		return &reconcile.Error{
+			Code: "init_failed", Message: filepath.Dir(s.p.Path) + " is no directory", Hint: "make it, or name another place for the workflow",
+		}
+	}
+	if _, err := os.Lstat(s.p.Path); !errors.Is(err, fs.ErrNotExist) {
+		return existing(s.p.Path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
+	}
+	if s.p.EnvErr != nil {
+		return s.p.EnvErr
+	}
+	if s.hasEnvFile() && s.p.EnvFile[workflow.APIKeyVar] == "" {
+		return existing(s.p.EnvPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
+	}
+	return nil
+}
+
+func existing(path, hint string) error {
+	return &reconcile.Error{Code: "already_exists", Message: path + " exists", Hint: hint}
+}
+
+func (s *starter) hasEnvFile() bool {
+	_, err := os.Lstat(s.p.EnvPath())
+	return err == nil
+}
+
+// write creates both files or none. An environment file that holds the key is not changed.
+func (s *starter) write(text []byte) error {
+	made := ""
+	if path := s.p.EnvPath(); !s.hasEnvFile() {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return notWritten(err)
+		}
+		line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + workflow.APIKeyVar + "=" + s.key + "\n"
+		if err := createFile(path, []byte(line), 0o600); err != nil {
+			return err
+		}
+		made = path
+	}
+	err := createFile(s.p.Path, text, 0o644)
+	if err != nil && made != "" {
+		err = errors.Join(err, os.Remove(made))
+	}
+	return err
+}
+
+// createFile creates a file that does not exist, as a whole or not at all.
+func createFile(path string, data []byte, mode fs.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return existing(path, "nothing of it is changed")
+	}
+	if err != nil {
+		return notWritten(err)
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err != nil {
+		return errors.Join(notWritten(err), os.Remove(path))
+	}
+	return nil
+}
+
+func notWritten(err error) error {
+	if known := exit.From(err); known.Code != "internal" {
+		return err // a full disk has a code of its own
+	}
+	return &reconcile.Error{
+		Code: "init_failed", Message: "nothing is written: " + err.Error(), Hint: "look at the permissions of the directory that is named", Err: err,
+	}
+}

@@ -28,7 +28,7 @@ func team(states ...string) []reconcile.TrackerState {
 	return list
 }
 
-// What init proposes for teams as Linear makes them, and as people change them.
+// Proposals for the default teams of Linear, and for teams that were changed.
 func TestProposeStates(t *testing.T) {
 	const begin = "Backlog=backlog,Todo=unstarted,In Progress=started"
 	for _, c := range []struct{ states, example, active, handover string }{
@@ -48,7 +48,7 @@ func TestProposeStates(t *testing.T) {
 	}
 }
 
-// Whatever a name is, YAML reads it as that name; of what it can't hold it says so.
+// YAML reads every name as it was.
 func TestYAMLScalar(t *testing.T) {
 	check := func(t rapid.TB, text string) {
 		t.Helper()
@@ -83,8 +83,8 @@ func testStarter(change func(*answers)) *starter {
 	return s
 }
 
-// Every example becomes a workflow that nothing is to be said about, whatever the names in it are; what can't stand in a
-// prompt or a hook is refused.
+// Every example becomes a workflow without warnings, whatever the names in it; what can't stand in a prompt or a hook is
+// refused.
 func TestRender(t *testing.T) {
 	for _, example := range ExampleNames {
 		for _, c := range []struct {
@@ -146,7 +146,7 @@ func TestListProjects(t *testing.T) {
 	}
 }
 
-// A project that is called exactly so is meant, be others called so in part.
+// An exact name matches one project, even if others have it as a part of theirs.
 func TestMatchingProjects(t *testing.T) {
 	all := []reconcile.TrackerProject{
 		{Name: "Web shop", Slug: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", Slug: "2", URL: "https://linear.app/acme/project/web-2"},
@@ -175,7 +175,7 @@ func TestWithoutPassword(t *testing.T) {
 	}
 }
 
-// A file that came into being after it was looked for is left as it is, too.
+// A file that was created after the check is not changed.
 func TestCreateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := createFile(path, []byte("one"), 0o600); err != nil {
