@@ -75,7 +75,7 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	select {
 	case <-done:
 	case <-time.After(bound):
-		ts.Fatalf("somebody still has the terminal")
+		ts.Fatalf("a process still has the terminal open")
 	}
 	fmt.Fprint(ts.Stdout(), strings.ReplaceAll(shown.String(), "\r", ""))
 }

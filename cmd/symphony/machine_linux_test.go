@@ -25,14 +25,14 @@ import (
 const (
 	// machineBound ends a machine that its test does not end; cron may use a minute of it until its first job.
 	machineBound = 110 * time.Second
-	// userHome is where a machine shows the home directory: a path that anybody may reach, wherever it really is.
+	// userHome is where a machine shows the home directory: a path that every account can reach.
 	userHome    = "/run/symtester"
 	userProject = userHome + "/web-shop"
 )
 
 // A machine is a set of namespaces with its own processes, mounts and, perhaps, its own systemd. It has one user,
-// symtester (a name that no real machine has), with the program, a scripted agent and a project, and shares the loopback with the test, where its Linear
-// is. It ends with its standard input, so it can't outlive the test.
+// symtester (a name that no real machine has), with the program, a scripted agent and a project, and shares the loopback with
+// the test, where its Linear is. It ends with its standard input, so it can't outlive the test.
 type machine struct {
 	t      *testing.T
 	uid    int

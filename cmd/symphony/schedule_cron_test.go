@@ -37,7 +37,7 @@ func TestScheduleCron(t *testing.T) {
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "nothing to do")
 	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "6" {
-		t.Errorf("the crontab is not hers and a line of ours: %s", got)
+		t.Errorf("the crontab is not the old one with our line: %s", got)
 	}
 	m.startCron()
 	w := m.atWork("ABC-1", "gate-1", cronWait)

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 )
 
-// schedule runs symphony schedule as somebody, and wants an exit code.
+// schedule runs symphony schedule as a user and checks the exit code.
 func (m *machine) schedule(as func(string) string, want int, args string) string {
 	m.t.Helper()
 	said, code := m.sh(as("~/bin/symphony schedule " + args + " 2>&1"))
@@ -86,7 +86,7 @@ func (m *machine) interval(workflow string, ms int) {
 }
 
 // TestScheduleUser takes the user's own timer through its life on a real systemd, for a workflow whose path needs all the
-// quoting there is: refused until she lingers, installed, changed, asked about, removed without a trace.
+// quoting there is: refused until the user lingers, installed, changed, inspected, removed without a trace.
 func TestScheduleUser(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleUserUID)
@@ -105,7 +105,7 @@ func TestScheduleUser(t *testing.T) {
 	if after := m.files(places); after != before {
 		t.Errorf("a refusal has written something:\n%s\nbefore\n%s", after, before)
 	}
-	m.lingering(true) // her manager is still starting when the install asks for it
+	m.lingering(true) // the manager is still starting when the install asks for it
 
 	m.interval(dir+"/WORKFLOW.md", 1000)
 	m.add("ABC-1", "gate-1")
@@ -156,7 +156,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), unit+" (user, as symtester): not enabled, not active", unit+" is not switched on")
 	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "runs a pass every 7.5s")
 
-	// Removed without a trace but what is hers, though the workflow is broken and the last pass has failed.
+	// Removed without a trace, except for the user's drop-in, though the workflow is broken and the last pass has failed.
 	good := m.file(dir + "/WORKFLOW.md")
 	m.must(os.WriteFile(filepath.Join(m.home, dir, "WORKFLOW.md"), []byte("---\nagent: 1\n---\n"), 0o600))
 	m.own()
@@ -178,7 +178,7 @@ func TestScheduleUser(t *testing.T) {
 	m.handedOver("ABC-1", 20*time.Second)
 	m.until("the user's workers have ended", 20*time.Second, func() (bool, string) { return m.birth(w.pid) == "", "" })
 
-	// Without lingering her systemd ends, and with it the timer; what is installed comes back with the lingering.
+	// Without lingering the user's systemd ends, and with it the timer; both come back with the lingering.
 	m.schedule(m.as, 0, "install -w "+workflow)
 	m.lingering(false)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "linger\tno", "problem\tthe systemd of symtester does not run, and so no timer: loginctl enable-linger symtester")
@@ -191,7 +191,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "your systemd does not answer", "removed /run/symtester/.config/systemd/user/"+unit)
 	m.untraced(places, before)
 
-	// Hers may read another folder.
+	// The user's systemd may read another directory.
 	m.mustSh(`mkdir -p /run/systemd/system/user@.service.d
 		printf '[Service]\nEnvironment=XDG_CONFIG_HOME=` + userHome + `/cfg\n' > /run/systemd/system/user@.service.d/config.conf; systemctl daemon-reload`)
 	m.lingering(true)
@@ -217,7 +217,7 @@ func (m *machine) untraced(places, before string) {
 }
 
 // TestScheduleSystem: root installs a timer of the system that runs passes as another user, whose workers live on without a
-// manager of hers; she alone can't.
+// manager of that user; the user alone can't install it.
 func TestScheduleSystem(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, scheduleSystemUID)
@@ -263,7 +263,7 @@ func TestScheduleSystem(t *testing.T) {
 		t.Errorf("root owns some of the user's state: %s", left)
 	}
 
-	// Somebody else's unit of that name is left alone.
+	// A unit of that name that symphony did not write is left alone.
 	m.mustSh("printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/" + unit)
 	m.wants(m.schedule(asRoot, 1, "install --system -w "+workflow), "symphony: schedule_foreign: /etc/systemd/system/"+unit)
 	m.wants(m.schedule(asRoot, 0, "remove --system -w "+workflow), "nothing is installed")

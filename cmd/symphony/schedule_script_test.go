@@ -19,7 +19,8 @@ func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir, err := os.MkdirTemp(cache, "symphony-installed-")
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(os.RemoveAll(dir)) })
-	// Not by this process: what another test starts meanwhile would hold the file open for writing, and nobody could run it.
+	// Not by this process: a program that another test starts meanwhile would inherit the file open for writing, and the copy
+	// could not be run.
 	ts.Check(ts.Exec("cp", ts.Getenv("PROGRAM"), filepath.Join(dir, "symphony")))
 	ts.Setenv("INSTALLED", dir)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSystemdSystemUnits shows the README's units in the system's manager: the user's passes start nothing where that would
-// not outlive them, which KillMode=process or a manager of her own changes; root's get scopes at once.
+// not outlive them, which KillMode=process or a manager of the user's own changes; those of root get scopes at once.
 func TestSystemdSystemUnits(t *testing.T) {
 	t.Parallel()
 	m := bootSystemd(t, systemUnitsUID)
