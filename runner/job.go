@@ -46,8 +46,8 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	j.budget = &budget{job: j, cancel: cancel}
 	j.rec = &record{
 		journal: w.Journal, alive: w.Alive, now: w.Now, log: w.Log, run: run,
-		scan:    j.checkLocks,
-		scanNew: j.noteNewProcesses,
+		scan:    j.noteProcesses,
+		locks:   j.endLockHolders,
 		stopped: func(reason string) { cancel(errStopped{reason}) },
 		lost:    func(error) { cancel(errNotOurs) },
 		counted: j.budget.check,
@@ -116,14 +116,11 @@ func (j *job) kill(ctx context.Context, r host.KillRequest) error {
 }
 
 // noteProcesses records every process below the worker, so that a later pass finds those that shed their marker.
-func (j *job) noteProcesses() { j.observe(host.ObserveRequest{Run: j.hostRun(), All: true}) }
+func (j *job) noteProcesses() { j.observe(host.ObserveRequest{Run: j.hostRun()}) }
 
-// noteNewProcesses records those that have appeared since the last call.
-func (j *job) noteNewProcesses() { j.observe(host.ObserveRequest{Run: j.hostRun()}) }
-
-// checkLocks records every process and ends those that keep a lock of symphony.
-func (j *job) checkLocks() {
-	j.observe(host.ObserveRequest{Run: j.hostRun(), All: true, StateDir: j.StateDir, AccountDir: j.AccountDir})
+// endLockHolders also ends the processes of the run that keep a lock of symphony.
+func (j *job) endLockHolders() {
+	j.observe(host.ObserveRequest{Run: j.hostRun(), StateDir: j.StateDir, AccountDir: j.AccountDir})
 }
 
 func (j *job) observe(r host.ObserveRequest) {

@@ -17,7 +17,7 @@ const (
 	heartbeat = 5 * time.Second
 	// scanInterval is the time between two looks for new processes of the run. One that sheds all markers and whose worker
 	// dies before the next look is not found again.
-	scanInterval = 250 * time.Millisecond
+	scanInterval = time.Second
 	// clockStep is how far the wall clock must differ from the monotonic one to count as stepped or suspended.
 	clockStep = time.Second
 )
@@ -28,7 +28,7 @@ type record struct {
 	journal Journal
 	alive   *proc.Alive
 	scan    func() // records the run's processes
-	scanNew func() // records only new ones, which costs less
+	locks   func() // records them too, and ends those that keep a lock of symphony
 	now     func() time.Time
 	log     *slog.Logger
 	// stopped is called when a pass wants the run to end, lost when a pass has settled the run.
@@ -119,9 +119,9 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 			}
 		})
 	})
-	others.Go(func() { repeat(ctx, scanInterval, r.scanNew) })
+	others.Go(func() { repeat(ctx, scanInterval, r.scan) })
 	repeat(ctx, every, func() {
-		r.scan()
+		r.locks()
 		r.flush(ctx)
 	})
 }

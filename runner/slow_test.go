@@ -34,7 +34,7 @@ func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 	defer alive.Close()
 	goOn := make(chan struct{})
 	r := &record{
-		journal: stuck{goOn: goOn}, alive: alive, scan: func() {}, scanNew: func() {}, now: time.Now,
+		journal: stuck{goOn: goOn}, alive: alive, scan: func() {}, locks: func() {}, now: time.Now,
 		log: slog.New(slog.DiscardHandler), stopped: func(string) {}, lost: func(error) {},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

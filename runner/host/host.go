@@ -169,11 +169,10 @@ type Exit struct {
 	Text string
 }
 
-// ObserveRequest asks to record the processes below the worker: all of them, or those that are new since the last call.
+// ObserveRequest asks to record the processes below the worker.
 type ObserveRequest struct {
 	Run Run
-	All bool
-	// StateDir and AccountDir hold the locks of symphony. With All, processes of the run that hold one are ended.
+	// StateDir and AccountDir hold the locks of symphony. With them, processes of the run that hold a lock are ended.
 	StateDir, AccountDir string
 }
 

@@ -49,10 +49,10 @@ func TestObserveAtOnce(t *testing.T) {
 	must(t, err)
 	var children []host.Process
 	var both sync.WaitGroup
-	for _, all := range []bool{true, false} {
+	for range 2 {
 		both.Go(func() {
 			for range 100 {
-				if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run, All: all}); err != nil {
+				if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -78,7 +78,7 @@ func TestObserveAtOnce(t *testing.T) {
 		}
 	}
 	must(t, h.Finish(t.Context(), host.FinishRequest{Run: run}))
-	if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run, All: true}); err != nil {
+	if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
 		t.Errorf("after the run: %v", err)
 	}
 }
