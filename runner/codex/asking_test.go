@@ -304,7 +304,7 @@ func open(s *Session) int {
 func TestDecidedAtTheEnd(t *testing.T) {
 	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
 		t.Run(name, func(t *testing.T) {
-			for range 300 {
+			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
 					h := newPerson()
 					s, p, wait := inTurn(t, t.Context(), h.options())

@@ -7,9 +7,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// What is told after the agent's end is delivered like all before: the end of the turn, above all.
+// TestEventsAfterTheEnd checks that events emitted after the agent's end are delivered too, the end of the turn above all.
 func TestEventsAfterTheEnd(t *testing.T) {
-	for range 300 {
+	for range 50 {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		if err := p.out.Close(); err != nil {
 			t.Fatal(err)

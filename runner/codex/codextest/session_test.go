@@ -47,8 +47,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// never is a bound no healthy step of a test comes near.
-const never = time.Minute
+// patience bounds each step of a test.
+const patience = time.Minute
 
 func dial(t *testing.T, so codextest.ServeOptions, o agent.Options) *rig {
 	t.Helper()
@@ -62,7 +62,7 @@ func dial(t *testing.T, so codextest.ServeOptions, o agent.Options) *rig {
 		_ = outW.Close()
 	}()
 	if o.ReadTimeout == 0 {
-		o.ReadTimeout = never
+		o.ReadTimeout = patience
 	}
 	o.ClientVersion = "1.2.3"
 	o.OnEvent = func(e agent.Event) {
@@ -134,8 +134,8 @@ func (r *rig) messages() string {
 	return strings.Join(out, "\n")
 }
 
-// want checks the code of an error.
-func want(t *testing.T, err error, code agent.Code) *agent.Error {
+// wantCode checks the code of an error.
+func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
 	t.Helper()
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != code {
@@ -193,39 +193,8 @@ func TestPlainTurn(t *testing.T) {
 		if code != 0 {
 			t.Errorf("exit %d after EOF", code)
 		}
-	case <-time.After(never):
+	case <-time.After(patience):
 		t.Error("no exit after EOF")
-	}
-}
-
-func TestTool(t *testing.T) {
-	tools := []agent.Tool{{Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}
-	call := func(_ context.Context, name string, args json.RawMessage) agent.ToolResult {
-		return agent.ToolResult{Text: name + string(args), Success: !strings.Contains(string(args), "bad")}
-	}
-	r := start(t, codextest.ServeOptions{}, agent.Options{Tools: tools, CallTool: call})
-	_, err := r.turn(`tool linear_graphql {"query":"{viewer{id}}"}`, `tool linear_graphql {"query":"bad"}`, `tool other {}`, "say on")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.named(agent.EventToolCallCompleted)) != 1 || len(r.named(agent.EventToolCallFailed)) != 1 ||
-		len(r.named(agent.EventUnsupportedToolCall)) != 1 {
-		t.Errorf("events:\n%s", r.messages())
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var statuses []string
-	for _, e := range r.events {
-		if i := e.Item; i != nil && i.Ended && i.Kind == agent.ItemTool {
-			status := i.Status
-			if strings.Contains(i.Result, "unsupported_tool_call") {
-				status = "unsupported"
-			}
-			statuses = append(statuses, status)
-		}
-	}
-	if got := strings.Join(statuses, " "); got != "completed failed unsupported" {
-		t.Errorf("items: %s", got)
 	}
 }
 
@@ -236,12 +205,9 @@ func TestOutcomes(t *testing.T) {
 		text   string
 	}{
 		{"fail other went wrong", agent.CodeTurnFailed, "went wrong"},
-		{"fail contextWindowExceeded too long", agent.CodeTurnFailed, "too long"},
 		{"fail httpConnectionFailed=401 unexpected status 401", agent.CodeAgentAuth, "401"},
 		{"fail httpConnectionFailed=503 x", agent.CodeNetwork, "x"},
-		{"fail httpConnectionFailed=404 x", agent.CodeTurnFailed, "x"},
 		{"fail responseStreamDisconnected= gone", agent.CodeNetwork, "gone"},
-		{"fail responseTooManyFailedAttempts=429 x", agent.CodeAgentQuota, "x"},
 		{"fail usageLimitExceeded you hit it", agent.CodeAgentQuota, "you hit it"},
 		{"fail serverOverloaded x", agent.CodeNetwork, "x"},
 		{"fail other Missing environment variable: `KEY`.", agent.CodeAgentAuth, "KEY"},
@@ -255,87 +221,9 @@ func TestOutcomes(t *testing.T) {
 		t.Run(c.script, func(t *testing.T) {
 			r := start(t, codextest.ServeOptions{}, agent.Options{})
 			_, err := r.turn(c.script)
-			e := want(t, err, c.code)
+			e := wantCode(t, err, c.code)
 			if !strings.Contains(e.Message, c.text) {
 				t.Errorf("message %q, want %q in it", e.Message, c.text)
-			}
-		})
-	}
-}
-
-func TestQuotaReset(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, agent.Options{})
-	_, err := r.turn(`ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":1795160235,"windowDurationMins":300}}`,
-		`ratelimits {"limitId":"codex","primary":null,"secondary":{"usedPercent":13,"resetsAt":1795999999}}`,
-		"fail usageLimitExceeded x")
-	e := want(t, err, agent.CodeAgentQuota)
-	if !e.ResetsAt.Equal(time.Unix(1795160235, 0)) {
-		t.Errorf("resets at %v", e.ResetsAt)
-	}
-	var limits struct {
-		Primary, Secondary struct{ UsedPercent int }
-	}
-	if err := json.Unmarshal(r.RateLimits(), &limits); err != nil || limits.Primary.UsedPercent != 100 || limits.Secondary.UsedPercent != 13 {
-		t.Errorf("limits %s, %v", r.RateLimits(), err)
-	}
-}
-
-func TestApprovals(t *testing.T) {
-	all := []string{
-		"ask-command touch a", "ask-command touch a", "ask-file b", "ask-permissions",
-		`request mcpServer/elicitation/request {"serverName":"m","message":"form"}`, "unknown-request",
-		`request currentTime/read {}`, `request account/chatgptAuthTokens/refresh {}`, "say end",
-	}
-	exists := func(r *rig, name string) bool {
-		_, err := os.Stat(filepath.Join(r.dir, name))
-		return err == nil
-	}
-	t.Run("approve", func(t *testing.T) {
-		r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalApprove})
-		if _, err := r.turn(all...); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"a", "b"} {
-			if !exists(r, name) {
-				t.Errorf("no %s", name)
-			}
-		}
-		// The second identical command is not asked for.
-		if n := len(r.named(agent.EventApprovalAutoApproved)); n != 3 {
-			t.Errorf("%d approvals:\n%s", n, r.messages())
-		}
-		for _, text := range []string{"permissions: 2 granted for the turn", `"action":"decline"`, "refused: {\"code\":-32601", `"currentTimeAt":`} {
-			if !strings.Contains(r.messages(), text) {
-				t.Errorf("no %s in\n%s", text, r.messages())
-			}
-		}
-	})
-	t.Run("deny", func(t *testing.T) {
-		r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalDeny})
-		turn, err := r.turn(all...)
-		if err != nil || turn.LastMessage != "end" {
-			t.Fatal(turn, err)
-		}
-		for _, name := range []string{"a", "b"} {
-			if exists(r, name) {
-				t.Errorf("%s was written", name)
-			}
-		}
-		if !strings.Contains(r.messages(), "permissions: 0 granted for the turn") {
-			t.Errorf("events:\n%s", r.messages())
-		}
-	})
-	for _, ask := range []string{"ask-command touch a", "ask-file b", "ask-permissions"} {
-		t.Run("fail "+ask, func(t *testing.T) {
-			r := start(t, codextest.ServeOptions{}, agent.Options{OnApproval: agent.ApprovalFail})
-			_, err := r.turn(ask, "sleep 1h", "say not reached")
-			_ = want(t, err, agent.CodeApprovalRequired)
-			if exists(r, "a") || exists(r, "b") || exists(r, "c") {
-				t.Error("was done all the same")
-			}
-			// The session is still of use.
-			if _, err := r.turn("say again"); err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -344,16 +232,11 @@ func TestApprovals(t *testing.T) {
 func TestStream(t *testing.T) {
 	for _, c := range []struct{ name, script, event string }{
 		{"garbage", "garbage this is no JSON", "malformed this is no JSON"},
-		{"array", "garbage [1,2]", "malformed [1,2]"},
-		{"null id", `garbage {"id":null,"result":{}}`, `other_message {"id":null,"result":{}}`},
-		{"stray answer", `garbage {"id":"x","result":{}}`, `other_message answer to no request of ours, id "x"`},
+		{"an answer without a request", `garbage {"id":"x","result":{}}`, `other_message answer to no request of ours, id "x"`},
 		{"unknown notification", `notify thread/somethingNew {"a":1}`, "notification thread/somethingNew"},
-		{"early answer", "early-response", "turn_completed"},
 		{"late answer", "late-response", "turn_completed"},
 		{"sub-agent", "subagent child says", "notification child says"},
 		{"long line", "long 3000000", "notification command exited 0: cat large"},
-		{"retries", "retry-notices 3 1ms", "agent_error retrying: Reconnecting... waiting for network"},
-		{"no params", "notify turn/completed {}", "turn_completed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, codextest.ServeOptions{}, agent.Options{})
@@ -365,32 +248,6 @@ func TestStream(t *testing.T) {
 				t.Errorf("no event %q in\n%s", c.event, r.messages())
 			}
 		})
-	}
-}
-
-func TestSubAgentTokens(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, agent.Options{})
-	turn, err := r.turn("subagent child", "tokens 100 10", "say parent")
-	if err != nil || turn.LastMessage != "parent" {
-		t.Fatal(turn, err)
-	}
-	if u := r.Usage(); u.Total != 1160 || len(r.UsageByThread()) != 2 {
-		t.Errorf("usage %+v %v", u, r.UsageByThread())
-	}
-}
-
-// A turn that codex starts by itself is interrupted, and the next turn is not
-// sent into it.
-func TestStolenTurn(t *testing.T) {
-	r := start(t, codextest.ServeOptions{}, agent.Options{})
-	for range 3 {
-		turn, err := r.turn("steal-turn", "say mine")
-		if err != nil || turn.LastMessage != "mine" {
-			t.Fatal(turn, err)
-		}
-	}
-	if n := len(r.named(agent.EventTurnCompleted)); n != 3 {
-		t.Errorf("%d turns completed:\n%s", n, r.messages())
 	}
 }
 
@@ -416,7 +273,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Interrupted, a command goes on; only the server's end kills it.
+// An interrupt leaves the command running; the server kills it when it ends.
 func TestInterruptLeavesCommand(t *testing.T) {
 	r := start(t, codextest.ServeOptions{}, agent.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -476,54 +333,17 @@ func TestResume(t *testing.T) {
 	}
 }
 
-func TestHandshakeFaults(t *testing.T) {
-	t.Run("initialize refused", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{InitializeError: "unknown variant `initialize`" + strings.Repeat("x", 9000)}}, agent.Options{})
-		_, err := r.Initialize(t.Context())
-		if e := want(t, err, agent.CodeIncompatible); len(e.Message) > 500 {
-			t.Errorf("message of %d bytes", len(e.Message))
-		}
-	})
-	t.Run("silent", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{SilentInitialize: true}}, agent.Options{InitializeTimeout: 20 * time.Millisecond})
-		_, err := r.Initialize(t.Context())
-		_ = want(t, err, agent.CodeResponseTimeout)
-	})
-	t.Run("exit", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{Exit: true}}, agent.Options{})
-		_, err := r.Initialize(t.Context())
-		_ = want(t, err, agent.CodePortExit)
-	})
-	t.Run("no thread", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{Faults: codextest.Faults{ThreadError: "error creating thread: Fatal error: required MCP servers failed"}}, agent.Options{})
-		if _, err := r.Initialize(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		_, err := r.StartThread(t.Context(), r.params())
-		_ = want(t, err, agent.CodeResponseError)
-		waitFor(t, func() bool { return len(r.named(agent.EventStartupFailed)) == 1 })
-	})
-	t.Run("policy of another age", func(t *testing.T) {
-		r := dial(t, codextest.ServeOptions{}, agent.Options{})
-		if _, err := r.Initialize(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		_, err := r.StartThread(t.Context(), agent.ThreadParams{Cwd: r.dir, ApprovalPolicy: json.RawMessage(`"on-failure"`)})
-		_ = want(t, err, agent.CodeIncompatible)
-	})
-}
-
 // waitFor polls a condition that another goroutine makes true.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(never); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited in vain")
 		}
 	}
 }
 
-// A person decides what the server asks, one after the other; each answer is obeyed.
+// The server obeys the answer to each of its requests.
 func TestAsk(t *testing.T) {
 	var mu sync.Mutex
 	var asked []agent.Request
@@ -541,7 +361,7 @@ func TestAsk(t *testing.T) {
 	}
 	script := []string{
 		"ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "ask-permissions", "ask-user Which way?",
-		"ask-form Where?", "subagent-ask touch e", "say end",
+		"ask-form Where?", "say end",
 	}
 	kinds := func() string {
 		mu.Lock()
@@ -559,10 +379,10 @@ func TestAsk(t *testing.T) {
 		files int
 		said  []string
 	}{
-		{true, "command command file_change permissions question question command", 4, []string{
+		{true, "command command file_change permissions question question", 3, []string{
 			"permissions: 2 granted for the turn", `answered: ["Yes"]`, `form: accept {"n":2,"region":"us"}`,
 		}},
-		{false, "command command command file_change permissions question question command", 0, []string{
+		{false, "command command command file_change permissions question question", 0, []string{
 			"permissions: 0 granted for the turn", "answered: []", "form: decline null",
 		}},
 	} {
