@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -136,41 +135,6 @@ func TestAccountIsTold(t *testing.T) {
 			}
 			if !slices.Equal(got, row.want) {
 				t.Errorf("told %q, want %q", got, row.want)
-			}
-		})
-	}
-}
-
-// A turn that crosses agent.max_tokens is interrupted; what was used before the run counts. Its work is kept, after_run
-// runs, and nothing else of it is lost.
-func TestTokensUsedUp(t *testing.T) {
-	for _, row := range []struct {
-		rule    string
-		before  int64
-		most    int64
-		outcome reconcile.Outcome
-		code    string
-	}{
-		{"in the first turn", 0, 1000, reconcile.Canceled, "max_tokens"},
-		{"by what was used before", 5000, 6000, reconcile.Canceled, "max_tokens"},
-		{"not quite", 0, 1201, reconcile.Succeeded, ""},
-		{"not bounded", 9000, 0, reconcile.Succeeded, ""},
-	} {
-		t.Run(row.rule, func(t *testing.T) {
-			script := "tokens 500 100\nsh echo half > half.txt\ntokens 500 100\n"
-			if row.code != "" {
-				script += "sleep 60s\n"
-			}
-			r := newRig(t, script+"say done")
-			r.Config.MaxTurns = 1
-			r.Config.Policy.MaxTokens = row.most
-			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after.txt; cat half.txt >> after.txt`
-			r.journal.before = row.before
-			r.ends(row.outcome, row.code)
-			after, err := os.ReadFile(r.space("after.txt"))
-			must(t, err)
-			if want := string(row.outcome) + "\nhalf\n"; string(after) != want {
-				t.Errorf("after_run saw %q, want %q", after, want)
 			}
 		})
 	}

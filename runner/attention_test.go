@@ -74,14 +74,6 @@ func TestAttentionThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestAttentionWithoutAHome(t *testing.T) {
-	h := attentionHook(t, "true")
-	h.Home = filepath.Join(h.Home, "gone")
-	if told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold}); told.Unfinished || told.Err == nil || !strings.Contains(told.Err.Error(), "gone") {
-		t.Errorf("it ended with %v", told.Err)
-	}
-}
-
 // The worker's end is the hook's, and then nobody may have been told.
 func TestAttentionEndsWithItsWorker(t *testing.T) {
 	h := attentionHook(t, "echo begun; sleep 88")
@@ -90,14 +82,5 @@ func TestAttentionEndsWithItsWorker(t *testing.T) {
 	told := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
 	if !told.Unfinished || told.Err == nil || !strings.HasSuffix(told.Err.Error(), "was ended with the run") {
 		t.Errorf("it ended with %v, unfinished: %v", told.Err, told.Unfinished)
-	}
-}
-
-// No limit of the workflow's lets a pass wait longer than this, whatever the other hooks may take.
-func TestAttentionBound(t *testing.T) {
-	for limit, want := range map[time.Duration]time.Duration{0: 8 * time.Second, time.Second: time.Second, time.Minute: 8 * time.Second} {
-		if got := (AttentionHook{Timeout: limit}).Bound(); got != want {
-			t.Errorf("with hooks.timeout_ms of %s: %s", limit, got)
-		}
 	}
 }

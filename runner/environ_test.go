@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 func TestExcludedByName(t *testing.T) {
@@ -88,35 +87,6 @@ func TestCodexHomeIsOne(t *testing.T) {
 	} {
 		if got := (codexEnviron{has: c.has}).home(c.reported); got != c.want {
 			t.Errorf("%q with %q is %q, want %q", c.reported, c.has, got, c.want)
-		}
-	}
-}
-
-// What only the login profile exports is found where the agent has it: it is kept out of what is written, and handed to
-// commands where it is named, but to none otherwise.
-func TestEnvironOfTheProfile(t *testing.T) {
-	const value = "value-of-the-profile"
-	r := newRig(t, "sh echo it has $OF_PROFILE_TOKEN and $KEYS_GIVEN, but not ${OTHER_KEY-that} ${HEADER-nor that}")
-	r.Config.PassEnv = []string{"OF_PROFILE_TOKEN", "KEYS_GIVEN", "HEADER"}
-	r.Env = append(r.Env, "KEYS_GIVEN=value-given", "HEADER=Bearer "+testKey)
-	profile := filepath.Join(filepath.Dir(r.root), "home", ".profile")
-	must(t, os.WriteFile(profile, []byte("export OF_PROFILE_TOKEN="+value+" OTHER_KEY=value-of-another\n"), 0o600))
-	r.Config.Hooks.BeforeRun = "echo the hook has $KEYS_GIVEN"
-	r.Config.Hooks.AfterRun = "env"
-	run := r.ends(reconcile.Succeeded, "")
-	for _, file := range []string{eventsFile, hooksFile} {
-		text := read(t, filepath.Join(r.Dir, file))
-		if strings.Contains(text, value) || strings.Contains(text, "value-given") || strings.Contains(text, "value-of-another") {
-			t.Errorf("%s of run %s holds a secret:\n%s", file, run.ID, text)
-		}
-	}
-	if events := read(t, filepath.Join(r.Dir, eventsFile)); !strings.Contains(events, "it has "+agent.Redacted+" and "+agent.Redacted+", but not that nor that") {
-		t.Errorf("the command had something else:\n%s", events)
-	}
-	hooks := lines(read(t, filepath.Join(r.Dir, hooksFile)))
-	for _, want := range []string{"the hook has " + agent.Redacted, "OTHER_KEY=" + agent.Redacted, "KEYS_GIVEN=" + agent.Redacted} {
-		if !slices.Contains(hooks, want) {
-			t.Errorf("the hooks did not say %q: %q", want, hooks)
 		}
 	}
 }

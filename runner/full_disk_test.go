@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,52 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
-
-// A worker that can't store its outcome waits, and does not look like one that stands still meanwhile: a pass would
-// kill it, and lose what the run has done.
-func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
-	r := newRig(t, "say done")
-	var mu sync.Mutex
-	full := true
-	since := int64(-1) // the heartbeat at which the outcome was refused first
-	r.journal.refuse = func(run reconcile.Run) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if run.Outcome == "" || !full {
-			return nil
-		}
-		if since < 0 {
-			since = run.Beats
-		}
-		return fmt.Errorf("disk: %w", syscall.ENOSPC)
-	}
-	watched := make(chan error, 1)
-	go func() {
-		watched <- func() error {
-			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				pulse, err := proc.ProbeAlive(filepath.Join(r.Dir, aliveFile))
-				if err != nil {
-					return err
-				}
-				mu.Lock()
-				if since >= 0 && pulse.Beats > since {
-					full = false
-				}
-				stop := !full
-				mu.Unlock()
-				if stop {
-					return nil
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			full = false
-			return fmt.Errorf("no heartbeat after the one (%d) at which the outcome was refused", since)
-		}()
-	}()
-	r.ends(reconcile.Succeeded, "")
-	must(t, <-watched)
-}
 
 // The same for a run that could not be begun at all.
 func TestConcludeBeats(t *testing.T) {

@@ -52,10 +52,8 @@ type memory struct {
 	changed chan struct{} // closed and replaced at every write
 
 	threads  map[string]reconcile.Tokens
-	last     string // the issue's newest thread, and where it worked
+	last     string // the issue's newest thread, and the id of its workspace
 	lastIn   string
-	lastHome string
-	earlier  reconcile.Thread // what a home has that is not lastHome
 	failures int
 	meta     map[string]string
 	before   int64 // tokens that the issue had used before
@@ -115,14 +113,10 @@ func (m *memory) Thread(_ context.Context, thread string) (reconcile.Tokens, boo
 	return t, ok, nil
 }
 
-func (m *memory) LastThread(_ context.Context, _, home string) (newest, here reconcile.Thread, err error) {
+func (m *memory) LastThread(context.Context, string, string) (newest, here reconcile.Thread, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	newest = reconcile.Thread{ID: m.last, WorkspaceID: m.lastIn, CodexHome: m.lastHome}
-	if m.lastHome != "" && home != "" && m.lastHome != home {
-		return newest, m.earlier, nil
-	}
-	newest.Failed = m.failures
+	newest = reconcile.Thread{ID: m.last, WorkspaceID: m.lastIn, Failed: m.failures}
 	return newest, newest, nil
 }
 
@@ -308,7 +302,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 	return r
 }
 
-// next is the issue's next run. Its id is nobody else's on this machine: runs end what carries their mark.
+// next prepares the issue's next run. Its id is unique on this machine, because a run ends what carries its mark.
 func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
@@ -433,5 +427,3 @@ func exists(path string) bool {
 }
 
 func lines(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }
-
-func cut(kv string) (name, value string, ok bool) { return strings.Cut(kv, "=") }

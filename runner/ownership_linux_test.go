@@ -72,15 +72,6 @@ func TestReapByOneReason(t *testing.T) {
 	}
 }
 
-// So does one that ends a worker that stands still.
-func TestKillByTree(t *testing.T) {
-	l, run := started(t, "washed")
-	must(t, l.Kill(t.Context(), run))
-	if found, err := proc.Find(proc.Owner{Tree: filepath.Join(RunDir(l.StateDir, run.ID), treeFile)}); err != nil || len(found) > 0 {
-		t.Errorf("left %v, %v", found, err)
-	}
-}
-
 // A worker that has given up its run may live for some moments more, to start its own pass: it sits in the run's scope
 // then, and is no leftover. What else sits there is.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {

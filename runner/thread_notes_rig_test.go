@@ -18,7 +18,6 @@ type recollection struct {
 	mind struct {
 		sync.Mutex
 		told    map[string]reconcile.LastSeen
-		home    string // of the thread that was told something last
 		lastRun *reconcile.Run
 		ours    map[string]bool // comments of our agents
 		late    []reconcile.Request
@@ -40,7 +39,6 @@ func (m *recollection) RecordLastSeen(_ context.Context, _, _ string, thread rec
 		m.mind.told = map[string]reconcile.LastSeen{}
 	}
 	m.mind.told[thread.ID] = told
-	m.mind.home = thread.CodexHome
 	return nil
 }
 
@@ -79,20 +77,14 @@ type board struct {
 	wall struct {
 		sync.Mutex
 		comments []reconcile.Comment // the newest first
-		down     error
-		asked    []time.Time // since when somebody wanted to know
 	}
 }
 
 func (b *board) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	b.wall.Lock()
 	defer b.wall.Unlock()
-	b.wall.asked = append(b.wall.asked, since)
 	if issueID != "id-1" {
 		return nil, errors.New("a worker asked for the comments of " + issueID)
-	}
-	if b.wall.down != nil {
-		return nil, b.wall.down
 	}
 	var newer []reconcile.Comment
 	for _, c := range b.wall.comments {

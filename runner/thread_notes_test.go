@@ -82,72 +82,6 @@ func TestWhichThreadIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// Between two turns of a run a person's comment and an edited description are told, once; what our agents wrote is not.
-func TestNewsBetweenTurns(t *testing.T) {
-	r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("Two.", wroteAt(4)), describedAs("Two.", wroteAt(4)), in("Human Review"))
-	r.tracker.post("c1", "before it began", *wroteAt(1))
-	r.tracker.post("c2", "use red", *wroteAt(2))
-	r.tracker.post("c3", "work log", *wroteAt(3))
-	r.tracker.post("c4", "no, blue", *wroteAt(4))
-	r.journal.mind.ours = map[string]bool{"c3": true}
-	run := r.ends(reconcile.Succeeded, "")
-	list := r.prompts(run.ThreadID)
-	if len(list) != 3 {
-		t.Fatalf("%d turns: %q", len(list), list)
-	}
-	if want, _ := r.Prompt.Render(issueIn("Todo"), 0); list[0] != want {
-		t.Errorf("a new thread is told more than the prompt: %q", list[0])
-	}
-	holds(t, list[1], []string{"continuation turn #2 of 3", agent.FromTracker, "Two.", "use red", "no, blue", `"Kim Poe"`}, "before it began", "work log")
-	holds(t, list[2], []string{"continuation turn #3 of 3"}, agent.FromTracker, "Two.", "red", "blue")
-	if got := r.journal.mind.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
-		t.Errorf("the thread counts as told of %+v", got)
-	}
-	if asked := r.tracker.wall.asked; len(asked) != 1 || !asked[0].Equal(*wroteAt(1)) {
-		t.Errorf("the tracker was asked for comments since %v", asked)
-	}
-}
-
-// A tracker, or a database, that does not say what is new delays the news by a turn, and nothing else.
-func TestNewsThatCannotBeHad(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		cut  func(r *rig, err error)
-	}{
-		{"the tracker is down", func(r *rig, err error) { r.tracker.wall.down = err }},
-		{"nobody knows which are ours", func(r *rig, err error) { r.journal.mind.fault = err }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, "say hm", in("Todo"))
-			asked := 0
-			r.tracker.answers = []answer{func() (map[string]reconcile.Issue, error) {
-				asked++
-				switch asked {
-				case 1:
-					return in("Todo")()
-				case 2:
-					r.tracker.post("c1", "use red", *wroteAt(1))
-					c.cut(r, &reconcile.Error{Code: "linear_api_status", Message: "HTTP 503"})
-				case 3:
-					c.cut(r, nil)
-				case 4:
-					return in("Human Review")()
-				}
-				return with(func(i *reconcile.Issue) { i.LastCommentAt = wroteAt(1) })()
-			}}
-			list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
-			if len(list) != 3 {
-				t.Fatalf("%d turns", len(list))
-			}
-			holds(t, list[1], []string{"continuation turn #2"}, "use red")
-			holds(t, list[2], []string{"continuation turn #3", "use red"})
-			if !strings.Contains(r.log.String(), "HTTP 503") {
-				t.Error("the log does not say why")
-			}
-		})
-	}
-}
-
 // What a turn was to tell is told again where codex did not take the turn.
 func TestNewsOfATurnThatNeverWas(t *testing.T) {
 	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm", describedAs("One.", nil), describedAs("One.", wroteAt(1)))
@@ -175,31 +109,6 @@ func TestNewsOfATurnThatNeverWas(t *testing.T) {
 	}
 }
 
-// An answer that came when its run was over is told once, to whichever thread comes next.
-func TestLateAnswers(t *testing.T) {
-	for _, resumed := range []bool{true, false} {
-		r := newRig(t, "say hm", in("Todo"))
-		r.Config.MaxTurns, r.Config.ResumeThread = 1, resumed
-		first := r.ends(reconcile.Succeeded, "")
-		r.journal.mind.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
-		r.journal.mind.lastRun = &first
-		for turn, told := range []bool{true, false} {
-			r.next("run-again")
-			r.run.Attempt, r.journal.finished = 1, nil
-			list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
-			last := list[len(list)-1]
-			if told {
-				holds(t, last, []string{"ABC-1.3", "Red or blue?", "blue indeed"}, "not answered")
-			} else {
-				holds(t, last, nil, "blue indeed")
-			}
-			if strings.HasPrefix(last, agent.GuidanceTitle) != resumed {
-				t.Errorf("turn %d: %s", turn, last)
-			}
-		}
-	}
-}
-
 // Of a thread of which nobody wrote down what it was told, all counts as told that was there when its last run began.
 func TestThreadOfAnEarlierVersion(t *testing.T) {
 	r := newRig(t, "say hm", describedAs("One.", nil), describedAs("One.", nil), describedAs("Two.", wroteAt(9)))
@@ -215,13 +124,6 @@ func TestThreadOfAnEarlierVersion(t *testing.T) {
 	r.run.Attempt, r.journal.finished = 1, nil
 	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
 	holds(t, list[1], []string{"Two.", "use red"}, "old news")
-}
-
-// Texts of other people's reach the agent without the key, should they hold it.
-func TestGuidanceHoldsNoSecret(t *testing.T) {
-	r := newRig(t, "say hm", in("Todo"), describedAs("The key is "+testKey+"!", nil), in("Human Review"))
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
-	holds(t, list[1], []string{"The key is "}, testKey)
 }
 
 // What an agent has written into the description itself is not told back to it, in this run or the next.
@@ -341,54 +243,6 @@ func TestCreationsThatCouldNotBeKept(t *testing.T) {
 		}
 		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
 			t.Errorf("kept are %v", made)
-		}
-	}
-}
-
-// A resumed thread gets the rendered prompt again where it has changed since, once, and not otherwise.
-func TestChangedPromptIsSentAgain(t *testing.T) {
-	r := newRig(t, "say hm", in("Todo"))
-	r.Config.MaxTurns = 1
-	last := r.ends(reconcile.Succeeded, "")
-	for _, step := range []struct {
-		name    string
-		change  func()
-		prompts bool
-	}{
-		{"the same prompt", func() {}, false},
-		{"another attempt", func() { r.run.Attempt = 1 }, true},
-		{"that attempt again", func() { r.run.Attempt = 1 }, false},
-		{"an edited template", func() { r.run.Attempt, r.Prompt = 1, scripted("say aha") }, true},
-		{"a thread of an earlier version", func() {
-			r.journal.mind.told = nil
-			r.run.Attempt, r.Prompt = 1, scripted("say oh")
-		}, false},
-	} {
-		r.next("run-again")
-		r.journal.finished = nil
-		ended := last
-		r.journal.mind.lastRun = &ended
-		step.change()
-		last = r.ends(reconcile.Succeeded, "")
-		list := r.prompts(last.ThreadID)
-		text := list[len(list)-1]
-		if !strings.HasPrefix(text, agent.GuidanceTitle) || strings.Contains(text, "The task:\n\nDo this.") != step.prompts {
-			t.Errorf("%s: the thread was told\n%s", step.name, text)
-		}
-		if strings.Contains(text, "Attempt: 0") {
-			t.Errorf("%s: a first attempt is numbered:\n%s", step.name, text)
-		}
-	}
-}
-
-// The start and the end of each turn are logged with the session's id.
-func TestTurnsAreLogged(t *testing.T) {
-	r := newRig(t, "say hm", in("Todo"), in("Todo"), in("Human Review"))
-	run := r.ends(reconcile.Succeeded, "")
-	session := "session_id=" + run.ThreadID + "-" + run.TurnID
-	for _, want := range []string{`msg="turn started" ` + session + " turn=2", `msg="turn ended" ` + session + " turn=2 outcome=completed"} {
-		if strings.Count(r.log.String(), want) != 1 || strings.Count(r.log.String(), `msg="turn started"`) != 2 {
-			t.Errorf("no %s in\n%s", want, r.log)
 		}
 	}
 }

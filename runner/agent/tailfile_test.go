@@ -36,34 +36,6 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// A secret is found wherever the reads of the pipe cut it, and what only looked like one is kept.
-func TestTailFileSecretInPieces(t *testing.T) {
-	for _, pieces := range [][]string{
-		{"key=" + testKey + "\n"},
-		{"key=" + testKey[:5], testKey[5:] + "\n"},
-		{"key=" + testKey[:1], testKey[1:9], testKey[9:] + "\n"},
-		{"key=" + testKey[:20], testKey + "\n"},
-		{"key=" + testKey[:7]},
-	} {
-		path := filepath.Join(t.TempDir(), "log")
-		f, err := OpenTailFile(path, 1<<10, NewRedactor([]string{testKey}))
-		must(t, err)
-		for _, p := range pieces {
-			n, err := f.Write([]byte(p))
-			if n != len(p) || err != nil {
-				t.Fatalf("wrote %d of %d: %v", n, len(p), err)
-			}
-		}
-		tail := f.Tail(1 << 10)
-		must(t, f.Close())
-		got := read(t, path)
-		whole := strings.Join(pieces, "")
-		if got != tail || !strings.HasPrefix(got, "key=") || strings.Contains(got, testKey[21:]) || strings.HasSuffix(got, "\n") != strings.HasSuffix(whole, "\n") {
-			t.Errorf("%q became %q, tail %q", pieces, got, tail)
-		}
-	}
-}
-
 func TestTailFileOnAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
