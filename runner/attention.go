@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -20,13 +19,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 const (
-	// attentionBound is the most that a pass or a worker gives hooks.on_attention, whatever hooks.timeout_ms says: a pass
-	// holds the project's lock meanwhile.
+	// attentionBound is the longest time that a pass or a worker gives hooks.on_attention, whatever hooks.timeout_ms says,
+	// because a pass holds the project's lock meanwhile.
 	attentionBound = 8 * time.Second
 	attentionText  = 1000     // bytes of the text
 	attentionLog   = 64 << 10 // bytes of the log that are kept
@@ -35,11 +36,11 @@ const (
 	killBound      = 4 * time.Second // to end processes
 )
 
-// AttentionPatience is how long after its start a hook is surely over, even if its caller was killed. Then the
-// notification may be given to another one.
+// AttentionPatience is how long after its start a hook has surely ended, even if its caller was killed. Another process may
+// then deliver the notification.
 const AttentionPatience = attentionBound + 2*killBound
 
-// AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and has no variables of a run,
+// AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and gets no variables of a run,
 // so that its script may call symphony.
 type AttentionHook struct {
 	Script string
@@ -48,15 +49,16 @@ type AttentionHook struct {
 	// Env is the environment of the pass or worker, before secrets are taken out. The script runs in Home.
 	Env  []string
 	Home string
-	// Workflow and StateDir are passed to the script; StateDir is empty where symphony finds it by itself.
+	// Workflow and StateDir are passed to the script; StateDir is empty if symphony finds it by itself.
 	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
-	// Log is the file for its output, Tree the one that marks its processes: set by OfPass and OfRun.
-	Log, Tree string
-	Now       func() time.Time
+	Now                   func() time.Time
 
-	redactor func() *agent.Redactor // made once, and only where there is something to notify of
+	// OfPass and OfRun set these: the file for the output, and the one that marks the processes.
+	log, tree string
+	host      host.Host
+	redactor  func() *agent.Redactor // made once, and only if there is something to notify of
 }
 
 // OfPass returns the hook as passes run it, with files in the state directory.
@@ -71,7 +73,7 @@ func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 }
 
 func (h AttentionHook) with(log, tree string) AttentionHook {
-	h.Log, h.Tree = log, tree
+	h.log, h.tree, h.host = log, tree, &local.Host{}
 	h.redactor = sync.OnceValue(func() *agent.Redactor {
 		return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
 	})
@@ -89,7 +91,7 @@ func (h AttentionHook) Bound() time.Duration {
 // AttentionResult is how one hook ended.
 type AttentionResult struct {
 	Attention reconcile.Attention
-	Output    []byte // the last of what it wrote
+	Output    []byte // the end of what it wrote
 	Took      time.Duration
 	// Err is hook_failed or hook_timeout. Unfinished: the hook did not start, or was ended from outside, so that the person
 	// may not have been notified.
@@ -100,33 +102,29 @@ type AttentionResult struct {
 // Run runs the hook for one notification, until ctx ends, and ends what is left of its process group.
 func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) AttentionResult {
 	began := h.Now()
-	out, state, err := h.run(ctx, a)
+	out, exit, err := h.run(ctx, a)
 	result := AttentionResult{Attention: a, Output: out, Took: h.Now().Sub(began)}
-	signalled := false
-	if state != nil {
-		status, ok := state.Sys().(syscall.WaitStatus)
-		signalled = ok && status.Signaled()
-	}
+	signalled := exit.Code < 0
 	code, what := workspace.CodeHookFailed, ""
 	switch {
 	case err != nil:
 		what, result.Unfinished = err.Error(), true
-	case state.Success():
+	case exit.Code == 0:
 		return result
 	case signalled && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		code, what = workspace.CodeHookTimeout, fmt.Sprintf("ran longer than %s and was killed", h.Bound())
 	case signalled && ctx.Err() != nil:
 		what, result.Unfinished = "was ended with the run", true
 	default:
-		what, result.Unfinished = state.String(), signalled
+		what, result.Unfinished = exit.Text, signalled
 		lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(out), "\uFFFD")), "\n")
 		if last := oneLine(lines[len(lines)-1]); last != "" {
 			what += ": " + last
 		}
 	}
-	hint := "its output is in " + h.Log + "; it is not run again for the same thing"
+	hint := "its output is in " + h.log + "; it is not run again for the same thing"
 	if result.Unfinished {
-		hint = "its output is in " + h.Log + "; a later pass tries once more"
+		hint = "its output is in " + h.log + "; a later pass tries once more"
 	}
 	result.Err = &reconcile.Error{
 		Code: code, Message: "hooks.on_attention: " + h.redactor().Text(what), Hint: hint, Err: err,
@@ -135,53 +133,51 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 }
 
 // run starts the shell and waits for it.
-func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, *os.ProcessState, error) {
-	tree, err := proc.OpenTree(h.Tree)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer tree.Close()
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer out.Close()
+func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The login profile of the shell may change the directory and set the key again.
-	script := proc.ShellIn(h.Home, proc.ShellUnset(h.Secrets, h.Script))
-	child, err := proc.Exec{
-		Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Stdout: in, Stderr: in, Tree: tree,
-	}.Start()
-	in.Close()
+	script := "exec 2>&1; " + proc.ShellIn(h.Home, proc.ShellUnset(h.Secrets, h.Script))
+	child, err := h.host.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
 	if err != nil {
-		return nil, nil, err
+		return nil, host.Exit{}, err
 	}
 	crash.At("runner.attention.started")
-	kept := make(chan []byte, 1)
-	go func() {
-		var end endOf
-		_, _ = io.Copy(&end, out) // it ends by the deadline, too
-		kept <- end
-	}()
+	stdinErr := child.Stdin().Close()
+	var out lastBytes
+	var readers sync.WaitGroup
+	for _, stream := range []io.Reader{child.Stdout(), child.Stderr()} {
+		readers.Go(func() { _, _ = io.Copy(&out, stream) }) // ends when the stream is closed below, too
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); readers.Wait() }()
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller looks at the context
 	}
-	killErr := child.KillGroup(unix.SIGKILL)
+	killErr := child.SignalGroup(unix.SIGKILL)
 	if errors.Is(killErr, os.ErrProcessDone) {
 		killErr = nil
 	}
-	state, closeErr := child.Close()
-	deadlineErr := out.SetReadDeadline(time.Now().Add(outputPatience)) // a process outside the group may hold the pipe
-	return <-kept, state, errors.Join(waitErr, killErr, closeErr, deadlineErr)
+	select {
+	case <-read:
+	case <-time.After(outputPatience): // a process outside the group may hold the streams
+	}
+	exit, closeErr := child.Close()
+	<-read
+	return out.kept, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
 }
 
-// endOf keeps the last attentionLog bytes that are written to it.
-type endOf []byte
+// lastBytes keeps the last attentionLog bytes that are written to it.
+type lastBytes struct {
+	mu   sync.Mutex
+	kept []byte
+}
 
 // Write implements io.Writer.
-func (e *endOf) Write(p []byte) (int, error) {
-	*e = append(*e, p...)
-	*e = (*e)[max(0, len(*e)-attentionLog):]
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, p...)
+	l.kept = l.kept[max(0, len(l.kept)-attentionLog):]
 	return len(p), nil
 }
 
@@ -211,13 +207,11 @@ func oneLine(s string) string {
 
 // EndLeftovers ends the processes that hooks of passes have left, also of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killBound)
-	defer cancel()
-	left, err := proc.KillTree(ctx, proc.Owner{Tree: h.Tree}, 0)
+	answer, err := h.host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
 	if err != nil {
 		return fmt.Errorf("ending what hooks.on_attention left: %w", err)
 	}
-	if len(left) > 0 {
+	if left := answer.Left; len(left) > 0 {
 		return &reconcile.Error{
 			Code:    "leftover_process",
 			Message: fmt.Sprintf("process %d (%s) of hooks.on_attention could not be ended", left[0].PID, left[0].Name),
@@ -232,7 +226,7 @@ func (h AttentionHook) WriteLog(results []AttentionResult) error {
 	if len(results) == 0 {
 		return nil
 	}
-	file, err := agent.OpenTailFile(h.Log, attentionLog, h.redactor())
+	file, err := agent.OpenTailFile(h.log, attentionLog, h.redactor())
 	if err != nil {
 		return err
 	}

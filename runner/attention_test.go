@@ -20,7 +20,7 @@ func attentionHook(t *testing.T, script string) AttentionHook {
 	}.OfPass(t.TempDir())
 }
 
-// What a hook prints is kept up to a bound, its end, and what is no text keeps nobody from telling what went wrong.
+// The end of a hook's output is kept, up to a bound. Output that is not text does not hide the reason.
 func TestAttentionOutput(t *testing.T) {
 	h := attentionHook(t, `head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`)
 	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
@@ -32,7 +32,7 @@ func TestAttentionOutput(t *testing.T) {
 	}
 }
 
-// Whatever a text holds, it is one line of bounded length without secrets, and nothing that was there shows through.
+// The text is one line of bounded length without secrets, and no older variable reaches the script.
 func TestAttentionEnvironment(t *testing.T) {
 	h := attentionHook(t, "true")
 	env := h.env(reconcile.Attention{
@@ -65,7 +65,7 @@ func TestAttentionEnvironment(t *testing.T) {
 	}
 }
 
-// Where the hook can't be started nobody has been told, and it is said why.
+// A hook that can't be started is unfinished, and the error says why.
 func TestAttentionThatCannotStart(t *testing.T) {
 	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
 	told := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
@@ -74,7 +74,7 @@ func TestAttentionThatCannotStart(t *testing.T) {
 	}
 }
 
-// The worker's end is the hook's, and then nobody may have been told.
+// A hook is ended with its worker, and then counts as unfinished.
 func TestAttentionEndsWithItsWorker(t *testing.T) {
 	h := attentionHook(t, "echo begun; sleep 88")
 	ctx, cancel := context.WithCancel(context.Background())

@@ -147,6 +147,8 @@ type StartRequest struct {
 	Argv []string
 	Dir  string
 	Env  []string
+	// Tree marks a command without a run: an empty file that it and its descendants have open, and by which Kill finds them.
+	Tree string
 }
 
 // Process is a started command, the leader of a process group of its own. Close must be called.
@@ -212,6 +214,8 @@ type KillRequest struct {
 	// ThreadOnly ends only what carries the thread's mark, except what is below Spare.
 	ThreadOnly bool
 	Spare      reconcile.Process
+	// Tree ends only what was started with this StartRequest.Tree, at once with SIGKILL.
+	Tree string
 }
 
 // KillAnswer are the processes that could not be ended.

@@ -47,6 +47,14 @@ func (h *Host) Start(_ context.Context, r host.StartRequest) (host.Process, erro
 			x.Lease = space.Lease()
 		}
 	}
+	if r.Tree != "" {
+		tree, err := proc.OpenTree(r.Tree)
+		if err != nil {
+			return nil, asError(err)
+		}
+		defer tree.Close()
+		x.Tree = tree
+	}
 	child, err := x.Start()
 	if err != nil {
 		return nil, asError(err)
@@ -194,14 +202,18 @@ func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAn
 			o.Exclude[p.PID] = true
 		}
 	}
+	grace := killGrace
+	if r.Tree != "" {
+		o, err, grace = proc.Owner{Tree: r.Tree}, nil, 0
+	}
 	if err != nil {
 		return answer, asError(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	answer.Left, err = proc.KillTree(ctx, o, killGrace)
+	answer.Left, err = proc.KillTree(ctx, o, grace)
 	if err != nil {
-		err = fmt.Errorf("ending processes of run %s: %w", r.Owned.Run.ID, err)
+		err = fmt.Errorf("ending processes of %s: %w", cmp.Or(r.Tree, "run "+r.Owned.Run.ID), err)
 	}
 	return answer, asError(err)
 }
