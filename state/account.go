@@ -55,11 +55,8 @@ type accountRecord struct {
 	// RateLimits is codex's record, its sparse updates merged; At is when it last changed.
 	RateLimits map[string]json.RawMessage `json:"rate_limits,omitempty"`
 	At         time.Time                  `json:"at"`
-	// ExhaustedUntil and Window are for people who read the file. Programs work them out again.
-	ExhaustedUntil *time.Time    `json:"exhausted_until"`
-	Window         string        `json:"window,omitempty"`
-	Block          *accountBlock `json:"block"`
-	OverAt         time.Time     `json:"over_at,omitzero"` // when the last block ended
+	Block      *accountBlock              `json:"block"`
+	OverAt     time.Time                  `json:"over_at,omitzero"` // when the last block ended
 }
 
 type accountBlock struct {
@@ -163,7 +160,7 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 		return fmt.Errorf("rate limits of %s: %w", a.Home, err)
 	}
 	maps.DeleteFunc(update, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
-	return a.change(ctx, now, func(rec *accountRecord) bool {
+	return a.change(ctx, func(rec *accountRecord) bool {
 		id, known := update["limitId"], rec.RateLimits["limitId"]
 		switch {
 		case id == nil || known == nil || bytes.Equal(id, known):
@@ -187,7 +184,7 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 // Failed records the failure of login or allowance by which a run ended. Where the end of a used-up limit is known there is
 // nothing to find out by trying, and so no block.
 func (a *Account) Failed(ctx context.Context, now time.Time, code, message string) error {
-	return a.change(ctx, now, func(rec *accountRecord) bool {
+	return a.change(ctx, func(rec *accountRecord) bool {
 		if code == reconcile.CodeAgentQuota && exhausted(*rec, now) != nil {
 			return false
 		}
@@ -207,7 +204,7 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	if rec, err := a.load(); err != nil || !over(rec) {
 		return nil //nolint:nilerr // an unreadable file blocks nothing
 	}
-	return a.change(ctx, now, func(rec *accountRecord) bool {
+	return a.change(ctx, func(rec *accountRecord) bool {
 		if !over(*rec) {
 			return false
 		}
@@ -220,7 +217,7 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 // a caller that has read an older block, or comes too early, gets reconcile.ErrConflict.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
-	err := a.change(ctx, now, func(rec *accountRecord) bool {
+	err := a.change(ctx, func(rec *accountRecord) bool {
 		if rec.Block == nil || rec.Block.Tries != read.Tries {
 			return false
 		}
@@ -238,7 +235,7 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 }
 
 // change lets f modify the record under the lock, and writes it if f returns true. An unreadable record is replaced.
-func (a *Account) change(ctx context.Context, now time.Time, f func(rec *accountRecord) bool) error {
+func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) error {
 	unlock, err := a.lock(ctx, limitsLock)
 	if err != nil {
 		return err
@@ -248,10 +245,7 @@ func (a *Account) change(ctx context.Context, now time.Time, f func(rec *account
 	if !f(&rec) {
 		return nil
 	}
-	rec.CodexHome, rec.ExhaustedUntil, rec.Window = a.Home, nil, ""
-	if l := exhausted(rec, now); l != nil {
-		rec.ExhaustedUntil, rec.Window = &l.Until, l.Window
-	}
+	rec.CodexHome = a.Home
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return err

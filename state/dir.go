@@ -87,10 +87,12 @@ func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
 	}
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeDir(dir)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(dir); err != nil {
+			return err
+		}
 	}
+	info, err := os.Stat(dir)
 	if err != nil {
 		return dirError(dir, "cannot be read", "check its path and permissions", err)
 	}
@@ -104,15 +106,7 @@ func makeDir(dir string) error {
 		}
 		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself with mode 0700", err)
 	}
-	// The directory itself must survive a power failure, too.
-	if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
-	return checkDir(dir, info)
+	return durable.SyncDir(filepath.Dir(dir)) // the directory itself must survive a power failure, too
 }
 
 func checkDir(dir string, info fs.FileInfo) error {

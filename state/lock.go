@@ -85,22 +85,12 @@ func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, que
 		return false, !first && err == nil, err
 	}
 	defer func() { err = errors.Join(err, waiter.Unlock()) }()
-	over := time.NewTimer(timeout)
-	defer over.Stop()
-	poll := time.NewTicker(lockPoll)
-	defer poll.Stop()
-	for {
-		if got, err := l.file.TryLock(); got || err != nil {
-			return got, false, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, false, ctx.Err()
-		case <-over.C:
-			return false, false, nil
-		case <-poll.C:
-		}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if got, err = l.file.TryLockContext(limited, lockPoll); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = nil
 	}
+	return got, false, err
 }
 
 // sign writes the holder's record, in place.
@@ -140,11 +130,7 @@ func (l *projectLock) release() error {
 
 // holder reads the holder's record, which may be blank for the moment between locking and signing.
 func (l *projectLock) holder(ctx context.Context) (*Holder, error) {
-	over := time.NewTimer(holderWait)
-	defer over.Stop()
-	poll := time.NewTicker(holderWait / 20)
-	defer poll.Stop()
-	for {
+	for range 20 {
 		text, err := os.ReadFile(l.file.Path())
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -156,11 +142,10 @@ func (l *projectLock) holder(ctx context.Context) (*Holder, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-over.C:
-			return &Holder{}, nil
-		case <-poll.C:
+		case <-time.After(holderWait / 20):
 		}
 	}
+	return &Holder{}, nil
 }
 
 func lockFault(ctx context.Context, dir string, err error) error {
