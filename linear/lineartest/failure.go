@@ -21,7 +21,6 @@ const (
 	FailGarbage   = "garbage"        // HTTP 200 with Body, which is no JSON by default
 	FailSlow      = "slow"           // answer rightly, but DelayMS later
 	FailCursor    = "missing_cursor" // say that there are more pages and give no cursor
-	FailRepeat    = "repeat_cursor"  // say that there are more pages and give the first page's cursor again
 	FailMalformed = "malformed"      // null the Field of an issue in the answer: of Issue, or of the first
 )
 
@@ -50,7 +49,7 @@ type Failure struct {
 }
 
 var failKinds = [...]string{
-	FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailRepeat, FailMalformed,
+	FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed,
 }
 
 // Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
@@ -155,14 +154,11 @@ func (s *Server) wait(r *http.Request, d time.Duration) {
 // after alters an answer.
 func (f *Failure) after(data map[string]any) {
 	switch f.Kind {
-	case FailCursor, FailRepeat:
+	case FailCursor:
 		for _, value := range data {
 			list, _ := value.(map[string]any)
 			if info, ok := list["pageInfo"].(map[string]any); ok {
 				info["hasNextPage"], info["endCursor"] = true, nil
-				if f.Kind == FailRepeat {
-					info["endCursor"] = "b25l"
-				}
 			}
 		}
 	case FailMalformed:

@@ -37,11 +37,6 @@ func (s *Server) Log() []Entry {
 	return all
 }
 
-// Mutations returns the mutations among the requests, failed ones included.
-func (s *Server) Mutations() []Entry {
-	return slices.DeleteFunc(s.Log(), func(e Entry) bool { return e.Type != "mutation" })
-}
-
 // ClearLog forgets the requests so far.
 func (s *Server) ClearLog() {
 	s.mu.Lock()

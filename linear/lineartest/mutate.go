@@ -36,7 +36,7 @@ func (q *query) mutate(name string, args map[string]any) (any, error) {
 		return nil, inputError("body must not be empty")
 	}
 	c, err := q.w.comment(i, Comment{Body: word(input, "body")})
-	return payload("comment", q.w.commentObject(i, c)), err
+	return payload("comment", q.w.commentObject(c)), err
 }
 
 func payload(field string, value object) object {

@@ -94,9 +94,7 @@ func (q *query) root(name string, args map[string]any) (any, error) {
 		}
 	case "users":
 		for _, u := range w.Users {
-			if !u.Disabled || args["includeDisabled"] == true {
-				list = append(list, w.userObject(u))
-			}
+			list = append(list, w.userObject(u))
 		}
 	case "workflowStates":
 		for n := range w.Teams {

@@ -22,9 +22,8 @@ type Seed struct {
 
 // SeedUser is a user of the workspace.
 type SeedUser struct {
-	Name     string `json:"name"`
-	Email    string `json:"email"`
-	Disabled bool   `json:"disabled"`
+	Name  string `json:"name"`
+	Email string `json:"email"`
 }
 
 // SeedTeam is a team. Without states it gets Linear's usual ones.
