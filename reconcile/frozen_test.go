@@ -52,38 +52,6 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
-// What three passes could not end is named to a person; the run is settled and its claim held.
-func TestLeftoverIsGivenUp(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).same()
-	w := worldOf(s.Snapshot)
-	w.dies(issueNo(1), 1, true)
-	w.workers["run-A-1"].left[0] = Process{PID: 7, Name: "sleep"}
-	for range 3 {
-		Tick(t.Context(), w.deps(s.Policy), Options{})
-		w.mustBe(t, issueNo(1), "running #1 runs=1")
-	}
-	Tick(t.Context(), w.deps(s.Policy), Options{})
-	c := w.claims[issueNo(1).ID]
-	equal(t, "status", c.Status, Held)
-	equal(t, "reason", c.HoldReason, HoldLeftover)
-	equal(t, "message", c.HoldMessage, "leftover process 7 (sleep)")
-	equal(t, "what to do", c.HoldEnds(), "end the process, then symphony retry A-1")
-	equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
-}
-
-// A worker that stands still is killed, with what it started, by the second pass that sees the same beat.
-func TestFrozenWorkerIsKilled(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).same()
-	w := worldOf(s.Snapshot)
-	w.frozen = true
-	Tick(t.Context(), w.deps(s.Policy), Options{})
-	equal(t, "alive", w.workers["run-A-1"].alive, true)
-	w.now = w.now.Add(21 * time.Second)
-	Tick(t.Context(), w.deps(s.Policy), Options{})
-	equal(t, "alive", w.workers["run-A-1"].alive, false)
-	equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
-}
-
 // kept is a world in which a frozen worker keeps the database locked, in the middle of a write, as long as it lives.
 type kept struct {
 	*world

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 )
@@ -37,25 +36,6 @@ func TestHandoff(t *testing.T) {
 	}
 	s := newScene().running(issueNo(1), nil).answer(review)
 	equal(t, "moved otherwise", story(Compute(s.Snapshot)), "stop A-1 inactive")
-}
-
-// A pass that is interrupted while it waits for the tracker has applied its local half, sets no block and starts nothing.
-func TestBrokenOff(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().candidates(issueNo(2))
-	w := worldOf(s.Snapshot)
-	cause := errors.New("SIGTERM")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	deps := w.deps(s.Policy)
-	deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error {
-		cancel(cause)
-		<-ctx.Done()
-		return ctx.Err()
-	}}
-	report := Tick(ctx, deps, Options{})
-	equal(t, "plan", w.story(report), "settle A-1 succeeded")
-	equal(t, "errors", codes(report), "canceled")
-	equal(t, "tracker blamed", w.trackerBlock != nil, false)
-	equal(t, "workers", len(w.workers), 1)
 }
 
 // A signal that comes before the tracker is asked ends that wait as well, and no look at what is stored.
