@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -156,47 +155,20 @@ func wantSeen(t *testing.T, db *DB, id string, want reconcile.Pulse) {
 }
 
 func TestOutcomeIsRecordedOnce(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
+	ctx, db := context.Background(), newState(t)
 	r := startedRun(t, db, 1)
 	stale := r
 	stale.Phase = reconcile.Starting // what a pass read before the worker took the run
 	wantConflict(t, db.EndDead(ctx, epoch, stale, reconcile.Lost, "worker_lost", ""))
-
-	done := r
-	done.Phase, done.Outcome = reconcile.Finishing, reconcile.Succeeded
-	var wins int
-	var lock sync.Mutex
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			var err error
-			if i%2 == 0 {
-				err = db.Finish(ctx, epoch, done)
-			} else {
-				err = db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", "")
-			}
-			if err == nil {
-				lock.Lock()
-				defer lock.Unlock()
-				wins++
-			}
-		})
-	}
-	all.Wait()
-	if wins != 1 {
-		t.Fatalf("%d outcomes were recorded", wins)
-	}
-	ended := mustRun(t, db, r.ID)
-	wantConflict(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "worker_lost", ""))
-	if ended.Outcome == "" || !ended.EndedAt.Equal(epoch) {
-		t.Errorf("outcome %q at %v", ended.Outcome, ended.EndedAt)
-	}
-	if err := db.Finish(ctx, epoch, r); err == nil {
-		t.Error("a run was finished without an outcome")
-	}
-	if err := db.EndDead(ctx, epoch, ended, "", "", ""); err == nil {
+	if db.Finish(ctx, epoch, r) == nil || db.EndDead(ctx, epoch, r, "", "", "") == nil {
 		t.Error("a run was ended without an outcome")
+	}
+	r.Phase, r.Outcome = reconcile.Finishing, reconcile.Succeeded
+	check(t, db.Finish(ctx, epoch, r))
+	wantConflict(t, db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
+	wantConflict(t, db.Finish(ctx, epoch, r))
+	if ended := mustRun(t, db, r.ID); ended.Outcome != reconcile.Succeeded || !ended.EndedAt.Equal(epoch) {
+		t.Errorf("outcome %q at %v", ended.Outcome, ended.EndedAt)
 	}
 }
 
@@ -291,45 +263,35 @@ func wantDone(t *testing.T, db *DB, id int64, want bool) {
 }
 
 func TestThreadsKeepTheHighest(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	first := startedRun(t, db, 1)
-	save := func(r reconcile.Run, thread string, n int64) {
+	ctx, db := context.Background(), newState(t)
+	tokens := func(n int64) reconcile.Tokens { return reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n} }
+	use := func(r *reconcile.Run, thread string, n, own int64) {
 		t.Helper()
-		tokens := reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n}
-		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens, epoch))
-	}
-	own := func(r reconcile.Run, want int64) {
-		t.Helper()
-		if got := mustRun(t, db, r.ID).Tokens; got != (reconcile.Tokens{Input: want, Output: 2 * want, Total: 3 * want}) {
-			t.Errorf("%s used %v, want %d", r.ID, got, want)
+		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens(n), epoch))
+		if got := mustRun(t, db, r.ID).Tokens; got != tokens(own) {
+			t.Errorf("%s used %v, want %d", r.ID, got, own)
 		}
 	}
-	save(first, "main", 10)
-	save(first, "main", 7) // a late, lower report
-	save(first, "sub", 1)
-	own(first, 11)
-	first.Tokens = reconcile.Tokens{Input: 11, Output: 22, Total: 33}
-	first.Outcome = reconcile.Failed
-	check(t, db.Finish(ctx, epoch, first))
-
-	second := insertedRun(t, db, 1001)
-	second, err := db.TakeRun(ctx, second.ID, worker, epoch)
-	check(t, err)
-	save(second, "main", 10) // resumed: what was used before is not this run's
-	own(second, 0)
-	save(second, "main", 16)
-	own(second, 6)
-	own(first, 11)
-	total, known, err := db.Thread(ctx, "main")
-	check(t, err)
-	if !known || total.Input != 16 {
-		t.Errorf("thread: %v %v", known, total)
+	pastRun(t, db, 1, func(r *reconcile.Run) {
+		use(r, "main", 10, 10)
+		use(r, "main", 7, 10) // a late, lower report
+		use(r, "sub", 1, 11)
+		r.Tokens, r.Outcome = tokens(11), reconcile.Failed
+	})
+	second := pastRun(t, db, 2, func(r *reconcile.Run) {
+		use(r, "main", 10, 0) // resumed: what was used before is not this run's
+		use(r, "main", 16, 6)
+		r.Tokens = tokens(2) // a report that lags behind
+	})
+	for id, want := range map[string]int64{runID(1): 11, second.ID: 6} {
+		if got := mustRun(t, db, id).Tokens; got != tokens(want) {
+			t.Errorf("%s used %v, want %d", id, got, want)
+		}
 	}
-	second.Tokens = reconcile.Tokens{Input: 2, Output: 4, Total: 6} // a report that lags behind
-	_, err = db.UpdateRun(ctx, epoch, second)
-	check(t, err)
-	own(second, 6)
+	total, known, err := db.Thread(ctx, "main")
+	if err != nil || !known || total.Input != 16 {
+		t.Errorf("thread: %v %v %v", known, total, err)
+	}
 }
 
 func TestSkipsAreReplaced(t *testing.T) {

@@ -168,16 +168,15 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 }
 
 func TestRunIsTakenOnce(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
+	ctx, db := context.Background(), newState(t)
 	r := insertedRun(t, db, 1)
 	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
-	results := make(chan error, 20)
-	for i := range cap(results) {
-		handle := []*DB{db, other}[i%2]
+	const workers = 10
+	results := make(chan error, workers)
+	for i := range workers {
 		go func() {
-			taken, err := handle.TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
+			taken, err := []*DB{db, other}[i%2].TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
 			if err == nil && (taken.Worker.PID != i+1 || taken.StopReason != reconcile.StopLabel) {
 				err = fmt.Errorf("taken as %+v", taken)
 			}
@@ -185,7 +184,7 @@ func TestRunIsTakenOnce(t *testing.T) {
 		}()
 	}
 	wins := 0
-	for range cap(results) {
+	for range workers {
 		if err := <-results; err == nil {
 			wins++
 		} else {
@@ -195,15 +194,15 @@ func TestRunIsTakenOnce(t *testing.T) {
 	if wins != 1 {
 		t.Errorf("%d workers took the run", wins)
 	}
-	_, err := db.TakeRun(ctx, "no such run", worker, epoch)
-	wantConflict(t, err)
+	ended := insertedRun(t, db, 2)
+	check(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
+	for _, id := range []string{"no such run", ended.ID} {
+		_, err := db.TakeRun(ctx, id, worker, epoch)
+		wantConflict(t, err)
+	}
 	if _, err := db.Run(ctx, "no such run"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error is %v, want ErrNotFound", err)
 	}
-	ended := insertedRun(t, db, 2)
-	check(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
-	_, err = db.TakeRun(ctx, ended.ID, worker, epoch)
-	wantConflict(t, err)
 }
 
 // A heartbeat alone must not wait for the disk; all that decisions depend on must.

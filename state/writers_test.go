@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,53 +15,32 @@ import (
 // TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not
 // queue writers.
 func TestBusyDatabase(t *testing.T) {
-	dir := newDir(t)
-	db := createIn(t, dir)
+	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
-	// So that this does not take the five seconds that it really would.
-	_, err := db.sql.ExecContext(context.Background(), `PRAGMA busy_timeout = 600`)
+	_, err := db.sql.ExecContext(ctx, `PRAGMA busy_timeout = 600`) // so that the test need not wait for busyTimeout
 	check(t, err)
-
-	until := time.Now().Add(2 * time.Second)
-	over := crowded(t, dir, func() bool { return time.Now().After(until) })
-	run.Beats++
-	_, err = db.UpdateRun(context.Background(), epoch, run)
-	check(t, errors.Join(err, <-over))
-}
-
-// crowded lets another connection write until over, and returns when it has begun.
-func crowded(t *testing.T, dir string, over func() bool) <-chan error {
-	t.Helper()
-	hog, err := openPool(filepath.Join(dir, databaseName), "rw", "")
-	check(t, err)
-	t.Cleanup(func() { check(t, hog.Close()) })
+	other, until := openIn(t, db.Dir()), time.Now().Add(2*time.Second)
 	began, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- hogUntil(hog, over, began) }()
-	select {
-	case <-began:
-	case err := <-ended:
-		t.Fatalf("the other writer: %v", err)
-	}
-	return ended
-}
-
-// hogUntil writes in one transaction after the other.
-func hogUntil(hog *sql.DB, over func() bool, began chan<- struct{}) error {
-	for n := 0; !over(); n++ {
-		tx, err := hog.BeginTx(context.Background(), nil)
-		if err == nil {
-			_, err = tx.ExecContext(context.Background(), `UPDATE meta SET value = ? WHERE key = 'totals_input'`, strconv.Itoa(n))
-			if n == 0 {
-				close(began)
+	go func() {
+		for n := 0; time.Now().Before(until); n++ {
+			err := other.update(ctx, "hog", normal, func(t tx) error {
+				if n == 0 {
+					close(began)
+				}
+				time.Sleep(30 * time.Millisecond) // the length of its turn
+				return t.run(`UPDATE meta SET value = ? WHERE key = 'totals_input'`, strconv.Itoa(n))
+			})
+			if err != nil {
+				ended <- err
+				return
 			}
-			time.Sleep(30 * time.Millisecond) // the length of its turn
-			err = errors.Join(err, tx.Commit())
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		ended <- nil
+	}()
+	<-began
+	run.Beats++
+	_, err = db.UpdateRun(ctx, epoch, run)
+	check(t, errors.Join(err, <-ended))
 }
 
 // TestHeldDatabase checks that a write reports a database that one process holds, that the next write waits for a short
