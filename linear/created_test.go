@@ -57,7 +57,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 			want:  `{"data":{"issueUpdate":{"success":true}}}`,
 		},
 		"not carried out": {
-			query: `mutation { commentCreate(input: {issueId: "nobody", body: "x"}) { success } }`,
+			query: `mutation { commentCreate(input: {issueId: "no such issue", body: "x"}) { success } }`,
 		},
 		"no such field": {
 			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { success nonsense } }`,

@@ -70,7 +70,7 @@ func TestVerifyAssignee(t *testing.T) {
 	id := i.Assignee.ID
 	for assignee, known := range map[string]bool{
 		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,
-		"robyn@example.com": false, "nobody": false,
+		"robyn@example.com": false, "stranger": false,
 	} {
 		got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: assignee})
 		if err != nil || (got.Assignee == nil) != known {

@@ -52,7 +52,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// Who is left out is told why, in words that name what to wait for.
+// A skip and a waiting retry name what they wait for.
 func TestAccountSaysWhy(t *testing.T) {
 	for want, account := range map[string]Account{
 		"rate_limited: codex's primary limit of /home/ann/.codex is used up until 14:05": {
@@ -240,7 +240,7 @@ func TestSlotsUnknown(t *testing.T) {
 	equal(t, "errors", codes(r), "disk_full")
 }
 
-// A probe is announced to the other projects before its run is stored. Who comes second starts nothing.
+// A probe is announced to the other projects before its run is stored. The project that comes second starts nothing.
 func TestProbeOfAll(t *testing.T) {
 	s := newScene().candidates(issueNo(1), issueNo(2))
 	w := worldOf(s.Snapshot)

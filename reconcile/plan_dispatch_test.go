@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Who may be dispatched (specification 8.2): one candidate, nothing else.
+// Which issues may be dispatched (specification 8.2): one candidate, nothing else.
 func TestEligible(t *testing.T) {
 	for _, row := range []struct {
 		rule  string

@@ -78,7 +78,7 @@ func TestRefreshFailed(t *testing.T) {
 	equal(t, "not asked for", story(Compute(partial.Snapshot)), "")
 }
 
-// Who an issue must be assigned to.
+// The user whom an issue must be assigned to.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
 	for _, row := range []struct {

@@ -155,8 +155,8 @@ func TestAfterDeath(t *testing.T) {
 	})
 }
 
-// Who is settled: only a run whose worker is certainly gone, and after what is left of it was reaped.
-func TestWhoIsSettled(t *testing.T) {
+// Which runs are settled: only a run whose worker is certainly gone, and after what is left of it was reaped.
+func TestWhichRunsAreSettled(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
 		rule string

@@ -150,7 +150,7 @@ func TestStandingAttention(t *testing.T) {
 	set(b)
 	wantOpen(t, db, now.Add(time.Hour))
 
-	login := reconcile.BlockAttention(reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch})
+	login := reconcile.BlockAttention(reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch})
 	if got := openKeys(t, db, now, login); len(got) != 1 || got[0] != login.Key {
 		t.Errorf("open are %v", got)
 	}
@@ -182,7 +182,7 @@ func TestPruneAttentions(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	now := epoch.Add(31 * day)
-	auth := reconcile.Block{Code: "agent_auth", Message: "who are you", Since: epoch}
+	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
 	over := reconcile.Block{Code: "agent_quota", Message: "enough", Since: epoch}
 	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &over}))
 	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))

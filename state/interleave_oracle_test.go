@@ -178,7 +178,7 @@ func (s *schedule) runMoved(old, now row) string {
 	case old.b != "" && old.n[1] != now.n[1]:
 		return "has ended and still used tokens"
 	case old.b == "" && now.b == string(reconcile.Lost) && s.calm:
-		return "is lost although nobody died"
+		return "is lost although no process died"
 	case old.b == "" && now.d == reconcile.CodeSpawnFailed && old.a != string(reconcile.Starting):
 		return "counts as never started, and was in phase " + old.a
 	}
@@ -199,7 +199,7 @@ func claimMoved(old, now row, was, is *rows) string {
 	case settled && ended.b == string(reconcile.Lost) && now.a != "held" && now.n[1] != ended.n[2]+1:
 		return fmt.Sprintf("has attempt %d after attempt %d was lost", now.n[1], ended.n[2])
 	case old.a == "held" && old.c == reconcile.HoldOperator && now.a != "held" && !given("retry"):
-		return "was held by an operator, and nobody retried it"
+		return "was held by an operator and not retried"
 	case old.n[2] == 1 && now.n[2] == 0 && now.a != "held" && !given("retry"):
 		return "was to be held after its run, and is not"
 	case old.a != "held" && now.a == "held" && now.c == reconcile.HoldOperator && old.n[2] == 0 && !given("hold") && !given("stop"):
@@ -337,7 +337,7 @@ func (s *schedule) wentOn(before *rows) error {
 			return len(slices.DeleteFunc(r.of("run"), func(run row) bool { return run.c != id }))
 		}
 		if runs(is) == runs(before) {
-			return s.broken("nobody works on %s any more, and nothing holds it", id)
+			return s.broken("%s has no run any more, and nothing holds it", id)
 		}
 	}
 	return nil

@@ -230,12 +230,12 @@ func TestInterleavingsWithout(t *testing.T) {
 		scene  string
 		broken string // a part of the rule, empty where all hold
 	}{
-		{"the row before the worker", without{rowBeforeSpawn: true}, "pass and pass, nothing claimed", "lost although nobody died"},
+		{"the row before the worker", without{rowBeforeSpawn: true}, "pass and pass, nothing claimed", "lost although no process died"},
 		{"alive, held while a dead run is ended", without{exclusiveReap: true}, "pass and worker", "killed the healthy worker"},
 		{"the phase that was seen", without{sql: []string{noOutcome, "outcome IS NULL AND (phase = ? OR 1)"}}, "pass and worker", "counts as never started"},
 		{"no outcome yet", without{sql: []string{noOutcome, "phase = ?"}}, "pass and worker", "had ended as"},
 		{"taking only what starts", without{sql: []string{starting, "WHERE id = ? AND (phase = ? OR 1) AND outcome IS NULL"}}, "two workers of one run", "taken twice"},
-		{"the project lock", without{projectLock: true}, "pass and pass, nothing claimed", "lost although nobody died"},
+		{"the project lock", without{projectLock: true}, "pass and pass, nothing claimed", "lost although no process died"},
 		{"the project lock, for the project's commands", without{projectLock: true}, "operators, pause and resume", "that is not how it stands"},
 
 		{"taking only what has not ended: the next write is refused", without{sql: []string{starting, "WHERE id = ? AND phase = ?"}}, "pass and worker", ""},

@@ -51,8 +51,8 @@ const (
 
 // choice is one thing that may happen next.
 type choice struct {
-	who  *actor
-	what verdict
+	actor *actor
+	what  verdict
 }
 
 // schedule is one order of steps, and the world in which it is played.
@@ -152,7 +152,7 @@ func (a *actor) immortal() bool { return strings.HasPrefix(a.name, "orphan") }
 
 // take carries a choice out and returns when the actor has reached its next step or its end.
 func (s *schedule) take(c choice) {
-	a := c.who
+	a := c.actor
 	s.told = append(s.told, fmt.Sprintf("%s: %s%s", a.name, a.op, [...]string{"", ", in vain", ", KILLED"}[c.what]))
 	if c.what != goOn {
 		s.faults--

@@ -43,7 +43,7 @@ func acquire(t *testing.T, dir string, timeout time.Duration) (release func() er
 	return release, held
 }
 
-func TestLockTellsWhoHasIt(t *testing.T) {
+func TestLockNamesItsHolder(t *testing.T) {
 	dir := newDir(t)
 	cmd, lines, goOn := startHelper(t, "hold", dir)
 	if !lines.Scan() || lines.Text() != "acquired" {

@@ -19,9 +19,9 @@ import (
 
 func init() {
 	helpers["birth"] = func(args []string) error { return createLocked(args[0]) }
-	helpers["read-as-nobody"] = func(args []string) error { return errors.Join(becomeNobody(), readIt(args[0])) }
-	helpers["fail-as-nobody"] = func(args []string) error {
-		err := errors.Join(becomeNobody(), readIt(args[0]))
+	helpers["read-unprivileged"] = func(args []string) error { return errors.Join(dropPrivileges(), readIt(args[0])) }
+	helpers["fail-unprivileged"] = func(args []string) error {
+		err := errors.Join(dropPrivileges(), readIt(args[0]))
 		var e *reconcile.Error
 		if !errors.As(err, &e) || e.Code != "state_error" || e.Hint == "" {
 			return fmt.Errorf("error is %w, want state_error", err)
@@ -30,8 +30,8 @@ func init() {
 	}
 }
 
-// becomeNobody gives up the rights of root, which no mode restricts.
-func becomeNobody() error {
+// dropPrivileges gives up the rights of root, which no mode restricts.
+func dropPrivileges() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -139,9 +139,9 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	check(t, os.Chmod(dir, 0o555))
 	t.Cleanup(func() { check(t, os.Chmod(dir, 0o700)) })
-	check(t, helper(t, "read-as-nobody", dir).Run())
+	check(t, helper(t, "read-unprivileged", dir).Run())
 	check(t, os.Chmod(filepath.Join(dir, databaseName), 0))
-	check(t, helper(t, "fail-as-nobody", dir).Run())
+	check(t, helper(t, "fail-unprivileged", dir).Run())
 }
 
 func TestBackupWithoutWALIsTakenUp(t *testing.T) {
