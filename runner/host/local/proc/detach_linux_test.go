@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,11 +56,6 @@ func workerHelper(args []string) int {
 		return 0
 	case "late":
 		return 0 // it closes the socket with an answer due
-	case "noise":
-		if err := r.reply([]byte("?")); err != nil {
-			return 1
-		}
-		return 0
 	}
 	return takeRun(r)
 }
@@ -138,7 +134,7 @@ func TestDetach(t *testing.T) {
 	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
 	must(t, err)
 	defer log.Close()
-	const secret = "lin_api_very-secret\nsecond line"
+	secret := "lin_api_very-secret\nsecond line" + strings.Repeat("s", maxSecret-31)
 	d, err := detach(t, Spawn{Env: []string{"A=b"}, Log: log, Secret: []byte(secret)}, "take")
 	must(t, err)
 	must(t, d.Ready(t.Context()))
@@ -239,14 +235,6 @@ func TestDetachReadyEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestDetachAnswerThatIsNone(t *testing.T) {
-	d, err := detach(t, Spawn{}, "noise")
-	must(t, err)
-	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), `'?'`) {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestDetachImpossible(t *testing.T) {
 	before := descriptors(t)
 	for name, s := range map[string]Spawn{
@@ -265,20 +253,95 @@ func TestDetachImpossible(t *testing.T) {
 	}
 }
 
-func TestLongSecret(t *testing.T) {
+func init() { helpers["handed"] = handedHelper }
+
+// handedHelper takes over what it was handed, lists what a child of its own has open, and stays.
+func handedHelper(args []string) int {
+	r, err := ReadySocket()
+	if err != nil {
+		return 1
+	}
+	f, err := TakeExtra(args[0])
+	if err != nil {
+		if r.Refuse(err.Error()) != nil {
+			return 1
+		}
+		return 0
+	}
+	defer f.Close()
+	out, err := exec.Command("ls", "-l", "/proc/self/fd").Output()
+	if err != nil {
+		return 1
+	}
+	_, _ = os.Stdout.Write(out)
+	if err := r.Taken(); err != nil {
+		return 1
+	}
+	select {}
+}
+
+func lockedFile(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	return f
+}
+
+// free reports whether nobody holds the lock on the file.
+func free(t *testing.T, path string) bool {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
+// A lock that is handed to a worker is the worker's: held when the pass has closed its own, handed on to nobody, and
+// free as soon as the worker is gone, however it went.
+func TestHanded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slot")
+	f := lockedFile(t, path)
 	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
 	must(t, err)
 	defer log.Close()
-	secret := strings.Repeat("s", maxSecret)
-	d, err := detach(t, Spawn{Log: log, Secret: []byte(secret)}, "take")
+	exe, err := os.Executable()
 	must(t, err)
+	d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", path}, Env: os.Environ(), Log: log, Extra: f, Wait: bound})
+	must(t, err)
+	t.Cleanup(func() { _ = Signal(d.Process(), unix.SIGKILL); <-d.Done() })
 	must(t, d.Ready(t.Context()))
-	var got workerReport
-	f, err := os.Open(log.Name())
+	must(t, f.Close())
+	if free(t, path) {
+		t.Error("the worker does not hold the lock")
+	}
+	b, err := os.ReadFile(log.Name())
 	must(t, err)
-	defer f.Close()
-	must(t, json.NewDecoder(f).Decode(&got))
-	if got.Secret != secret {
-		t.Errorf("%d bytes came", len(got.Secret))
+	if text := string(b); !strings.Contains(text, "/dev/null") || strings.Contains(text, path) {
+		t.Errorf("its child has open:\n%s", text)
+	}
+	must(t, Signal(d.Process(), unix.SIGKILL))
+	<-d.Done()
+	eventually(t, "the lock to be free", func() bool { return free(t, path) })
+}
+
+// A worker that gets something else than it was told of, or nothing, says so and leaves.
+func TestHandedSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	for name, hand := range map[string]*os.File{"nothing": nil, "another file": lockedFile(t, filepath.Join(dir, "other"))} {
+		t.Run(name, func(t *testing.T) {
+			slot := filepath.Join(dir, "slot")
+			lockedFile(t, slot)
+			exe, err := os.Executable()
+			must(t, err)
+			d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "handed", slot}, Env: os.Environ(), Extra: hand, Wait: bound})
+			must(t, err)
+			t.Cleanup(func() { <-d.Done() })
+			err = d.Ready(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "refused: ") || !strings.Contains(err.Error(), slot) {
+				t.Errorf("answered %v", err)
+			}
+		})
 	}
 }

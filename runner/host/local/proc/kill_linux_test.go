@@ -61,14 +61,9 @@ func TestKillTree(t *testing.T) {
 	bystander := start(t, nil, "idle").up()
 	before := descriptors(t)
 
-	began := time.Now()
-	grace := 500 * time.Millisecond
-	left, err := KillTree(t.Context(), Owner{RunID: id}, grace)
+	left, err := KillTree(t.Context(), Owner{RunID: id}, 500*time.Millisecond)
 	if len(left) != 0 || err != nil {
 		t.Fatalf("left %v, %v", left, err)
-	}
-	if took := time.Since(began); took < grace {
-		t.Errorf("the deaf ones got %v of grace, not %v", took, grace)
 	}
 	for _, q := range []reconcile.Process{p, d, top, bottom, s} {
 		if living(q) {
@@ -85,17 +80,6 @@ func TestKillTree(t *testing.T) {
 	}
 	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
-	}
-}
-
-func TestKillTreeDoesNotWaitWithoutNeed(t *testing.T) {
-	id := mark(t)
-	h := start(t, []string{RunMark + "=" + id}, "idle")
-	h.up()
-	began := time.Now()
-	left, err := KillTree(t.Context(), Owner{RunID: id}, time.Hour)
-	if len(left) != 0 || err != nil || time.Since(began) > bound {
-		t.Fatalf("left %v, %v after %v", left, err, time.Since(began))
 	}
 }
 
@@ -125,13 +109,6 @@ func TestKillTreeNamesWhatIsLeftWhenTimeIsUp(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	left, err = KillTree(ctx, Owner{RunID: id}, time.Hour)
-	if len(left) != 0 || err != nil {
-		t.Fatalf("left %+v, %v", left, err)
-	}
-}
-
-func TestKillTreeOfNobody(t *testing.T) {
-	left, err := KillTree(t.Context(), Owner{RunID: mark(t)}, time.Hour)
 	if len(left) != 0 || err != nil {
 		t.Fatalf("left %+v, %v", left, err)
 	}

@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -213,3 +218,19 @@ func ownStart(t *testing.T) uint64 {
 	must(t, err)
 	return start
 }
+
+const (
+	sigKill    = unix.SIGKILL
+	lockShared = unix.LOCK_SH
+)
+
+func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// setUp makes a helper deaf to SIGTERM where asked to.
+func setUp(args []string) {
+	if slices.Contains(args, "deaf") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+}
+
+func notify(c chan<- os.Signal, sigs ...os.Signal) { signal.Notify(c, sigs...) }
