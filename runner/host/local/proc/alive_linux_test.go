@@ -101,7 +101,7 @@ func TestAliveMissing(t *testing.T) {
 	}
 	release()
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("somebody made the file: %v", err)
+		t.Fatalf("a probe created the file: %v", err)
 	}
 }
 
@@ -161,12 +161,12 @@ func TestLockDeadOutwaitsProbes(t *testing.T) {
 	defer looking.Close()
 	must(t, flock(looking, lockShared))
 	if _, ok, err := LockDead(path); ok || err != nil {
-		t.Fatalf("while somebody looks for ever: %v, %v", ok, err)
+		t.Fatalf("beside a probe that does not end: %v, %v", ok, err)
 	}
 	time.AfterFunc(30*time.Millisecond, func() { looking.Close() })
 	release, ok, err := LockDead(path)
 	if !ok || err != nil {
-		t.Fatalf("while somebody looks: %v, %v", ok, err)
+		t.Fatalf("beside a probe that ends: %v, %v", ok, err)
 	}
 	release()
 }

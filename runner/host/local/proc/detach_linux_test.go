@@ -122,8 +122,7 @@ func detach(t *testing.T, s Spawn, mode string) (*Detached, error) {
 }
 
 func TestDetach(t *testing.T) {
-	// Left open by whoever started us, and never meant for a worker: a file, and one with a number that the
-	// worker uses itself.
+	// Descriptors that this process inherited, and that a worker must not get.
 	stray, err := os.Open("/etc/hostname")
 	must(t, err)
 	defer stray.Close()
@@ -289,7 +288,7 @@ func lockedFile(t *testing.T, path string) *os.File {
 	return f
 }
 
-// free reports whether nobody holds the lock on the file.
+// free reports whether no process holds the lock on the file.
 func free(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open(path)
@@ -298,8 +297,8 @@ func free(t *testing.T, path string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
-// A lock that is handed to a worker is the worker's: held when the pass has closed its own, handed on to nobody, and
-// free as soon as the worker is gone, however it went.
+// A lock that a pass hands over belongs to the worker: it is held after the pass has closed its own descriptor, not
+// inherited by the worker's children, and free as soon as the worker has ended.
 func TestHanded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
 	f := lockedFile(t, path)
@@ -326,7 +325,7 @@ func TestHanded(t *testing.T) {
 	eventually(t, "the lock to be free", func() bool { return free(t, path) })
 }
 
-// A worker that gets something else than it was told of, or nothing, says so and leaves.
+// A worker that gets another file than it was told, or none, refuses its run.
 func TestHandedSomethingElse(t *testing.T) {
 	dir := t.TempDir()
 	for name, hand := range map[string]*os.File{"nothing": nil, "another file": lockedFile(t, filepath.Join(dir, "other"))} {

@@ -72,7 +72,7 @@ func TestExecToFiles(t *testing.T) {
 	defer f.Close()
 	c := run(t, Exec{Argv: sh(`cat; echo out; echo err >&2`), Stdout: f, Stderr: f})
 	if c.Stdin != nil || c.Stdout != nil || c.Stderr != nil {
-		t.Error("pipes that nobody asked for")
+		t.Error("pipes that were not asked for")
 	}
 	waitFor(t, c)
 	b, err := os.ReadFile(f.Name())

@@ -85,7 +85,7 @@ func TestFindOrphanInItsOwnSessionByMark(t *testing.T) {
 				t.Errorf("%s since %d: found %v, want %d (its parent %d is gone)", name, since, got, child.PID, parent.PID)
 			}
 		}
-		o.Since, o.Boot = child.Start+1, "another boot" // a start time of another boot excludes nobody
+		o.Since, o.Boot = child.Start+1, "another boot" // a start time of another boot excludes no process
 		if got := find(t, o); len(got) != 1 {
 			t.Errorf("%s after a reboot: found %v", name, got)
 		}
@@ -165,7 +165,7 @@ func TestZombieIsDead(t *testing.T) {
 	p := e.process()
 	eventually(t, "the child to end", func() bool {
 		e, err := statOf(p.PID)
-		must(t, err) // it can't vanish: nobody has reaped it
+		must(t, err) // it stays until it is reaped
 		return e.dead
 	})
 	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) {
@@ -214,7 +214,7 @@ func TestSignalNeverReachesAnother(t *testing.T) {
 		"another start":  {PID: p.PID, Start: p.Start + 1},
 		"no start":       {PID: p.PID},
 		"init":           {PID: 1, Start: 1},
-		"nobody":         {PID: 0, Start: 1},
+		"pid 0":          {PID: 0, Start: 1},
 		"a group":        {PID: -p.PID, Start: p.Start},
 		"ourselves":      {PID: os.Getpid(), Start: ownStart(t)},
 		"beyond the end": {PID: 1 << 30, Start: 5},

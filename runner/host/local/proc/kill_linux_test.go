@@ -20,7 +20,7 @@ import (
 
 func init() {
 	helpers["hydra"] = hydra
-	helpers["nobody"] = nobody
+	helpers["kill as nobody"] = killAsNobody
 }
 
 // hydra starts another of its kind as soon as it gets SIGTERM, and ends: as many generations as it has arguments.
@@ -119,7 +119,7 @@ func TestKillTreeNamesWhatItMayNotSignal(t *testing.T) {
 		t.Skip("only root can start a process of another user's")
 	}
 	p := start(t, nil, "idle").up()
-	h := start(t, nil, "nobody", itoa(p.PID), strconv.FormatUint(p.Start, 10))
+	h := start(t, nil, "kill as nobody", itoa(p.PID), strconv.FormatUint(p.Start, 10))
 	if got := h.line("left"); got != itoa(p.PID)+" <nil>" {
 		t.Errorf("left %s, want %d", got, p.PID)
 	}
@@ -128,8 +128,8 @@ func TestKillTreeNamesWhatItMayNotSignal(t *testing.T) {
 	}
 }
 
-// nobody gives up its user and tries to end a recorded process of root's.
-func nobody(args []string) int {
+// killAsNobody becomes the user nobody and tries to end a recorded process of root.
+func killAsNobody(args []string) int {
 	if err := errors.Join(syscall.Setgid(65534), syscall.Setuid(65534)); err != nil {
 		say("error", err)
 		return 1

@@ -82,7 +82,7 @@ func suspectLocks(list []reconcile.Process) (suspects []fileLock, err error) {
 	return suspects, nil
 }
 
-// hidesLocks reports whether /proc/locks omits locks whose taker is gone, whoever holds them now. Linux does so in every
+// hidesLocks reports whether /proc/locks omits locks whose taker is gone, even if another process holds them. Linux does so in every
 // pid namespace but the first, and so in containers. There each open file must be asked.
 func hidesLocks() bool {
 	namespace, err := os.Readlink("/proc/self/ns/pid")

@@ -89,23 +89,23 @@ func TestLockers(t *testing.T) {
 			t.Errorf("%s: found: %v", c.name, got)
 		}
 		if found(reconcile.Process{PID: os.Getpid()})[os.Getpid()] {
-			t.Errorf("%s: found who has nothing to do with it", c.name)
+			t.Errorf("%s: found a process without the file", c.name)
 		}
 		if c.name == "the whole file" {
 			w := start(t, nil, "waiter", "whole", whole)
 			waits := w.up()
-			eventually(t, "the one who waits is found", func() bool { return found(waits)[waits.PID] })
+			eventually(t, "the waiting process to be found", func() bool { return found(waits)[waits.PID] })
 			must(t, unix.Kill(waits.PID, unix.SIGKILL))
 		}
 		must(t, unix.Kill(p.PID, unix.SIGKILL))
 	}
-	// The lock that is left by a parent: one who has ended, and one who is reaped as well.
+	// A lock that a child holds whose parent took it: the parent is a zombie, then reaped.
 	h := start(t, nil, "locker", "left", left)
 	p := h.up()
 	eventually(t, "the lock of a zombie is found", func() bool { return found(p)[p.PID] })
 	must(t, h.cmd.Wait())
 	if !found(p)[p.PID] {
-		t.Error("a lock that was left by a parent who is gone: not found")
+		t.Error("a lock of a parent that was reaped: its holder is not found")
 	}
 	must(t, unix.Kill(p.PID, unix.SIGKILL))
 }
@@ -135,7 +135,7 @@ func contained(args []string) int {
 			err = cmd.Start()
 		}
 		if err == nil {
-			_, err = out.Read(make([]byte, 1)) // it has the lock, or who it is left to has
+			_, err = out.Read(make([]byte, 1)) // it or its child has the lock
 		}
 		if how == "left" && err == nil {
 			err = cmd.Wait()

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(os.Args[3:]))
 }
 
-// say tells the test who this is and that it has come so far.
+// say tells the test how far this helper has come.
 func say(words ...any) { fmt.Println(words...) }
 
 func sayUp() {
@@ -149,7 +149,7 @@ func (h *helper) line(word string) string {
 	return strings.TrimSpace(rest)
 }
 
-// up reads who came up next, and makes sure that it does not outlive the test.
+// up reads which process came up next, and ends it after the test.
 func (h *helper) up() reconcile.Process {
 	h.t.Helper()
 	var p reconcile.Process

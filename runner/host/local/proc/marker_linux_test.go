@@ -82,7 +82,7 @@ func TestFindWashedOrphanByTree(t *testing.T) {
 	is("older than the worker", Owner{Tree: tree.Name(), Since: child.Start + 1, Boot: boot(t)}, false)
 	is("another run's", Owner{Tree: newTree(t).Name()}, false)
 	is("one with a longer name", Owner{Tree: tree.Name()[:len(tree.Name())-1]}, false)
-	is("nobody's", Owner{RunID: mark(t)}, false)
+	is("without a marker", Owner{RunID: mark(t)}, false)
 
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(filepath.Dir(tree.Name()), link))

@@ -91,7 +91,7 @@ func (p *ProcFile) Record(procs []reconcile.Process) error {
 	return nil
 }
 
-// Close closes the file, which stays for those who look for what the run left.
+// Close closes the file, which stays for a later pass, which ends what the run left.
 func (p *ProcFile) Close() error { return p.f.Close() }
 
 func (p *ProcFile) append(procs []reconcile.Process) error {

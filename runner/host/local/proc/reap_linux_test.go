@@ -52,7 +52,7 @@ func adoptAll(hide bool) error {
 		return err
 	}
 	if n, err := r.Reap(); n != 0 || err != nil {
-		return fmt.Errorf("reaped %d that somebody waits for: %w", n, err)
+		return fmt.Errorf("reaped %d children that are waited for: %w", n, err)
 	}
 	if err := adoptOrphans(r, 3); err != nil {
 		return err
@@ -84,7 +84,7 @@ func adoptOrphans(r *Reaper, n int) error {
 	go r.Run(ctx, 2*time.Millisecond, func(err error) { failed <- err })
 	for ctx.Err() == nil {
 		below, err := zombiesAndLiving()
-		if err != nil || below == 2 { // the two that somebody waits for
+		if err != nil || below == 2 { // the two that are waited for
 			return err
 		}
 		select {

@@ -44,7 +44,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// hiddenUID is somebody whom a /proc with hidepid hides from others, and others from.
+// hiddenUID is a user that sees only its own processes in a /proc with hidepid.
 const hiddenUID = 20790
 
 func init() {
@@ -92,7 +92,7 @@ func hider([]string) int {
 	return 0
 }
 
-// sideBySide does it so many times in eight goroutines, since it is a matter of who comes first.
+// sideBySide calls do so many times in each of eight goroutines, to provoke a race.
 func sideBySide(times int, do func() error) int {
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
@@ -124,7 +124,7 @@ func listWorkers(args []string) int {
 	return 0
 }
 
-// amongHidden runs a helper as another user where /proc shows nobody else's processes, beside what before has started.
+// amongHidden runs a helper as another user where /proc hides the processes of others, after the shell commands in before.
 func amongHidden(t *testing.T, hidepid, before string, helper ...string) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -124,7 +124,7 @@ func TestFindByScopeOfThreads(t *testing.T) {
 	}
 }
 
-// chain forks and ends, and so does each of its children, some ten thousand times: nobody lives for long enough to be
+// chain forks and ends, and so does each of its children, some ten thousand times: none lives for long enough to be
 // found and then signalled.
 func chain([]string) int {
 	signal.Ignore(syscall.SIGTERM)
@@ -151,7 +151,7 @@ func TestKillTreeEndsAForkChain(t *testing.T) {
 	must(t, h.cmd.Wait())
 	for range 10 {
 		if got := find(t, Owner{Scope: cgroup}); len(got) == 0 {
-			t.Error("nobody is found")
+			t.Error("no process is found")
 		}
 	}
 	// With a mark to look for, as always: that takes longer than any of them lives.

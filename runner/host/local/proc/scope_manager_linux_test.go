@@ -79,7 +79,7 @@ func TestManagers(t *testing.T) {
 		{"a pass that the system gave a scope", 7, -1, ours, true, true, "--system"},
 		{"root by hand", 0, -1, session, true, true, "--system"},
 		{"root's service", 0, -1, service, false, false, "--system"},
-		{"root in somebody's service", 0, 7, service, true, true, "--system"},
+		{"root in a user's service", 0, 7, service, true, true, "--system"},
 		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
 	} {
 		unit := HostUnit{Booted: true, Unit: row.unit, Manager: row.reachable, Lingers: row.lingers, Root: row.uid == 0}
@@ -178,7 +178,7 @@ func TestAsk(t *testing.T) {
 	}
 	var none *ScopeManager
 	if none.Scope("r", "ABC-1") != nil {
-		t.Error("a scope from nobody")
+		t.Error("a scope without a manager")
 	}
 }
 
@@ -201,7 +201,7 @@ func TestAskHandsOnNothing(t *testing.T) {
 	}
 }
 
-// Without systemd nobody is asked, and nothing is refused.
+// Without systemd no program is called, and nothing is refused.
 func TestAskWithoutSystemd(t *testing.T) {
 	calls := fakeSystemd(t, "exit 0", "exit 0")
 	s := &ScopeManager{}
