@@ -15,7 +15,7 @@ func testWorld() *term.Env {
 	return &term.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Home: "/"}
 }
 
-// Flags may stand anywhere; the library wants them before the arguments.
+// TestArrange checks that flags may stand anywhere. The library wants them before the arguments.
 func TestArrange(t *testing.T) {
 	app := newApp(testWorld())
 	for _, c := range []struct{ line, want string }{
@@ -46,7 +46,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// A command that is refused as not built does not exist.
+// TestNotBuiltCommands checks that no command both exists and is refused as not built.
 func TestNotBuiltCommands(t *testing.T) {
 	for _, c := range newApp(testWorld()).Commands {
 		if slices.Contains(notBuilt, c.Name) {

@@ -1,24 +1,146 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// recordings is where the conversations of these scripts are kept, for the tests that replay them without codex.
+// wireLine is a line of a recording: what the client sent ("send") or received ("recv"), and when after the start.
+type wireLine struct {
+	T   float64         `json:"t"`
+	Dir string          `json:"dir"`
+	Msg json.RawMessage `json:"msg"`
+}
+
+// wireMain runs a command and records the lines of its stdin and stdout in a file of FOLDER. It exits like the command:
+// codex-wire FOLDER COMMAND ARG...
+func wireMain() {
+	code, err := runWire(os.Args[1], os.Args[2:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "codex-wire:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func runWire(folder string, command []string) (code int, err error) {
+	began := time.Now()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return 1, err
+	}
+	file, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("%d.jsonl", began.UnixNano())), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 1, err
+	}
+	defer file.Close()
+	w := &wire{began: began, to: json.NewEncoder(file)}
+	w.to.SetEscapeHTML(false)
+
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return 1, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return 1, err
+	}
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGINT)
+	if err := cmd.Start(); err != nil {
+		return 1, err
+	}
+	go func() {
+		for s := range terminated {
+			_ = cmd.Process.Signal(s) // the agent may have ended
+		}
+	}()
+	go func() {
+		_ = w.copy(stdin, os.Stdin, "send") // the agent may have ended
+		_ = stdin.Close()
+	}()
+	received := w.copy(os.Stdout, stdout, "recv")
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return 1, err
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		signal.Reset()
+		if err := syscall.Kill(os.Getpid(), status.Signal()); err != nil {
+			return 1, err
+		}
+	}
+	return cmd.ProcessState.ExitCode(), received
+}
+
+// wire records lines before it passes them on.
+type wire struct {
+	began time.Time
+	mu    sync.Mutex
+	to    *json.Encoder
+}
+
+func (w *wire) copy(to io.Writer, from io.Reader, dir string) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			if noted := w.note(dir, line); noted != nil {
+				return noted
+			}
+			if _, wrote := to.Write(line); wrote != nil {
+				return wrote
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *wire) note(dir string, line []byte) error {
+	msg := json.RawMessage(line)
+	if !json.Valid(line) {
+		text, err := json.Marshal(string(line))
+		if err != nil {
+			return err
+		}
+		msg = text
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Encode(wireLine{T: time.Since(w.began).Seconds(), Dir: dir, Msg: msg})
+}
+
+// recordings is the folder of recorded conversations, which the tests of package codex replay.
 var recordings = filepath.Join("..", "..", "runner", "codex", "testdata", "recorded")
 
-// wireLikeCmd holds the script's conversations with codex, in the order in which its processes began, to those kept
-// under NAME: they must ask, answer and end alike. `set codex.command $RECORDED_CODEX` before it writes them down. With
-// UPDATE_RECORDINGS it keeps them instead. N leaves out what comes after the first N of them. wire-like NAME [N]
+// wireLikeCmd compares the script's conversations with codex, or the first N, with the recordings called NAME: the requests,
+// answers and ends of turns must be the same. They are recorded after `set codex.command $RECORDED_CODEX`. With
+// UPDATE_RECORDINGS the command replaces the recordings: wire-like NAME [N]
 func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 2 || neg {
 		ts.Fatalf("usage: wire-like NAME [N]")
@@ -86,11 +208,11 @@ func writeWire(path string, lines []wireLine) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// gist is what two recordings of one flow have in common: what either side asks of the other and is answered, and how
-// turns end. When a sub-agent's ends is chance.
+// gist returns what two recordings of the same flow have in common: the requests and answers of both sides and the ends of
+// the first thread's turns. The turns of sub-agents end in any order.
 func gist(lines []wireLine) string {
 	var out strings.Builder
-	asked := map[string]string{} // what codex asked, by its id
+	asked := map[string]string{} // the methods of codex's requests, by id
 	thread := ""                 // that of the first turn
 	for _, l := range lines {
 		var m struct {
@@ -127,7 +249,140 @@ func gist(lines []wireLine) string {
 	return out.String()
 }
 
-// excerpt leaves out of an answer what tools said.
+// excerpt cuts an answer before the output of tools.
 func excerpt(answer json.RawMessage) string {
 	return string(answer[:min(len(answer), 60)])
+}
+
+// tidier replaces what differs between recordings: paths, ports, times and ids.
+type tidier struct {
+	fixed  *strings.Replacer
+	host   string
+	ids    map[string]string
+	deltas map[string]int
+}
+
+func newTidier(work, linear string) *tidier {
+	host, _ := os.Hostname() // "" matches no server
+	fixed := strings.NewReplacer(filepath.Join(work, "codex-home"), "/CODEX_HOME", work, "/WORK", linear, "http://127.0.0.1:PORT")
+	return &tidier{fixed: fixed, host: host, ids: map[string]string{}, deltas: map[string]int{}}
+}
+
+const (
+	// longest is how many bytes of a text are kept, deltasKept how many deltas of an item.
+	longest    = 240
+	deltasKept = 8
+)
+
+func (t *tidier) all(lines []wireLine) []wireLine {
+	var out []wireLine
+	for _, l := range lines {
+		if t.repeated(l.Msg) {
+			continue
+		}
+		out = append(out, wireLine{T: math.Round(l.T*10) / 10, Dir: l.Dir, Msg: t.message(l.Msg)})
+	}
+	return out
+}
+
+// repeated reports whether enough deltas of the item in this message are kept already.
+func (t *tidier) repeated(msg json.RawMessage) bool {
+	var m struct {
+		Method string `json:"method"`
+		Params struct {
+			ItemID string `json:"itemId"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(msg, &m) != nil || !strings.HasSuffix(strings.ToLower(m.Method), "delta") {
+		return false
+	}
+	t.deltas[m.Params.ItemID]++
+	return t.deltas[m.Params.ItemID] > deltasKept
+}
+
+func (t *tidier) message(msg json.RawMessage) json.RawMessage {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(msg))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return msg // recorded as a string already
+	}
+	var out bytes.Buffer
+	to := json.NewEncoder(&out)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(t.value("", v)); err != nil {
+		panic(err) // it was JSON
+	}
+	return bytes.TrimSpace(out.Bytes())
+}
+
+// moment replaces all times in recordings.
+const moment = 1795156000
+
+func (t *tidier) value(key string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		tidied := make(map[string]any, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) { // names may be paths
+			tidied[t.text("", k)] = t.value(k, v[k])
+		}
+		return tidied
+	case []any:
+		for i := range v {
+			v[i] = t.value(key, v[i])
+		}
+	case json.Number:
+		return t.number(key, v)
+	case string:
+		return t.text(key, v)
+	}
+	return v
+}
+
+func (t *tidier) number(key string, n json.Number) any {
+	switch {
+	case strings.HasSuffix(key, "AtMs"):
+		return moment * 1000
+	case strings.HasSuffix(key, "At"):
+		return moment
+	case key == "durationMs":
+		return 1
+	}
+	return n
+}
+
+var (
+	uuidPattern  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	runPattern   = regexp.MustCompile(`\b[0-9]{8}T[0-9]{6}\.[0-9]{3}-[0-9a-z]{6}\b`)
+	stampPattern = regexp.MustCompile(`rollout-[0-9T-]+|[0-9]{4}/[0-9]{2}/[0-9]{2}|127\.0\.0\.1:[0-9]+`)
+)
+
+func (t *tidier) text(key, s string) string {
+	switch {
+	case key == "processId":
+		return "1000"
+	case key == "serverName" && s == t.host:
+		return "HOST"
+	}
+	s = t.fixed.Replace(s)
+	s = uuidPattern.ReplaceAllStringFunc(s, func(id string) string {
+		if t.ids[id] == "" {
+			t.ids[id] = fmt.Sprintf("00000000-0000-7000-8000-%012d", len(t.ids)+1)
+		}
+		return t.ids[id]
+	})
+	s = runPattern.ReplaceAllString(s, "RUN")
+	s = stampPattern.ReplaceAllStringFunc(s, func(stamp string) string {
+		switch {
+		case strings.HasPrefix(stamp, "rollout"):
+			return "rollout-"
+		case strings.HasPrefix(stamp, "127"):
+			return "127.0.0.1:PORT"
+		}
+		return "DAY"
+	})
+	if len(s) > longest {
+		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:longest], ""), len(s))
+	}
+	return s
 }

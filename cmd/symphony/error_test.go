@@ -20,7 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// A full disk is called by its name wherever it is met: it is the machine's fault and not the issue's.
+// TestFullDiskHasItsCode checks that a full disk has its code wherever it is met: a fault of the machine, not of the issue.
 func TestFullDiskHasItsCode(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := fmt.Errorf("event log: %w", &os.PathError{Op: "open", Path: "events.jsonl", Err: cause})
@@ -33,8 +33,8 @@ func TestFullDiskHasItsCode(t *testing.T) {
 	}
 }
 
-// Somebody who looks whether there is a loop is no loop.
-func TestLoopLockWhileSomebodyLooks(t *testing.T) {
+// TestLoopLockWhileReadLocked checks that a process which only looks whether a loop runs does not count as a loop.
+func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()
 	looker := flock.New(filepath.Join(dir, "loop.lock"))
 	if held, err := looker.TryRLock(); err != nil || !held {
@@ -56,7 +56,7 @@ func TestLoopLockWhileSomebodyLooks(t *testing.T) {
 	}
 }
 
-// An outcome that could not be stored in all its time is tried once more as it is: the run has not failed for that.
+// TestFailedKeepsTheOutcome checks that a run keeps the outcome that could not be stored: the run has not failed because of that.
 func TestFailedKeepsTheOutcome(t *testing.T) {
 	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
 		"could not be stored": {reconcile.Succeeded, ""}, // in vain, for ten minutes; it has left word in alive

@@ -15,23 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileMain is what a hostile agent would bring along. It tries one thing, says "hostile VERB: done" or "hostile
-// VERB: refused: WHY", and ends well either way:
+// hostileMain is an attacker's tool for agents. It tries one attack, prints "hostile VERB: done" or "hostile VERB: refused:
+// WHY", and exits with 0 either way:
 //
 //	hostile ptrace PID | memory PID | signal PID
 //	hostile connect SOCKET | send SOCKET   a stream or a datagram; @NAME is an abstract one
-//	hostile type TEXT                      pushes TEXT into the terminal of whoever reads this
-//	hostile lock FILE                      takes the lock of a file that it may only read, and keeps it until it is killed
-//	hostile read-lock FILE                 the same with the locks of databases
+//	hostile type TEXT                      pushes TEXT into the input of the controlling terminal
+//	hostile lock FILE                      takes the lock of a file opened for reading, and keeps it until it is killed
+//	hostile read-lock FILE                 the same with the locks that databases use
 //	hostile outlive FILE                   leaves a process without environment, parent, session or descriptors that
 //	                                       appends to FILE again and again
-//	hostile fork N                         leaves N processes that do nothing
+//	hostile fork N                         leaves N idle processes
 //
-// and for the test, outside of the sandbox:
+// For the test, outside of the sandbox:
 //
 //	hostile listen PATH   a stream at PATH, a datagram socket at PATH.d and an abstract stream @PATH, until it is
-//	                      killed; PATH.pid and PATH.ready once it does, PATH.reached once
-//	                      somebody has connected, PATH.sent once a datagram has come
+//	                      killed; it writes PATH.pid and PATH.ready, PATH.reached after a connection, and
+//	                      PATH.sent after a datagram
 func hostileMain() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: hostile VERB ARG")
@@ -130,7 +130,7 @@ func hostileType(text string) error {
 	return refused
 }
 
-// hostileBound ends what a test could have left.
+// hostileBound bounds the life of processes that a failed test leaves.
 const hostileBound = time.Minute
 
 func hostileLock(path string) error {
@@ -161,7 +161,7 @@ func hostileReadLock(path string) error {
 	return nil
 }
 
-// hostileChild starts this program again with nothing that it could be known by.
+// hostileChild starts this program again without environment, session or descriptors that tell its origin.
 func hostileChild(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,7 +171,7 @@ func hostileChild(args ...string) error {
 	cmd.Args[0] = "hostile"
 	cmd.Dir, cmd.Env = "/", []string{"TESTSCRIPT_COMMAND=" + os.Getenv("TESTSCRIPT_COMMAND")}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	return cmd.Start() // its parent ends now
+	return cmd.Start() // its parent exits now
 }
 
 func hostileOutlive(file string) error { return hostileChild("write-for-long", file) }

@@ -28,8 +28,8 @@ import (
 // bound is how long a script waits for anything.
 const bound = 30 * time.Second
 
-// exitsCmd runs a command that must end with this code: exits 3 symphony tick. What it says must not hold the
-// tracker's key.
+// exitsCmd runs a command that must exit with this code. Its output must not contain the tracker's key:
+// exits CODE COMMAND ARG...
 func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND ARG...")
@@ -49,7 +49,7 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), code, want)
 	}
 	if secret := ts.Getenv("LINEAR_API_KEY"); secret != "" && strings.Contains(ts.ReadFile("stdout")+ts.ReadFile("stderr"), secret) {
-		ts.Fatalf("the output holds the tracker's key")
+		ts.Fatalf("the output contains the tracker's key")
 	}
 }
 
@@ -61,15 +61,14 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 			return
 		}
 		if time.Now().After(end) {
-			_ = ts.Exec("symphony", "ps", "--all") // for the log: it knows why
+			_ = ts.Exec("symphony", "ps", "--all") // for the log
 			ts.Fatalf("waited %s in vain for: %s; last: %s", bound, what, last)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// untilCmd repeats a command until its output matches, which stdout can then be asked about: until PATTERN
-// COMMAND ARG...
+// untilCmd repeats a command until its output matches; stdout can then be asked about it: until PATTERN COMMAND ARG...
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || neg {
 		ts.Fatalf("usage: until PATTERN COMMAND ARG...")
@@ -84,7 +83,7 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), out)
 }
 
-// output runs a command in the script's directory and environment and gives all that it says.
+// output runs a command in the script's directory and environment and returns its stdout and stderr.
 func output(ts *testscript.TestScript, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -94,7 +93,7 @@ func output(ts *testscript.TestScript, args ...string) string {
 	}
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = scriptEnv(ts)
-	out, _ := cmd.CombinedOutput() // a failing command has said why
+	out, _ := cmd.CombinedOutput() // the output says why a command failed
 	return string(out)
 }
 
@@ -129,7 +128,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// passCmd runs a pass that waits for one that is at work, a worker's own for instance: pass [TICK-FLAG...]
+// passCmd runs a pass, which must succeed. It waits for a pass that is at work, such as a worker's: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! pass; use exits CODE symphony tick")
@@ -137,15 +136,14 @@ func passCmd(ts *testscript.TestScript, neg bool, args []string) {
 	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", "20s"}, args...))
 }
 
-// quietCmd runs passes until nothing runs or waits and no process but background commands is left: quiet
-// [TICK-FLAG...]. What is held stays held.
+// quietCmd runs passes until nothing runs or waits and no worker or pass is left. Held issues stay held: quiet [TICK-FLAG...]
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! quiet")
 	}
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
-		// Before the pass, because what has ended since is still to be settled, and somebody else's pass may have
-		// started what ended meanwhile; and after it, because such a pass may have started one.
+		// Look before the pass, because a run that ended since is still to be settled, and after it, because the pass of
+		// a worker may have started another run.
 		before, _ := matching(ts, "symphony (worker|tick) ")
 		out := output(ts, append([]string{"symphony", "tick"}, args...)...)
 		after, cmdlines := matching(ts, "symphony (worker|tick) ")
@@ -155,7 +153,7 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// ours are the processes of the script.
+// ours returns the processes of the script.
 func ours(ts *testscript.TestScript) map[int]string {
 	return marked(ts.Getenv(markName), ts.Getenv("WORK"))
 }
@@ -172,8 +170,8 @@ func matching(ts *testscript.TestScript, pattern string) (pids []int, cmdlines [
 	return pids, cmdlines
 }
 
-// aliveCmd waits for a process of the script whose command line matches, ! alive demands that there is none: a
-// look, not a wait. alive PATTERN
+// aliveCmd waits for a process of the script whose command line matches. ! alive demands, without waiting, that there is
+// none: [!] alive PATTERN
 func aliveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: [!] alive PATTERN")
@@ -216,7 +214,7 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 		switch err := syscall.Kill(pid, signals[args[0]]); {
 		case err == nil:
 			reached++
-		case !errors.Is(err, syscall.ESRCH): // else it went with the one before
+		case !errors.Is(err, syscall.ESRCH): // otherwise it ended with the process before
 			ts.Check(err)
 		}
 	}
@@ -230,8 +228,8 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// dying says whether a process still has something open: its command line is gone before its locks are, and its first
-// thread may have ended before the others.
+// dying reports whether a killed process may still hold locks: its command line disappears before them, and its first thread
+// may end before the others.
 func dying(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -239,7 +237,7 @@ func dying(pid int) bool {
 	return err == nil && (len(threads) > 1 || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"))
 }
 
-// holdLockCmd takes the project lock as a pass of that trigger would, until release-lock: hold-lock TRIGGER
+// holdLockCmd takes the project lock like a pass of that trigger, until release-lock: hold-lock TRIGGER
 func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: hold-lock TRIGGER")
@@ -265,7 +263,7 @@ func releaseLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.release())
 }
 
-// setCmd changes a key of WORKFLOW.md as an operator would: set agent.max_turns 2. Without a value the line goes.
+// setCmd sets a key of WORKFLOW.md, or without a value removes its line: set SECTION.KEY [VALUE]
 func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 || neg {
 		ts.Fatalf("usage: set SECTION.KEY VALUE")
@@ -293,9 +291,9 @@ func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 }
 
-// jsonCmd looks at a part of the JSON in a file (or stdout, of the last command): json stdout running.0.phase
-// PATTERN wants the whole of its text to match. A last step of keys gives the sorted keys of an object, one of
-// length how long a list is. Without a PATTERN it prints the part.
+// jsonCmd demands that a part of the JSON in a file, or in stdout of the last command, matches as a whole; without a PATTERN
+// it prints the part. The last step of the path may be keys, the sorted keys of an object, or length, that of a list:
+// json stdout running.0.phase [PATTERN]
 func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || len(args) > 3 || neg {
 		ts.Fatalf("usage: json FILE PATH [PATTERN]")
@@ -315,7 +313,7 @@ func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// part follows the steps into a decoded value and gives what is there as text.
+// part follows the steps into a decoded value and returns the part there as text.
 func part(v any, steps []string) (string, error) {
 	for _, step := range steps {
 		switch x := v.(type) {
@@ -409,8 +407,8 @@ func dueCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// noSecretCmd fails where the tracker's key stands in a file below the script's directory, the named ones and what
-// is below them left aside: no-secret [EXCEPT...]
+// noSecretCmd fails if a file below the script's directory contains the tracker's key, except the named files and folders:
+// no-secret [EXCEPT...]
 func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! no-secret")
@@ -418,7 +416,7 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	secret := []byte("lin_api_secret")
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // what a worker has just removed
+			return nil // a worker has just removed it
 		}
 		for _, except := range args {
 			if path == ts.MkAbs(except) || strings.HasPrefix(path, ts.MkAbs(except)+"/") {
@@ -426,7 +424,7 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, secret) {
-			return fmt.Errorf("the tracker's key stands in %s", path)
+			return fmt.Errorf("%s contains the tracker's key", path)
 		}
 		return nil
 	}))

@@ -5,10 +5,13 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,16 +20,115 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// buildCommands are those of the scripts that build in the agent's sandbox.
+// gitCommands are the commands of the scripts that use git in the agent's sandbox.
+func gitCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){"git-serve": gitServeCmd, "tries": triesCmd}
+}
+
+// gitServeCmd serves the repositories in the script's directory, also for pushes, by git's daemon at $GIT_REMOTE on the
+// loopback interface, until the script's end: git-serve
+//
+// The test accepts the connections and starts one daemon for each, so that no port has to be guessed and every daemon is
+// waited for.
+func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: git-serve")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &gitDaemon{dir: ts.MkAbs("."), env: scriptEnv(ts)}
+	d.wg.Go(func() { d.accept(ctx, listener) })
+	ts.Setenv("GIT_REMOTE", "git://"+listener.Addr().String())
+	ts.Defer(func() {
+		listener.Close()
+		cancel() // ends the daemons that still have a connection
+		d.wg.Wait()
+	})
+}
+
+type gitDaemon struct {
+	dir string
+	env []string
+	wg  sync.WaitGroup
+}
+
+func (d *gitDaemon) accept(ctx context.Context, listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // closed: the script is over
+		}
+		d.wg.Go(func() {
+			defer conn.Close()
+			d.answer(ctx, conn)
+		})
+	}
+}
+
+// answer runs git's daemon on a connection, like inetd. The client reports a failure of the daemon.
+func (d *gitDaemon) answer(ctx context.Context, conn net.Conn) {
+	file, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	cmd := exec.CommandContext(ctx, "git", "daemon", "--inetd", "--export-all", "--enable=receive-pack", "--base-path="+d.dir, d.dir)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = d.dir, d.env, file, file, io.Discard, time.Second
+	_ = cmd.Run()
+}
+
+// trier runs a list of commands and prints it with the results: "works", "partly" if the command succeeds but complains, or
+// "fails", each followed by the output, of complaints only the first. Words replace what differs between runs: the
+// script's directory, the remote's port and the ids of commits.
+const trier = `export LC_ALL=C
+work=$(cd "$(dirname "$0")" && pwd -P)
+complaint() {
+	grep -E '(^|: )(error|fatal|warning): |^CONFLICT|rejected[]]|Read-only file system' | head -n 1
+}
+while IFS= read -r line; do
+	case $line in
+	works\ * | partly\ * | fails\ *) command=$(printf '%s\n' "$line" | sed 's/^[a-z]* *//') ;;
+	' '*) continue ;;
+	*) printf '%s\n' "$line"; continue ;;
+	esac
+	result=works
+	said=$(sh -c "$command" </dev/null 2>&1) || result=fails
+	why=
+	if [ -n "$said" ]; then why=$(printf '%s\n' "$said" | complaint); fi
+	case $result$why in
+	works) why=$said ;;
+	works*) result=partly ;;
+	fails) why=$(printf '%s\n' "$said" | head -n 1) ;;
+	esac
+	printf '%-8s %s\n' $result "$command"
+	if [ -n "$why" ]; then
+		printf '%s\n' "$why" | sed -e "s|$work|WORK|g" -e 's|127[.]0[.]0[.]1[:[][^]/ ]*[]]\{0,1\}|REMOTE|g' \
+			-e 's/[0-9a-f]\{7,\}[.][.][.]/ID.../' -e 's/^ */         /'
+	fi
+done <"$1"
+`
+
+// triesCmd writes try.sh, which an agent runs with a list of commands and results from the script. The script compares the
+// list with the output: tries
+func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: tries")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(trier), 0o600))
+}
+
+// buildCommands are the commands of the scripts that build in the agent's sandbox.
 func buildCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){"registry": registryCmd, "warm-go": warmGoCmd}
 }
 
-// warmGoCmd sets $WARM to a cache of go's builds that holds what the test of any module needs of go's own packages.
+// warmGoCmd sets $WARM to a build cache of go that holds the standard packages a test needs: warm-go
 func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: warm-go")
@@ -36,7 +138,7 @@ func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("WARM", dir)
 }
 
-// warmGo makes the cache, once on a machine: go sees for itself whether anything is missing.
+// warmGo fills the cache. It is kept between test runs; go rebuilds what is missing.
 var warmGo = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -65,9 +167,9 @@ var warmGo = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// registryCmd serves one package, dep 1.0.0, on the loopback interface, as the registries of go ($REGISTRY/go), npm
-// ($REGISTRY/npm/) and pip ($REGISTRY/pip/) do, until the script's end. $TOOLS is a PATH with those tools that this
-// machine has: agents have that of their login shell. registry down refuses all that is asked from then on.
+// registryCmd serves one package, dep 1.0.0, on the loopback interface until the script's end, as a registry for go
+// ($REGISTRY/go), npm ($REGISTRY/npm/) and pip ($REGISTRY/pip/). It sets $TOOLS to a PATH with the tools of this machine,
+// since agents have the PATH of their login shell. registry down stops serving: registry [down]
 func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	down := slices.Equal(args, []string{"down"})
 	if neg || len(args) > 0 && !down {
@@ -84,8 +186,8 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	serve := func(path, kind string, data []byte) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
-			w.Header().Set("Cache-Control", "max-age=600") // else pip keeps nothing
-			_, _ = w.Write(data)                           // a client that is gone needs none
+			w.Header().Set("Cache-Control", "max-age=600") // otherwise pip keeps nothing
+			_, _ = w.Write(data)                           // the client may have gone
 		})
 	}
 	serveGo(ts, serve)
@@ -95,7 +197,7 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TOOLS", strings.Join(toolDirs(), string(filepath.ListSeparator)))
 }
 
-// toolDirs are where the tools are themselves, and not those that look for them in a home.
+// toolDirs returns the folders of the tools themselves, not of shims that need a home.
 func toolDirs() (dirs []string) {
 	for _, argv := range [][]string{
 		{"go", "env", "GOROOT"},

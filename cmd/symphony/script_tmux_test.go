@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -35,7 +34,7 @@ func hasTmux() bool {
 //	tmux start COLUMNS ROWS    its prompt is "$ "
 //	tmux type TEXT             types a line
 //	tmux key KEY...            presses keys by tmux's names: q, C-c, C-z
-//	tmux size COLUMNS ROWS     as if somebody had pulled at the window's edge
+//	tmux size COLUMNS ROWS     resizes the window
 //	tmux until PATTERN         waits until what is shown matches, (?m) set; stdout can then be asked about it
 //	tmux colours PATTERN       the same, with the escape sequences of colours
 //	tmux end                   at the end of the script, at the latest
@@ -70,7 +69,7 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case args[0] == "end" && len(args) == 1:
 		ts.Check(m.end())
 	default:
-		ts.Fatalf("tmux: what is %q?", strings.Join(args, " "))
+		ts.Fatalf("tmux: unknown %q", strings.Join(args, " "))
 	}
 }
 
@@ -141,39 +140,22 @@ func (m *multiplexer) end() error {
 	return os.RemoveAll(filepath.Dir(m.socket))
 }
 
-// The terminal of the tests shows what is typed and leaves nothing.
-func TestTmux(t *testing.T) {
-	if !hasTmux() {
-		t.Skip("there is no tmux")
+// pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches, since a program that has just
+// drawn a question may not read yet: press KEY PATTERN
+func pressCmd(ts *testscript.TestScript, neg bool, args []string) {
+	m := stageOf(ts).terminal
+	if neg || len(args) != 2 || m == nil {
+		ts.Fatalf("usage: press KEY PATTERN, after tmux start")
 	}
-	m, err := startTmux(t.TempDir(), append(os.Environ(), "LC_ALL=C.UTF-8"), "40", "10")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.end(); err != nil {
-			t.Error(err)
+	pattern := regexp.MustCompile("(?m)" + args[1])
+	waitFor(ts, "the terminal to show "+args[1], func() (bool, string) {
+		text, err := m.shown("-S", "-")
+		ts.Check(err)
+		if pattern.MatchString(text) {
+			fmt.Fprint(ts.Stdout(), text)
+			return true, ""
 		}
-		if _, err := os.Stat(filepath.Dir(m.socket)); !os.IsNotExist(err) {
-			t.Errorf("the socket's directory is left: %v", err)
-		}
-	}()
-	if err := m.do("send-keys", "-l", "echo $((6*7)) $COLUMNS"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.do("send-keys", "Enter"); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
-		text, err := m.shown()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(text, "\n42 40\n") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the terminal shows %q", text)
-		}
-	}
+		ts.Check(m.do("send-keys", args[0]))
+		return false, text
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"io/fs"
@@ -12,25 +13,27 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// faultCommands are for the machine's own faults.
+// faultCommands are the commands for faults of the machine.
 func faultCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"clock": clockCmd, "other-linear": otherLinearCmd, "pidof": pidofCmd, "recorded": recordedCmd,
 	}
 }
 
-// clockVar names the file that says how far the wall clock is off. The monotonic clock goes on as it is: a step
-// looks so, and so does the time after a suspend.
+// clockVar names the file that says how far the wall clock is off. The monotonic clock is left as it is, as when the clock
+// is set or the machine was suspended.
 const clockVar = "SYMPHONY_TEST_CLOCK"
 
-// steppedMain is the program with a wall clock that its script can set, in processes that run already too.
+// steppedMain is the program with a wall clock that its script can set, also while the program runs.
 func steppedMain() {
 	term.WallClock = stepped
 	main()
@@ -52,7 +55,7 @@ func stepped() time.Time {
 	return now.Add(off)
 }
 
-// clockCmd sets the wall clock that far off the real one: clock 8h
+// clockCmd sets how far the wall clock is off the real one: clock DURATION
 func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: clock DURATION")
@@ -64,8 +67,8 @@ func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(path+".new", path))
 }
 
-// otherLinearCmd makes linear steer another workspace of Linear, at $OTHER_ENDPOINT with the key $OTHER_KEY; the next
-// time it makes it steer the first one again: other-linear
+// otherLinearCmd switches the command linear to a second workspace of Linear, at $OTHER_ENDPOINT with the key $OTHER_KEY, and
+// back: other-linear
 func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 0 || neg {
 		ts.Fatalf("usage: other-linear")
@@ -82,8 +85,8 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s.linear, s.other = s.other, s.linear
 }
 
-// pidofCmd puts pid and start time of the one process of the script whose command line matches into variables: pidof
-// NAME PATTERN sets NAME and NAME_START.
+// pidofCmd sets NAME and NAME_START to the pid and start time of the one process of the script whose command line matches:
+// pidof NAME PATTERN
 func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 || neg {
 		ts.Fatalf("usage: pidof NAME PATTERN")
@@ -98,8 +101,8 @@ func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0]+"_START", strconv.FormatUint(start, 10))
 }
 
-// recordedCmd makes the oldest run without an outcome name a process as its worker and as one that it has started, as if
-// the number had changed hands since: recorded PID START, or recorded FILE that holds both
+// recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if its pid had been
+// used again since: recorded PID START, or recorded FILE that holds both
 func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		args = strings.Fields(ts.ReadFile(args[0]))
@@ -118,7 +121,17 @@ func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(procs, []byte(text+args[0]+" "+args[1]+" \"stranger\"\n"), 0o600))
 }
 
-// canUnshare tries it: a container or an ordinary user often may not.
+// canUnshare reports whether this process may create namespaces: a container or an ordinary user often may not.
 func canUnshare() bool {
 	return exec.Command("unshare", "--mount", "--pid", "--fork", "--mount-proc", "true").Run() == nil
+}
+
+// largeStateCmd creates a state of 500 claims, 5,000 ended runs and a month of passes: large-state
+func largeStateCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: large-state")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	ts.Check(statetest.Large(ctx, ts.Getenv("STATE"), time.Now(), statetest.Large500))
 }

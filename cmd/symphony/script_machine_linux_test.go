@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/power"
+)
+
+// systemCommands are the commands that need linux.
+func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"fill": fillCmd, "freeze": freezeCmd, "kept": keptCmd, "nothing-lost": nothingLostCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
+	}
+}
+
+// systemPrograms are the programs that need linux.
+func systemPrograms() map[string]func() {
+	return map[string]func(){"hostile": hostileMain, "power": func() { os.Exit(power.Main(os.Args[1:])) }, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
+}
+
+// canMount reports whether this process may mount file systems: root in a container often may not.
+func canMount() bool {
+	dir, err := os.MkdirTemp("", "symphony-mount-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(dir)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		return false
+	}
+	return syscall.Unmount(dir, 0) == nil
+}
+
+// smallDiskCmd makes a directory and mounts a file system of so many kilobytes there, until the end of the script:
+// small-disk DIR KILOBYTES
+func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 || neg {
+		ts.Fatalf("usage: small-disk DIR KILOBYTES")
+	}
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	ts.Check(syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+args[1]+"k"))
+	ts.Defer(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			ts.Logf("unmount %s: %v", dir, err)
+		}
+	})
+}
+
+// freezer is the folder of the freezer of control groups, version 1. A frozen process takes no signal, like one that waits
+// for a dead file system.
+const freezer = "/sys/fs/cgroup/freezer"
+
+func canFreeze() bool {
+	dir, err := os.MkdirTemp(freezer, "symphony-")
+	if err != nil {
+		return false
+	}
+	return os.Remove(dir) == nil
+}
+
+// freezeCmd freezes the processes of the script whose command line matches, until thaw or the end of the script. Not even
+// SIGKILL reaches them: freeze PATTERN
+func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 || neg {
+		ts.Fatalf("usage: freeze PATTERN")
+	}
+	pids, _ := matching(ts, args[0])
+	if len(pids) == 0 {
+		ts.Fatalf("no process %s among %v", args[0], ours(ts))
+	}
+	dir, err := os.MkdirTemp(freezer, "symphony-")
+	ts.Check(err)
+	ts.Setenv("FROZEN", dir)
+	ts.Defer(func() {
+		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0o600) // gone, after thaw
+		for end := time.Now().Add(bound); os.Remove(dir) != nil && time.Now().Before(end); {
+			if _, err := os.Stat(dir); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	for _, pid := range pids {
+		ts.Check(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
+	}
+	ts.Check(os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("FROZEN"), 0o600))
+	waitFor(ts, "frozen", func() (bool, string) {
+		state, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
+		return err == nil && strings.TrimSpace(string(state)) == "FROZEN", string(state)
+	})
+}
+
+// thawCmd lets the frozen processes go on: thaw
+func thawCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 0 || neg {
+		ts.Fatalf("usage: thaw")
+	}
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("FROZEN"), "freezer.state"), []byte("THAWED"), 0o600))
+}
+
+// Instructions of a seccomp filter.
+var (
+	loadNumber   = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}        // of the call
+	loadFirst    = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16} // the lower half of its first argument
+	allow        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+	notPermitted = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	notKnown     = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
+)
+
+// unless skips so many instructions unless the loaded value is the number; withBits, if it has none of the bits.
+func unless(number uint32, over uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: over}
+}
+
+func withBits(bits uint32, over uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jf: over}
+}
+
+// withoutPidfds runs a program for which pidfd_open fails, as under the seccomp profiles of older containers.
+func withoutPidfds() {
+	becomeFiltered([]unix.SockFilter{loadNumber, unless(unix.SYS_PIDFD_OPEN, 1), notPermitted, allow})
+}
+
+// withoutNamespaces runs a program that cannot create a user namespace, and so no sandbox, as in containers with default
+// settings. clone3 hides its flags in memory, so the filter says that the kernel does not have it.
+func withoutNamespaces() {
+	becomeFiltered([]unix.SockFilter{
+		loadNumber,
+		unless(unix.SYS_UNSHARE, 1), notPermitted,
+		unless(unix.SYS_CLONE3, 1), notKnown,
+		unless(unix.SYS_CLONE, 3), loadFirst, withBits(unix.CLONE_NEWUSER, 1), notPermitted,
+		allow,
+	})
+}
+
+// becomeFiltered replaces this process by the program in the arguments, with a filter on the system calls of that program
+// and of its children.
+func becomeFiltered(program []unix.SockFilter) {
+	runtime.LockOSThread() // the filter belongs to this thread, which becomes the program
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	path, err := exec.LookPath(os.Args[1])
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	}
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
+	}
+	if err == nil {
+		err = unix.Exec(path, os.Args[1:], os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(77)
+}
