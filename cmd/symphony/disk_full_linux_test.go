@@ -19,7 +19,7 @@ func TestDiskFullAtEachWrite(t *testing.T) {
 	}
 	t.Parallel()
 	for name, most := range map[string]struct{ pages, step int }{
-		"first_pass": {48, 12}, "dispatch": {18, 2}, "workspace": {4, 2}, "worker": {9, 3}, "command": {12, 4},
+		"first_pass": {48, 12}, "dispatch": {18, 1}, "workspace": {4, 1}, "worker": {9, 3}, "command": {12, 3},
 	} {
 		for pages := 0; pages <= most.pages; pages += most.step {
 			t.Run(fmt.Sprintf("%s_%d", name, pages), func(t *testing.T) {
