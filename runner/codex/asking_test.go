@@ -575,28 +575,31 @@ func TestPatchesBounded(t *testing.T) {
 	}
 }
 
-// A secret answer is in no event.
+// TestSecretAnswer checks that no event contains the answer to a secret question.
 func TestSecretAnswer(t *testing.T) {
-	_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
-	p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
-	if got := p.hear(); got != `{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}` {
-		t.Errorf("heard %s", got)
-	}
-	go p.rest()
-	p.say(turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	told := false
-	for _, e := range p.events {
-		told = told || e.Message == "answered by operator: Which key? → (not shown)"
-		if strings.Contains(e.Message+string(e.Raw), "hush") {
-			t.Errorf("event %+v", e)
+	synctest.Test(t, func(t *testing.T) {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
+		p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
+		if got := p.hear(); got != `{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}` {
+			t.Errorf("heard %s", got)
 		}
-	}
-	if !told {
-		t.Errorf("events: %s", p.names())
-	}
+		go p.rest()
+		synctest.Wait() // the event follows the answer
+		p.say(turnCompleted)
+		if _, err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		reported := false
+		for _, e := range p.events {
+			reported = reported || e.Message == "answered by operator: Which key? → (not shown)"
+			if strings.Contains(e.Message+string(e.Raw), "hush") {
+				t.Errorf("event %+v", e)
+			}
+		}
+		if !reported {
+			t.Errorf("events: %+v", p.events)
+		}
+	})
 }
