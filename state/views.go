@@ -131,9 +131,14 @@ func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile
 	return runs, fault(v.c.dir, "read the runs", err)
 }
 
-// RunsOfIssue returns the runs of an issue, at most limit of them.
+// RunsOfIssue returns the newest runs of an issue, of either kind, at most limit of them.
 func (v Views) RunsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
 	return v.runs(ctx, `WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// AgentRuns returns the agent's newest runs of an issue, at most limit of them.
+func (v Views) AgentRuns(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT ?`, issueID, limit)
 }
 
 // RecentRuns returns the newest runs of all issues, at most limit of them.

@@ -124,7 +124,7 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 		if pr.o.Last != "" {
 			limit = searchedRuns
 		}
-		runs, err = pr.db.RunsOfIssue(ctx, pr.id, limit)
+		runs, err = pr.db.AgentRuns(ctx, pr.id, limit)
 		slices.Reverse(runs)
 	}
 	if err != nil || len(runs) > 0 || mayBeEmpty {
