@@ -147,9 +147,9 @@ type Codex struct {
 func (c *Config) Policy() reconcile.Policy {
 	return reconcile.Policy{
 		Project:         c.Tracker.Endpoint + " " + c.Tracker.ProjectSlug,
-		ActiveStates:    slices.Clone(c.Tracker.ActiveStates),
-		TerminalStates:  slices.Clone(c.Tracker.TerminalStates),
-		RequiredLabels:  slices.Clone(c.Tracker.RequiredLabels),
+		ActiveStates:    c.Tracker.ActiveStates,
+		TerminalStates:  c.Tracker.TerminalStates,
+		RequiredLabels:  c.Tracker.RequiredLabels,
 		Assignee:        c.Tracker.Assignee,
 		MaxConcurrent:   c.Agent.MaxConcurrent,
 		MaxByState:      c.Agent.MaxByState,

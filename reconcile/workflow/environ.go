@@ -3,8 +3,13 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The environment variables with a meaning of their own.
@@ -50,16 +55,10 @@ func reference(text string) (name string, ok bool) {
 	return name, variableName(name)
 }
 
+var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // variableName reports whether name is one that a shell could export.
-func variableName(name string) bool {
-	for i, r := range name {
-		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return name != ""
-}
+func variableName(name string) bool { return namePattern.MatchString(name) }
 
 // expandPath turns a path of the file into an absolute one: $NAME and ${NAME}, then a leading ~, then dir where
 // it is relative (specification 5.3.3 and 6.1). Only paths are expanded, never commands or URLs.
@@ -88,35 +87,132 @@ func (e Environment) expandPath(text, dir string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
+var variablePattern = regexp.MustCompile(`\$\{[^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*`)
+
 func (e Environment) expandVars(text string) (string, error) {
-	var out strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "$")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
+	var err error
+	expanded := variablePattern.ReplaceAllStringFunc(text, func(written string) string {
+		name, ok := reference(written)
+		value, _ := e.lookup(name)
+		switch {
+		case !ok:
+			err = errors.New("${ is not followed by a variable's name and }")
+		case value == "":
+			err = fmt.Errorf("the environment variable %s is not set", name)
 		}
-		name, rest := after, ""
-		if inner, braced := strings.CutPrefix(after, "{"); braced {
-			if name, rest, found = strings.Cut(inner, "}"); !found || !variableName(name) {
-				return "", errors.New("${ is not followed by a variable's name and }")
-			}
-		} else {
-			end := strings.IndexFunc(after, func(r rune) bool { return !variableName("_" + string(r)) })
-			if end >= 0 {
-				name, rest = after[:end], after[end:]
-			}
-			if !variableName(name) {
-				out.WriteString("$")
-				text = after
-				continue
-			}
-		}
-		value, ok := e.lookup(name)
-		if !ok || value == "" {
-			return "", fmt.Errorf("the environment variable %s is not set", name)
-		}
-		out.WriteString(value)
-		text = rest
+		return value
+	})
+	return expanded, err
+}
+
+// EnvFilePath is the environment file of a project (design 11): $XDG_CONFIG_HOME/symphony/<project>.env, where an
+// empty or relative xdgConfigHome is ~/.config. project is the name of its state directory.
+func EnvFilePath(xdgConfigHome, home, project string) string {
+	if !filepath.IsAbs(xdgConfigHome) {
+		xdgConfigHome = filepath.Join(home, ".config")
 	}
+	return filepath.Join(xdgConfigHome, "symphony", project+".env")
+}
+
+// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. A line may begin with
+// `export `. Values may be quoted as in a shell: nothing is special in single quotes, a backslash escapes \ " $ ` in double
+// quotes. Nothing is expanded. A file that does not exist counts as empty.
+//
+// A file that does not belong to uid, or whose mode is not 0600 or 0400, is env_file_permissions; any other line is
+// env_file_invalid. No error contains a value.
+func ReadEnvFile(path string, uid int) (map[string]string, error) {
+	data, info, err := readRegular(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return map[string]string{}, nil
+	case err != nil:
+		return nil, envFileError(CodeEnvFilePermissions, path, reason(err), err)
+	}
+	if err := private(info, path, uid); err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, envFileError(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), nil)
+	}
+	return parseEnvFile(path, strings.TrimPrefix(string(data), "\ufeff"))
+}
+
+func envFileError(code, where, what string, err error) *reconcile.Error {
+	hint := "the file must be yours, with mode 0600"
+	if code == CodeEnvFileInvalid {
+		hint = "write lines of NAME=VALUE, values with blanks or # in quotes"
+	}
+	return &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint, Err: err}
+}
+
+// private refuses a file that another account owns or may use.
+func private(info fs.FileInfo, path string, uid int) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int64(stat.Uid) != int64(uid) {
+		return envFileError(CodeEnvFilePermissions, path, "belongs to another account", nil)
+	}
+	mode := info.Mode().Perm()
+	if mode == 0o600 || mode == 0o400 {
+		return nil
+	}
+	what := fmt.Sprintf("its mode is %04o", mode)
+	if mode&0o077 != 0 {
+		what += ", which others may use"
+	}
+	fault := envFileError(CodeEnvFilePermissions, path, what, nil)
+	fault.Hint = "chmod 600 " + path
+	return fault
+}
+
+func parseEnvFile(path, text string) (map[string]string, error) {
+	vars := map[string]string{}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "export"); ok && rest != strings.TrimLeft(rest, " \t") {
+			line = strings.TrimLeft(rest, " \t")
+		}
+		name, value, ok := strings.Cut(line, "=")
+		what := ""
+		switch {
+		case !ok:
+			what = "no = in the line"
+		case !variableName(name):
+			what = "what stands before = is not the name of a variable"
+		default:
+			value, what = envValue(value)
+		}
+		if what != "" {
+			return nil, envFileError(CodeEnvFileInvalid, fmt.Sprintf("%s:%d", path, i+1), what, nil)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
+var (
+	quotedValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
+	escaped     = regexp.MustCompile("\\\\([\\\\\"$`])")
+	comment     = regexp.MustCompile(`(?:^|[ \t])[ \t]*#.*$`)
+)
+
+// envValue parses the part after =. The second result says what is wrong with it.
+func envValue(text string) (value, wrong string) {
+	value = strings.TrimLeft(text, " \t")
+	switch {
+	case strings.ContainsRune(text, 0):
+		return "", "the value holds a zero byte"
+	case value != "" && (value[0] == '\'' || value[0] == '"'):
+		parts := quotedValue.FindStringSubmatch(value)
+		if parts == nil {
+			return "", "the quote is not closed on its line, or something follows it"
+		}
+		return parts[1] + escaped.ReplaceAllString(parts[2], "$1"), ""
+	case value == text && value != "" && value[0] == '#':
+		// As in a shell, a # opens a comment after a blank only.
+		return "#" + strings.TrimRight(comment.ReplaceAllString(value[1:], ""), " \t"), ""
+	}
+	return strings.TrimRight(comment.ReplaceAllString(value, ""), " \t"), ""
 }

@@ -20,7 +20,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	}
 	r.prompt(cfg)
 	if cfg.KeyIsLiteral {
-		r.redact(cfg, r.literalFields())
+		r.redact(cfg)
 	}
 	err := r.errors(cfg.Tracker.APIKey)
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })

@@ -2,7 +2,7 @@ package workflow
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -98,36 +98,26 @@ func (r *reader) price(line int, key string, value *yaml.Node) Price {
 		r.fail(CodeInvalid, line, key, "must be a map with input, cached and output, is "+given(value), pricesHint)
 		return Price{}
 	}
-	price := Price{Cached: -1}
-	found := map[string]bool{}
+	amounts := map[string]float64{}
 	for i := 0; i+1 < len(value.Content); i += 2 {
 		name, amount := value.Content[i], deref(value.Content[i+1])
-		found[name.Value] = true
-		switch name.Value {
-		case "input":
-			price.Input = r.amount(r.line(name), key+".input", amount)
-		case "cached":
-			price.Cached = r.amount(r.line(name), key+".cached", amount)
-		case "output":
-			price.Output = r.amount(r.line(name), key+".output", amount)
-		default:
+		n, err := strconv.ParseFloat(strings.TrimSpace(amount.Value), 64)
+		switch {
+		case !slices.Contains([]string{"input", "cached", "output"}, name.Value):
 			r.fail(CodeInvalid, r.line(name), key, strconv.Quote(name.Value)+" is none of input, cached, output", pricesHint)
+		case amount.Kind != yaml.ScalarNode || err != nil || !(n >= 0 && n <= highestPrice): // not NaN either
+			r.fail(CodeInvalid, r.line(name), key+"."+name.Value, "must be a number, 0 or more, is "+given(amount), "it is the price of a million tokens")
 		}
+		amounts[name.Value] = n
 	}
-	if !found["input"] || !found["output"] {
+	input, hasInput := amounts["input"]
+	output, hasOutput := amounts["output"]
+	if !hasInput || !hasOutput {
 		r.fail(CodeInvalid, line, key, "input and output must both be given", pricesHint)
 	}
-	if price.Cached < 0 {
-		price.Cached = price.Input
+	cached, given := amounts["cached"]
+	if !given {
+		cached = input
 	}
-	return price
-}
-
-func (r *reader) amount(line int, key string, value *yaml.Node) float64 {
-	n, err := strconv.ParseFloat(strings.TrimSpace(value.Value), 64)
-	if value.Kind != yaml.ScalarNode || err != nil || math.IsNaN(n) || n < 0 || n > highestPrice {
-		r.fail(CodeInvalid, line, key, "must be a number, 0 or more, is "+given(value), "it is the price of a million tokens")
-		return 0
-	}
-	return n
+	return Price{Input: input, Cached: cached, Output: output}
 }

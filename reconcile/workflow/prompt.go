@@ -30,19 +30,45 @@ type Prompt struct {
 
 // ParsePrompt parses a template whose first line is the given line of file. An empty body is the default prompt.
 // The error is a *reconcile.Error with template_parse_error.
-func ParsePrompt(body, file string, firstLine int) (*Prompt, error) {
+func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	if strings.TrimSpace(body) == "" {
 		body = defaultPrompt
 	}
-	if err := unclosedText(body, file, firstLine); err != nil {
-		return nil, err
+	line := firstLine
+	// The library panics on letters and numbers that its scanner can't read. It is shown the tags one by one to find the line.
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
+		}
+	}()
+	open := parser.Token{} // the comment or raw text that the token is in
+	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
+		isTag := token.Type == parser.TagTokenType
+		switch {
+		case open.Name != "":
+			if isTag && token.Name == "end"+open.Name {
+				open = parser.Token{}
+			}
+		case isTag && (token.Name == "comment" || token.Name == "raw"):
+			open = token
+		case token.Type != parser.TextTokenType:
+			line = token.SourceLoc.LineNo
+			_, _ = expressions.Parse(token.Args) // fails for tags that are no expressions
+		}
 	}
-	template, err := parseTemplate(body, file, firstLine)
-	if err != nil {
-		return nil, err
+	if open.Name != "" { // the library would silently drop everything after it
+		return nil, fault(CodeTemplateParse, file, open.SourceLoc.LineNo, fmt.Sprintf("{%% %s %%} is never closed", open.Name),
+			fmt.Sprintf("add {%% end%s %%}", open.Name))
+	}
+	line = firstLine
+	template, bad := newEngine().ParseTemplateLocation([]byte(body), file, firstLine)
+	if bad != nil {
+		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
 	return &Prompt{file: file, template: template}, nil
 }
+
+const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
 
 func newEngine() *liquid.Engine {
 	engine := liquid.NewEngine()
@@ -51,62 +77,6 @@ func newEngine() *liquid.Engine {
 	engine.UnregisterTag("include")
 	engine.UnregisterTag("render")
 	return engine
-}
-
-// parseTemplate catches panics of the library on letters and numbers that its scanner can't read.
-func parseTemplate(body, file string, firstLine int) (template *liquid.Template, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			line := panickingLine(body, firstLine)
-			template, err = nil, fault(CodeTemplateParse, file, line, fmt.Sprint(p), templateHint)
-		}
-	}()
-	template, bad := newEngine().ParseTemplateLocation([]byte(body), file, firstLine)
-	if bad != nil {
-		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
-	}
-	return template, nil
-}
-
-const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
-
-// unclosedText refuses a comment or raw text without an end: the library would silently drop everything after it.
-func unclosedText(body, file string, firstLine int) error {
-	if !strings.Contains(body, "{%") {
-		return nil
-	}
-	open := parser.Token{}
-	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
-		switch {
-		case token.Type != parser.TagTokenType:
-		case open.Name == "" && (token.Name == "comment" || token.Name == "raw"):
-			open = token
-		case open.Name != "" && token.Name == "end"+open.Name:
-			open = parser.Token{}
-		}
-	}
-	if open.Name == "" {
-		return nil
-	}
-	return fault(CodeTemplateParse, file, open.SourceLoc.LineNo, fmt.Sprintf("{%% %s %%} is never closed", open.Name),
-		fmt.Sprintf("add {%% end%s %%}", open.Name))
-}
-
-// panickingLine is the line of the expression on which the scanner panics.
-func panickingLine(body string, firstLine int) (line int) {
-	defer func() {
-		if p := recover(); p == nil {
-			line = firstLine
-		}
-	}()
-	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
-		line = token.SourceLoc.LineNo
-		if token.Type != parser.TextTokenType {
-			// Only a panic matters here, not an error.
-			_, _ = expressions.Parse(token.Args)
-		}
-	}
-	return firstLine
 }
 
 // liquidMessage is the library's message without its name, place and quotes around the file.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,24 +45,30 @@ func Read(path string) (Source, error) {
 	if err != nil {
 		return Source{}, missing(path, err)
 	}
-	// Without O_NONBLOCK a FIFO of that name would keep the pass waiting for a writer.
-	file, err := os.OpenFile(resolved, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return Source{}, missing(path, err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return Source{}, missing(path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return Source{}, missing(path, errors.New("not a regular file"))
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	data, _, err := readRegular(resolved)
 	if err != nil {
 		return Source{}, missing(path, err)
 	}
 	return NewSource(path, resolved, data)
+}
+
+// readRegular reads a regular file, and at most one byte more than maxFile of it.
+func readRegular(path string) ([]byte, fs.FileInfo, error) {
+	// Without O_NONBLOCK a FIFO of that name would keep the pass waiting for a writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	return data, info, err
 }
 
 func missing(path string, err error) error {
