@@ -9,54 +9,72 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func init() {
-	helpers["full-at-birth"] = func(args []string) error { return eachPage(args[0], bornOnFullDisk) }
-	helpers["full-at-work"] = func(args []string) error { return eachPage(args[0], writtenOnFullDisk) }
-}
+func init() { helpers["full-disk"] = func(args []string) error { return eachPage(args[0]) } }
 
-// The disk is full at each write in turn: with n pages left the first writes succeed and the next is the first that
-// fails. What was said to be stored is stored, what was not is not there, and with space again all goes on.
+// TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first writes succeed and the next one
+// fails. What was said to be stored is stored, what was not is not there, and with space again everything continues.
 func TestFullAtEachWrite(t *testing.T) {
-	for _, what := range []string{"full-at-birth", "full-at-work"} {
-		t.Run(what, func(t *testing.T) {
-			out := inNamespaces(t, what)
-			if strings.HasPrefix(out, "nothing can be mounted") {
-				t.Skip(out)
-			}
-			t.Log(out)
-		})
+	cmd := helper(t, "full-disk", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no user namespaces here: %v", err)
+	}
+	check(t, cmd.Wait())
+	if strings.HasPrefix(out.String(), "nothing can be mounted") {
+		t.Skip(out.String())
+	}
+	t.Log(out.String())
 }
 
-// eachPage calls f with 0, 1, 2 … free pages left, each time with a new directory, until f meets no full disk.
-func eachPage(at string, f func(dir string, full func() error, free func() error) (met bool, err error)) error {
+// eachPage fills the disk before a database is made, and after.
+func eachPage(at string) error {
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		fmt.Println("nothing can be mounted here:", err)
 		return nil
 	}
+	return errors.Join(eachPageFrom(at, false), eachPageFrom(at, true))
+}
+
+// eachPageFrom takes a run through its life with 0, 1, 2 … free pages, each time in a new directory, until no write meets a
+// full disk. With made the database exists before.
+func eachPageFrom(at string, made bool) error {
 	ballast := filepath.Join(at, "ballast")
 	for pages := int64(0); ; pages++ {
-		dir := filepath.Join(at, fmt.Sprint("state-", pages))
-		full := func() error { return leave(at, ballast, pages) }
-		free := func() error { return os.Remove(ballast) }
-		met, err := f(dir, full, free)
-		if err != nil {
-			return fmt.Errorf("with %d pages left: %w", pages, err)
+		dir := filepath.Join(at, fmt.Sprint(made, pages))
+		if made {
+			db, err := createOnce(context.Background(), dir)
+			if err != nil {
+				return err
+			}
+			if err := db.Close(); err != nil {
+				return err
+			}
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := leave(at, ballast, pages); err != nil {
 			return err
 		}
-		switch {
-		case !met && pages < 10:
+		done, err := liveOnFullDisk(dir, made)
+		if err == nil {
+			err = errors.Join(os.Remove(ballast), continueWithSpace(dir, done), os.RemoveAll(dir))
+		}
+		switch all := done == len(stepsOfARun()); {
+		case err != nil:
+			return fmt.Errorf("with %d pages left: %w", pages, err)
+		case all && pages < 10:
 			return fmt.Errorf("the disk is not full with %d pages", pages)
-		case !met:
+		case all:
 			fmt.Println("enough:", pages, "pages")
 			return nil
 		}
@@ -75,46 +93,6 @@ func leave(at, ballast string, pages int64) error {
 		return err
 	}
 	return unix.Fallocate(int(f.Fd()), 0, 0, (int64(st.Bavail)-pages)*int64(st.Bsize))
-}
-
-// bornOnFullDisk: no lock, no database, or both; never half of one, and the next pass makes it.
-func bornOnFullDisk(dir string, full, free func() error) (met bool, err error) {
-	ctx := context.Background()
-	if err := full(); err != nil {
-		return false, err
-	}
-	err = lockOnce(dir)
-	var db *DB
-	if err == nil {
-		db, err = Create(ctx, dir, epoch)
-	}
-	if met = err != nil; met {
-		if err := wantFull(err); err != nil {
-			return met, err
-		}
-		if _, err := Open(ctx, dir); err == nil {
-			return met, errors.New("half a database can be opened")
-		} else if missing := new(reconcile.Error); errors.As(err, &missing) && missing.Code == "state_corrupt" {
-			return met, err
-		}
-	} else if err := db.Close(); err != nil {
-		if err := wantFull(err); err != nil {
-			return met, err
-		}
-	}
-	if err := free(); err != nil {
-		return met, err
-	}
-	if err := lockOnce(dir); err != nil {
-		return met, fmt.Errorf("with space again: %w", err)
-	}
-	if db, err = Create(ctx, dir, epoch); err != nil {
-		return met, fmt.Errorf("with space again: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, tempName)); !errors.Is(err, os.ErrNotExist) {
-		return met, fmt.Errorf("%s is left: %v", tempName, err)
-	}
-	return met, db.Close()
 }
 
 // step is one write, and how it shows afterwards.
@@ -168,63 +146,68 @@ func stepsOfARun() []step {
 	}
 }
 
-// writtenOnFullDisk takes a run through its life, and fills the disk before the first step.
-func writtenOnFullDisk(dir string, full, free func() error) (met bool, err error) {
+// liveOnFullDisk makes the database and takes the steps until the disk is full, and returns how many it took: -1 where there
+// is no database.
+func liveOnFullDisk(dir string, made bool) (done int, err error) {
 	ctx := context.Background()
-	if err := lockOnce(dir); err != nil {
-		return false, err
-	}
-	db, err := Create(ctx, dir, epoch)
+	db, err := createOnce(ctx, dir)
 	if err != nil {
-		return false, err
-	}
-	if err := full(); err != nil {
-		return false, err
+		if _, openErr := Open(ctx, dir); openErr == nil && !made || errorCode(openErr) == "state_corrupt" {
+			return -1, fmt.Errorf("half a database was made: %w", openErr)
+		}
+		return -1, wantFull(err)
 	}
 	steps := stepsOfARun()
-	done := 0
 	for ; done < len(steps); done++ {
 		if err := steps[done].do(ctx, db); err != nil {
 			if err := wantFull(err); err != nil {
-				return true, fmt.Errorf("%s: %w", steps[done].name, err)
+				return done, fmt.Errorf("%s: %w", steps[done].name, err)
 			}
-			met = true
 			break
 		}
 	}
+	if err := errors.Join(stored(ctx, db, steps, done), readOnFullDisk(ctx, dir, done > 0)); err != nil {
+		return done, fmt.Errorf("beside the writer: %w", err)
+	}
+	if err := db.Close(); err != nil && wantFull(err) != nil {
+		return done, fmt.Errorf("close: %w", err)
+	}
+	return done, readOnFullDisk(ctx, dir, done > 0)
+}
+
+// continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
+func continueWithSpace(dir string, done int) error {
+	ctx, steps := context.Background(), stepsOfARun()
+	db, err := createOnce(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("with space again: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, tempName)); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s is left: %v", tempName, err)
+	}
+	done = max(done, 0)
 	if err := stored(ctx, db, steps, done); err != nil {
-		return met, fmt.Errorf("while it is full: %w", err)
-	}
-	if err := readOnFullDisk(ctx, dir, done > 0); err != nil {
-		return met, fmt.Errorf("beside the writer: %w", err)
-	}
-	if err := db.Close(); err != nil {
-		if err := wantFull(err); err != nil {
-			return met, fmt.Errorf("close: %w", err)
-		}
-	}
-	if err := readOnFullDisk(ctx, dir, done > 0); err != nil {
-		return met, fmt.Errorf("alone: %w", err)
-	}
-	if err := free(); err != nil {
-		return met, err
-	}
-	if db, err = Create(ctx, dir, epoch); err != nil {
-		return met, fmt.Errorf("with space again: %w", err)
-	}
-	if err := stored(ctx, db, steps, done); err != nil {
-		return met, fmt.Errorf("with space again: %w", err)
+		return fmt.Errorf("with space again: %w", err)
 	}
 	for ; done < len(steps); done++ {
 		if err := steps[done].do(ctx, db); err != nil {
-			return met, fmt.Errorf("%s with space again: %w", steps[done].name, err)
+			return fmt.Errorf("%s with space again: %w", steps[done].name, err)
 		}
 	}
-	var whole string
-	if err := db.sql.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&whole); err != nil || whole != "ok" {
-		return met, fmt.Errorf("integrity: %s, %w", whole, err)
+	return errors.Join(db.QuickCheck(ctx), db.Close())
+}
+
+// createOnce opens or makes the database under the project lock.
+func createOnce(ctx context.Context, dir string) (*DB, error) {
+	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0)
+	if held != nil {
+		return nil, fmt.Errorf("held by %v", held)
 	}
-	return met, db.Close()
+	if err != nil {
+		return nil, err
+	}
+	db, err := Create(ctx, dir, epoch)
+	return db, errors.Join(err, release())
 }
 
 // readOnFullDisk reads the claim, where there is one: reading needs no space, even where the shared memory of the WAL
@@ -259,38 +242,8 @@ func stored(ctx context.Context, db *DB, steps []step, done int) error {
 	return nil
 }
 
-// inNamespaces runs a helper where it may mount, and returns what it says.
-func inNamespaces(t *testing.T, what string) string {
-	t.Helper()
-	cmd := helper(t, what, t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	var out strings.Builder
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Skipf("no user namespaces here: %v", err)
-	}
-	check(t, cmd.Wait())
-	return out.String()
-}
-
-func lockOnce(dir string) error {
-	release, held, err := Acquire(context.Background(), dir, Holder{Since: time.Now()}, 0)
-	if err != nil {
-		return err
-	}
-	if held != nil {
-		return fmt.Errorf("held by %v", held)
-	}
-	return release()
-}
-
 func wantFull(err error) error {
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != "disk_full" {
+	if errorCode(err) != "disk_full" {
 		return fmt.Errorf("error is %w, want disk_full", err)
 	}
 	return nil
