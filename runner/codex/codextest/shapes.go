@@ -80,9 +80,9 @@ func sandboxShape(word string) object {
 }
 
 // turnShape is a turn that began, or was asked for (started is 0 then).
-func turnShape(id, root string, started int64) object {
+func turnShape(id string, started int64) object {
 	return object{
-		"id": id, "rootTurnId": root, "items": []any{}, "itemsView": "notLoaded", "status": "inProgress", "error": nil,
+		"id": id, "rootTurnId": id, "items": []any{}, "itemsView": "notLoaded", "status": "inProgress", "error": nil,
 		"startedAt": orNull(started), "completedAt": nil, "durationMs": nil,
 	}
 }

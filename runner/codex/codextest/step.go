@@ -1,8 +1,6 @@
 package codextest
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,14 +32,8 @@ func (u *turn) step(s *Step) error {
 	case "stream":
 		return u.stream(s.N, s.Wait)
 	case "subagent":
-		return u.subAgent(s.Text, nil)
-	case "subagent-ask":
-		return u.subAgent("done", func(child *turn) error { return child.askCommand(s.Text) })
-	case "steal-turn":
-		u.s.mu.Lock()
-		u.t.wantsTurn = true
-		u.s.mu.Unlock()
-	case "early-response", "late-response": // looked for before the turn
+		return u.subAgent(s.Text)
+	case "late-response": // run reads it before the first step
 	default:
 		if ask, ok := u.asking(s); ok {
 			return ask()
@@ -81,14 +73,6 @@ func (u *turn) fault(s *Step) error {
 		u.s.write([]byte(s.Text + "\n"))
 	case "long":
 		u.long(s.N)
-	case "notify":
-		var params map[string]any
-		if err := json.Unmarshal(s.JSON, &params); err != nil {
-			return fmt.Errorf("line %d: notify wants an object: %w", s.Line, err)
-		}
-		u.s.notify(s.Name, params)
-	case "retry-notices":
-		return u.retryNotices(s.N, s.Wait)
 	default:
 		return fmt.Errorf("line %d: no such directive: %s", s.Line, s.Verb)
 	}
@@ -169,7 +153,7 @@ func (u *turn) count(in, out int64) {
 	u.t.Total.add(last)
 	total := u.t.Total
 	u.s.mu.Unlock()
-	u.save() // what was used is used, whoever hears of it
+	u.save() // stored first: the tokens are used even if the client is gone
 	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
 		"total": usageShape(total), "last": usageShape(last), "modelContextWindow": 258400,
 	}})
@@ -225,25 +209,10 @@ func (u *turn) long(n int) {
 	u.itemCompleted(item, id, at)
 }
 
-// retryNotices tells n times that the model can't be reached; 0: until the
-// turn is interrupted.
-func (u *turn) retryNotices(n int, interval time.Duration) error {
-	for i := 0; n == 0 || i < n; i++ {
-		failure := errorShape(object{"responseStreamDisconnected": object{"httpStatusCode": nil}}, "Reconnecting... waiting for network")
-		failure["additionalDetails"] = "Connection failed: error sending request"
-		u.notify("error", object{"error": failure, "willRetry": true, "turnId": u.id})
-		if err := u.sleep(max(interval, time.Millisecond)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// subAgent is a turn of another thread, as it shows on the parent's stream; act, if not nil, is what it does before it
-// says text.
-func (u *turn) subAgent(text string, act func(child *turn) error) error {
+// subAgent is a turn of another thread, as it shows on the parent's stream.
+func (u *turn) subAgent(text string) error {
 	child := &turn{
-		s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd, Total: tokens{}}, id: newID(), root: u.root, began: time.Now(), ctx: u.ctx,
+		s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd, Total: tokens{}}, id: newID(), began: time.Now(), ctx: u.ctx,
 	}
 	id := u.itemID("call")
 	call := object{
@@ -255,17 +224,7 @@ func (u *turn) subAgent(text string, act func(child *turn) error) error {
 	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
 	u.itemCompleted(call, id, at)
 	child.status(object{"type": "active", "activeFlags": []any{}})
-	child.notify("turn/started", object{"turn": turnShape(child.id, child.root, child.began.Unix())})
-	status := "completed"
-	if act != nil {
-		var over *end
-		switch err := act(child); {
-		case errors.As(err, &over):
-			status = over.status // its own turn; ours goes on
-		case err != nil:
-			return err
-		}
-	}
+	child.notify("turn/started", object{"turn": turnShape(child.id, child.began.Unix())})
 	msg := child.itemID("msg")
 	child.item(messageItem(msg, text), msg)
 	child.said, child.saidID = text, msg
@@ -274,7 +233,7 @@ func (u *turn) subAgent(text string, act func(child *turn) error) error {
 	item := messageItem(msg, text)
 	item["startedAtMs"], item["completedAtMs"] = now(), now()
 	child.notify("turn/completed", object{"turn": object{
-		"id": child.id, "rootTurnId": child.root, "items": []any{item}, "itemsView": "summary", "status": status, "error": nil,
+		"id": child.id, "rootTurnId": child.id, "items": []any{item}, "itemsView": "summary", "status": "completed", "error": nil,
 		"startedAt": child.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(child.began).Milliseconds(),
 	}})
 	return u.interrupted()

@@ -5,25 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 // turn is one under way. It runs in a goroutine of its own.
 type turn struct {
-	s      *server
-	t      *thread
-	id     string
-	root   string
-	began  time.Time
-	prompt string
-	ctx    context.Context
-	stop   context.CancelFunc
-	answer func() // sends the answer to turn/start, once
-	// steered gets the prompt of a turn/start that came during a turn which the
-	// server had started by itself: it is done in that turn.
-	steered chan string
-
+	s       *server
+	t       *thread
+	id      string
+	began   time.Time
+	prompt  string
+	ctx     context.Context
+	stop    context.CancelFunc
+	answer  func() // sends the answer to turn/start, once
 	said    string // last message
 	saidID  string
 	counted bool // tokens was said
@@ -101,30 +97,22 @@ func (s *server) startTurn(m *message) {
 	}
 	if running := t.turn; running != nil {
 		s.mu.Unlock()
-		// codex does not start another turn: the input joins the running one.
-		s.result(m.ID, object{"turn": turnShape(running.id, running.root, 0)})
+		// codex starts no second turn: the input joins the running one, which goes on with its script.
+		s.result(m.ID, object{"turn": turnShape(running.id, 0)})
 		running.item(object{"type": "userMessage", "clientId": nil, "content": content(p.text())}, newID())
-		select {
-		case running.steered <- p.text():
-		default: // a turn that was asked for goes on with its script
-		}
 		return
 	}
 	t.apply(&threadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
-	u := s.newTurn(t, p.text(), "")
+	u := s.newTurn(t, p.text())
 	id := m.ID
-	u.answer = func() { s.result(id, object{"turn": turnShape(u.id, u.root, 0)}) }
+	u.answer = func() { s.result(id, object{"turn": turnShape(u.id, 0)}) }
 	s.mu.Unlock()
 	go u.run()
 }
 
-// newTurn makes the thread's next turn; root is that of the turn that it goes
-// on from, or "". mu is held.
-func (s *server) newTurn(t *thread, prompt, root string) *turn {
-	u := &turn{s: s, t: t, id: newID(), root: root, prompt: prompt, began: time.Now(), answer: func() {}}
-	if u.root == "" {
-		u.root = u.id
-	}
+// newTurn makes the thread's next turn. mu is held.
+func (s *server) newTurn(t *thread, prompt string) *turn {
+	u := &turn{s: s, t: t, id: newID(), prompt: prompt, began: time.Now(), answer: func() {}}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
 	u.at = len(t.History)
@@ -180,18 +168,13 @@ func (u *turn) run() {
 	defer u.stop()
 	steps, err := u.steps()
 	u.save() // a thread that was killed in mid-turn can be resumed
-	answered := u.answerWhen(steps)
-	if answered == "" {
+	late := slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" })
+	if !late {
 		u.answer()
 	}
 	u.status(object{"type": "active", "activeFlags": []any{}})
-	u.notify("turn/started", object{"turn": turnShape(u.id, u.root, u.began.Unix())})
-	if u.prompt != "" {
-		u.item(object{"type": "userMessage", "clientId": nil, "content": content(u.prompt)}, newID())
-	}
-	if answered == "early-response" {
-		u.answer()
-	}
+	u.notify("turn/started", object{"turn": turnShape(u.id, u.began.Unix())})
+	u.item(object{"type": "userMessage", "clientId": nil, "content": content(u.prompt)}, newID())
 	if err == nil {
 		err = u.play(steps)
 	} else {
@@ -206,19 +189,9 @@ func (u *turn) run() {
 	default:
 	}
 	u.finish(err)
-	if answered == "late-response" {
+	if late {
 		u.answer()
 	}
-}
-
-// answerWhen finds the directive that moves the answer to turn/start.
-func (u *turn) answerWhen(steps []Step) string {
-	for _, s := range steps {
-		if s.Verb == "early-response" || s.Verb == "late-response" {
-			return s.Verb
-		}
-	}
-	return ""
 }
 
 // play does the steps, and what every turn has: a message and tokens.
@@ -270,70 +243,12 @@ func (u *turn) finish(err error) {
 	u.s.mu.Lock()
 	u.t.turn = nil
 	u.t.History[u.at] = exchange{Prompt: u.prompt, Answer: u.said, Status: e.status}
-	steal := u.t.wantsTurn
-	u.t.wantsTurn = false
 	u.s.mu.Unlock()
 	u.save()
 	u.notify("turn/completed", object{"turn": object{
-		"id": u.id, "rootTurnId": u.root, "items": items, "itemsView": view, "status": e.status, "error": failure,
+		"id": u.id, "rootTurnId": u.id, "items": items, "itemsView": view, "status": e.status, "error": failure,
 		"startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),
 	}})
-	if steal {
-		u.s.stealTurn(u.t, u.root)
-	}
-}
-
-// stolenFor bounds a turn that the server started by itself.
-const stolenFor = time.Minute
-
-// stealTurn starts a turn that nobody asked for, as codex does with a goal.
-func (s *server) stealTurn(t *thread, root string) {
-	s.mu.Lock()
-	select {
-	case <-s.quit: // nobody would stop it any more
-		s.mu.Unlock()
-		return
-	default:
-	}
-	if t.turn != nil {
-		s.mu.Unlock()
-		return
-	}
-	u := s.newTurn(t, "", root)
-	t.here-- // scripts count the turns that were asked for
-	u.steered = make(chan string, 1)
-	s.mu.Unlock()
-	go u.runStolen()
-}
-
-// runStolen waits to be interrupted, or for a prompt that joins it.
-func (u *turn) runStolen() {
-	defer u.s.running.Done()
-	defer u.stop()
-	u.status(object{"type": "active", "activeFlags": []any{}})
-	u.notify("turn/started", object{"turn": turnShape(u.id, u.root, u.began.Unix())})
-	timer := time.NewTimer(stolenFor)
-	defer timer.Stop()
-	var err error
-	select {
-	case <-timer.C:
-	case <-u.ctx.Done():
-		err = u.interrupted()
-	case u.prompt = <-u.steered:
-		u.s.mu.Lock()
-		u.t.here++
-		u.s.mu.Unlock()
-		var steps []Step
-		if steps, err = u.steps(); err == nil {
-			err = u.play(steps)
-		}
-	}
-	select {
-	case <-u.s.quit:
-		return
-	default:
-	}
-	u.finish(err)
 }
 
 // interrupt ends a turn; a command that runs goes on in the background.
