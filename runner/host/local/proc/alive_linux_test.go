@@ -237,7 +237,7 @@ func opened(t *testing.T, path string) int {
 	return n
 }
 
-// The reason not to begin takes the place of a heartbeat, in a file that grows no larger by it.
+// A refusal replaces the heartbeat in place: the file does not grow.
 func TestRefusal(t *testing.T) {
 	for _, code := range []string{"disk_full", "resource_limit", "state_unsupported_filesystem", strings.Repeat("x", 200)} {
 		path := filepath.Join(t.TempDir(), "alive")

@@ -43,12 +43,6 @@ var ErrNoAnswer = errors.New("no answer in time")
 // ErrNoSocket: this process was not started by Detach.
 var ErrNoSocket = errors.New("descriptor 3 is no socket: not started by a pass")
 
-// RefusedError is a worker's own reason not to take its run.
-type RefusedError struct{ Message string }
-
-// Error implements error.
-func (e *RefusedError) Error() string { return "refused: " + e.Message }
-
 // DiedError: the worker ended before it answered.
 type DiedError struct {
 	// Status is how it ended ("exit status 2", "signal: killed").
@@ -193,8 +187,8 @@ func (d *Detached) Process() reconcile.Process { return d.process }
 // Done is closed when the worker has ended.
 func (d *Detached) Done() <-chan struct{} { return d.done }
 
-// Ready waits until the worker has taken its run. Otherwise the error is *RefusedError, *DiedError, ErrNoAnswer after
-// Spawn.Wait, or that of ctx; the worker is left as it is.
+// Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, *DiedError,
+// ErrNoAnswer after Spawn.Wait, or that of ctx; the worker is left as it is.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.sock.Close()
 	err := d.sock.SetReadDeadline(d.deadline)
@@ -230,7 +224,7 @@ func (d *Detached) answer() error {
 		if err != nil {
 			return err
 		}
-		return &RefusedError{Message: string(message)}
+		return fmt.Errorf("refused: %s", message)
 	}
 	return fmt.Errorf("unknown answer %q", first[0])
 }

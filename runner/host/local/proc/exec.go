@@ -129,9 +129,6 @@ func launch(cmd *exec.Cmd) (*exitWatch, error) {
 // Process is the child, for the procs file and Owner.Roots.
 func (c *Child) Process() reconcile.Process { return c.watch.process }
 
-// Done is closed when the child itself has ended, even if other processes still hold its pipes.
-func (c *Child) Done() <-chan struct{} { return c.watch.done }
-
 // Wait returns when the child itself has ended, even if other processes still hold its pipes, or when ctx has, with its
 // error. The child is not reaped before Close, so its group can still be signalled.
 func (c *Child) Wait(ctx context.Context) error {

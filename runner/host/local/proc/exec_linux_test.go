@@ -84,8 +84,8 @@ func TestExecToFiles(t *testing.T) {
 	must(t, err)
 }
 
-// A hook that leaves a process in the background is over, and the one it left, which holds its pipes, can still be
-// ended with the group.
+// A hook that leaves a process in the background counts as ended. The process holds its pipes and can still be killed
+// with the group.
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, Exec{Argv: sh(`sleep 60 & echo $!; exit 0`)})
 	waitFor(t, c)

@@ -51,7 +51,7 @@ func locker(args []string) int {
 	return idle(nil)
 }
 
-func TestLockers(t *testing.T) {
+func TestLockHolders(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string {
 		p := filepath.Join(dir, name)
@@ -150,8 +150,8 @@ func contained(args []string) int {
 	return 0
 }
 
-// In a container too, where the list of locks leaves out those whose taker has ended.
-func TestLockersContained(t *testing.T) {
+// In a container /proc/locks omits locks whose taker has ended.
+func TestLockHoldersInAContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(path, make([]byte, 256), 0o600))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], helperArg, "contained", path, "whole", "left", "open", "inherited")

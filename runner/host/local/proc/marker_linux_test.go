@@ -64,8 +64,8 @@ func holding(f *os.File, fd int) func(*exec.Cmd) {
 	}
 }
 
-// One that has cleared its environment, its session and its parent, and stands in no file.
-func TestFindWashedOrphanByTree(t *testing.T) {
+// A process that has cleared its environment, left its session and its parent, and was not recorded.
+func TestFindOrphanByTree(t *testing.T) {
 	tree := newTree(t)
 	h := startAs(t, nil, holding(tree, TreeFD), "spawn", "setsid,clear,keep,exit", "idle")
 	parent, child := h.up(), h.up()
@@ -103,7 +103,7 @@ func TestFindWashedOrphanByTree(t *testing.T) {
 	}
 }
 
-// The path that the system shows is one of the mount namespace that a file was opened in: it proves nothing alone.
+// The path of a descriptor is that of the mount namespace it was opened in, so the same path may be another file.
 func TestSamePathIsNotSameFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a mount namespace with another file at the same path needs root")
@@ -128,7 +128,7 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	}
 }
 
-func TestTreeCountsAtItsNumberOnly(t *testing.T) {
+func TestTreeAtAnotherDescriptor(t *testing.T) {
 	tree := newTree(t)
 	elsewhere := startAs(t, nil, holding(tree, TreeFD-1), "idle").up()
 	if got := find(t, Owner{Tree: tree.Name()}); len(got) > 0 {
@@ -136,8 +136,8 @@ func TestTreeCountsAtItsNumberOnly(t *testing.T) {
 	}
 }
 
-// Anybody may write a mark, and open a file that he may read.
-func TestAnotherUsersBadgeDoesNotCount(t *testing.T) {
+// Any user may write a marker, and open a file that is readable.
+func TestMarkerOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process of another user's")
 	}
@@ -182,7 +182,7 @@ func TestExecWithFewDescriptors(t *testing.T) {
 	}
 }
 
-// Each level of a tree of shells, which keep what they inherit, holds the file.
+// Shells keep the descriptors that they inherit, so each process of a tree of shells holds the file.
 func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	tree := newTree(t)
 	c := run(t, Exec{

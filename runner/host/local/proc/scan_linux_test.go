@@ -161,8 +161,7 @@ as "$@"`, hidepid, hiddenUID, before)
 	return strings.TrimSpace(string(out))
 }
 
-// Where /proc hides what its reader may not trace, a child can't be seen before the end of its exec: it must not be
-// taken for one that is gone.
+// With the mount option hidepid a child is hidden until its exec is over. It must not be taken for one that is gone.
 func TestStartWithHiddenProcesses(t *testing.T) {
 	for _, hidepid := range []string{"1", "2"} {
 		for _, helper := range []string{"start many", "detach many"} {
@@ -173,7 +172,7 @@ func TestStartWithHiddenProcesses(t *testing.T) {
 	}
 }
 
-// The processes of others, which may be hidden, and the name by which a worker calls its directory do not matter.
+// Hidden processes of other users are skipped, and a state directory may be named through a symlink.
 func TestWorkersAmongHidden(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {

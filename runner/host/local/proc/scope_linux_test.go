@@ -111,7 +111,7 @@ func TestFindByScope(t *testing.T) {
 	}
 }
 
-// A process that has spread its threads over cgroups below is found where it stands as a whole.
+// A process whose threads are in cgroups below is listed in the cgroup of the whole process.
 func TestFindByScopeOfThreads(t *testing.T) {
 	cgroup, dir := newScope(t, mark(t))
 	threads := filepath.Join(dir, "threads")
@@ -164,8 +164,7 @@ func TestKillTreeEndsAForkChain(t *testing.T) {
 	}
 }
 
-// What may not be signalled, a program of another user's that the agent was allowed to start, ends with the scope all the
-// same: whose a scope is, is a matter of its files.
+// A process of another user, which may not be signalled, is ended with the scope if the files of the scope permit it.
 func TestKillTreeOfAScopeEndsAnotherUsersProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process of another user's")
@@ -197,7 +196,7 @@ func weak(args []string) int {
 	return 0
 }
 
-// A worker sits in the run's scope itself.
+// A worker is in the run's scope itself, and must not end itself.
 func TestKillTreeFromWithinTheScope(t *testing.T) {
 	id := mark(t)
 	cgroup, dir := newScope(t, id)

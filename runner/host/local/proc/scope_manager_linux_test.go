@@ -59,7 +59,7 @@ func TestSystemdCgroup(t *testing.T) {
 	}
 }
 
-// Who is asked for a scope, in which order.
+// Which systemd managers are asked for a scope, in which order.
 func TestManagers(t *testing.T) {
 	const session, service, ours = "session-1.scope", "x.service", "symphony-pass-1.scope"
 	for _, row := range []struct {
@@ -182,7 +182,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// systemd's programs get no descriptor of ours, nor a secret of our environment.
+// systemd's programs inherit neither descriptors nor secrets of the environment.
 func TestAskHandsOnNothing(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	fakeSystemd(t, "/bin/ls -l /proc/$$/fd > "+out+"; /usr/bin/env >> "+out, "")
@@ -245,7 +245,7 @@ func TestScopeCommand(t *testing.T) {
 	}
 }
 
-// A program that was replaced is started as it was: by the process that still is it.
+// An executable that was replaced is started through the process that still runs it.
 func TestPathForOthers(t *testing.T) {
 	if got := pathForOthers("/usr/bin/x"); got != "/usr/bin/x" {
 		t.Error(got)
@@ -269,7 +269,7 @@ func TestPathForOthers(t *testing.T) {
 	}
 }
 
-// A scope that does not come is noticed.
+// A process that never reaches its scope is an error.
 func TestWaitForScope(t *testing.T) {
 	for name, row := range map[string]struct{ run, err string }{
 		"it fails": {"exit 1", "exit status 1"},
