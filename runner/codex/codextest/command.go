@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// command is a shell command of the agent's, in a session of its own.
+// command is a shell command of the agent. It runs in its own process session, as with codex.
 type command struct {
 	cmd    *exec.Cmd
 	output *capped
-	done   chan struct{} // it ended; its state is in cmd.ProcessState
+	done   chan struct{} // closed when the command has ended
 }
 
-// outputKept is where codex cuts the output of a command (bytes).
+// outputKept is how many bytes of a command's output codex keeps.
 const outputKept = 1 << 20
 
 // capped keeps the beginning of what is written to it.
@@ -46,13 +46,12 @@ func (c *capped) String() string {
 	return strings.ToValidUTF8(c.b.String(), "�")
 }
 
-// outputWait bounds how long a command's output is waited for when the command
-// has ended but something that it started still holds the pipe.
+// outputWait bounds the wait for output after a command has ended: a process that it started may keep the pipe open.
 const outputWait = 200 * time.Millisecond
 
-// spawn starts a command with the environment that codex gives.
+// spawn starts a command with the environment that codex gives to commands.
 func (u *turn) spawn(line, callID string) (*command, error) {
-	own := context.WithoutCancel(u.ctx) // an interrupt leaves commands running
+	own := context.WithoutCancel(u.ctx) // commands survive an interrupt
 	c := &command{cmd: exec.CommandContext(own, "/bin/bash", u.t.env.shellFlag(), line), output: &capped{}, done: make(chan struct{})}
 	c.cmd.Dir = u.t.Cwd
 	c.cmd.Env = append(u.t.env.of(os.Environ()), "CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
@@ -80,12 +79,11 @@ func (u *turn) spawn(line, callID string) (*command, error) {
 	return c, nil
 }
 
-// kill ends the command and what is in its session's group.
+// kill kills the command and its process group.
 func (c *command) kill() {
 	select {
 	case <-c.done:
-		// The leader is reaped, so its number may be another's; what it left
-		// behind in its group stays, as with codex.
+		// The leader is reaped, so another process may have its id by now. What it left in its group stays, as with codex.
 	default:
 		if err := syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL); err == nil {
 			<-c.done
@@ -93,7 +91,7 @@ func (c *command) kill() {
 	}
 }
 
-// status is the exit code in the way of a shell.
+// status is the exit code as a shell reports it.
 func (c *command) status() int {
 	state := c.cmd.ProcessState
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -102,15 +100,14 @@ func (c *command) status() int {
 	return state.ExitCode()
 }
 
-// start starts a command and its item, and gives what waits for both.
+// start starts a command and its item. The returned function waits for both to end.
 func (u *turn) start(line string) func() error {
 	id := u.itemID("call")
 	return u.startItem(line, id, commandItem(id, line, u.t.Cwd), 0)
 }
 
-// startItem starts the command of an item; began is when item/started was sent,
-// 0 if it was not. The function waits for the end of the command, and of the
-// item.
+// startItem starts the command of an item. began is the time at which item/started was sent, 0 if it was not. The returned
+// function waits for the command and completes the item.
 func (u *turn) startItem(line, id string, item object, began int64) func() error {
 	c, err := u.spawn(line, id)
 	if err == nil {
@@ -120,7 +117,7 @@ func (u *turn) startItem(line, id string, item object, began int64) func() error
 		began = u.itemStarted(item, id)
 	}
 	if err != nil {
-		// The model reads of it; the turn goes on.
+		// The model sees the error and the turn continues.
 		item["status"], item["aggregatedOutput"] = "failed", "Failed to create unified exec process: "+err.Error()
 		u.itemCompleted(item, id, began)
 		return u.interrupted
@@ -129,7 +126,7 @@ func (u *turn) startItem(line, id string, item object, began int64) func() error
 	return func() error {
 		select {
 		case <-c.done:
-		case <-u.ctx.Done(): // it goes on in the background
+		case <-u.ctx.Done(): // the command continues in the background
 			return u.interrupted()
 		}
 		text := c.output.String()
@@ -151,11 +148,11 @@ func (u *turn) shell(line string) error {
 	return u.start(line)()
 }
 
-// execBound is the longest that a command of command/exec may take.
+// execBound is the default timeout of command/exec.
 const execBound = 10 * time.Second
 
-// exec runs a command of the client's own, outside of any thread. Nothing is sandboxed here; a machine that can't
-// sandbox is a fault.
+// exec serves command/exec: a command of the client outside of any thread. It never sandboxes the command; Faults.Sandbox
+// stands for a machine that cannot sandbox.
 func (s *server) exec(m *message) {
 	var p struct {
 		Command       []string `json:"command"`
@@ -193,7 +190,7 @@ func (s *server) exec(m *message) {
 	s.running.Go(func() { s.execute(m.ID, p.Command, p.Cwd, bound) })
 }
 
-// execute answers when the command has ended.
+// execute runs the command and answers the request.
 func (s *server) execute(id json.RawMessage, argv []string, cwd string, bound time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

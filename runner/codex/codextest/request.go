@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// asking gives what a directive that asks the client does.
+// asking returns the function for a directive that sends a request to the client; ok is false for other directives.
 func (u *turn) asking(s *Step) (ask func() error, ok bool) {
 	switch s.Verb {
 	case "ask-command":
@@ -27,9 +27,7 @@ func (u *turn) asking(s *Step) (ask func() error, ok bool) {
 	return nil, false
 }
 
-// ask sends a request and waits for its answer, which may never come: then the
-// turn waits until it is interrupted, as codex does. flag tells in the thread's
-// status what is waited for.
+// ask sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.
 func (u *turn) ask(method, flag string, params object) (*message, error) {
 	answer := make(chan *message, 1)
 	u.s.mu.Lock()
@@ -43,7 +41,7 @@ func (u *turn) ask(method, flag string, params object) (*message, error) {
 	}
 	params["threadId"], params["turnId"] = u.t.ID, u.id
 	u.s.send(object{"method": method, "id": n, "params": params})
-	// Also told of a request that lapsed.
+	// Codex sends this for a request without an answer too.
 	defer func() { u.notify("serverRequest/resolved", object{"requestId": n}) }()
 	select {
 	case m := <-answer:
@@ -56,8 +54,7 @@ func (u *turn) ask(method, flag string, params object) (*message, error) {
 	}
 }
 
-// decision reads {"decision": …}; "" for an error or another shape, which codex
-// takes as a refusal.
+// decision reads {"decision": …}. It returns "" for an error or another shape, which codex treats as a refusal.
 func (u *turn) decision(m *message) string {
 	var r struct {
 		Decision json.RawMessage `json:"decision"`
@@ -165,7 +162,7 @@ func (u *turn) askUser(question string) error {
 	return u.say(fmt.Sprintf("answered: %q", r.Answers["q1"].Answers))
 }
 
-// askForm asks what an MCP server named forms would have a person fill in.
+// askForm sends the form of an MCP server named forms.
 func (u *turn) askForm(text string) error {
 	m, err := u.ask("mcpServer/elicitation/request", "", object{
 		"serverName": "forms", "mode": "form", "_meta": nil, "message": text,
@@ -212,7 +209,7 @@ func (u *turn) askPermissions() error {
 	return u.say(fmt.Sprintf("permissions: %d granted for the %s", len(r.Permissions), r.Scope))
 }
 
-// askAny sends any request and tells the answer as a message.
+// askAny sends any request and repeats the answer in an agent message.
 func (u *turn) askAny(s *Step) error {
 	params := object{}
 	if err := json.Unmarshal(s.JSON, &params); err != nil {
@@ -228,8 +225,7 @@ func (u *turn) askAny(s *Step) error {
 	return u.say("answered: " + string(m.Result))
 }
 
-// tool calls a dynamic tool of the client's. The model could not name one that
-// the thread does not have; a script can, to see it refused.
+// tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to see the refusal.
 func (u *turn) tool(name string, args json.RawMessage) error {
 	id := u.itemID("call")
 	item := toolItem(id, name, args)

@@ -16,63 +16,62 @@
 //	say nothing is left
 //	```
 //
-// One directive per line; blank lines and lines that begin with # are skipped.
-// A header, "attempt N:", "turn N:" or "attempt N turn M:", each number
-// perhaps with a + for "or more", begins a section. A turn does the first
-// section whose header takes its attempt and its number; where none does, the
-// lines before any header. Attempts count from 0 and are read from a line
-// "Attempt: N" of the prompt; turns count from 1 within a process, and are read
-// from continuation guidance ("continuation turn #2 of 3") where there is some.
-// A prompt without a script does that of the last prompt of its thread that
-// had one, also after a resume; a thread without any just says "done". A script
-// that can't be read fails the turn with a message that names the line.
+// Each line is a directive; blank lines and lines that begin with # are skipped.
+// A header begins a section: "attempt N:", "turn N:" or "attempt N turn M:". A
+// + after a number means "or more". A turn does the first section whose header
+// matches, else the lines before any header. Attempts count from 0 and are read
+// from a line "Attempt: N" of the prompt. Turns count from 1 within a process,
+// or are read from continuation guidance ("continuation turn #2 of 3").
+//
+// A prompt without a script repeats the last script of its thread, also after
+// a resume; a thread without any script says "done". An invalid script fails
+// the turn with a message that names the line.
 //
 // What an agent does:
 //
 //	sh COMMAND            run it by bash -lc in the cwd; its item has output and exit code
-//	background COMMAND    start it and leave it running; its item never ends
+//	background COMMAND    start it and leave it running; its item does not end
 //	say TEXT              an agent message, word by word
 //	think TEXT            a reasoning item
 //	patch FILE TEXT       write TEXT to FILE; a fileChange item
-//	tool NAME JSON        call a dynamic tool of the client's, wait for the answer
+//	tool NAME JSON        call a dynamic tool of the client and wait for the answer
 //	tokens IN OUT         report a model call of that size (without any: 1000 50 per turn)
 //	ratelimits JSON       account/rateLimits/updated with that object
 //	sleep DURATION        silence
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
-// What it asks (the answers are obeyed as codex obeys them):
+// What it asks (it obeys the answers as codex does):
 //
 //	ask-command COMMAND   approval of a command, which runs if granted
 //	ask-file FILE         approval of a file change
 //	ask-permissions       more permissions
-//	ask-user QUESTION     a question to a person
+//	ask-user QUESTION     a question to the operator
 //	ask-form MESSAGE      an MCP server's form: region (eu or us), sure and n, the last two optional
-//	request METHOD JSON   any request of the server's; threadId and turnId are added
-//	unknown-request       one that no client knows
+//	request METHOD JSON   any request to the client; threadId and turnId are added
+//	unknown-request       a request with an unknown method
 //
-// How it goes wrong:
+// How it fails:
 //
 //	fail INFO MESSAGE     the turn fails; INFO is codexErrorInfo, a word or KEY=STATUS
 //	cancel                the turn ends as interrupted
 //	crash                 exit 1 at once; commands in the background stay
 //	hang                  silence until interrupted
-//	silent                the same; a model (package modeltest) hangs before, or is silent after, its headers
-//	deaf                  from now on EOF and termination are ignored; commands started later inherit that
-//	garbage TEXT          a line that is no message
+//	silent                the same; the model of package modeltest hangs before its headers, or is silent after them
+//	deaf                  ignore EOF and termination from now on; commands started later inherit that
+//	garbage TEXT          a line that is not a message
 //	long BYTES            an item whose line is that long
 //	steal-turn            after this turn codex starts another by itself (only a real codex with a model of package modeltest)
 //	late-response         turn/start is answered after the turn's end
 //
 // # Decisions
 //
-// The server asks what ask-… says whatever the approval policy is: codex asks
-// nothing under "never", but then there would be nothing to test. Everything
-// else that a client can see follows the recordings; the tests compare the
-// members of every message with them.
+// The directives ask-… send their request under every approval policy; codex
+// sends none under "never". All other messages follow recordings of a real
+// codex, and TestShapes compares their members.
 //
-// Commands run in sessions of their own (setsid), as codex's do, so that a test
-// of clean-up has something to find: only a graceful exit kills them.
+// Commands run in their own process sessions (setsid), as with codex, and only
+// a graceful exit kills them: a test of clean-up has processes to find.
 package codextest
 
 import (
@@ -86,7 +85,7 @@ import (
 // Script is what a prompt asks the agent to do; see the package comment for
 // its language.
 type Script struct {
-	sections []section // the first has no selector: what stands before any header
+	sections []section // the first holds the lines before any header
 }
 
 type section struct {
@@ -107,7 +106,7 @@ func (s selector) takes(n int) bool {
 // Step is one directive. Only the fields of its verb are set.
 type Step struct {
 	Verb string
-	Text string // the rest of the line, or what of it is no other field
+	Text string // the rest of the line without the other fields
 	Name string // tool, file, code, method: the first word after the verb
 	JSON json.RawMessage
 	N, M int // counts: tokens IN OUT, stream N, long BYTES

@@ -19,51 +19,46 @@ import (
 	"time"
 )
 
-// Version is the codex whose wire shapes the server speaks.
+// Version is the codex release whose messages the server imitates.
 const Version = "0.169.0"
 
-// ServeOptions are for Serve. The zero value serves threads that end with the
-// process, as fast as it can.
+// ServeOptions configure Serve. With the zero value threads end with the process, and directives run without a pause.
 type ServeOptions struct {
-	// Home is the folder where threads are kept, so that thread/resume in a
-	// new process finds them; it must exist. "": threads end with the process.
+	// Home is an existing folder that stores threads, so that thread/resume finds them in a new process. "" stores none.
 	Home string
-	// Pace is waited before each directive; a demo is to be watched.
+	// Pace is the pause before each directive, for demos.
 	Pace time.Duration
-	// Faults are those of the handshake, which no prompt can ask for.
+	// Faults are faults that no prompt can ask for.
 	Faults Faults
-	// OnDeaf is called by the directive deaf, for a program to ignore
-	// termination signals. nil: only EOF and ctx are ignored.
+	// OnDeaf is called by the directive deaf, so that a program can ignore termination signals too.
 	OnDeaf func()
-	// DeafFor bounds how long a deaf server outlives its client; ten minutes
-	// where it is not set.
+	// DeafFor is how long a deaf server outlives its client; 0 means ten minutes.
 	DeafFor time.Duration
 }
 
-// Faults of the handshake.
+// Faults are ways in which the server fails, of the handshake above all.
 type Faults struct {
 	SilentInitialize bool   // initialize is never answered
 	InitializeError  string // initialize is answered with this error
-	ThreadError      string // so are thread/start and thread/resume
+	ThreadError      string // thread/start and thread/resume are answered with this error
 	Exit             bool   // exit 1 before anything is answered
-	Sandbox          string // command/exec fails as on a machine that can't sandbox, with these words
-	NoExec           bool   // command/exec is not known, as to older versions
+	Sandbox          string // command/exec fails with this text, as on a machine that cannot sandbox
+	NoExec           bool   // command/exec is unknown
 	Version          string // reported in place of Version
 	LoggedOut        bool   // account/read reports that a login is needed and missing
 }
 
-// codes of error answers
+// Codes of error answers.
 const (
 	invalidRequest = -32600
 	internalError  = -32603
 )
 
-// maxLine bounds a line of the client's; codex takes prompts of a mebibyte.
+// maxLine bounds a line from the client; codex accepts prompts of one mebibyte.
 const maxLine = 16 << 20
 
-// Serve is the app-server: it reads requests from in until it ends, or until
-// ctx is done, and gives the exit status of the process. Commands that still
-// run then are killed.
+// Serve is the app-server. It reads requests until in ends or ctx is done, kills the commands that still run, and returns
+// the exit status of the process.
 func Serve(ctx context.Context, in io.Reader, out, errw io.Writer, o ServeOptions) int {
 	if o.Home != "" {
 		if info, err := os.Stat(o.Home); err != nil || !info.IsDir() {
@@ -113,7 +108,7 @@ type server struct {
 	initialized bool
 	client      string
 	threads     map[string]*thread
-	pending     map[string]chan *message // requests of ours, by id
+	pending     map[string]chan *message // the server's own requests by id
 	nextID      int
 	nextItem    int
 	granted     map[string]bool // commands accepted for the session
@@ -123,7 +118,7 @@ type server struct {
 	running     sync.WaitGroup // turns
 }
 
-// message is a line of the client's.
+// message is a line from the client.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -148,7 +143,7 @@ func (s *server) readLines(in io.Reader, lines chan<- []byte) {
 	}
 }
 
-// gone is the end by EOF or termination; a deaf server stays.
+// gone handles EOF and termination: a deaf server stays for a while.
 func (s *server) gone() int {
 	s.mu.Lock()
 	deaf := s.deaf
@@ -165,8 +160,7 @@ func (s *server) gone() int {
 	return 0
 }
 
-// close ends what still runs. After a crash commands stay, as they do when
-// codex is killed.
+// close ends turns and commands. After a crash commands stay, as after the kill of a codex.
 func (s *server) close() {
 	close(s.quit)
 	s.mu.Lock()
@@ -194,7 +188,7 @@ func (s *server) log(text string) {
 	fmt.Fprintf(s.errw, "%s ERROR %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), text)
 }
 
-// send writes one line. A client that stopped reading does not stop codex.
+// send writes one line. A client that stopped reading does not stop the server.
 func (s *server) send(v any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -230,7 +224,7 @@ func (s *server) refuse(id json.RawMessage, code int, text string) {
 	s.send(object{"error": object{"code": code, "message": text}, "id": id})
 }
 
-// take handles one line of the client's.
+// take handles one line from the client.
 func (s *server) take(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
@@ -287,7 +281,7 @@ func (s *server) serve(m *message) {
 	}
 }
 
-// methods are those that the server names where it is asked for another.
+// methods are what the server names in its refusal of an unknown method.
 var methods = []string{"initialize", "thread/start", "thread/resume", "thread/name/set", "turn/start", "turn/interrupt"}
 
 func (s *server) initialize(m *message) {
@@ -326,8 +320,8 @@ func (s *server) initialize(m *message) {
 	})
 }
 
-// Main is a program that serves as a codex: "app-server [flags]" or "--version". It gives the exit status. CODEX_HOME names the home where the
-// flag does not.
+// Main is the main function of a scripted codex, with the arguments "app-server [flags]" or "--version". It returns the exit
+// status. CODEX_HOME is the default of the flag --home.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	switch {
 	case len(args) == 1 && args[0] == "--version":
@@ -346,8 +340,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	// Registered, a signal no longer ends the process; deaf, Serve does not
-	// look at ctx either.
+	// NotifyContext keeps SIGTERM from ending the process; a deaf Serve does not look at ctx either.
 	o.OnDeaf = func() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) }
 	return Serve(ctx, in, out, errw, o)
 }
@@ -370,7 +363,7 @@ func parseFlags(args []string, errw io.Writer) (ServeOptions, error) {
 	return o, nil
 }
 
-// set reads one fault.
+// set parses one --fault.
 func (f *Faults) set(text string) error {
 	name, value, _ := strings.Cut(text, "=")
 	switch name {
@@ -396,10 +389,10 @@ func (f *Faults) set(text string) error {
 	return nil
 }
 
-// inspected are the questions about account and configuration that need no thread.
+// inspected are requests about account and configuration, which need no thread.
 var inspected = []string{"account/read", "config/read", "experimentalFeature/list", "hooks/list"}
 
-// inspect answers one of them as a codex does whose home gives agents nothing, and whose provider needs no login.
+// inspect answers one of them like a codex with an empty configuration and a provider that needs no login.
 func (s *server) inspect(m *message) {
 	switch m.Method {
 	case "account/read":

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// object is a JSON object on its way out.
+// object is a JSON object to send.
 type object map[string]any
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// newID gives ids of codex's form: UUIDs that begin with the time.
+// newID returns an id as codex makes them: a UUID of version 7.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
@@ -26,8 +26,7 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// threadShape is a thread as thread/start, thread/resume and thread/started
-// have it.
+// shape is a thread as thread/start, thread/resume and thread/started contain it.
 func (t *thread) shape(client, home string) object {
 	path := any(nil)
 	if home != "" {
@@ -43,7 +42,7 @@ func (t *thread) shape(client, home string) object {
 	}
 }
 
-// opened is the answer to thread/start, and with resumed to thread/resume.
+// opened is the answer to thread/start or, if resumed, to thread/resume.
 func (t *thread) opened(client, home string, resumed bool) object {
 	out := object{
 		"thread": t.shape(client, home), "model": "scripted", "modelProvider": "scripted", "serviceTier": nil, "disabledPluginIds": []any{},
@@ -79,7 +78,7 @@ func sandboxShape(word string) object {
 	return object{"type": "readOnly", "networkAccess": false}
 }
 
-// turnShape is a turn that began, or was asked for (started is 0 then).
+// turnShape is a turn under way. started is 0 in the answer to turn/start.
 func turnShape(id string, started int64) object {
 	return object{
 		"id": id, "rootTurnId": id, "items": []any{}, "itemsView": "notLoaded", "status": "inProgress", "error": nil,
@@ -98,8 +97,8 @@ func errorShape(info any, text string) object {
 	return object{"message": text, "codexErrorInfo": info, "additionalDetails": nil, "misalignment": nil}
 }
 
-// infoShape reads what a script gives for codexErrorInfo: a word, or KEY=STATUS
-// for an object with an HTTP status, which may be empty.
+// infoShape makes codexErrorInfo from a directive fail: a word, or KEY=STATUS for an object with an HTTP status, which may be
+// empty.
 func infoShape(text string) any {
 	key, status, ok := strings.Cut(text, "=")
 	if !ok {

@@ -43,7 +43,7 @@ func (u *turn) step(s *Step) error {
 	return u.interrupted()
 }
 
-// fault does the directives by which a turn goes wrong.
+// fault does one of the directives that make a turn fail.
 func (u *turn) fault(s *Step) error {
 	switch s.Verb {
 	case "fail":
@@ -60,7 +60,7 @@ func (u *turn) fault(s *Step) error {
 		u.s.mu.Unlock()
 		u.s.exit <- 1
 		return errCrashed
-	case "hang", "silent": // the same on this side of codex
+	case "hang", "silent": // they differ only in package modeltest
 		<-u.ctx.Done()
 	case "deaf":
 		u.s.mu.Lock()
@@ -79,7 +79,7 @@ func (u *turn) fault(s *Step) error {
 	return u.interrupted()
 }
 
-// itemID numbers items as codex and its model do.
+// itemID returns the next id of an item.
 func (u *turn) itemID(prefix string) string {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
@@ -87,14 +87,13 @@ func (u *turn) itemID(prefix string) string {
 	return fmt.Sprintf("%s_%04d", prefix, u.s.nextItem)
 }
 
-// item is one that begins and ends at once.
+// item sends an item that begins and ends at once.
 func (u *turn) item(item object, id string) {
 	at := u.itemStarted(item, id)
 	u.itemCompleted(item, id, at)
 }
 
-// itemStarted sends item/started and gives the time for itemCompleted. The
-// item is not kept; the caller may change it afterwards.
+// itemStarted sends item/started and returns its time for itemCompleted. The caller may change the item afterwards.
 func (u *turn) itemStarted(item object, id string) int64 {
 	at := now()
 	item["id"], item["startedAtMs"], item["completedAtMs"] = id, at, nil
@@ -108,7 +107,7 @@ func (u *turn) itemCompleted(item object, id string, began int64) {
 	u.notify("item/completed", object{"item": item, "turnId": u.id, "contentTokenCount": nil, "completedAtMs": at})
 }
 
-// say is an agent message that arrives word by word.
+// say sends an agent message word by word.
 func (u *turn) say(text string) error {
 	id := u.itemID("msg")
 	at := u.itemStarted(messageItem(id, ""), id)
@@ -128,7 +127,7 @@ func (u *turn) saidAll(id, text string, began int64) error {
 	return u.interrupted()
 }
 
-// stream is a message in n deltas, an interval apart.
+// stream sends a message in n deltas, an interval apart.
 func (u *turn) stream(n int, interval time.Duration) error {
 	id := u.itemID("msg")
 	at := u.itemStarted(messageItem(id, ""), id)
@@ -144,8 +143,7 @@ func (u *turn) stream(n int, interval time.Duration) error {
 	return u.saidAll(id, strings.TrimSpace(text.String()), at)
 }
 
-// count reports a model call, with shares of cached and reasoning tokens as a
-// model would have them.
+// count reports a model call, with plausible shares of cached and reasoning tokens.
 func (u *turn) count(in, out int64) {
 	u.counted = true
 	last := tokens{Input: in, Cached: in / 4, Output: out, Reasoning: out / 5}
@@ -167,8 +165,7 @@ func (t *tokens) add(o tokens) {
 	t.Reasoning += o.Reasoning
 }
 
-// patch writes a file of the workspace. A path that leads out of it is refused
-// as codex refuses it, with an item that failed.
+// patch writes a file of the workspace. Like codex, it refuses a path outside of it with a failed item.
 func (u *turn) patch(name, text string) error {
 	path := u.path(name)
 	id := u.itemID("call")
@@ -190,7 +187,7 @@ func (u *turn) writeFile(name, text string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // nothing is written through it
+	defer func() { _ = root.Close() }() // read-only
 	if dir := filepath.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
 			return err
@@ -209,7 +206,7 @@ func (u *turn) long(n int) {
 	u.itemCompleted(item, id, at)
 }
 
-// subAgent is a turn of another thread, as it shows on the parent's stream.
+// subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
 func (u *turn) subAgent(text string) error {
 	child := &turn{
 		s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd, Total: tokens{}}, id: newID(), began: time.Now(), ctx: u.ctx,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// thread is what is kept of one, in memory and in the home.
+// thread is the state of a thread, in memory and in the home.
 type thread struct {
 	ID             string            `json:"id"`
 	Created        int64             `json:"created"`
@@ -22,7 +22,7 @@ type thread struct {
 	Sandbox        string            `json:"sandbox"`
 	Prompt         string            `json:"prompt"`  // the first one
 	Script         string            `json:"script"`  // the last prompt that had one
-	Attempt        int               `json:"attempt"` // of the last prompt that told
+	Attempt        int               `json:"attempt"` // of the last prompt that named one
 	Turns          int               `json:"turns"`   // in all processes
 	Total          tokens            `json:"total"`
 	Tools          []json.RawMessage `json:"tools"`
@@ -58,7 +58,7 @@ type threadParams struct {
 	DynamicTools   []json.RawMessage `json:"dynamicTools"`
 }
 
-// check gives codex's words for what it refuses, "" for what it takes.
+// check returns codex's error message for parameters that it refuses, "" for valid ones.
 func (p *threadParams) check() string {
 	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || p.Sandbox == nil {
 		return refusal
@@ -89,7 +89,7 @@ func unknownVariant(word string, known ...string) string {
 	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
 }
 
-// apply takes the settings that a request carries over those that stand.
+// apply replaces the settings that a request names.
 func (t *thread) apply(p *threadParams) {
 	if p.Cwd != "" {
 		t.Cwd = p.Cwd
@@ -180,8 +180,7 @@ func (t *thread) file(home string) string {
 	return filepath.Join(home, "threads", t.ID+".json")
 }
 
-// acquire takes the lock that makes this process the thread's only writer. It
-// goes with the process, however that ends.
+// acquire takes the lock that makes this process the thread's only writer. The kernel releases it when the process ends.
 func (t *thread) acquire(home string) error {
 	if home == "" || t.lock != nil {
 		return nil
@@ -208,13 +207,12 @@ func (t *thread) acquire(home string) error {
 
 func (t *thread) unlock() {
 	if t.lock != nil {
-		_ = t.lock.Close() // the lock goes with it, whatever Close says
+		_ = t.lock.Close() // closing releases the lock even with an error
 		t.lock = nil
 	}
 }
 
-// save stores the thread. Like codex's, a thread has no rollout before its
-// first turn.
+// save stores the thread. As with codex, a thread is not stored before its first turn.
 func (s *server) save(t *thread) error {
 	if s.o.Home == "" {
 		return nil
@@ -235,16 +233,16 @@ func (s *server) save(t *thread) error {
 	return os.Rename(temp, t.file(s.o.Home))
 }
 
-// environment is what a thread's config says of the environment of its commands.
+// environment is what a thread's config sets for the environment of its commands.
 type environment struct {
 	set map[string]string // shell_environment_policy.set
-	// excluding: what looks like a secret by its name is taken away, and set is what comes after that.
+	// excluding removes variables whose names look like secrets, before set is applied.
 	excluding bool
-	// noLogin: commands run in no login shell.
+	// noLogin runs commands without a login shell.
 	noLogin bool
 }
 
-// environmentOf reads it; shell_environment_policy may be nested or with dots.
+// environmentOf reads a config, in which shell_environment_policy is nested or has dotted keys.
 func environmentOf(config map[string]any) environment {
 	const key = "shell_environment_policy"
 	e := environment{set: map[string]string{}}
@@ -269,12 +267,12 @@ func environmentOf(config map[string]any) environment {
 			take(map[string]any{name: v})
 		}
 	}
-	e.excluding = ignored == false // codex ignores them where nothing is said
+	e.excluding = ignored == false // codex does not exclude by default
 	e.noLogin = config["allow_login_shell"] == false
 	return e
 }
 
-// of is what commands get of the server's environment.
+// of returns the environment of commands, given that of the server.
 func (e environment) of(env []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// turn is one under way. It runs in a goroutine of its own.
+// turn is a turn under way. It runs in its own goroutine.
 type turn struct {
 	s       *server
 	t       *thread
@@ -20,10 +20,10 @@ type turn struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	answer  func() // sends the answer to turn/start, once
-	said    string // last message
+	said    string // the last agent message
 	saidID  string
-	counted bool // tokens was said
-	at      int  // its place in the thread's history
+	counted bool // a directive tokens was done
+	at      int  // index in the thread's history
 }
 
 // turnParams are what turn/start takes.
@@ -38,10 +38,10 @@ type turnParams struct {
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy"`
 }
 
-// maxInput is where codex refuses the text of a prompt, in characters.
+// maxInput is the longest prompt that codex accepts, in characters.
 const maxInput = 1 << 20
 
-// check gives codex's words for what it refuses, "" for what it takes.
+// check returns codex's error message for parameters that it refuses, "" for valid ones.
 func (p *turnParams) check() string {
 	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || len(p.SandboxPolicy) == 0 {
 		return refusal
@@ -116,7 +116,7 @@ func (s *server) newTurn(t *thread, prompt string) *turn {
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
 	u.at = len(t.History)
-	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // unless it lives to see its end
+	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish says otherwise
 	t.here++
 	t.Turns++
 	if t.Prompt == "" {
@@ -131,7 +131,7 @@ func (s *server) newTurn(t *thread, prompt string) *turn {
 	return u
 }
 
-// steps are those of the script for this turn.
+// steps returns the steps of the script for this turn.
 func (u *turn) steps() ([]Step, error) {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
@@ -151,7 +151,7 @@ func (u *turn) steps() ([]Step, error) {
 	return script.Steps(u.t.Attempt, number), nil
 }
 
-// end is how a turn ends, as an error that goes up from its steps.
+// end is an error with which a step ends the turn.
 type end struct {
 	status string
 	info   any
@@ -160,14 +160,14 @@ type end struct {
 
 func (e *end) Error() string { return e.status + ": " + e.text }
 
-// errCrashed goes up when the process is to end at once.
+// errCrashed ends the turn of a process that is about to exit.
 var errCrashed = errors.New("crashed")
 
 func (u *turn) run() {
 	defer u.s.running.Done()
 	defer u.stop()
 	steps, err := u.steps()
-	u.save() // a thread that was killed in mid-turn can be resumed
+	u.save() // so that a thread whose turn is cut off can be resumed
 	late := slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" })
 	if !late {
 		u.answer()
@@ -185,7 +185,7 @@ func (u *turn) run() {
 	}
 	select {
 	case <-u.s.quit:
-		return // the process is ending; codex tells nothing of the turn
+		return // the process is ending; codex sends nothing about the turn
 	default:
 	}
 	u.finish(err)
@@ -194,7 +194,7 @@ func (u *turn) run() {
 	}
 }
 
-// play does the steps, and what every turn has: a message and tokens.
+// play does the steps, and adds a message and tokens where the steps have none.
 func (u *turn) play(steps []Step) error {
 	for i := range steps {
 		if err := u.sleep(u.s.o.Pace); err != nil {
@@ -221,7 +221,7 @@ func (u *turn) save() {
 	}
 }
 
-// finish ends the turn on the stream.
+// finish sends the end of the turn.
 func (u *turn) finish(err error) {
 	e := &end{status: "completed"}
 	if err != nil && !errors.As(err, &e) {
@@ -251,7 +251,7 @@ func (u *turn) finish(err error) {
 	}})
 }
 
-// interrupt ends a turn; a command that runs goes on in the background.
+// interrupt ends a turn. A running command continues in the background.
 func (s *server) interrupt(m *message) {
 	var p struct {
 		ThreadID string `json:"threadId"`
