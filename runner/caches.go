@@ -13,55 +13,50 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// cache is a tool's cache outside of XDG_CACHE_HOME, which the default sandbox does not let the agent write. Those of pip, Go's
-// builds, yarn 1 and uv follow XDG_CACHE_HOME by themselves.
+// cache is the cache of a build tool that does not follow XDG_CACHE_HOME, and that the default sandbox makes read-only. The
+// caches of pip, go build, yarn 1 and uv follow XDG_CACHE_HOME.
 type cache struct {
 	variable string
 	below    string   // its place in the workspace's cache directory
-	usual    []string // its usual place: below the directory of the first of these variables that is set
-	// fetched: everything in it comes from the network. As long as nothing can be added, the account's own cache is used,
-	// which can be read.
+	usual    []string // its usual place: below the directory that the first of these variables names
+	// fetched: all of its content comes from the network. Without network the tool can use the account's own cache, which
+	// is readable.
 	fetched bool
 }
 
-// caches are moved for hooks and agent alike, so that the agent has what after_create fetched. Each tool listed here fails
-// without its variable.
+// caches returns the caches that are moved. They move for hooks and agent alike, so that the agent finds what after_create
+// has fetched.
 func caches() []cache {
 	return []cache{
-		// npm writes each package that it installs, its locks and its logs there.
+		// npm writes the packages that it installs, its locks and its logs.
 		{variable: "npm_config_cache", below: "npm", usual: []string{"HOME/.npm"}},
-		// go writes a module that it needs and does not find there.
+		// go writes modules that it has downloaded.
 		{variable: "GOMODCACHE", below: "go-mod", usual: []string{"GOPATH/pkg/mod", "HOME/go/pkg/mod"}, fetched: true},
 	}
 }
 
-// buildEnv is what builds need in the sandbox. It moves the caches that the environment does not place, where the agent could not
-// write the usual place.
+// buildEnv returns the variables that build tools need in the sandbox. It moves each cache that the environment does not
+// place and that the agent could not write at its usual place.
 func (c Config) buildEnv(env []string, w *host.Workspace) []string {
 	if c.TurnSandboxPolicy != nil && !agent.Confines(c.TurnSandboxPolicy) {
-		return nil // the agent can write whatever the account can
+		return nil // the agent can write what the account can write
 	}
 	var moved []string
 	for _, k := range caches() {
-		if valueOf(env, k.variable) == "" && !c.opens(k.place(env)) && (!k.fetched || c.fetches()) {
+		if valueOf(env, k.variable) == "" && !c.canWrite(k.place(env)) && (!k.fetched || c.hasNetwork()) {
 			moved = append(moved, k.variable+"="+filepath.Join(w.CacheDir, k.below))
 		}
 	}
-	return append(moved, stampEnv(env, w)...)
-}
-
-// stampEnv keeps go from asking git about a workspace that is not a repository: while a command runs codex keeps an empty .git
-// there, which go build takes for a broken repository.
-func stampEnv(env []string, w *host.Workspace) []string {
-	_, err := os.Lstat(filepath.Join(w.Path, ".git"))
-	if !errors.Is(err, os.ErrNotExist) || valueOf(env, "GOFLAGS") != "" {
-		return nil
+	// While a command runs, codex keeps an empty .git in a workspace that is no repository. go build takes it for a broken
+	// repository.
+	if _, err := os.Lstat(filepath.Join(w.Path, ".git")); errors.Is(err, os.ErrNotExist) && valueOf(env, "GOFLAGS") == "" {
+		moved = append(moved, "GOFLAGS=-buildvcs=false")
 	}
-	return []string{"GOFLAGS=-buildvcs=false"}
+	return moved
 }
 
-// opens reports whether agent.writable_roots, or the workflow's own policy, lets the agent write a directory.
-func (c Config) opens(dir string) bool {
+// canWrite reports whether agent.writable_roots, or the workflow's own policy, opens a directory to the agent.
+func (c Config) canWrite(dir string) bool {
 	var policy struct {
 		WritableRoots []string `json:"writableRoots"`
 	}
@@ -76,7 +71,7 @@ func (c Config) opens(dir string) bool {
 	})
 }
 
-// resolved is a path without symlinks, as far as it exists.
+// resolved resolves the symlinks of a path, as far as it exists.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -87,15 +82,15 @@ func resolved(path string) string {
 	return path
 }
 
-// fetches reports whether sandboxed commands reach the network.
-func (c Config) fetches() bool {
+// hasNetwork reports whether sandboxed commands reach the network.
+func (c Config) hasNetwork() bool {
 	if c.TurnSandboxPolicy == nil {
 		return c.Network
 	}
 	return agent.Confines(c.TurnSandboxPolicy) && networkOf(c.TurnSandboxPolicy)
 }
 
-// place is where the cache is without its variable.
+// place returns where the cache is if its variable is not set.
 func (k cache) place(env []string) string {
 	for _, usual := range k.usual {
 		variable, rest, _ := strings.Cut(usual, "/")
@@ -107,7 +102,7 @@ func (k cache) place(env []string) string {
 	return ""
 }
 
-// valueOf is a variable's value, in letters of either case as npm takes them; empty where it is not set.
+// valueOf returns the value of a variable, empty if it is not set. Like npm it ignores the case of the name.
 func valueOf(env []string, name string) string {
 	for _, entry := range env {
 		if n, value, _ := strings.Cut(entry, "="); strings.EqualFold(n, name) {

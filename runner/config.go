@@ -9,14 +9,14 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Config is the part of the workflow that a run is carried out by. A run keeps the one it was started with.
+// Config is the part of the workflow that runs need. A run keeps the one that it was started with.
 type Config struct {
 	Policy   reconcile.Policy
 	MaxTurns int
 
 	Hooks Hooks
 
-	// StartAgent opens a session with the process that Command has become.
+	// StartAgent makes a session with the process that Command started.
 	StartAgent agent.Starter
 	// Command is codex.command, run by bash -lc in the workspace (specification 10.1).
 	Command string
@@ -35,35 +35,35 @@ type Config struct {
 
 	OnApproval      agent.Approval
 	OnQuestion      agent.QuestionPolicy
-	AnswerTimeout   time.Duration // of what is left to a person
+	AnswerTimeout   time.Duration // of requests that a person answers
 	Network         bool
 	WritableRoots   []string
-	PassEnv         []string // variables that the agent's commands get whatever their names
+	PassEnv         []string // variables that the agent's commands get even if their names look like secrets
 	TrustRepository bool
-	KeepGitConfig   bool // what an agent sets of git stays
+	KeepGitConfig   bool // git settings that an agent changed stay
 	ResumeThread    bool
 
 	KeepRemoved time.Duration
 
-	// Secrets names the variables that neither hooks nor the agent may see; SecretValues are kept out of
-	// everything that is written and out of their environment whatever the variable is called.
+	// Secrets names the variables that neither hooks nor the agent may see. SecretValues are kept out of all that is
+	// written, and out of the environment of hooks and agent under any name.
 	Secrets      []string
 	SecretValues []string
 }
 
-// Hooks are the workspace's shell scripts (specification 5.3.4), empty where there is none.
+// Hooks are the workflow's shell scripts (specification 5.3.4); an empty one does nothing.
 type Hooks struct {
 	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
 	Timeout                                        time.Duration
 }
 
-// Prompt renders the first turn's text. Attempt 0 is the first run.
+// Prompt renders the text of the first turn. The first run has attempt 0.
 type Prompt interface {
 	Render(issue reconcile.Issue, attempt int) (string, error)
 }
 
-// Journal is the worker's side of the database. Errors that wrap reconcile.ErrConflict say that the run is
-// no longer the worker's.
+// Journal is the part of the database that a worker uses. An error that wraps reconcile.ErrConflict means that a pass has
+// settled the run, so that the worker must not write it any more.
 type Journal interface {
 	// UpdateRun writes what the worker knows of its run, and returns the stop reason that a pass has set.
 	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
@@ -71,15 +71,15 @@ type Journal interface {
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
 	// SaveThread keeps the highest token totals of a codex thread.
 	SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens, now time.Time) error
-	// Thread gives those totals; false where the thread is unknown.
+	// Thread returns those totals; false if the thread is unknown.
 	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
-	// LastThread gives the issue's newest thread, and the newest that a codex home can have; empty where there is none.
+	// LastThread returns the issue's newest thread, and the newest in a codex home; empty if there is none.
 	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
-	// SaveCreated keeps what the agent made in the tracker.
-	SaveCreated(ctx context.Context, runID, issueID string, made []reconcile.Created, now time.Time) error
-	// IssueTokens gives what an issue has used of agent.max_tokens.
+	// SaveCreated stores what the agent created in the tracker.
+	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
+	// IssueTokens returns how much of agent.max_tokens an issue has used.
 	IssueTokens(ctx context.Context, issueID string) (int64, error)
-	// Meta and SetMeta keep small facts, here which codex homes have been used.
+	// Meta and SetMeta store single values, here which codex homes have been used.
 	Meta(ctx context.Context, key string) (string, bool, error)
 	SetMeta(ctx context.Context, key, value string) error
 	ThreadNotes

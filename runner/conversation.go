@@ -170,7 +170,7 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.used = used
 		c.rec.usage(ctx, g.session.UsageByThread())
 	}
-	c.keepLinks(linksSaid(e.Item))
+	c.keepLinks(linksInItem(e.Item))
 	model, message := g.session.Model(), c.Redactor.Text(e.Message)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {

@@ -37,11 +37,16 @@ type environment struct {
 // of the workspace's own for temporary files and caches, and what builds need.
 func (e environment) common() []string {
 	own := []string{proc.RunMark + "=" + e.runID, "TMPDIR=" + e.space.TmpDir, "XDG_CACHE_HOME=" + e.space.CacheDir}
-	if e.config.CodexHome != "" {
-		own = append(own, "CODEX_HOME="+e.config.CodexHome)
-	}
-	own = append(own, e.config.buildEnv(e.base, e.space)...)
+	own = slices.Concat(own, e.config.codexHome(), e.config.buildEnv(e.base, e.space))
 	return cleanEnv(e.base, e.config.Secrets, e.config.SecretValues, own)
+}
+
+// codexHome returns the variable that names the workflow's codex home, if it has one.
+func (c Config) codexHome() []string {
+	if c.CodexHome == "" {
+		return nil
+	}
+	return []string{"CODEX_HOME=" + c.CodexHome}
 }
 
 // hook is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
@@ -188,8 +193,8 @@ func (e codexEnviron) home(reported string) string {
 	return reported
 }
 
-// commandEnv is codex's shell_environment_policy. The exclusion is on, so that secrets which nobody listed stay with codex.
-// The variables to pass are set after it, with their values. Codex writes those values neither to its home nor to a
+// commandEnv returns codex's shell_environment_policy. Codex's exclusion is on, so that only secrets that agent.pass_env
+// names reach commands. These are set after it, with their values. Codex writes the values neither to its home nor to a
 // command line.
 func commandEnv(runID string, passed map[string]string) map[string]any {
 	set := map[string]any{}

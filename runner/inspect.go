@@ -20,16 +20,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// inspectPrefix begins the names of the directories that Inspect makes. The id of its process follows.
+// inspectPrefix begins the names of the directories that Inspect creates. The id of its process follows.
 const inspectPrefix = ".symphony-doctor-"
 
-// Inspection is an agent that was started as a worker starts one, in a workspace of its own, in order to ask it questions. Close
+// Inspection is an agent that was started to be asked about itself, as a worker starts one, in a workspace of its own. Close
 // must be called.
 type Inspection struct {
 	Session agent.Session
 	// Server is what codex reported about itself.
 	Server agent.Server
-	// Cwd is the workspace, Elsewhere a directory that no agent may write, Policy the sandbox that a turn would get.
+	// Cwd is the workspace, Elsewhere a directory that no agent can write, Policy the sandbox policy of a turn.
 	Cwd, Elsewhere string
 	Policy         json.RawMessage
 
@@ -37,11 +37,11 @@ type Inspection struct {
 	host    host.Host
 	child   host.Process
 	stderr  *agent.TailFile
-	drained chan struct{} // stderr is read to its end
+	drained chan struct{} // closed when stderr is read to its end
 }
 
-// InspectionFolder makes a private directory below parent for a trial of codex, which the caller removes. LeftInspections finds
-// those of processes that have died.
+// InspectionFolder creates a private directory below parent for a trial of codex. The caller removes it; LeftInspections
+// finds those of processes that died before they did.
 func InspectionFolder(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, inspectPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err == nil {
@@ -53,10 +53,10 @@ func InspectionFolder(parent string) (string, error) {
 	return dir, nil
 }
 
-// Inspect starts codex.command in a workspace below parent, which must exist, with env in place of a worker's
-// environment. Codex writes to its home as in a run.
+// Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
+// Codex writes to its home as in a run.
 //
-// Errors: codex_not_found where there is no shell; those of agent.Session.Initialize, with the last line of its stderr.
+// Errors: codex_not_found if there is no bash; those of agent.Session.Initialize, with the last line of stderr.
 func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := InspectionFolder(parent)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	space, err := i.lay()
+	space, err := i.createFolders()
 	if err != nil {
 		return nil, fmt.Errorf("a folder to try codex in: %w", err)
 	}
@@ -94,13 +94,13 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		ClientVersion: version, ReadTimeout: c.ReadTimeout, InitializeTimeout: c.InitializeTimeout,
 	})
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
-		return nil, i.withWords(err)
+		return nil, i.explain(err)
 	}
 	return i, nil
 }
 
-// lay makes the folders of a workspace and one that belongs to no agent.
-func (i *Inspection) lay() (host.Workspace, error) {
+// createFolders creates the folders of a workspace, and one that no agent can write.
+func (i *Inspection) createFolders() (host.Workspace, error) {
 	w := host.Workspace{
 		Path: filepath.Join(i.dir, "workspace"), TmpDir: filepath.Join(i.dir, "tmp"), CacheDir: filepath.Join(i.dir, "cache"),
 	}
@@ -113,35 +113,28 @@ func (i *Inspection) lay() (host.Workspace, error) {
 	return w, nil
 }
 
-// Environ is the environment that hooks are given where a pass has env, but for what belongs to a run.
+// Environ returns the environment of hooks, without the variables of a run, if env is that of a pass.
 func (c Config) Environ(env []string) []string {
-	var own []string
-	if c.CodexHome != "" {
-		own = append(own, "CODEX_HOME="+c.CodexHome)
-	}
-	return cleanEnv(env, c.Secrets, c.SecretValues, own)
+	return cleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
 
-// inspectEnv is the environment of an agent without a run.
+// inspectEnv returns the environment of an agent without a run.
 func (c Config) inspectEnv(env []string, w host.Workspace) []string {
-	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir, proc.RunMark + "=" + inspectMark(filepath.Dir(w.Path))}
-	if c.CodexHome != "" {
-		own = append(own, "CODEX_HOME="+c.CodexHome)
-	}
-	return cleanEnv(env, c.withheld(env), c.SecretValues, own)
+	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir, proc.RunMark + "=" + inspectionID(filepath.Dir(w.Path))}
+	return cleanEnv(env, c.withheld(env), c.SecretValues, append(own, c.codexHome()...))
 }
 
-// inspectMark is by what the processes of an inspection are known: the name of its folder takes the place of a run's id.
-func inspectMark(dir string) string { return filepath.Base(dir) }
+// inspectionID marks the processes of an inspection: the name of its folder takes the place of a run's id.
+func inspectionID(dir string) string { return filepath.Base(dir) }
 
 // lastWordsKept is how much of an agent's stderr is looked at for its last line.
 const lastWordsKept = 4 << 10
 
-// withWords adds to an error of the start the last that the agent said, which mostly is the reason: command not found.
-func (i *Inspection) withWords(err error) error {
-	var said *agent.Error
-	if errors.As(err, &said) && said.Code == agent.CodePortExit {
-		// Which of its pipes broke first is a matter of chance.
+// explain adds the last line of the agent's stderr to the error of a start. Mostly it is the reason: command not found.
+func (i *Inspection) explain(err error) error {
+	var failed *agent.Error
+	if errors.As(err, &failed) && failed.Code == agent.CodePortExit {
+		// The message depends on which of its pipes broke first.
 		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
 		defer cancel()
 		if i.child.Wait(ctx) == nil {
@@ -158,7 +151,7 @@ func (i *Inspection) withWords(err error) error {
 	return err
 }
 
-// Close ends the agent and all that is left of its group, and removes the folder.
+// Close ends the agent and all processes that it left, and removes the folder.
 func (i *Inspection) Close() error {
 	var errs []error
 	if i.Session != nil {
@@ -166,7 +159,7 @@ func (i *Inspection) Close() error {
 	}
 	if i.child != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
-		if i.child.Wait(ctx) != nil { // it ends with its stdin, mostly
+		if i.child.Wait(ctx) != nil { // mostly it ends when its stdin does
 			_ = i.child.SignalGroup(unix.SIGTERM)
 		}
 		cancel()
@@ -174,7 +167,10 @@ func (i *Inspection) Close() error {
 			errs = append(errs, err)
 		}
 		_, err := i.child.Close()
-		errs = append(errs, err, i.killRest())
+		// MCP servers, and what a login profile starts, have left the group.
+		id := inspectionID(i.dir)
+		answer, killErr := i.host.Kill(context.Background(), host.KillRequest{Owned: host.Owned{Run: host.Run{ID: id}}})
+		errs = append(errs, err, killErr, host.Leftover(id, answer.Left))
 	}
 	if i.stderr != nil {
 		errs = append(errs, i.stderr.Close())
@@ -182,18 +178,11 @@ func (i *Inspection) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
 }
 
-// killRest ends what has left the group of its codex: MCP servers, and what a login profile starts.
-func (i *Inspection) killRest() error {
-	run := host.Run{ID: inspectMark(i.dir)}
-	answer, err := i.host.Kill(context.Background(), host.KillRequest{Owned: host.Owned{Run: run}})
-	return errors.Join(err, host.Leftover(run.ID, answer.Left))
-}
-
-// LeftInspections are the folders below parent whose process has ended without removing them.
+// LeftInspections returns the folders below parent whose process has ended without removing them.
 func LeftInspections(parent string) []string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		return nil // what can't be read has other complaints
+		return nil // other checks report it
 	}
 	var left []string
 	for _, e := range entries {

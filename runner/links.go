@@ -3,7 +3,9 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,11 +19,10 @@ const (
 	linkAttachment  = "attachment"
 )
 
-// longestLink is more than any that a person would open.
-const longestLink = 400
+// maxLink is the length above which an address is ignored.
+const maxLink = 400
 
-// keepLinks adds to the run where its work can be looked at, and writes it down at once: a worker that dies takes nothing
-// of it along.
+// keepLinks adds links to the work of the run. They are written at once, so that they are not lost if the worker dies.
 func (j *job) keepLinks(links []reconcile.Link) {
 	for i := range links {
 		links[i].URL = j.Redactor.Text(links[i].URL)
@@ -37,35 +38,28 @@ func (j *job) keepLinks(links []reconcile.Link) {
 	}
 }
 
-// linksSaid are the pull requests that an item tells of: a message of the agent's, or the output of a command that made
-// one. What else the agent reads may name any pull request.
-func linksSaid(item *agent.Item) []reconcile.Link {
+// createsPullRequest matches the command lines of gh, glab, tea and hub.
+var createsPullRequest = regexp.MustCompile(`pr create|mr create|pulls create|pull-request`)
+
+// linksInItem returns the pull requests that a message of the agent names, or that a command has printed which created one.
+// The agent's other items may name unrelated pull requests.
+func linksInItem(item *agent.Item) []reconcile.Link {
 	switch {
 	case item == nil || !item.Ended:
 	case item.Kind == agent.ItemMessage:
 		return pullRequests(item.Text)
-	case item.Kind == agent.ItemCommand && makesPullRequest(item.Command):
+	case item.Kind == agent.ItemCommand && createsPullRequest.MatchString(item.Command):
 		return pullRequests(item.Output)
 	}
 	return nil
 }
 
-// makesPullRequest knows the command lines of gh, glab, hub and tea.
-func makesPullRequest(command string) bool {
-	for _, words := range []string{"pr create", "mr create", "pulls create", "pull-request"} {
-		if strings.Contains(command, words) {
-			return true
-		}
-	}
-	return false
-}
-
-// linksMade are those that a mutation has left in the tracker: what it attached, and pull requests in any text.
-func linksMade(m reconcile.Mutation) []reconcile.Link {
+// linksInMutation returns what a successful mutation has attached in the tracker, and the pull requests that it names.
+func linksInMutation(m reconcile.Mutation) []reconcile.Link {
 	if !m.Success {
 		return nil
 	}
-	text := m.Query + " " + strings.Join(stringsOf(m.Variables), " ")
+	text := m.Query + " " + strings.Join(stringsIn(m.Variables), " ")
 	links := pullRequests(text)
 	if !slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") }) {
 		return links
@@ -78,8 +72,8 @@ func linksMade(m reconcile.Mutation) []reconcile.Link {
 	return links
 }
 
-// stringsOf are the texts in a JSON value, in the order of its keys.
-func stringsOf(raw json.RawMessage) []string {
+// stringsIn returns the strings in a JSON value, those of objects in the order of their keys.
+func stringsIn(raw json.RawMessage) []string {
 	var value any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {
 		return nil
@@ -95,22 +89,13 @@ func stringsOf(raw json.RawMessage) []string {
 				walk(member)
 			}
 		case map[string]any:
-			for _, key := range sortedKeys(v) {
+			for _, key := range slices.Sorted(maps.Keys(v)) {
 				walk(v[key])
 			}
 		}
 	}
 	walk(value)
 	return all
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func pullRequests(text string) []reconcile.Link {
@@ -123,8 +108,8 @@ func pullRequests(text string) []reconcile.Link {
 	return links
 }
 
-// pullRequest is the page of the pull request that an address lies on, nil where it lies on none: OWNER/REPO/pull/7 and
-// what GitLab, Bitbucket and Gitea have in its place.
+// pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none:
+// OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
 func pullRequest(u *url.URL) *url.URL {
 	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
 	for i := 2; i+1 < len(parts); i++ {
@@ -141,31 +126,18 @@ func pullRequest(u *url.URL) *url.URL {
 	return nil
 }
 
-// urlsIn finds the addresses in a text, without names and passwords.
+// anyURL ends an address at characters that it cannot contain unquoted, and at marks that texts and GraphQL put around one.
+var anyURL = regexp.MustCompile("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
+
+// urlsIn finds the addresses in a text, and removes names and passwords from them.
 func urlsIn(text string) []*url.URL {
 	var all []*url.URL
-	for {
-		at := strings.Index(text, "http")
-		if at < 0 {
-			return all
-		}
-		text = text[at:]
-		if !strings.HasPrefix(text, "http://") && !strings.HasPrefix(text, "https://") {
-			text = text[len("http"):]
-			continue
-		}
-		end := strings.IndexFunc(text, endsURL)
-		if end < 0 {
-			end = len(text)
-		}
-		word := strings.TrimRight(text[:end], ".,;:!?*_'")
-		text = text[end:]
-		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= longestLink {
+	for _, word := range anyURL.FindAllString(text, -1) {
+		word = strings.TrimRight(word, ".,;:!?*_'")
+		if u, err := url.Parse(word); err == nil && u.Host != "" && len(word) <= maxLink {
 			u.User = nil
 			all = append(all, u)
 		}
 	}
+	return all
 }
-
-// endsURL knows what no address holds unquoted, and the marks that texts and GraphQL put around one.
-func endsURL(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("\"<>()[]{}|\\^`", r) }

@@ -37,9 +37,9 @@ func TestPullRequestsInAText(t *testing.T) {
 	}
 }
 
-// TestLinksSaid: links come from the agent's own messages and from the output of a command that made a pull request. What
+// TestLinksInItem: links come from the agent's own messages and from the output of a command that made a pull request. What
 // else the agent reads may name any pull request.
-func TestLinksSaid(t *testing.T) {
+func TestLinksInItem(t *testing.T) {
 	const url = "https://github.com/o/r/pull/7"
 	for name, test := range map[string]struct {
 		item  *agent.Item
@@ -54,14 +54,14 @@ func TestLinksSaid(t *testing.T) {
 		"no item":                {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := linksSaid(test.item); len(got) != test.links || len(got) == 1 && got[0] != pr(url) {
+			if got := linksInItem(test.item); len(got) != test.links || len(got) == 1 && got[0] != pr(url) {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
 }
 
-func TestLinksMade(t *testing.T) {
+func TestLinksInMutation(t *testing.T) {
 	const page, pull = "https://docs.example.com/a?b=c", "https://github.com/o/r/pull/7"
 	for name, test := range map[string]struct {
 		m    reconcile.Mutation
@@ -83,7 +83,7 @@ func TestLinksMade(t *testing.T) {
 			reconcile.Mutation{Fields: []string{"commentCreate"}, Variables: json.RawMessage(`{"body":"` + pull + `"}`)}, nil,
 		},
 	} {
-		if diff := cmp.Diff(test.want, linksMade(test.m)); diff != "" {
+		if diff := cmp.Diff(test.want, linksInMutation(test.m)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

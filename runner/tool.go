@@ -53,7 +53,7 @@ func (t *toolCalls) callAndNote(ctx context.Context, args json.RawMessage) recon
 		message += " failed"
 	}
 	t.note(agent.EventMutation, message, m)
-	t.keepLinks(linksMade(*m))
+	t.keepLinks(linksInMutation(*m))
 	if err := t.created.save(ctx, m.Created); err != nil {
 		// If it never is stored, the next run takes the agent's own comment for a person's.
 		t.Log.LogAttrs(ctx, slog.LevelWarn, "creations of the agent not stored yet", slog.String("error", err.Error()))
