@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// IssueTokens implements Journal: what the issue had used before, and its threads.
+// IssueTokens implements Journal.
 func (m *memory) IssueTokens(context.Context, string) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,7 +27,7 @@ func (m *memory) IssueTokens(context.Context, string) (int64, error) {
 	return used, nil
 }
 
-// toldAccount remembers what it was told, and how many runs had their outcome then.
+// toldAccount records its calls, and marks those that came after the outcome.
 type toldAccount struct {
 	mu      sync.Mutex
 	journal *memory
@@ -99,7 +99,7 @@ func TestLimitsAreShared(t *testing.T) {
 	}
 }
 
-// The account hears of a fault, and of the last limits, before a pass can see that the run has ended.
+// Faults and limits are shared before the outcome is stored, so that no pass starts another run into the same fault.
 func TestAccountIsTold(t *testing.T) {
 	full := `ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":4000000000}}`
 	for _, row := range []struct {
@@ -111,7 +111,7 @@ func TestAccountIsTold(t *testing.T) {
 		{"all is well", "tokens 1 1\nsay done", reconcile.Succeeded, "", []string{"worked"}},
 		{"no login", "tokens 1 1\nfail httpConnectionFailed=401 no", reconcile.Failed, "agent_auth", []string{"failed agent_auth: no"}},
 		{"used up", "tokens 1 1\nsleep 300ms\n" + full + "\nfail usageLimitExceeded later", reconcile.Failed, "agent_quota", []string{"limits 100", "failed agent_quota: later"}},
-		{"no matter of the account's", "tokens 1 1\nfail badRequest no", reconcile.Failed, "turn_failed", nil},
+		{"a fault of the issue", "tokens 1 1\nfail badRequest no", reconcile.Failed, "turn_failed", nil},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			r := newRig(t, row.script)
@@ -140,7 +140,7 @@ func TestAccountIsTold(t *testing.T) {
 	}
 }
 
-// forgetful can't read a thread at first.
+// forgetful fails to read a thread at first.
 type forgetful struct {
 	*memory
 	times int
@@ -154,7 +154,7 @@ func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bo
 	return f.memory.Thread(ctx, id)
 }
 
-// As long as nobody knows what a resumed thread had used before, none of it counts as the run's.
+// Tokens of a resumed thread count as the run's only once it is known what earlier runs used.
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
 	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
@@ -170,7 +170,7 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 	}
 }
 
-// The last call of a turn may use up the tokens: the turn is done, and no other is begun.
+// A turn that ends by itself as it uses up the tokens is done, and no other begins.
 func TestNoTurnAfterTheTokens(t *testing.T) {
 	r := newRig(t, "tokens 500 100\nsay done", in("Todo"))
 	r.Config.Policy.MaxTokens = 600

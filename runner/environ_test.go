@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 func TestExcludedByName(t *testing.T) {
@@ -110,5 +113,65 @@ func TestOwnSecretsStayAway(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(r.Dir, profileFile)); (err == nil) != (profile != "") {
 			t.Errorf("that the profile %q sets it is taken for %v", profile, err)
 		}
+	}
+}
+
+// A secret that only the login profile exports is kept out of the hook's log and error.
+func TestHookPrintsSecretOfProfile(t *testing.T) {
+	for name, c := range map[string]struct {
+		profile string
+		unknown bool // the shell could not report its environment
+	}{
+		"plain":                        {"export OF_PROFILE_TOKEN=value-of-the-profile\n", false},
+		"something is left behind":     {"export OF_PROFILE_TOKEN=value-of-the-profile; sleep 300 >/dev/null 2>&1 &\nexport OF_PROFILE_TOKEN=value-of-the-profile\n", false},
+		"several lines":                {"export OF_PROFILE_TOKEN='value-of-the-profile\nwhich-is-long-enough'\n", false},
+		"more than fits into the pipe": {"export OF_PROFILE_TOKEN=value-of-the-profile A=$(head -c 100000 /dev/zero | tr '\\0' x)\n", false},
+		"env can't be found":           {"env() { echo not that one; }; PATH=/nowhere; export OF_PROFILE_TOKEN=value-of-the-profile\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "say hm")
+			must(t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(c.profile), 0o600))
+			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
+			run := r.ends(reconcile.Failed, "hook_failed")
+			text := read(t, filepath.Join(r.Dir, hooksFile))
+			if got := strings.Contains(text+run.ErrorText+r.log.String(), "value-of-the-profile"); got != c.unknown {
+				t.Errorf("the secret stands there: %v\n%s\n%s", got, text, run.ErrorText)
+			}
+			said := lines(text)
+			if !c.unknown && !slices.ContainsFunc(said, func(l string) bool { return strings.HasPrefix(l, "it has "+agent.Redacted) }) {
+				t.Errorf("the hook said %q", said)
+			}
+			if slices.Contains(said, "open") || !slices.Contains(said, "begun") {
+				t.Errorf("the pipe is open in the script, or it was not run: %q", said)
+			}
+		})
+	}
+}
+
+// A token that the agent's error message was cut in the middle of is not in the run's row either.
+func TestRunHidesACutSecret(t *testing.T) {
+	const token = "ghp_0123456789abcdef0123456789"
+	r := newRig(t, "fail other "+strings.Repeat("x", 385)+token)
+	r.Env = append(r.Env, "GH_TOKEN="+token)
+	run, err := r.work()
+	must(t, err)
+	if half := token[:10]; !strings.HasSuffix(run.ErrorText, "…") || strings.Contains(run.ErrorText, half) || strings.Contains(r.log.String(), half) {
+		t.Errorf("the error is %q", run.ErrorText)
+	}
+}
+
+// The agent reads what the tool answers unchanged, but for the tracker's key: an issue may be about tokens.
+func TestToolAnswerIsLeftAlone(t *testing.T) {
+	r := newRig(t, "")
+	r.Tracker.Tool = &reconcile.AgentTool{
+		ChangesIssue: func(json.RawMessage) bool { return false },
+		Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
+			return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
+		},
+	}
+	c := newConversation(r.newJob(r.run, func(error) {}), nil)
+	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
+	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {
+		t.Errorf("%+v", got)
 	}
 }

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Where an agent can write outside of its workspace.
+// TestAgentWrites: what an agent can write outside of its workspace, for some policies.
 func TestAgentWrites(t *testing.T) {
 	const never, asks = `"never"`, `"on-request"`
 	for _, c := range []struct {
@@ -49,42 +48,8 @@ func TestAgentWrites(t *testing.T) {
 	}
 }
 
-// after_run does not run where what the agent has set can't be undone: the run has failed then, and says why.
-func TestGuardFails(t *testing.T) {
-	again := func(r *rig, name string) {
-		r.next(name)
-		r.journal.finished, r.tracker.asked = nil, 0
-	}
-	r := newRig(t, `sh mv ../ABC-1 ../elsewhere; mkdir ../ABC-1; git init -q`)
-	r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = "touch ../before", "touch ../after"
-	r.ends(reconcile.Failed, "invalid_workspace_cwd")
-	if exists(filepath.Join(r.root, "after")) {
-		t.Error("after_run ran")
-	}
-
-	// Nor does before_run of the next one, where it is not known what could be trusted.
-	trusted := filepath.Join(r.root, ".symphony", "work", "ABC-1", "git-trusted.json")
-	must(t, os.WriteFile(trusted, []byte("{"), 0o600))
-	must(t, os.Remove(filepath.Join(r.root, "before")))
-	again(r, "run-2")
-	if run := r.ends(reconcile.Failed, "workspace_failed"); !strings.Contains(run.ErrorText, trusted) {
-		t.Errorf("the error is %q", run.ErrorText)
-	}
-	if exists(filepath.Join(r.root, "before")) {
-		t.Error("before_run ran")
-	}
-
-	// Unless the workflow wants it to stay as it is.
-	again(r, "run-3")
-	r.Config.KeepGitConfig, r.Config.ResumeThread, r.Prompt = true, false, scripted("say nothing")
-	r.ends(reconcile.Succeeded, "")
-	if !exists(filepath.Join(r.root, "before")) || !exists(filepath.Join(r.root, "after")) || exists(trusted) {
-		t.Error("the hooks did not run, or what was trusted is kept")
-	}
-}
-
-// The operator's settings for git reach hooks beside those of the guard, and a hook that git would take from the work
-// tree does not run in them once an agent had it in hand.
+// Hooks get the operator's git settings beside those of the guard. A git hook in the work tree does not run in them after an
+// agent could write it.
 func TestHooksInTheWorkTree(t *testing.T) {
 	r := newRig(t, `sh printf '#!/bin/sh\ntouch ../ran\n' > .husky/pre-commit`)
 	r.Env = append(r.Env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.ours", "GIT_CONFIG_VALUE_0=!touch ../ours",
@@ -100,5 +65,15 @@ func TestHooksInTheWorkTree(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "core.hooksPath is .husky") {
 		t.Error("the log does not say why")
+	}
+}
+
+// after_run does not run if the changes of the agent can't be undone. The run fails and says why.
+func TestGuardFails(t *testing.T) {
+	r := newRig(t, `sh mv ../ABC-1 ../elsewhere; mkdir ../ABC-1; git init -q`)
+	r.Config.Hooks.AfterRun = "touch ../after"
+	r.ends(reconcile.Failed, "invalid_workspace_cwd")
+	if exists(filepath.Join(r.root, "after")) {
+		t.Error("after_run ran")
 	}
 }

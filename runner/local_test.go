@@ -244,7 +244,7 @@ func TestStopWorker(t *testing.T) {
 	unseen := run
 	unseen.Worker.Boot = "another"
 	if err := l.Kill(t.Context(), unseen); err == nil || !strings.Contains(err.Error(), "is not visible here") || !Alive(l.StateDir, run.ID) {
-		t.Errorf("killing one that nobody sees: %v", err)
+		t.Errorf("killing one that is not visible: %v", err)
 	}
 	if err := l.Kill(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
 		t.Errorf("killing it: %v", err)

@@ -3,9 +3,12 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// wroteAt is when the comments of these tests were made.
+// wroteAt returns the time of a comment.
 func wroteAt(minute int) *time.Time {
 	at := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)
 	return &at
@@ -23,7 +26,7 @@ func describedAs(text string, comment *time.Time) answer {
 	return with(func(i *reconcile.Issue) { i.Description, i.LastCommentAt = &text, comment })
 }
 
-// holds checks which of some texts a prompt has.
+// holds checks that a prompt contains some texts and not others.
 func holds(t *testing.T, prompt string, has []string, hasNot ...string) {
 	t.Helper()
 	for _, s := range has {
@@ -38,8 +41,8 @@ func holds(t *testing.T, prompt string, has []string, hasNot ...string) {
 	}
 }
 
-// The rules by which a thread is gone on with, and what its next turn is told: where the work is, or the whole prompt.
-func TestWhichThreadIsGoneOnWith(t *testing.T) {
+// Which threads are resumed, and whether the next turn gets guidance or the whole prompt.
+func TestWhichThreadIsResumed(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(r *rig)
@@ -82,8 +85,8 @@ func TestWhichThreadIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// What a turn was to tell is told again where codex did not take the turn.
-func TestNewsOfATurnThatNeverWas(t *testing.T) {
+// What a turn was to tell is told again if codex did not accept the turn.
+func TestUpdateOfARefusedTurn(t *testing.T) {
 	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm", describedAs("One.", nil), describedAs("One.", wroteAt(1)))
 	r.tracker.post("c1", "use red", *wroteAt(1))
 	r.journal.mind.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
@@ -109,7 +112,7 @@ func TestNewsOfATurnThatNeverWas(t *testing.T) {
 	}
 }
 
-// Of a thread of which nobody wrote down what it was told, all counts as told that was there when its last run began.
+// A thread without stored state counts as told of all that was there when its last run began.
 func TestThreadOfAnEarlierVersion(t *testing.T) {
 	r := newRig(t, "say hm", describedAs("One.", nil), describedAs("One.", nil), describedAs("Two.", wroteAt(9)))
 	r.Config.MaxTurns = 1
@@ -126,43 +129,31 @@ func TestThreadOfAnEarlierVersion(t *testing.T) {
 	holds(t, list[1], []string{"Two.", "use red"}, "old news")
 }
 
-// What an agent has written into the description itself is not told back to it, in this run or the next.
-func TestOwnDescriptionIsNoNews(t *testing.T) {
-	for args, told := range map[string]bool{
-		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {description: \"Two.\"}) { success } }"}`:             false,
-		`{"query":"mutation($i: X!) { issueUpdate(id: \"ABC-1\", input: $i) }","variables":{"i":{"description":1}}}`: false,
-		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {stateId: \"s\"}) { success } }"}`:                    true,
-		// Of another issue: what a person has written into this one meanwhile is still to be told.
-		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`: true,
-		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:       true,
+// A description that the agent has written by its tool counts as known, so that no turn tells it.
+func TestDescriptionByTheAgent(t *testing.T) {
+	for args, known := range map[string]bool{
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {description: \"Two.\"}) { success } }"}`:             true,
+		`{"query":"mutation($i: X!) { issueUpdate(id: \"ABC-1\", input: $i) }","variables":{"i":{"description":1}}}`: true,
+		`{"query":"mutation { issueUpdate(id: \"id-1\", input: {stateId: \"s\"}) { success } }"}`:                    false,
+		// The description of another issue.
+		`{"query":"mutation { issueCreate(input: {parentId: \"id-1\", description: \"Rest.\"}) { success } }"}`: false,
+		`{"query":"mutation { issueUpdate(id: \"id-2\", input: {description: \"Rest.\"}) { success } }"}`:       false,
 	} {
-		r := newRig(t, "turn 1:\ntool linear_graphql "+args, describedAs("One.", nil), describedAs("Two.", nil), describedAs("Two.", nil), describedAs("Two.", nil))
-		r.Tracker.Tool = &reconcile.AgentTool{
-			Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
-			ChangesIssue: func(json.RawMessage) bool { return true },
-			Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
-				return reconcile.ToolAnswer{Success: true}
-			},
-		}
-		r.Config.MaxTurns = 1
-		first := r.ends(reconcile.Succeeded, "")
-		r.next("run-2")
-		r.journal.finished = nil
-		r.journal.mind.lastRun = &first
-		run := r.ends(reconcile.Succeeded, "")
-		list := r.prompts(run.ThreadID)
-		if len(list) != 2 {
-			t.Fatalf("%d turns", len(list))
-		}
-		if strings.Contains(list[1], "Two.") != told {
-			t.Errorf("after %s: %s", args, list[1])
+		j, r := loose(t)
+		g := &guide{job: j}
+		j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
+		two := "Two."
+		issue := issueIn("Todo")
+		issue.Description = &two
+		g.noteDescription(t.Context(), json.RawMessage(args), issue)
+		if got := r.journal.mind.told["t1"].Description; (got == hashOf(two)) != known {
+			t.Errorf("after %s: %q", args, got)
 		}
 	}
 }
 
-// A new thread that follows another knows nothing of what people have written below the issue, and maybe it is their
-// comment that ended a hold. So it is told; the first thread of all gets the prompt alone, and one that begins because
-// agent.resume_thread is off, too.
+// A new thread that replaces another is told the comments: one of them may have ended a hold. The first thread of an issue
+// gets only the prompt, as does one that begins because agent.resume_thread is off.
 func TestNewThreadIsToldOfComments(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -202,7 +193,7 @@ func TestNewThreadIsToldOfComments(t *testing.T) {
 	}
 }
 
-// fullDisk keeps no creations for a while.
+// fullDisk refuses to store creations for a while.
 type fullDisk struct {
 	*memory
 	times int
@@ -216,9 +207,9 @@ func (f *fullDisk) SaveCreated(ctx context.Context, run, issue string, made []re
 	return f.memory.SaveCreated(ctx, run, issue, made, now)
 }
 
-// What an agent made while the database took nothing is kept once it takes something again, and until then nobody's
-// comments are told: its own would be among them.
-func TestCreationsThatCouldNotBeKept(t *testing.T) {
+// What an agent created while the database refused writes is stored later. Until then no comments are told, because the
+// agent's own would be among them.
+func TestCreationsStoredLater(t *testing.T) {
 	for refuse, turn := range map[int]int{1: 1, 2: 2} {
 		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
 		r.Journal = &fullDisk{r.journal, refuse}
@@ -244,5 +235,121 @@ func TestCreationsThatCouldNotBeKept(t *testing.T) {
 		if made := r.journal.created; len(made) != 1 || made[0].ID != "c1" {
 			t.Errorf("kept are %v", made)
 		}
+	}
+}
+
+// recollection implements ThreadNotes in memory.
+type recollection struct {
+	mind struct {
+		sync.Mutex
+		told    map[string]reconcile.LastSeen
+		lastRun *reconcile.Run
+		ours    map[string]bool // comments of our agents
+		late    []reconcile.Request
+		fault   error // of the questions about comments and answers
+	}
+}
+
+func (m *recollection) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	told, known := m.mind.told[thread]
+	return told, known, nil
+}
+
+func (m *recollection) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	if m.mind.told == nil {
+		m.mind.told = map[string]reconcile.LastSeen{}
+	}
+	m.mind.told[thread.ID] = told
+	return nil
+}
+
+func (m *recollection) LastRunOf(context.Context, string, string) (reconcile.Run, bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	if m.mind.lastRun == nil {
+		return reconcile.Run{}, false, nil
+	}
+	return *m.mind.lastRun, true, nil
+}
+
+func (m *recollection) Created(_ context.Context, ids []string) (map[string]bool, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	return m.mind.ours, m.mind.fault
+}
+
+func (m *recollection) LateAnswers(context.Context, string) ([]reconcile.Request, error) {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	return slices.Clone(m.mind.late), m.mind.fault
+}
+
+func (m *recollection) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ string) error {
+	m.mind.Lock()
+	defer m.mind.Unlock()
+	m.mind.late = slices.DeleteFunc(m.mind.late, func(r reconcile.Request) bool {
+		return slices.ContainsFunc(told, func(t reconcile.Request) bool { return t.Number == r.Number })
+	})
+	return nil
+}
+
+// board holds the comments of the issue.
+type board struct {
+	wall struct {
+		sync.Mutex
+		comments []reconcile.Comment // the newest first
+	}
+}
+
+func (b *board) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+	b.wall.Lock()
+	defer b.wall.Unlock()
+	if issueID != "id-1" {
+		return nil, errors.New("a worker asked for the comments of " + issueID)
+	}
+	var newer []reconcile.Comment
+	for _, c := range b.wall.comments {
+		if c.CreatedAt.After(since) {
+			newer = append(newer, c)
+		}
+	}
+	return newer, nil
+}
+
+// post adds a comment.
+func (b *board) post(id, body string, at time.Time) {
+	b.wall.Lock()
+	defer b.wall.Unlock()
+	b.wall.comments = slices.Insert(b.wall.comments, 0, reconcile.Comment{ID: id, Author: "Kim Poe", Body: body, CreatedAt: at})
+}
+
+// prompts returns the texts of the turns of a thread.
+func (r *rig) prompts(thread string) []string {
+	r.t.Helper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(r.root), "codex", "threads", thread+".json"))
+	must(r.t, err)
+	var stored struct {
+		History []struct {
+			Prompt string `json:"prompt"`
+		} `json:"history"`
+	}
+	must(r.t, json.Unmarshal(data, &stored))
+	var list []string
+	for _, e := range stored.History {
+		list = append(list, e.Prompt)
+	}
+	return list
+}
+
+// answered returns a question that was answered after its run had ended.
+func answered(number int, text, answer string) reconcile.Request {
+	return reconcile.Request{
+		IssueID: "id-1", Identifier: "ABC-1", Number: number, Kind: reconcile.QuestionRequest,
+		Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "q1", Text: text}, {ID: "q2", Text: "not answered"}}},
+		Answer: reconcile.RequestAnswer{Answers: map[string][]string{"q1": {answer}}},
 	}
 }

@@ -1,0 +1,254 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+// A worker that can't store its outcome waits, and its heartbeat goes on meanwhile: a pass would kill a frozen worker, and
+// the outcome would be lost.
+func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), aliveFile)
+	must(t, proc.CreateAlive(path))
+	alive, err := proc.HoldAlive(path, time.Second)
+	must(t, err)
+	defer alive.Close()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		journal := newMemory()
+		journal.refuse = func(reconcile.Run) error {
+			if time.Since(began) < 9*time.Minute {
+				return fmt.Errorf("disk: %w", syscall.ENOSPC)
+			}
+			return nil
+		}
+		w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // a stopped run has an outcome too
+		must(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
+		if len(journal.finished) != 1 {
+			t.Fatalf("%d outcomes were recorded", len(journal.finished))
+		}
+	})
+	pulse, err := proc.ProbeAlive(path)
+	must(t, err)
+	if pulse.Beats < 100 {
+		t.Errorf("%d heartbeats in 9 minutes", pulse.Beats)
+	}
+}
+
+// A run whose directory can't be written ends with an outcome.
+func TestRunDirectoryNotWritable(t *testing.T) {
+	for name, file := range map[string]string{"events": eventsFile, "procs": procsFile} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "say done")
+			// A directory in the place of the file fails for root, too.
+			must(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700))
+			r.ends(reconcile.Failed, "run_failed")
+		})
+	}
+}
+
+// A hook runs even if its log can't be written, because after_run may save the work.
+func TestHookWithoutALog(t *testing.T) {
+	r := newRig(t, "say done")
+	r.Config.Hooks.AfterRun = "echo over >> after.txt"
+	must(t, os.MkdirAll(filepath.Join(r.Dir, hooksFile), 0o700))
+	r.ends(reconcile.Succeeded, "")
+	if got := read(t, r.space("after.txt")); got != "over\n" {
+		t.Errorf("after_run wrote %q", got)
+	}
+}
+
+// An outcome that can't be stored is given up after a time, and the alive file gets the reason, so that the run is not
+// charged to the issue. A worker does not wait for a database that was replaced. It waits for one that needs manual repair
+// until it is asked to end.
+func TestOutcomeGivenUp(t *testing.T) {
+	for _, c := range []struct {
+		code  string
+		ask   bool
+		after time.Duration
+	}{
+		{"disk_full", false, concludePatience},
+		{"disk_full", true, concludePatience},
+		{"state_missing", false, concludePatience},
+		{"state_missing", true, 0},
+		{"state_corrupt", true, 0},
+		{"state_replaced", false, 0},
+	} {
+		t.Run(fmt.Sprint(c.code, c.ask), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), aliveFile)
+			must(t, proc.CreateAlive(path))
+			alive, err := proc.HoldAlive(path, time.Second)
+			must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				journal := newMemory()
+				journal.refuse = func(reconcile.Run) error { return &reconcile.Error{Code: c.code, Message: "no"} }
+				w := &Worker{Journal: journal, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				if c.ask {
+					cancel(errTerminated)
+				}
+				began := time.Now()
+				if err := w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.Finishing, Outcome: reconcile.Succeeded}); err == nil {
+					t.Error("it was stored")
+				}
+				if took := time.Since(began); took < c.after || took > c.after+concludePause {
+					t.Errorf("given up after %v, want %v", took, c.after)
+				}
+				cancel(nil)
+			})
+			must(t, alive.Close())
+			pulse, err := proc.ProbeAlive(path)
+			must(t, err)
+			if pulse.Refused != c.code {
+				t.Errorf("the alive file says %+v", pulse)
+			}
+		})
+	}
+}
+
+// When the wall clock jumps, the time of the handoff moves with it at the next write of the row.
+func TestHandoffFollowsTheClock(t *testing.T) {
+	a, r := loose(t)
+	off := time.Duration(0)
+	now := time.Now()
+	a.rec.now = func() time.Time { return now.Add(off) }
+	a.rec.handsOver()
+	a.rec.flush(t.Context())
+	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {
+		off = jump
+		a.rec.flush(t.Context())
+		last := r.journal.updates[len(r.journal.updates)-1]
+		if d := last.HandoffAt.Sub(now.Add(jump)).Abs(); d > clockStep {
+			t.Errorf("after %v: off by %v", jump, d)
+		}
+	}
+	before := a.rec.get().HandoffAt
+	off = clockStep / 2
+	a.rec.flush(t.Context())
+	if at := a.rec.get().HandoffAt; !at.Equal(before) {
+		t.Errorf("moved from %v to %v", before, at)
+	}
+	a.rec.change(func(run *reconcile.Run) { run.HandoffAt = time.Time{} })
+	off = time.Hour
+	a.rec.flush(t.Context())
+	if at := a.rec.get().HandoffAt; !at.IsZero() {
+		t.Errorf("no handoff, and its time is %v", at)
+	}
+}
+
+// stuck is a journal whose writes block.
+type stuck struct {
+	Journal
+	goOn chan struct{}
+}
+
+func (s stuck) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
+	<-s.goOn
+	return "", nil
+}
+
+// The heartbeat goes on while the database blocks.
+func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
+	path := filepath.Join(t.TempDir(), aliveFile)
+	must(t, proc.CreateAlive(path))
+	alive, err := proc.HoldAlive(path, time.Second)
+	must(t, err)
+	defer alive.Close()
+	goOn := make(chan struct{})
+	r := &record{
+		journal: stuck{goOn: goOn}, alive: alive, scan: func() {}, locks: func() {}, now: time.Now,
+		log: slog.New(slog.DiscardHandler), stopped: func(string) {}, lost: func(error) {},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); r.beat(ctx, time.Millisecond) }()
+	for end := time.Now().Add(patience); ; {
+		pulse, err := proc.ProbeAlive(path)
+		must(t, err)
+		if pulse.Beats >= 5 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the alive file stands at heartbeat %d", pulse.Beats)
+		}
+	}
+	cancel()
+	close(goOn)
+	<-over
+}
+
+// A repository that is too large for its fingerprint in time fails no run, and the run counts as one with progress.
+func TestFingerprintTakesTooLong(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow     map[int]bool // the fingerprints that take too long
+		progress bool
+	}{
+		"never":      {nil, false},
+		"before":     {map[int]bool{1: true}, true},
+		"after":      {map[int]bool{2: true}, true},
+		"both times": {map[int]bool{1: true, 2: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "say done")
+			r.Config.Hooks.AfterRun = "echo over >> after.txt"
+			r.Host = &slowHost{Host: r.Host, slow: c.slow}
+			run := r.ends(reconcile.Succeeded, "")
+			if run.Progress != c.progress {
+				t.Errorf("progress: %v", run.Progress)
+			}
+			if got := read(t, r.space("after.txt")); got != "over\n" {
+				t.Errorf("after_run wrote %q", got)
+			}
+		})
+	}
+}
+
+// slowHost lets some fingerprints exceed their time.
+type slowHost struct {
+	host.Host
+	slow  map[int]bool // by number
+	looks int
+}
+
+func (h *slowHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
+	if !r.Fingerprint {
+		return h.Host.Facts(ctx, r)
+	}
+	if h.looks++; h.slow[h.looks] {
+		return host.FactsAnswer{}, fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
+	}
+	return host.FactsAnswer{Fingerprint: "same"}, nil
+}
+
+// refusing is a journal that takes no writes; it returns the stop reason all the same.
+type refusing struct{ Journal }
+
+func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, error) {
+	return reconcile.StopTerminal, fmt.Errorf("disk: %w", syscall.ENOSPC)
+}
+
+// A stop that a pass asked for is heard even if the worker can't write its row.
+func TestStopOnAFullDisk(t *testing.T) {
+	reason := ""
+	r := &record{
+		journal: refusing{}, now: time.Now, log: slog.New(slog.DiscardHandler),
+		stopped: func(why string) { reason = why }, lost: func(error) { t.Error("the run was given up") },
+	}
+	r.flush(t.Context())
+	if reason != reconcile.StopTerminal {
+		t.Errorf("stopped for %q", reason)
+	}
+}
