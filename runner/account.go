@@ -50,7 +50,7 @@ func (r *limitsReporter) report(ctx context.Context, record []byte) {
 	r.shared = members
 }
 
-// changedMembers returns the members of a record that differ from before, with the name of their limit; nil where none
+// changedMembers returns the members of a record that differ from before, with the name of their limit; nil if none
 // does. Only those are stored, because an old value of this worker must not replace a newer one of another worker.
 func changedMembers(record []byte, before map[string]json.RawMessage) (changed []byte, members map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(record, &members); err != nil {
@@ -131,8 +131,8 @@ func (b *budget) check(ctx context.Context) {
 	}
 }
 
-// SlotSource hands out the slots of the account that a pass has taken (reconcile.Accounts). Where the number of runs is not
-// bounded, bounded is false. Where the slots are used up Next returns an error.
+// SlotSource hands out the slots of the account that a pass has taken (reconcile.Accounts). If the number of runs is not
+// bounded, bounded is false. If the slots are used up Next returns an error.
 type SlotSource interface {
 	Next() (slot *os.File, bounded bool, err error)
 }

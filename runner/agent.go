@@ -96,7 +96,7 @@ func (g *agentProcess) profileHasKey() bool {
 	return err == nil
 }
 
-// drain reads stderr to its end, so that an agent never blocks on it, even where the disk is full.
+// drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
 func (g *agentProcess) drain() {
 	defer close(g.drained)
 	_, err := io.Copy(g.stderr, g.child.Stderr())
@@ -195,7 +195,7 @@ func (g *agentProcess) watch(item *agent.Item) {
 }
 
 // sandboxFault reports a turn whose every command failed as if the machine could not sandbox: codex calls such a turn
-// completed. What a command prints proves nothing where the sandbox was probed, or another command worked.
+// completed. What a command prints proves nothing if the sandbox was probed, or another command worked.
 func (g *agentProcess) sandboxFault() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,7 +252,7 @@ func (g *agentProcess) withStderr(err error) error {
 	return &told
 }
 
-// startFault explains why the agent could not start, or what it wrote where it still runs.
+// startFault explains why the agent could not start, or what it wrote if it still runs.
 func (g *agentProcess) startFault(ctx context.Context, err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) && e.Code != agent.CodePortExit {
@@ -261,7 +261,7 @@ func (g *agentProcess) startFault(ctx context.Context, err error) error {
 	return g.explain(ctx, err)
 }
 
-// exitWithin waits for the agent's own end; nil where it goes on.
+// exitWithin waits for the agent's own end; nil if it goes on.
 func (g *agentProcess) exitWithin(ctx context.Context, d time.Duration) *host.Exit {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()

@@ -22,7 +22,7 @@ type Config struct {
 	Command string
 	// CodexHome is codex.home, empty for codex's own default.
 	CodexHome string
-	// The pass-through values of specification 5.3.6; nil where the workflow has none.
+	// The pass-through values of specification 5.3.6; nil if the workflow has none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage

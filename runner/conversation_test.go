@@ -274,7 +274,7 @@ func TestFailedStartShowsStderr(t *testing.T) {
 	}
 }
 
-// The last words of an agent are kept, however soon it ends after them.
+// The end of stderr is kept, even if the agent ends right after writing it.
 func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`

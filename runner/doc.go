@@ -14,6 +14,6 @@
 // package agent describes.
 //
 // The first turn of a thread gets the workflow's prompt, later turns guidance: why the last run ended, what people wrote
-// since, and the prompt again where it has changed. What a thread was told is stored once codex has accepted the turn, so
-// that after a crash it is told again rather than never.
+// since, and the prompt again if it has changed. What a thread was told is stored once codex has accepted the turn. After
+// a crash it is told again.
 package runner

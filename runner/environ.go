@@ -142,7 +142,7 @@ func secretsAmong(env, passed []string) []string {
 // codexEnviron is what codex has of variables, and what it was given.
 type codexEnviron struct{ has, given []string }
 
-// readEnviron reads the environment of codex, which has answered. Where the system does not show it, codex counts as
+// readEnviron reads the environment of codex, which has answered. If the system does not show it, codex counts as
 // having what it was given.
 func (g *agentProcess) readEnviron(ctx context.Context) {
 	given := g.env().codex()
@@ -180,7 +180,7 @@ func (e codexEnviron) fromProfile(passed []string) (names []string) {
 	return names
 }
 
-// home is the directory in which codex keeps its threads, with links resolved: the one that it reported, or where it does
+// home is the directory in which codex keeps its threads, with links resolved: the one that it reported, or if it does
 // not say, the one that its variables name.
 func (e codexEnviron) home(reported string) string {
 	vars := varsOf(e.has)

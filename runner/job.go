@@ -24,7 +24,7 @@ const (
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
 	workerFile   = "worker.log"
-	profileFile  = "profile-has-key" // exists where the login profile sets a secret
+	profileFile  = "profile-has-key" // exists if the login profile sets a secret
 )
 
 // job is what the steps of a run share.
@@ -56,7 +56,7 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 	return j
 }
 
-// open opens the files of the run's directory. Where that fails, for instance on a full disk, the run ends as by any other
+// open opens the files of the run's directory. If that fails, for instance on a full disk, the run ends as by any other
 // fault.
 func (j *job) open() (err error) {
 	j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor)

@@ -35,9 +35,9 @@ type Local struct {
 	WorkflowPath string
 	// Host is the machine that runs work on; nil is this one.
 	Host host.Host
-	// Secret is a literal key, passed to workers over a socket; nil where the environment contains it.
+	// Secret is a literal key, passed to workers over a socket; nil if the environment contains it.
 	Secret []byte
-	// Slots gives each agent's worker its slot of the account; nil where the number of runs is not bounded.
+	// Slots gives each agent's worker its slot of the account; nil if the number of runs is not bounded.
 	Slots SlotSource
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes *proc.ScopeManager
@@ -97,7 +97,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	crash.At("runner.start.spawned")
 	alive := filepath.Join(l.dir(run), aliveFile)
 	if err != nil && proc.LimitReached(err) {
-		// Where even that can't be noted, the start counts as failed for another reason.
+		// If even that can't be noted, the start counts as failed for another reason.
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if err == nil {

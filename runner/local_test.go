@@ -23,10 +23,10 @@ import (
 // workerVar makes this test binary a worker that behaves as its value says.
 const workerVar = "RUNNER_TEST_WORKER"
 
-// playWorker is a worker that does nothing with its run: "take" it until SIGTERM, "stubborn" never ends, "leave" gives
-// its run up at SIGTERM and lingers, "refuse" and "die" never take it. Some leave a process behind: "orphan" one that
-// only the mark tells, "threaded" one that only the mark of a thread tells, which is named like the run, "washed" one
-// that only the tree file tells, "recorded" one that only the procs file does, "session" one that only its session does.
+// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "stubborn" never ends, "leave" gives up the
+// run at SIGTERM and lives on, "refuse" and "die" never take it. The others leave a process that has one reason to count as
+// the run's: "orphan" the run's mark, "threaded" the mark of a thread with the run's id, "washed" the tree file, "recorded"
+// the procs file, "session" the worker's session.
 func playWorker(how string, args []string) int {
 	ready, err := proc.ReadySocket()
 	if err != nil {
@@ -118,7 +118,7 @@ func playWorker(how string, args []string) int {
 	}
 }
 
-// stand is a Local whose workers behave in that way, and one prepared run.
+// stand returns a Local whose workers behave as described at playWorker, and a prepared run.
 func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())

@@ -83,7 +83,7 @@ func (r *record) flush(ctx context.Context) {
 		r.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat not stored", slog.String("error", err.Error()))
 	}
 	if reason != "" && !errors.Is(err, reconcile.ErrConflict) {
-		r.stopped(reason) // also where it could only be read
+		r.stopped(reason) // also if it could only be read
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.counted(ctx)
 }
 
-// threadBase reads, once, what a thread had used before this run; false where it can't be read.
+// threadBase reads, once, what a thread had used before this run; false if it can't be read.
 func (r *record) threadBase(ctx context.Context, id string) (base reconcile.Tokens, known bool) {
 	r.mu.Lock()
 	base, known = r.base[id]

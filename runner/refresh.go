@@ -20,7 +20,7 @@ type errTrackerGone struct{ err error }
 func (e errTrackerGone) Error() string { return "no answer from the tracker: " + e.err.Error() }
 func (e errTrackerGone) Unwrap() error { return e.err }
 
-// refresh asks the tracker for the issue and keeps the answer. The error is errMovedOn where it is no longer active.
+// refresh asks the tracker for the issue and keeps the answer. The error is errMovedOn if it is no longer active.
 func (j *job) refresh(ctx context.Context) error {
 	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
 	if err != nil {

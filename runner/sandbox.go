@@ -83,7 +83,7 @@ const (
 	probePause = 200 * time.Millisecond
 )
 
-// ProbeSandbox has codex try the sandbox of a turn in cwd. Where that fails it tries the plainest sandbox in elsewhere, a
+// ProbeSandbox has codex try the sandbox of a turn in cwd. If that fails it tries the plainest sandbox in elsewhere, a
 // directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe where only a turn can tell; those
@@ -121,7 +121,7 @@ func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, 
 }
 
 // probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
-// workspace. Where codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
+// workspace. If codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
 	if err != nil || !agent.Confines(policy) {

@@ -14,13 +14,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// ThreadNotes is what the database keeps of what threads were told.
+// ThreadNotes is the part of the database that records what threads were told.
 type ThreadNotes interface {
 	// LastSeen returns what a thread was told of its issue; false if that was not stored.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	// RecordLastSeen stores it.
 	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
-	// LastRunOf returns the newest ended run on a thread; false where there is none.
+	// LastRunOf returns the newest ended run on a thread; false if there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created returns which of these ids of the tracker were created by agents.
 	Created(ctx context.Context, ids []string) (map[string]bool, error)
@@ -61,7 +61,7 @@ func (s *threadState) propose(p pendingUpdate) {
 	s.pending = &p
 }
 
-// accept makes the pending update known; nil where there is none.
+// accept makes the pending update known; nil if there is none.
 func (s *threadState) accept() *pendingUpdate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ type guide struct {
 }
 
 // firstInput is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
-// thread gets the prompt again where it differs from the one it was given, because the workflow's template, the attempt
+// thread gets the prompt again if it differs from the one it was given, because the workflow's template, the attempt
 // or the issue has changed.
 func (g *guide) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
@@ -120,7 +120,7 @@ func (g *guide) nextInput(ctx context.Context, turn int) string {
 	return g.exact.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, g.state.get())))
 }
 
-// updateForNewThread is what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
+// updateForNewThread returns what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
 // that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
 // operator wants each run to begin anew.
 func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, prompt string, t openedThread) agent.Update {
@@ -137,7 +137,7 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, p
 	return u
 }
 
-// loadThreadState finds out how the thread's last run ended and what the thread was told. Where that was not stored, the
+// loadThreadState finds out how the thread's last run ended and what the thread was told. If that was not stored, the
 // thread counts as told of everything that was there when its last run began.
 func (g *guide) loadThreadState(ctx context.Context, thread string, issue reconcile.Issue) (*reconcile.Run, error) {
 	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
@@ -157,7 +157,7 @@ func (g *guide) loadThreadState(ctx context.Context, thread string, issue reconc
 	}
 	g.state.set(seen)
 	if !found {
-		return nil, nil //nolint:nilnil // nothing is kept of it
+		return nil, nil //nolint:nilnil // the run is no longer stored
 	}
 	return &last, nil
 }
@@ -226,7 +226,7 @@ func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
 	return answers
 }
 
-// turnAccepted stores that the text of the turn is in the thread now. After a crash before that it is told again.
+// turnAccepted stores that the thread contains the text of the turn. After a crash before that, the text is sent again.
 func (g *guide) turnAccepted(ctx context.Context) {
 	if p := g.state.accept(); p != nil {
 		g.storeThreadState(ctx, *p)

@@ -204,7 +204,7 @@ func untouched(t *testing.T, r *rig, _ reconcile.Run) {
 	}
 }
 
-// streaming waits until the agent is in its turn and has said something.
+// streaming waits until the agent has sent a message in its turn.
 func (r *rig) streaming() {
 	r.t.Helper()
 	r.journal.until(r.t, "a turn under way", func(run reconcile.Run) bool { return run.Turns == 1 })

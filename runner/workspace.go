@@ -21,7 +21,7 @@ type workspaceStep struct {
 	*job
 	// hooksStarted: before_run was started, so that after_run is due.
 	hooksStarted bool
-	// before is the workspace's fingerprint then, empty where it took too long to find out.
+	// before is the workspace's fingerprint then, empty if it took too long to find out.
 	before string
 }
 
@@ -140,7 +140,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 		}
 		err = w.killEverything(ctx)
 	}
-	changed := true // where it is not known: no issue is held as idle for a run that may have worked
+	changed := true // if it is not known, the run counts as one that made progress
 	if w.before != "" {
 		facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // RequestStore is where requests of agents wait for a person.
 type RequestStore interface {
-	// AddRequest stores a request durably and gives it its number. Where the run is no longer the worker's the error wraps
+	// AddRequest stores a request durably and gives it its number. If the run is no longer the worker's the error wraps
 	// reconcile.ErrConflict.
 	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
 	// RequestByID reads it again, perhaps with a decision.
@@ -47,7 +47,7 @@ const (
 	answerPoll = 200 * time.Millisecond // between two looks at the store
 	addTries   = 3                      // to store a request
 	addPause   = 500 * time.Millisecond
-	// withdrawGrace is how long a request that the agent no longer waits for stays open. Where the run ends meanwhile the
+	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends meanwhile the
 	// request ends with it, and a late answer is for the next run.
 	withdrawGrace = 2 * time.Second
 	resolvePause  = 2 * time.Second
@@ -57,7 +57,7 @@ const (
 // question is a request that waits.
 type question struct {
 	reconcile.Request
-	key hpke.PrivateKey // for a secret answer, nil where none is expected
+	key hpke.PrivateKey // for a secret answer, nil if none is expected
 	log *slog.Logger
 }
 
@@ -113,7 +113,7 @@ func (d *Desk) add(ctx context.Context, r reconcile.Request) (stored reconcile.R
 	}
 }
 
-// await waits for a decision; false where there was none in time.
+// await waits for a decision; false if there was none in time.
 func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) (answered reconcile.Request, ok bool) {
 	poll := time.NewTicker(answerPoll)
 	defer poll.Stop()

@@ -126,7 +126,7 @@ func TestDeskDecides(t *testing.T) {
 	}
 }
 
-// A request expires, unless it was decided in the last moment.
+// A request expires, unless it was decided in the meantime.
 func TestDeskExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		desk, box, _ := newDesk(300 * time.Millisecond)
@@ -169,7 +169,7 @@ func TestDeskWithdraws(t *testing.T) {
 	}
 }
 
-// Where the store takes nothing the agent is refused. What it was told is stored later.
+// If a request can't be stored, it is declined. A fate that can't be stored is stored later.
 func TestDeskWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("disk_full: no space left")

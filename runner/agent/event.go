@@ -38,12 +38,12 @@ const (
 type Event struct {
 	Name     string
 	At       time.Time
-	PID      int    // of the agent's process, 0 where it is not known
+	PID      int    // of the agent's process, 0 if it is not known
 	ThreadID string // may be a sub-agent's
 	TurnID   string
 	Message  string // one short line for people
 	Item     *Item  // the piece of a turn that began or ended, nil for other events
-	Usage    *Usage // the thread's tokens so far, nil where the event tells none
+	Usage    *Usage // the thread's tokens so far, nil if the event tells none
 	// Progress: the event counts for the stall clock.
 	Progress bool
 	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.

@@ -132,7 +132,7 @@ func (l *EventLog) Append(line EventLine) error {
 	return nil
 }
 
-// encode gives the line of an event. A payload becomes a string where it is not JSON: as the agent sent it, or because
+// encode gives the line of an event. A payload becomes a string if it is not JSON: as the agent sent it, or because
 // a secret was replaced that ended in the middle of an escape.
 func (l *EventLog) encode(line EventLine) ([]byte, error) {
 	if data, err := json.Marshal(line); err == nil {

@@ -97,7 +97,7 @@ func (r *Redactor) Add(values []string) {
 
 var bearerToken = regexp.MustCompile(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
 
-// Text returns the text without secrets. Where a secret was cut off by an ellipsis its beginning is replaced as well.
+// Text returns the text without secrets. If a secret was cut off by an ellipsis its beginning is replaced as well.
 func (r *Redactor) Text(text string) string {
 	if r == nil {
 		return text

@@ -42,8 +42,8 @@ var (
 	otherLetters  = rapid.StringMatching(`[a-z {}\[\]:,\\"…ü\n]{0,40}`)
 )
 
-// No secret survives in what a run writes: neither whole nor in part, in no form, however large the event is, in whatever
-// pieces the output arrives, and whatever stands around it.
+// No secret survives in what a run writes: neither whole nor in part, in any form, size of event, division of the output into
+// pieces, or context.
 func TestNoSecretSurvives(t *testing.T) {
 	dir := t.TempDir()
 	n := 0

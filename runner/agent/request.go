@@ -90,8 +90,8 @@ type Decision struct {
 	Reason     string
 	Answers    map[string][]string // by the questions' ids
 	Expired    bool                // the time for an answer ran out
-	By         string              // who decided, for the event; "" where no person did
-	// Sent, if set, is called once the agent has been told. It is not called where the request ended first.
+	By         string              // who decided, for the event; "" if no person did
+	// Sent, if set, is called once the agent has been told. It is not called if the request ended first.
 	Sent func()
 }
 

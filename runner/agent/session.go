@@ -22,7 +22,7 @@ type Session interface {
 	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless the turn was completed.
 	// After a clock ran out or ctx ended the turn goes on in the agent until Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
-	// Interrupt ends the running turn and waits for its end. It does nothing where no turn runs.
+	// Interrupt ends the running turn and waits for its end. It does nothing if no turn runs.
 	Interrupt(ctx context.Context) error
 	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox policy of a turn. It costs no
 	// token. Errors: CodeSandboxUnavailable, ErrNoProbe where only a turn can tell, those of a session that ended.
@@ -86,7 +86,7 @@ const DefaultReadTimeout = 5 * time.Second
 type Server struct {
 	UserAgent string
 	Home      string
-	Version   string // "" where the user agent names none
+	Version   string // "" if the user agent names none
 }
 
 // ThreadParams describe a thread. A policy that is nil is left to the agent's configuration.
@@ -166,7 +166,7 @@ type HomeConfig struct {
 
 // Provider is a service that runs models.
 type Provider struct {
-	EnvKey string `json:"env_key"` // the variable with its key, "" where it needs none
+	EnvKey string `json:"env_key"` // the variable with its key, "" if it needs none
 }
 
 // MCPServer is a server that the agent starts, or connects to, for every thread.
@@ -230,11 +230,11 @@ const (
 type Error struct {
 	Code    Code
 	Message string // one line
-	// Info is the agent's own classification as it was sent, nil where there was none.
+	// Info is the agent's own classification as it was sent, nil if there was none.
 	Info json.RawMessage
 	// Cause is the class of the last retry notice before a stall (network, agent_quota, agent_auth), else "".
 	Cause Code
-	// ResetsAt is when a used-up quota comes back, zero where that is not known.
+	// ResetsAt is when a used-up quota comes back, zero if that is not known.
 	ResetsAt time.Time
 	Err      error // one of the errors above, for errors.Is
 }
