@@ -17,17 +17,17 @@ const (
 	resolved   = `{"method":"serverRequest/resolved","params":{"threadId":"th","requestId":0}}`
 )
 
-// person is an operator that decides when told to.
-type person struct {
+// operator is an Asker that decides when the test says so.
+type operator struct {
 	asked chan agent.Request
 	tell  chan agent.Decision
 }
 
-func newPerson() *person {
-	return &person{asked: make(chan agent.Request, 10), tell: make(chan agent.Decision, 10)}
+func newOperator() *operator {
+	return &operator{asked: make(chan agent.Request, 10), tell: make(chan agent.Decision, 10)}
 }
 
-func (h *person) ask(ctx context.Context, a agent.Request) agent.Decision {
+func (h *operator) ask(ctx context.Context, a agent.Request) agent.Decision {
 	h.asked <- a
 	select {
 	case d := <-h.tell:
@@ -37,15 +37,15 @@ func (h *person) ask(ctx context.Context, a agent.Request) agent.Decision {
 	}
 }
 
-func (h *person) options() agent.Options {
+func (h *operator) options() agent.Options {
 	return agent.Options{
 		OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: h.ask,
 		StallTimeout: time.Minute, TurnTimeout: 2 * time.Minute,
 	}
 }
 
-// Waiting for a person is neither a stall nor silence, and the clocks go on from where they were.
-func TestClocksStandStill(t *testing.T) {
+// TestClocksPauseForOperator checks that the time of an open request counts neither as a stall nor as silence.
+func TestClocksPauseForOperator(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*agent.Options)
 		code   agent.Code
@@ -56,7 +56,7 @@ func TestClocksStandStill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newPerson()
+				h := newOperator()
 				o := h.options()
 				c.change(&o)
 				_, p, wait := inTurn(t, t.Context(), o)
@@ -64,7 +64,7 @@ func TestClocksStandStill(t *testing.T) {
 				time.Sleep(c.limit - time.Second)
 				p.say(askCommand)
 				<-h.asked
-				time.Sleep(10*time.Hour + 30*time.Minute) // the clocks are looked at each hour anyway
+				time.Sleep(10*time.Hour + 30*time.Minute) // the clocks are checked every hour
 				h.tell <- agent.Decision{Approve: true}
 				synctest.Wait()
 				if !strings.Contains(p.names(), agent.EventApprovalGranted) {
@@ -81,7 +81,7 @@ func TestClocksStandStill(t *testing.T) {
 	}
 }
 
-// TestClockStops: with two open requests the clock goes on after the second, from where it was.
+// TestClockStops checks that with two open requests the clock continues after the second one, from where it stopped.
 func TestClockStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(&agent.Options{StallTimeout: time.Minute}, func() bool { return false })
@@ -105,7 +105,7 @@ func TestClockStops(t *testing.T) {
 	})
 }
 
-// A turn that goes on with its clocks is not held by an agent.Request that does not notice the end of its request.
+// TestSlowAskFreesClocks checks that the clocks run again after a resolved request, even if Ask ignores the end of its context.
 func TestSlowAskFreesClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -129,7 +129,7 @@ func TestSlowAskFreesClocks(t *testing.T) {
 	})
 }
 
-// What ends a request ends its ctx, and its answer is not sent.
+// TestAskEnds checks that the end of a request ends the context of Ask, and that a later decision is not sent.
 func TestAskEnds(t *testing.T) {
 	for name, end := range map[string]func(s *Session, p *peer){
 		"resolved":   func(_ *Session, p *peer) { p.say(resolved) },
@@ -144,7 +144,7 @@ func TestAskEnds(t *testing.T) {
 				s, p, wait := inTurn(t, t.Context(), agent.Options{OnApproval: agent.ApprovalAsk, Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
 					<-ctx.Done()
 					ended <- ctx.Err()
-					return agent.Decision{Approve: true, Sent: func() { t.Error("said to be sent") }} // too late
+					return agent.Decision{Approve: true, Sent: func() { t.Error("Sent was called") }} // after the end
 				}})
 				heard := make(chan string, 10)
 				go func() {
@@ -169,16 +169,16 @@ func TestAskEnds(t *testing.T) {
 				}
 				p.say(turnCompleted)
 				_ = p.out.Close()
-				_, _ = wait() // how it ended is the other tests' business
+				_, _ = wait() // other tests check how the turn ends
 			})
 		})
 	}
 }
 
-// A sub-agent's request that our turn leaves behind is answered: the sub-agent would wait for ever.
+// TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request: the sub-agent would wait for ever.
 func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newPerson()
+		h := newOperator()
 		_, p, wait := inTurn(t, t.Context(), h.options())
 		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
 		if a := <-h.asked; a.ThreadID != "sub" {
@@ -194,10 +194,10 @@ func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	})
 }
 
-// A sub-agent may ask while none of our turns is under way. The next one may wait for it: its clocks stand still, too.
+// TestAskedBetweenTurns checks that a request of a sub-agent made between two turns pauses the clocks of the next turn.
 func TestAskedBetweenTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newPerson()
+		h := newOperator()
 		s, p, wait := inTurn(t, t.Context(), h.options())
 		p.say(turnCompleted)
 		if _, err := wait(); err != nil {
@@ -226,7 +226,7 @@ func TestAskedBetweenTurns(t *testing.T) {
 	})
 }
 
-// What comes before turn/start is answered belongs to the turn: a person is asked, the turn fails, the clocks stand.
+// TestAskedBeforeTheAnswer checks that a request sent before the answer to turn/start belongs to that turn.
 func TestAskedBeforeTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		approval agent.Approval
@@ -268,7 +268,7 @@ func TestAskedBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// inThread is a session whose turn/start is on its way.
+// inThread is a session that sends turn/start next.
 func inThread(t *testing.T, o agent.Options) (*Session, *peer, chan error) {
 	t.Helper()
 	s, p := connect(t, o)
@@ -299,14 +299,14 @@ func open(s *Session) int {
 	return len(s.requests.open)
 }
 
-// A decision that comes in the moment in which its request or the turn ends is sent once or not at all, the clocks go
-// on, and nothing is kept.
+// TestDecidedAtTheEnd checks a decision that races with the end of its request or turn: it is sent at most once, and no
+// request stays open.
 func TestDecidedAtTheEnd(t *testing.T) {
 	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
-					h := newPerson()
+					h := newOperator()
 					s, p, wait := inTurn(t, t.Context(), h.options())
 					answers := make(chan int, 1)
 					go func() {
@@ -329,10 +329,10 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					if _, err := wait(); err != nil {
 						t.Error(err)
 					}
-					told := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
+					reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
 					_ = s.Close()
-					if n := <-answers; n > 1 || told != 1 || sent != n {
-						t.Errorf("answered %d times, told %d times of it, said so %d times", n, told, sent)
+					if n := <-answers; n > 1 || reported != 1 || sent != n {
+						t.Errorf("answered %d times, reported %d times, Sent called %d times", n, reported, sent)
 					}
 				})
 			}
@@ -340,10 +340,10 @@ func TestDecidedAtTheEnd(t *testing.T) {
 	}
 }
 
-// asksOf gives what a person is asked for a request, with lines said before.
+// asksOf returns the request that reaches the operator after the given lines.
 func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Request {
 	t.Helper()
-	h := newPerson()
+	h := newOperator()
 	s, p := connect(t, h.options())
 	go func() {
 		p.hear()
@@ -384,6 +384,7 @@ const begunPatch = `{"method":"item/started","params":{"threadId":"th","turnId":
 
 const askPatch = `{"method":"item/fileChange/requestApproval","id":7,"params":{"threadId":"th","turnId":"tu","itemId":"p1","startedAtMs":1,"reason":null,"grantRoot":null}}`
 
+// TestAskSays checks what the operator is told of each kind of request.
 func TestAskSays(t *testing.T) {
 	untrusted := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"untrusted"`)}
 	onRequest := agent.TurnParams{Cwd: "/w", ApprovalPolicy: json.RawMessage(`"on-request"`)}
@@ -503,7 +504,7 @@ func TestAskSays(t *testing.T) {
 	}
 }
 
-// A person grants what the summary says, so that all of it is there, however much is put before what matters.
+// TestAskSaysAll checks that the summary of what is granted is not cut, however long it is.
 func TestAskSaysAll(t *testing.T) {
 	long := strings.Repeat("/harmless", 200)
 	reads := `"fileSystem":{"read":["` + long + `"],"write":["/etc"]}`
@@ -529,7 +530,7 @@ func TestAskSaysAll(t *testing.T) {
 	}
 }
 
-// Whatever would be granted is shown.
+// TestPermissionsText checks that permissions of an unknown form are shown as JSON.
 func TestPermissionsText(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{`{"network":{"enabled":true},"fileSystem":null}`, "network"},
@@ -549,7 +550,7 @@ func TestPermissionsText(t *testing.T) {
 	}
 }
 
-// What is kept of file changes is bounded in number and in size.
+// TestPatchesBounded checks that stored file changes are bounded in number and size.
 func TestPatchesBounded(t *testing.T) {
 	var k patches
 	big := strings.Repeat("x", maxPatchSize)

@@ -88,7 +88,7 @@ func TestFormContent(t *testing.T) {
 	}
 }
 
-// What no person can be asked is declined with an event that says why, even under agent.QuestionAsk.
+// TestFormDeclined checks that a form that cannot be shown to the operator is declined, with the reason in the event.
 func TestFormDeclined(t *testing.T) {
 	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
 	for _, c := range []struct{ params, why string }{

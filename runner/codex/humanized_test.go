@@ -11,14 +11,13 @@ import (
 	"testing/synctest"
 )
 
-// message of a row of PROTOCOL's tables, in the shape that codex gives it.
+// row is a message of codex and the row of the golden file that describes it.
 type row struct {
 	Row string          `json:"row"`
 	Msg json.RawMessage `json:"msg"`
 }
 
-// TestHumanized has a session read a message of every row, and compares what it tells people of it. With
-// UPDATE_SCRIPTS set the golden file is written anew; the diff is to be read.
+// TestHumanized compares the texts of events with a golden file, which UPDATE_SCRIPTS=1 rewrites.
 func TestHumanized(t *testing.T) {
 	text, err := os.ReadFile("testdata/humanized.jsonl")
 	if err != nil {
@@ -79,7 +78,7 @@ func readGolden(t *testing.T, name string) map[string][]string {
 	return lines
 }
 
-// judgeRows: the tables are all there, and only what has no text is called by its method.
+// judgeRows checks that every method has a row, and every event a text.
 func judgeRows(t *testing.T, told map[string][]string) {
 	t.Helper()
 	for _, name := range []string{
@@ -108,7 +107,7 @@ func judgeRows(t *testing.T, told map[string][]string) {
 	}
 }
 
-// tell gives the events for one message of a turn that has a file change under way, with a person who approves.
+// tell returns the events for one message in a turn with an open file change, under a setting that approves.
 func tell(t *testing.T, msg json.RawMessage) []string {
 	t.Helper()
 	o := settings["yes"]

@@ -12,20 +12,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// requestCase is one request of the table, with its answer and its events by how the session is set.
+// requestCase is one request of the table, with what each of the settings makes of it.
 type requestCase struct {
 	params string
 	want   map[string]answered
 }
 
-// answered is what a request leads to.
+// answered is the outcome of a request.
 type answered struct {
 	answer string     // result or error
 	events string     // names
 	code   agent.Code // of the turn's error
 }
 
-// settings are the ways in which requests are answered.
+// settings are configurations of a session, by name.
 var settings = map[string]agent.Options{
 	"approve": {},
 	"deny":    {OnApproval: agent.ApprovalDeny},
@@ -37,7 +37,7 @@ var settings = map[string]agent.Options{
 	"unasked": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
 }
 
-// all answers the questions of the table.
+// all answers every question of the table.
 var all = map[string][]string{"q1": {"Yes"}, "region": {"eu"}, "sure": {"Yes"}, "n": {"3"}, "stray": {"x"}}
 
 func decides(d agent.Decision) agent.Asker {
@@ -93,7 +93,7 @@ var (
 	decline = `{"_meta":null,"action":"decline","content":null}`
 )
 
-// requests is PROTOCOL's section 6, with more than one shape for a method where there are some.
+// requestCases holds every request that codex sends, some in several shapes.
 var requestCases = map[string][]requestCase{
 	"item/commandExecution/requestApproval": {
 		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemOutcomes},
@@ -145,7 +145,7 @@ var requestCases = map[string][]requestCase{
 			),
 		},
 		{
-			// It has the mark of codex's own question and fields to fill in: no mere yes answers it.
+			// It is marked as codex's own question and has fields, so that a yes does not answer it.
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
 			want:   same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 		},
@@ -173,7 +173,7 @@ var requestCases = map[string][]requestCase{
 
 var seconds = regexp.MustCompile(`"currentTimeAt":\d+`)
 
-// Every request is answered under every policy, for our thread and for a sub-agent's.
+// TestRequests checks the answer to every request under every setting, for our thread and a sub-agent's.
 func TestRequests(t *testing.T) {
 	for method, shapes := range requestCases {
 		t.Run(method, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// serveOne has the agent ask once, in a turn of ours.
+// serveOne sends one request during a turn and returns its outcome.
 func serveOne(t *testing.T, o agent.Options, method, params, thread string) answered {
 	t.Helper()
 	_, p, wait := inTurn(t, t.Context(), o)
@@ -226,7 +226,7 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	for _, e := range p.events {
 		if e.Name != agent.EventSessionStarted {
 			if first := len(names) == 0; (e.Raw != nil) != first || e.Progress != first {
-				t.Errorf("%s, event %d: its raw line is %d bytes long, progress %v; the line came once", e.Name, len(names)+1, len(e.Raw), e.Progress)
+				t.Errorf("%s, event %d: raw line of %d bytes, progress %v; only the first event has them", e.Name, len(names)+1, len(e.Raw), e.Progress)
 			}
 			names = append(names, e.Name)
 			if e.ThreadID != thread {
@@ -245,7 +245,7 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	return out
 }
 
-// The table holds what codex's own list of requests holds.
+// TestRequestsComplete checks that the table has every request of codex's protocol.
 func TestRequestsComplete(t *testing.T) {
 	for _, method := range []string{
 		"account/chatgptAuthTokens/refresh", "attestation/generate", "currentTime/read",

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// peer is the agent's end of a session under test.
+// peer is the agent of a session under test.
 type peer struct {
 	t   *testing.T
 	in  *bufio.Scanner // what the client wrote
@@ -66,7 +66,7 @@ func (p *peer) hear() string {
 	return p.in.Text()
 }
 
-// every says a line again and again, until the test ends.
+// every repeats a line until the test ends.
 func (p *peer) every(d time.Duration, line string) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func (p *peer) every(d time.Duration, line string) {
 	}
 }
 
-// rest reads on, so that the client can always write.
+// rest reads all further lines, so that the client can always write.
 func (p *peer) rest() {
 	for p.in.Scan() {
 	}
@@ -105,8 +105,7 @@ const (
 	retry         = `{"method":"error","params":{"threadId":"th","turnId":"tu","willRetry":true,"error":{"message":"Reconnecting... waiting for network","codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}}}`
 )
 
-// inTurn is a session whose turn is under way; the returned function waits for
-// RunTurn.
+// inTurn is a session whose turn is under way. The returned function waits for RunTurn.
 func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
 	t.Helper()
 	s, p := connect(t, o)
@@ -195,7 +194,7 @@ func TestTurnClock(t *testing.T) {
 		go p.rest()
 		for range 5 {
 			time.Sleep(59 * time.Second)
-			p.say(retry) // any line is a sign of life for this clock
+			p.say(retry) // any line resets this clock
 		}
 		from := time.Now()
 		_, err := wait()
@@ -296,7 +295,7 @@ func TestResponseTimeout(t *testing.T) {
 	})
 }
 
-// An agent that does not read what it is sent can't hold the client.
+// TestBlockedWrite checks that an agent that does not read its stdin cannot block the client.
 func TestBlockedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: 5 * time.Second})
@@ -336,7 +335,7 @@ func TestEndBeforeAnswer(t *testing.T) {
 	}
 }
 
-// Ends of other turns and threads, and requests with ids of ours.
+// TestForeignEnds checks that ends of other turns and threads, and requests with the ids of ours, do not end the turn.
 func TestForeignEnds(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{})
 	p.say(
@@ -424,7 +423,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A tool call neither stops the reading nor outlives its turn.
+// TestToolRunsBeside checks that a tool call neither blocks the reader nor outlives its turn.
 func TestToolRunsBeside(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, p, wait := inTurn(t, t.Context(), agent.Options{
@@ -458,7 +457,7 @@ func TestToolRunsBeside(t *testing.T) {
 	}
 }
 
-// A call that codex makes anew by the id of one that is under way is answered once, with what the later one gave.
+// TestToolCallAnew checks that a second call with the id of an open one is answered once, with the result of the second.
 func TestToolCallAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{
@@ -492,12 +491,12 @@ func TestToolCallAnew(t *testing.T) {
 			t.Errorf("heard %s", got)
 		}
 		if got := strings.Count(p.names(), "tool_call_"); got != 2 {
-			t.Errorf("told of %d calls", got)
+			t.Errorf("%d events of calls", got)
 		}
 	})
 }
 
-// A callback that hangs holds neither the reading nor the end.
+// TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of the turn.
 func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -572,7 +571,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestOverloaded: a server of the model without room is the machine's fault, whichever request it refuses.
+// TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.
 func TestOverloaded(t *testing.T) {
 	s, p := connect(t, agent.Options{})
 	go func() {
@@ -595,7 +594,7 @@ func TestOverloaded(t *testing.T) {
 	_ = wantCode(t, err, agent.CodeNetwork)
 }
 
-// TestCancelledTurnKeepsItsReason: the error of a turn that codex cancelled says why, where codex does.
+// TestCancelledTurnKeepsItsReason checks that the error of a cancelled turn contains codex's reason.
 func TestCancelledTurnKeepsItsReason(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted","error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
@@ -611,7 +610,7 @@ func TestCancelledTurnKeepsItsReason(t *testing.T) {
 	}
 }
 
-// TestEventsNameProcessAndUsage: every event has the agent's process, and the end of a turn its tokens (specification 10.4).
+// TestEventsNameProcessAndUsage checks that every event has the agent's pid, and the end of a turn its tokens (specification 10.4).
 func TestEventsNameProcessAndUsage(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{PID: 42})
 	go p.rest()

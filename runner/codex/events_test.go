@@ -1,13 +1,29 @@
 package codex
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// The model is that of the answer to thread/start, and those follow that codex goes on with on the thread; a sub-agent's
-// are not among them.
+// TestEventsAfterTheEnd checks that events emitted after the agent's end are delivered too, the end of the turn above all.
+func TestEventsAfterTheEnd(t *testing.T) {
+	for range 50 {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
+		if err := p.out.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wait(); err == nil {
+			t.Fatal("the turn ended well")
+		}
+		if names := p.names(); !strings.HasSuffix(names, agent.EventTurnEndedWithError) {
+			t.Fatalf("events: %s", names)
+		}
+	}
+}
+
+// TestModelOfTheThread checks that the model is the one in the answer to thread/start.
 func TestModelOfTheThread(t *testing.T) {
 	s, p := connect(t, agent.Options{})
 	go func() {
@@ -32,7 +48,8 @@ func TestModelOfTheThread(t *testing.T) {
 	}
 }
 
-func TestModelCodexGoesOnWith(t *testing.T) {
+// TestModelRerouted checks that models to which codex reroutes the thread are added, without those of sub-agents.
+func TestModelRerouted(t *testing.T) {
 	s, p, wait := inTurn(t, t.Context(), agent.Options{})
 	go p.rest()
 	p.say(
