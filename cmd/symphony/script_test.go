@@ -23,8 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Scripts mostly wait: for a backoff, a worker, a pass. More of them than there are processors may run at
-	// once; a -parallel on the command line still wins, for it is read later.
+	// Scripts mostly wait, so more of them than there are processors run at once. A -parallel on the command line wins,
+	// because it is read later.
 	if f := flag.Lookup("test.parallel"); f != nil {
 		if err := f.Value.Set(strconv.Itoa(scriptsAtOnce)); err != nil {
 			panic(err)
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 const (
 	scriptsAtOnce = 6
-	// suiteMargin is left before the test binary's own end: a command that hangs must fail its script.
+	// suiteMargin is the time before the test binary's timeout at which a command that hangs fails its script.
 	suiteMargin = 30 * time.Second
 )
 
@@ -94,9 +94,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	return cmds
 }
 
-// condition knows [root], [mount]: file systems can be mounted here, [freezer]: processes can be made immovable,
-// [unshare]: a command can have a mount or pid namespace of its own, [tmux]: there is a real terminal, [bash], [zsh], [fish]:
-// the program is installed.
+// condition reports on this machine: [root], [mount]: file systems can be mounted, [freezer]: processes can be frozen,
+// [unshare]: namespaces can be created, [tmux], [bash], [zsh], [fish]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -116,10 +115,10 @@ func condition(name string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", name)
 }
 
-// stage is what belongs to one script besides its files.
+// stage is what the commands of one script share.
 type stage struct {
 	linear *lineartest.Server
-	other  *lineartest.Server // the workspace of Linear that linear does not steer now, nil for none
+	other  *lineartest.Server // the workspace of Linear that the command linear does not change now; may be nil
 	model  *modeltest.Server  // nil without the real codex
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
@@ -136,7 +135,7 @@ func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*s
 
 const markName = "SYMPHONY_TEST_MARK"
 
-// standardWorkflow is what a script has that brings no WORKFLOW.md of its own. `set` changes keys of it.
+// standardWorkflow is the WORKFLOW.md of scripts without their own. The command set changes keys of it.
 const standardWorkflow = `---
 tracker:
   kind: linear
@@ -155,8 +154,7 @@ codex:
 Attempt: {{ attempt }}
 `
 
-// setup gives each script a home, a Linear and an agent of its own, and at its end looks for processes
-// that it has left.
+// setupScript gives each script its own home, Linear and agent. At the end a process that the script left fails it.
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
 	seed := lineartest.DefaultSeed()
@@ -235,7 +233,7 @@ func setupCodex(env *testscript.Env, path, home string) (*modeltest.Server, erro
 	return model, nil
 }
 
-// fillIn puts addresses and commands into the workflows, where a workflow itself expands no variables.
+// fillIn replaces variables in the workflows at keys that do not expand them.
 func fillIn(env *testscript.Env) error {
 	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.md"))
 	if err != nil {
@@ -256,10 +254,10 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
-// sweepBound is more than a worker takes that is asked to end, on a machine that has much else to do.
+// sweepBound is how long processes of a script may take to end, also on a busy machine.
 const sweepBound = 20 * time.Second
 
-// sweep ends what a script has left, and says so: a script must end its processes itself.
+// sweep kills the processes that a script has left and fails it: a script must end its processes itself.
 func sweep(t testscript.T, mark, work string) {
 	for end := time.Now().Add(sweepBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if len(marked(mark, work)) == 0 {
@@ -275,9 +273,8 @@ func sweep(t testscript.T, mark, work string) {
 	}
 }
 
-// marked finds the processes of a script: by their environment, and, since a worker's can be read by root only,
-// by the script's directory in their arguments. It looks twice: a worker that starts a pass and ends while the
-// list is read hides both.
+// marked returns the processes of a script, found by their environment or, since only root can read that of a worker, by the
+// script's directory in their arguments. It scans twice, because a worker may start a pass and end during one scan.
 func marked(mark, work string) map[int]string {
 	found := scan(mark, work)
 	maps.Copy(found, scan(mark, work))
@@ -303,7 +300,7 @@ func scan(mark, work string) map[int]string {
 	return found
 }
 
-// hasMark says whether a process has the environment of the script.
+// hasMark reports whether a process has the environment of the script.
 func hasMark(pid int, mark string) bool {
 	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return bytes.Contains(environ, []byte(markName+"="+mark))
