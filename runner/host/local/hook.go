@@ -30,7 +30,7 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	env := slices.Clone(r.Env)
 	if !known.keepGit {
 		var settings [][2]string
-		if settings, answer.GitHooksOff, err = space.HookGit(); err != nil {
+		if settings, answer.GitHooksOff, err = known.guard.HookSettings(); err != nil {
 			return answer, asError(err)
 		}
 		env = withGitConfig(env, settings)

@@ -1,5 +1,5 @@
-// Package local implements the port runner/host for this machine. Package workspace holds directories, hooks and git,
-// package proc processes.
+// Package local implements the port runner/host for this machine. Package workspace holds directories and
+// hooks, package git their repositories, package proc processes, package files what the first two share.
 package local
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -39,6 +40,7 @@ type run struct {
 
 	mu    sync.Mutex
 	space *workspace.Workspace // nil until the lease is held
+	guard *git.Guard           // of space
 	procs *proc.ProcFile
 }
 
@@ -89,7 +91,12 @@ func (r *run) held() *workspace.Workspace {
 func (r *run) hold(w *workspace.Workspace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.space = w
+	r.space, r.guard = w, nil
+	if w != nil {
+		r.guard = &git.Guard{
+			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: filepath.Join(w.WorkDir(), "git-trusted.json"), Verify: w.Verify,
+		}
+	}
 }
 
 // Prepare implements host.Host.
@@ -126,7 +133,7 @@ func (r *run) takeOver(ctx context.Context, space *workspace.Workspace) (answer 
 			return answer, asError(err)
 		}
 	}
-	answer.Git, err = r.restoreGit(ctx, space)
+	answer.Git, err = r.restoreGit(ctx)
 	return answer, err
 }
 
@@ -169,12 +176,12 @@ func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) error {
 
 // GuardGit implements host.Host.
 func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
-	known, space, err := h.held(r.Run)
+	known, _, err := h.held(r.Run)
 	switch {
 	case err != nil:
 		return err
 	case known.keepGit:
-		return asError(space.ForgetGit())
+		return asError(known.guard.Forget())
 	}
 	reaches := func(path string) bool {
 		path = resolved(path)
@@ -183,7 +190,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
 			return text.PathInside(dir, path) || text.PathInside(path, dir)
 		})
 	}
-	return asError(space.TrustGit(ctx, workspace.GuardOptions{Reaches: reaches, Env: r.Env}))
+	return asError(known.guard.Trust(ctx, git.AgentReach{Reaches: reaches, Env: r.Env}))
 }
 
 // RestoreGit implements host.Host. A run without a workspace has nothing to restore.
@@ -192,14 +199,14 @@ func (h *Host) RestoreGit(ctx context.Context, r host.RestoreGitRequest) (host.G
 	if known == nil || known.held() == nil {
 		return host.GitRestored{}, nil
 	}
-	return known.restoreGit(ctx, known.held())
+	return known.restoreGit(ctx)
 }
 
-func (r *run) restoreGit(ctx context.Context, space *workspace.Workspace) (host.GitRestored, error) {
+func (r *run) restoreGit(ctx context.Context) (host.GitRestored, error) {
 	if r.keepGit {
-		return host.GitRestored{}, asError(space.ForgetGit())
+		return host.GitRestored{}, asError(r.guard.Forget())
 	}
-	undone, err := space.UndoGit(ctx)
+	undone, err := r.guard.Undo(ctx)
 	restored := host.GitRestored{Names: undone.Names}
 	r.unsafe = undone.Unsafe
 	switch {
@@ -340,15 +347,15 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 		}
 	}
 	if r.Fingerprint {
-		if answer.Fingerprint, err = workspace.Fingerprint(ctx, r.Path); err != nil {
+		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
 			return answer, asError(err)
 		}
 	}
 	if r.GitDirs {
-		if answer.GitWritable, err = workspace.GitWritable(r.Path, r.Opened...); err != nil {
+		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
 			return answer, asError(fmt.Errorf("git directories of %s: %w", r.Path, err))
 		}
-		if answer.RepoRoot, err = workspace.RepoRoot(r.Path); err != nil {
+		if answer.RepoRoot, err = git.Root(r.Path); err != nil {
 			return answer, asError(fmt.Errorf("repository of %s: %w", r.Path, err))
 		}
 	}
@@ -361,14 +368,11 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 // asError gives an error its code. A context that ended stays recognizable.
 func asError(err error) error {
 	var known *reconcile.Error
-	var space *workspace.Error
 	switch {
 	case err == nil, errors.As(err, &known):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case errors.As(err, &space):
-		return &reconcile.Error{Code: space.Code, Message: space.Message, Hint: space.Hint, Err: err}
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &reconcile.Error{Code: workspace.CodeDiskFull, Message: err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
 	case proc.LimitReached(err):

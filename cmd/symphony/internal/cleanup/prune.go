@@ -19,6 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -245,7 +246,7 @@ func (c *pruner) findTrash(ctx context.Context, roots []string) error {
 	for _, path := range roots {
 		root, exists, err := workspace.FindRoot(path)
 		if err != nil {
-			return project.WorkspaceError(err)
+			return err
 		}
 		if !exists {
 			continue
@@ -256,7 +257,7 @@ func (c *pruner) findTrash(ctx context.Context, roots []string) error {
 		}}
 		entries, err := root.ExpiredTrash(c.p.Env.Now(), 0)
 		if err != nil {
-			return project.WorkspaceError(err)
+			return err
 		}
 		t := prunedTrash{root: root, Path: filepath.Join(root.Path, ".symphony", "trash")}
 		for _, e := range entries {
@@ -351,7 +352,7 @@ func (c *pruner) remove(ctx context.Context) error {
 	for _, t := range c.found.Trash {
 		purged, err := t.root.PurgeTrash(ctx, workspace.Purge{Now: c.p.Env.Now(), Discard: c.options.Force})
 		if err != nil {
-			return project.WorkspaceError(err)
+			return err
 		}
 		if len(purged.Undeletable) > 0 {
 			fmt.Fprintln(c.p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(purged.Undeletable, ", ")))
@@ -395,7 +396,7 @@ func (c *pruner) removeSpace(ctx context.Context, db *state.DB, s *prunedSpace) 
 	if _, claimed, err := db.ClaimByIssue(ctx, s.IssueID); err != nil || claimed {
 		return false, err
 	}
-	if now := workspace.Unsaved(ctx, s.Path); now != "" && now != s.space.unsaved {
+	if now := git.Unsaved(ctx, s.Path); now != "" && now != s.space.unsaved {
 		s.space.unsaved, s.Unsaved = now, &now
 		return false, nil
 	}

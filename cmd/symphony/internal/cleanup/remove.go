@@ -231,13 +231,13 @@ func (r *remover) remove(ctx context.Context) error {
 			}
 			removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: r.w.Now(), Discard: s.unsaved != ""})
 			if err := errors.Join(err, removed.Undeletable); err != nil {
-				return project.WorkspaceError(err)
+				return err
 			}
 		}
 	}
 	for _, path := range r.row.Roots {
 		if err := r.leaveRoot(ctx, path); err != nil {
-			return project.WorkspaceError(err)
+			return err
 		}
 	}
 	crash.At("projects.remove.roots")

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -53,15 +54,15 @@ func listSpaces(ctx context.Context, row project.Known) ([]space, error) {
 			records, err = root.List()
 		}
 		if err != nil {
-			return nil, project.WorkspaceError(err)
+			return nil, err
 		}
 		for _, rec := range records {
 			if rec.StateDir != row.StateDir && !isGone(filepath.Join(rec.StateDir, "state.db")) {
 				continue
 			}
-			s := space{root: root, rec: rec, unsaved: workspace.Unsaved(ctx, rec.Path)}
+			s := space{root: root, rec: rec, unsaved: git.Unsaved(ctx, rec.Path)}
 			if s.inUse, err = root.Held(rec.Key); err != nil {
-				return nil, project.WorkspaceError(err)
+				return nil, err
 			}
 			if s.size, _, err = diskUsage(ctx, rec.Path); err != nil {
 				return nil, err

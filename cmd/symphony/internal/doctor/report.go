@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -78,7 +77,7 @@ func asError(err error) *reconcile.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
 	}
-	return exit.From(project.WorkspaceError(err))
+	return exit.From(err)
 }
 
 // result is what one check has found in both environments.

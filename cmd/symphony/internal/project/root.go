@@ -3,7 +3,6 @@ package project
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,15 +29,6 @@ func Resolve(path string) string {
 
 // RootsKey names the workspace roots that the project has used, in the database.
 const RootsKey = "workspace_roots"
-
-// WorkspaceError gives the error of a workspace its code.
-func WorkspaceError(err error) error {
-	var e *workspace.Error
-	if errors.As(err, &e) {
-		return &reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint, Err: err}
-	}
-	return err
-}
 
 // Exists reports whether a path can be looked at.
 func Exists(path string) bool {
@@ -82,13 +72,13 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 		}
 	}
 	if dryRun {
-		return WorkspaceError(workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir))
+		return workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir)
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
-		return WorkspaceError(err)
+		return err
 	}
-	return WorkspaceError(opened.ClaimProject(cfg.Policy().Project, p.StateDir))
+	return opened.ClaimProject(cfg.Policy().Project, p.StateDir)
 }
 
 // HandsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Diff prints what has changed in the workspace of an issue.
@@ -21,9 +21,9 @@ func Diff(ctx context.Context, p *project.Project, ref string) error {
 		return err
 	}
 	lines := &diffPrinter{w: p.Env}
-	found, err := workspace.Diff(ctx, path, lines)
+	found, err := git.Diff(ctx, path, lines)
 	if err := errors.Join(err, lines.end()); err != nil {
-		return project.WorkspaceError(err)
+		return err
 	}
 	if !found {
 		return &reconcile.Error{

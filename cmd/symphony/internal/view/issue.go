@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -390,19 +390,19 @@ func readWorkspace(ctx context.Context, runs []reconcile.Run) (*WorkspaceRow, er
 		if row.Exists = err == nil && info.IsDir(); !row.Exists {
 			return row, nil
 		}
-		git, found, err := workspace.Inspect(ctx, r.WorkspacePath)
+		inspected, found, err := git.Inspect(ctx, r.WorkspacePath)
 		if err != nil {
-			row.Error = new(term.ErrorOf(exit.From(project.WorkspaceError(err))))
+			row.Error = new(term.ErrorOf(exit.From(err)))
 		}
 		if found {
-			row.Git = newGitRow(git)
+			row.Git = newGitRow(inspected)
 		}
 		return row, ctx.Err()
 	}
 	return nil, nil
 }
 
-func newGitRow(g workspace.Git) *GitRow {
+func newGitRow(g git.Status) *GitRow {
 	row := &GitRow{Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base), ChangedCount: g.Count, Changed: []ChangedFile{}}
 	if g.Base != "" {
 		row.Ahead = &g.Ahead

@@ -84,7 +84,7 @@ func TestTrashFromTheFuture(t *testing.T) {
 	}
 }
 
-// A removed workspace that somebody takes back leaves nothing behind.
+// A removed workspace that is taken back leaves nothing behind.
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Clock = func() (string, time.Duration, error) { return "b1", time.Hour, nil }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capture keeps the last bytes that come through a pipe. It can be finished while somebody still holds the
-// writing end; what comes later is read and thrown away as long as we live, so that nobody there gets SIGPIPE
-// or has to wait.
+// capture keeps the last bytes that come through a pipe. It can be finished while a process still holds the
+// writing end. What comes later is read and discarded for as long as the worker lives, so that such a process neither gets
+// SIGPIPE nor blocks.
 type capture struct {
 	in   *os.File // the writing end; started closes ours
 	out  *os.File

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // UnclaimProjects takes back what ClaimProject has written for a state directory, and returns the files.
@@ -17,7 +19,7 @@ func (r *Root) UnclaimProjects(stateDir string) (removed []string, err error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed(err, "read the projects of %s", r.Path)
+		return nil, files.Failed(err, "read the projects of %s", r.Path)
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -29,7 +31,7 @@ func (r *Root) UnclaimProjects(stateDir string) (removed []string, err error) {
 			continue // another's, or one that a pass will complain about
 		}
 		if err := errors.Join(os.Remove(path), ignoreAbsent(os.Remove(path+".lock"))); err != nil {
-			return removed, failed(err, "let go of the project %s", c.Project)
+			return removed, files.Failed(err, "let go of the project %s", c.Project)
 		}
 		removed = append(removed, path)
 	}
@@ -52,8 +54,8 @@ func (r *Root) Dissolve(ctx context.Context, discard bool) (gone bool, err error
 			return false, nil
 		}
 	}
-	if err := removeTree(ctx, r.meta()); err != nil {
-		return false, failed(err, "remove %s", r.meta())
+	if err := files.RemoveTree(ctx, r.meta()); err != nil {
+		return false, files.Failed(err, "remove %s", r.meta())
 	}
 	// Who made the root may keep something else in it.
 	if err := os.Remove(r.Path); err != nil {
@@ -67,7 +69,7 @@ func (r *Root) used() (bool, error) {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		found, err := filepath.Glob(filepath.Join(globQuote(r.meta()), pattern))
 		if err != nil {
-			return false, failed(err, "look what is left in %s", r.meta())
+			return false, files.Failed(err, "look what is left in %s", r.meta())
 		}
 		if len(found) > 0 {
 			return true, nil

@@ -1,11 +1,11 @@
 // Package workspace owns the directories that issues are worked on in (specification 9, design section 7):
-// their keys, their leases and records, hooks, removal, and what of their git repository an agent may write.
+// their keys, their leases and records, hooks and removal.
 //
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
 //	<root>/.symphony/<key>.json      the record: whose workspace this is, and how far it has come
-//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), our own git directory, and what git was
-//	                                 trusted with before the agent (guard.go)
+//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME), and what git was trusted with before the
+//	                                 agent (package git)
 //	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
 //	<root>/.symphony/projects/       which state directory works on which tracker project
 //
@@ -30,8 +30,4 @@
 // Nothing is deleted in place. It is renamed into the trash first, so that the path is free at once and a
 // file that can't be deleted costs a report, not the workspace. Deletion opens every directory relative to
 // its parent and follows no link.
-//
-// What a repository says is not trusted: the agent can write there. GitWritable names directories outside the
-// workspace only where the repository there points back or the operator has opened them, and Fingerprint runs git with a git directory of our
-// own, because a repository's configuration can name programs to run (filters, fsmonitor, transports).
 package workspace

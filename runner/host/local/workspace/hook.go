@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // The names of the hooks (specification 9.4).
@@ -24,9 +26,8 @@ const (
 const DefaultHookTimeout = time.Minute
 
 const (
-	hookOutput  = 64 << 10        // bytes of output that are kept: the last ones
-	killedFor   = 5 * time.Second // how long a killed shell is waited for
-	lastLineMax = 200             // bytes of the last line in an error
+	hookOutput = 64 << 10        // bytes of output that are kept: the last ones
+	killedFor  = 5 * time.Second // how long a killed shell is waited for
 )
 
 // Hook is a script of the workflow.
@@ -56,7 +57,7 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 	}
 	out, err := newCapture(hookOutput)
 	if err != nil {
-		return failed(err, "run the hook %s", h.Name)
+		return files.Failed(err, "run the hook %s", h.Name)
 	}
 	began := time.Now()
 	p, err := start(ctx, Command{
@@ -68,7 +69,7 @@ func RunHook(ctx context.Context, h Hook, start Starter, env []string, w *Worksp
 	if err == nil {
 		err = waitHook(ctx, h, p)
 	} else if ctx.Err() == nil {
-		err = &Error{
+		err = &reconcile.Error{
 			Code: CodeHookFailed, Message: h.Name + ": start the shell: " + err.Error(),
 			Hint: "sh must be on the PATH of the worker", Err: err,
 		}
@@ -92,7 +93,7 @@ func waitHook(ctx context.Context, h Hook, p Process) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = &Error{
+		err = &reconcile.Error{
 			Code:    CodeHookTimeout,
 			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.Name, h.Timeout),
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
@@ -109,7 +110,7 @@ func waitHook(ctx context.Context, h Hook, p Process) error {
 
 // explain turns what waitHook gave into what the caller gets.
 func (h Hook) explain(err error, text []byte) error {
-	var ended *Error
+	var ended *reconcile.Error
 	switch {
 	case err == nil || errors.As(err, &ended):
 		return err
@@ -122,10 +123,10 @@ func (h Hook) explain(err error, text []byte) error {
 		what = fmt.Sprintf("exit status %d", exit.ExitCode())
 	}
 	message := h.Name + ": " + what
-	if line := lastLine(text); line != "" {
+	if line := files.LastLine(text); line != "" {
 		message += ": " + line
 	}
-	return &Error{
+	return &reconcile.Error{
 		Code: CodeHookFailed, Message: message,
 		Hint: "its output is in the run's hook log (symphony logs ISSUE --hooks)", Err: err,
 	}
@@ -148,14 +149,4 @@ func (h Hook) report(log io.Writer, text []byte, lost int64, took time.Duration,
 	}
 	fmt.Fprintf(&b, "--- %s: %s after %s\n", h.Name, how, took.Round(time.Millisecond))
 	_, _ = io.WriteString(log, b.String())
-}
-
-// lastLine is the last line of output with something on it, short and valid UTF-8.
-func lastLine(text []byte) string {
-	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
-	s = strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
-	if len(s) > lastLineMax {
-		s = strings.ToValidUTF8(s[:lastLineMax], "") + "…"
-	}
-	return s
 }

@@ -117,7 +117,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	eventually(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
 	cancel()
 	err := <-ended
-	if !errors.Is(err, context.Canceled) || IsCode(err, CodeHookFailed) {
+	if !errors.Is(err, context.Canceled) || isCode(err, CodeHookFailed) {
 		t.Fatal(err)
 	}
 	waitGone(t, filepath.Join(w.Path, "child"))
@@ -174,7 +174,7 @@ func TestHookOutputWrittenJustBeforeTheEndIsKept(t *testing.T) {
 }
 
 // What is in the pipe when the shell ends belongs to its output, however slow we were to read it.
-func TestCaptureTakesWhatNobodyHasReadYet(t *testing.T) {
+func TestCaptureTakesUnreadOutput(t *testing.T) {
 	out, in, err := os.Pipe()
 	check(t, err)
 	defer in.Close()
@@ -213,12 +213,12 @@ func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestKillAfterWaitSignalsNobody(t *testing.T) {
+func TestKillAfterWaitSendsNoSignal(t *testing.T) {
 	p := startShell(t, Command{Script: "echo up"})
 	check(t, p.Wait())
 	local := p.(*localProcess)
 	if !local.reaped {
-		t.Fatal("a late KillGroup would signal whoever has the pid now")
+		t.Fatal("a late KillGroup would signal another process with that pid")
 	}
 	p.KillGroup()
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"os"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const (
@@ -75,11 +77,11 @@ func (r *Root) KeyFor(identifier string) (string, error) {
 	}
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
-		return "", failed(err, "read the records of %s", r.Path)
+		return "", files.Failed(err, "read the records of %s", r.Path)
 	}
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && strings.EqualFold(name, plain) {
-			return long, nil // somebody else's, as it was not found under our identifier
+			return long, nil // another issue's: it was not found under this identifier
 		}
 	}
 	return plain, nil

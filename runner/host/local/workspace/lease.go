@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,7 +21,7 @@ const leaseRetry = 10 * time.Millisecond
 var errHeld = errors.New("held by another process")
 
 // lockFile takes the exclusive flock on path, creating the file, and tries for at most wait. The error wraps
-// errHeld where somebody else kept it, or is the context's. The lock ends when every copy of the returned
+// errHeld where another process kept it, or is the context's. The lock ends when every copy of the returned
 // file is closed, those that children inherited included.
 func lockFile(ctx context.Context, path string, wait time.Duration) (*os.File, error) {
 	deadline := time.Now().Add(wait)
@@ -44,8 +46,7 @@ func tryLock(path string) (*os.File, error) {
 	if err := flock(f, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	// Somebody may have deleted the file between the two calls: a lock on a file without a name keeps nobody
-	// away.
+	// The file may have been deleted between the two calls. A lock on a file without a name excludes no process.
 	open, err := f.Stat()
 	if err == nil && !open.Mode().IsRegular() {
 		err = &fs.PathError{Op: "lock", Path: path, Err: errors.New("not a regular file")}
@@ -74,7 +75,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// Held reports whether somebody holds the lease of a key: a worker, or a hook or an agent that it left. It
+// Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It
 // asks with a shared lock and creates nothing (design section 8).
 func (r *Root) Held(key string) (bool, error) {
 	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -82,7 +83,7 @@ func (r *Root) Held(key string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, failed(err, "probe the lease of %s", key)
+		return false, files.Failed(err, "probe the lease of %s", key)
 	}
 	err = flock(f, unix.LOCK_SH)
 	held := errors.Is(err, errHeld)
@@ -90,7 +91,7 @@ func (r *Root) Held(key string) (bool, error) {
 		err = nil
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return held, failed(err, "probe the lease of %s", key)
+		return held, files.Failed(err, "probe the lease of %s", key)
 	}
 	return held, nil
 }
@@ -106,12 +107,12 @@ func (r *Root) lease(ctx context.Context, key string, o Owner) (*os.File, error)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("wait for the lease of %s: %w", key, err)
 	}
-	return nil, failed(err, "take the lease of %s", key)
+	return nil, files.Failed(err, "take the lease of %s", key)
 }
 
 // busy names the holder where the record tells. It may be changing just now, so that it is only a hint.
 func (r *Root) busy(key string, o Owner, cause error) error {
-	e := &Error{
+	e := &reconcile.Error{
 		Code:    CodeBusy,
 		Message: "the workspace " + key + " is in use",
 		Hint:    "its run, or a process that the run left, still holds the lease " + r.lock(key),

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // pin remembers which directory is the workspace, after checking that it is one (specification 9.5).
@@ -27,7 +30,7 @@ func (w *Workspace) pin() error {
 func contained(root, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return failed(err, "resolve the workspace %s", path)
+		return files.Failed(err, "resolve the workspace %s", path)
 	}
 	rel, err := filepath.Rel(root, real)
 	if err != nil || rel == "." || !filepath.IsLocal(rel) || real != path {
@@ -52,6 +55,9 @@ func (w *Workspace) Verify() error {
 	return contained(w.Root, w.Path)
 }
 
+// WorkDir is symphony's own directory of the workspace, with tmp and cache in it. Agents can write those only.
+func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
+
 // Ready records that the workspace may be worked in: what its previous holders left is reaped, and
 // after_create has succeeded where the directory is new. Until then a crash makes the next holder start over.
 // The directory that is there now is the one that Verify expects: after_create is the operator's and may have
@@ -73,7 +79,7 @@ func (w *Workspace) Ready() error {
 // refuses one that is not new: that is work of earlier runs. The lease stays until Release.
 func (w *Workspace) Discard() error {
 	if w.rec.State != Creating {
-		return &Error{Code: CodeFailed, Message: "discard " + w.Path + ": it is not new"}
+		return &reconcile.Error{Code: CodeFailed, Message: "discard " + w.Path + ": it is not new"}
 	}
 	var err error
 	if w.info, err = lookAt(w.Path); err != nil {
@@ -89,7 +95,7 @@ func (w *Workspace) Discard() error {
 // Release closes the lease. Processes that inherited it keep it. Releasing again does nothing.
 func (w *Workspace) Release() error {
 	if err := w.lease.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return failed(err, "release the lease of %s", w.Key)
+		return files.Failed(err, "release the lease of %s", w.Key)
 	}
 	return nil
 }

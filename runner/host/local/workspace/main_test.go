@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const bound = 20 * time.Second // for anything that a test waits for
@@ -87,10 +90,10 @@ func unprivileged(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		return true
 	}
-	const nobody = 65534
-	dir, err := os.MkdirTemp("", "symphony-nobody-")
+	const other = 65534
+	dir, err := os.MkdirTemp("", "symphony-other-")
 	check(t, err)
-	t.Cleanup(func() { check(t, removeTree(context.Background(), dir)) })
+	t.Cleanup(func() { check(t, files.RemoveTree(context.Background(), dir)) })
 	exe, err := os.Executable()
 	check(t, err)
 	program, err := os.ReadFile(exe)
@@ -100,13 +103,13 @@ func unprivileged(t *testing.T) bool {
 	check(t, os.Chmod(dir, 0o755))
 	temp := filepath.Join(dir, "tmp")
 	check(t, os.Mkdir(temp, 0o700))
-	check(t, os.Chown(temp, nobody, nobody))
+	check(t, os.Chown(temp, other, other))
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Dir = temp
 	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("as another user: %v\n%s", err, out)
 	}
@@ -127,9 +130,14 @@ func check(t *testing.T, err error) {
 	}
 }
 
+func isCode(err error, code string) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && known.Code == code
+}
+
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
-	if !IsCode(err, code) {
+	if !isCode(err, code) {
 		t.Fatalf("error %v, want code %s", err, code)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // mountTmpfs mounts a small file system at a directory and skips the test where that can't be. It is gone
@@ -21,7 +24,7 @@ func mountTmpfs(t *testing.T, dir, at string) {
 		mounts, err := os.ReadFile("/proc/self/mounts")
 		check(t, err)
 		for line := range strings.Lines(string(mounts)) {
-			if path := strings.Fields(line)[1]; path == dir || within(dir, path) {
+			if path := strings.Fields(line)[1]; text.PathInside(dir, path) {
 				check(t, syscall.Unmount(path, syscall.MNT_DETACH))
 			}
 		}
@@ -68,7 +71,7 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 func TestFullDiskHasItsCode(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := &os.PathError{Op: "write", Path: "/disk/x", Err: cause}
-		wantCode(t, failed(err, "write the record of %s", "A"), CodeDiskFull)
+		wantCode(t, files.Failed(err, "write the record of %s", "A"), CodeDiskFull)
 		wantCode(t, rootFailed("/root", err), CodeDiskFull)
 	}
 	if os.Geteuid() != 0 {

@@ -13,7 +13,7 @@ type Command struct {
 	Script string
 	Dir    string   // absolute
 	Env    []string // all of it; nothing is inherited
-	// Stdout and Stderr are files, so that nobody has to wait for a child that keeps them open.
+	// Stdout and Stderr are files, so that Wait does not wait for a child that keeps them open.
 	Stdout, Stderr *os.File
 	// ExtraFiles are inherited as descriptor 3 and up.
 	ExtraFiles []*os.File
@@ -26,7 +26,7 @@ type Process interface {
 	// exit with 0 has a method ExitCode() int, negative for a signal. It is called once.
 	Wait() error
 	// KillGroup sends SIGKILL to the group. After Wait has returned it does nothing, because the group's
-	// number may be somebody else's then.
+	// number may belong to another process then.
 	KillGroup()
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // projectClaim says which state directory works on a tracker's project under this root.
@@ -31,18 +33,18 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	} else if ok && c == (projectClaim{endpointAndSlug, stateDir}) {
 		return nil
 	}
-	if err := ownDir(filepath.Dir(path)); err != nil {
-		return failed(err, "make %s", filepath.Dir(path))
+	if err := files.OwnDir(filepath.Dir(path)); err != nil {
+		return files.Failed(err, "make %s", filepath.Dir(path))
 	}
 	lock, err := lockFile(context.Background(), path+".lock", r.leaseWait)
 	if errors.Is(err, errHeld) {
-		return &Error{
+		return &reconcile.Error{
 			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is doing it",
 			Hint: "the next pass tries again", Err: err,
 		}
 	}
 	if err != nil {
-		return failed(err, "claim the project %s", endpointAndSlug)
+		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
 	err = claimLocked(path, projectClaim{endpointAndSlug, stateDir})
 	return errors.Join(err, lock.Close())
@@ -62,7 +64,7 @@ func claimLocked(path string, want projectClaim) error {
 		err = durable.WriteFile(path, append(b, '\n'), 0o600)
 	}
 	if err != nil {
-		return failed(err, "claim the project %s", want.Project)
+		return files.Failed(err, "claim the project %s", want.Project)
 	}
 	return nil
 }
@@ -83,7 +85,7 @@ func unclaimed(path, stateDir string) error {
 }
 
 func readClaim(path string) (c projectClaim, ok bool, err error) {
-	b, err := readRegular(path, maxRecord)
+	b, err := files.ReadRegular(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
 	}
@@ -91,7 +93,7 @@ func readClaim(path string) (c projectClaim, ok bool, err error) {
 		err = json.Unmarshal(b, &c)
 	}
 	if err != nil {
-		return c, false, &Error{
+		return c, false, &reconcile.Error{
 			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
 			Hint: "remove the file where only one state directory works on the project", Err: err,
 		}
@@ -100,7 +102,7 @@ func readClaim(path string) (c projectClaim, ok bool, err error) {
 }
 
 func conflict(path string, have projectClaim, err error) error {
-	return &Error{
+	return &reconcile.Error{
 		Code:    CodeProjectConflict,
 		Message: fmt.Sprintf("the project %s is worked on from the state directory %s already", have.Project, have.StateDir),
 		Hint: "use that state directory, give this workflow a workspace.root of its own, or remove " + path +
@@ -121,7 +123,7 @@ func sameDir(a, b string) bool {
 	return err == nil && os.SameFile(ia, ib)
 }
 
-// hasState reports whether a state directory is in use. An error means that nobody can tell.
+// hasState reports whether a state directory is in use. With an error it is unknown.
 func hasState(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, "state.db"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

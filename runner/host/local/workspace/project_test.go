@@ -72,7 +72,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 			switch {
 			case err == nil:
 				won.Add(1)
-			case !IsCode(err, CodeProjectConflict):
+			case !isCode(err, CodeProjectConflict):
 				t.Error(err)
 			}
 		})

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // State says how far a workspace has come.
@@ -45,7 +45,7 @@ type Record struct {
 	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
 	ID    string `json:"id"`
 	State State  `json:"state"`
-	// Previous are earlier holders whose processes nobody is known to have reaped, oldest first.
+	// Previous are earlier holders whose processes are not known to have been reaped, oldest first.
 	Previous []RunRef `json:"previous,omitempty"`
 	Path     string   `json:"path"`
 	// Unsaved is the work for which the last removal left the workspace alone, at UnsavedAt; empty for none.
@@ -67,7 +67,7 @@ func newID() string {
 
 // readRecord gives the record of a key; ok is false where there is none.
 func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
-	b, err := readRegular(r.record(key), maxRecord)
+	b, err := files.ReadRegular(r.record(key), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{}, false, nil
 	}
@@ -78,7 +78,7 @@ func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
 		err = rec.check()
 	}
 	if err != nil {
-		return Record{}, false, &Error{
+		return Record{}, false, &reconcile.Error{
 			Code:    CodeFailed,
 			Message: fmt.Sprintf("read the record %s: %v", r.record(key), err),
 			Hint:    "if that workspace holds nothing of value, move it and its record away; a new one is made",
@@ -105,10 +105,10 @@ func (rec Record) check() error {
 func (r *Root) writeRecord(rec Record) error {
 	b, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
-		return failed(err, "encode the record of %s", rec.Key)
+		return files.Failed(err, "encode the record of %s", rec.Key)
 	}
 	if err := durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600); err != nil {
-		return failed(err, "write the record of %s", rec.Key)
+		return files.Failed(err, "write the record of %s", rec.Key)
 	}
 	return nil
 }
@@ -116,10 +116,10 @@ func (r *Root) writeRecord(rec Record) error {
 func (r *Root) removeRecord(key string) error {
 	err := os.Remove(r.record(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return failed(err, "remove the record of %s", key)
+		return files.Failed(err, "remove the record of %s", key)
 	}
 	if err := durable.SyncDir(r.meta()); err != nil {
-		return failed(err, "remove the record of %s", key)
+		return files.Failed(err, "remove the record of %s", key)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (r *Root) removeRecord(key string) error {
 func (r *Root) List() ([]Record, error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
-		return nil, failed(err, "read the records of %s", r.Path)
+		return nil, files.Failed(err, "read the records of %s", r.Path)
 	}
 	var (
 		recs []Record
@@ -145,27 +145,10 @@ func (r *Root) List() ([]Record, error) {
 		case err != nil:
 			errs = append(errs, err)
 		case ok && rec.Key != key:
-			errs = append(errs, failed(fmt.Errorf("it names the key %q", rec.Key), "read the record %s", r.record(key)))
+			errs = append(errs, files.Failed(fmt.Errorf("it names the key %q", rec.Key), "read the record %s", r.record(key)))
 		case ok:
 			recs = append(recs, rec)
 		}
 	}
 	return recs, errors.Join(errs...)
-}
-
-// readRegular reads a small regular file. A pipe or device in its place must not make us wait.
-func readRegular(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }

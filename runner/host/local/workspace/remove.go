@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // RemoveOptions say how a workspace is removed.
@@ -70,7 +71,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, opt RemoveOptions) (w 
 	}
 	w.complete = w.info != nil && (!found || w.rec.State != Creating)
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !opt.Discard {
-		if unsaved = Unsaved(ctx, w.Path); unsaved != "" {
+		if unsaved = git.Unsaved(ctx, w.Path); unsaved != "" {
 			return nil, unsaved, errors.Join(w.leaveAlone(unsaved, opt.Now), w.Release())
 		}
 	}
@@ -121,7 +122,7 @@ func (w *Workspace) remove(ctx context.Context, opt RemoveOptions) (removal Remo
 	}
 	if info != nil {
 		if w.complete && !opt.Discard {
-			if removal.Unsaved = Unsaved(ctx, w.Path); removal.Unsaved != "" {
+			if removal.Unsaved = git.Unsaved(ctx, w.Path); removal.Unsaved != "" {
 				return removal, w.leaveAlone(removal.Unsaved, opt.Now)
 			}
 		}

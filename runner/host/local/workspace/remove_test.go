@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -215,7 +216,7 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 		t.Fatalf("%d, %v, %v", n, stuck, err)
 	}
 	if !there(t, filepath.Join(r.trash(), "no name of ours", "x")) {
-		t.Error("somebody's file is gone")
+		t.Error("the file of another owner is gone")
 	}
 }
 
@@ -228,5 +229,69 @@ func TestTrashNamesNeverCollide(t *testing.T) {
 	}
 	if paths, err := r.ExpiredTrash(day.Add(2*time.Hour), time.Hour); len(paths) != 3 || err != nil {
 		t.Fatalf("%v, %v", paths, err)
+	}
+}
+
+// Neither a removal nor a purge of the trash takes what exists nowhere else, unless an operator has said so.
+func TestRemoveLeavesUnsavedWork(t *testing.T) {
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	repository(t, w.Path)
+	check(t, w.Ready())
+	check(t, w.Release())
+	hooks := 0
+	opt := RemoveOptions{Now: day, Before: func(*Workspace) error { hooks++; return nil }}
+	for range 2 {
+		removal, err := r.Remove(t.Context(), owner("A", "r2"), opt)
+		check(t, err)
+		if removal.Removed || removal.Unsaved != "1 commit not on any remote" || !there(t, w.Path) {
+			t.Fatalf("%+v", removal)
+		}
+	}
+	rec, _, err := r.readRecord("A")
+	check(t, err)
+	if hooks != 1 || rec.State != Prepared || rec.Unsaved == "" || !rec.UnsavedAt.Equal(day) {
+		t.Errorf("%d hooks, %+v", hooks, rec)
+	}
+
+	// What an earlier version has moved there stays in the trash, however short space is.
+	trashed, err := r.moveToTrash(w.Path, "A", day)
+	check(t, err)
+	purged, err := r.PurgeTrash(t.Context(), Purge{Now: day.Add(1000 * time.Hour)})
+	check(t, err)
+	if len(purged.Unsaved) != 1 || purged.Unsaved[0].Path != trashed || !there(t, trashed) {
+		t.Errorf("%+v", purged)
+	}
+	if gone, err := r.Dissolve(t.Context(), false); gone || err != nil {
+		t.Errorf("dissolved: %v, %v", gone, err)
+	}
+	purged, err = r.PurgeTrash(t.Context(), Purge{Now: day.Add(1000 * time.Hour), Discard: true})
+	check(t, err)
+	if purged.Removed != 1 || there(t, trashed) {
+		t.Errorf("%+v", purged)
+	}
+
+	// An operator's consent goes with the workspace into the trash.
+	w = acquire(t, r, owner("B", "r1"))
+	repository(t, w.Path)
+	check(t, w.Ready())
+	check(t, w.Release())
+	removal, err := r.Remove(t.Context(), owner("B", "r2"), RemoveOptions{Now: day, Keep: time.Hour, Discard: true})
+	check(t, err)
+	if !removal.Removed || removal.Trash == "" {
+		t.Fatalf("%+v", removal)
+	}
+	if n, _, err := purge(t.Context(), r, Purge{Now: day.Add(time.Hour), Keep: time.Hour}); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// repository makes a repository with a commit that exists nowhere else.
+func repository(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "git init -q -b main && git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
 )
 
-// Root is a workspace root (specification 9.1): a directory of ours that nobody else can write, every
+// Root is a workspace root (specification 9.1): a directory of this account that no other account can write, every
 // workspace directly below it.
 type Root struct {
 	// Path is absolute and free of symbolic links.
@@ -21,7 +22,7 @@ type Root struct {
 	Trash Trash
 
 	now       func() time.Time // names trash that no caller dates
-	leaseWait time.Duration    // how long to try for a lease or a lock before somebody is busy
+	leaseWait time.Duration    // how long to try for a lease or a lock before it counts as taken
 }
 
 // metaDir holds all that is ours in a root. No key is equal to it: keys with a leading dot get a suffix.
@@ -40,7 +41,7 @@ func OpenRoot(path string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ownDir(r.meta()); err != nil {
+	if err := files.OwnDir(r.meta()); err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
 	// A volume that went read-only shows it nowhere else before a run has begun.
@@ -63,7 +64,7 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	err = checkOwnDir(r.meta())
+	err = files.CheckOwnDir(r.meta())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -123,7 +124,7 @@ func resolveRoot(path string) (*Root, error) {
 		return nil, unusable(real, "not a directory", "set workspace.root to a directory", nil)
 	case real == "/":
 		return nil, unusable(real, "the whole file system", "set workspace.root to a directory of its own", nil)
-	case !ours(info):
+	case !files.Ours(info):
 		return nil, unusable(real, "owned by another user",
 			fmt.Sprintf("set workspace.root to a directory that uid %d owns", os.Geteuid()), nil)
 	case info.Mode().Perm()&0o022 != 0:
@@ -135,7 +136,7 @@ func resolveRoot(path string) (*Root, error) {
 
 func rootFailed(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return failed(err, "open workspace root %s", path)
+		return files.Failed(err, "open workspace root %s", path)
 	}
 	return unusable(path, err.Error(), "set workspace.root to a directory that this account can create and write", err)
 }
@@ -153,31 +154,4 @@ func (r *Root) path(key string) (string, error) {
 		return "", invalidCwd(path, "not inside the workspace root "+r.Path)
 	}
 	return path, nil
-}
-
-// ownDir makes a directory for us alone where there is none. What else stands there is an error.
-func ownDir(path string) error {
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return checkOwnDir(path)
-}
-
-// checkOwnDir follows no link: a link here would lead what we write out of the root.
-func checkOwnDir(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
-	case !ours(info) || info.Mode().Perm()&0o022 != 0:
-		return &fs.PathError{Op: "use", Path: path, Err: errors.New("others own it or can write to it")}
-	}
-	return nil
-}
-
-func ours(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
 }

@@ -51,7 +51,7 @@ func TestOpenRootRefuses(t *testing.T) {
 		filepath.Join(dir, "linked"), filepath.Join(dir, "open"), filepath.Join(dir, "filed"),
 	} {
 		_, err := OpenRoot(path)
-		if !IsCode(err, CodeRootUnusable) {
+		if !isCode(err, CodeRootUnusable) {
 			t.Errorf("%q: %v", path, err)
 		}
 		if _, ok, err := FindRoot(path); ok || err == nil && there(t, path) && !strings.HasSuffix(path, "broken") && path != "" {
@@ -197,7 +197,7 @@ func TestContained(t *testing.T) {
 		wantCode(t, contained(r.Path, path), CodeInvalidCwd)
 	}
 	for _, key := range []string{"", ".", "..", "../a", "a/b", "/", "/etc", metaDir} {
-		if path, err := r.path(key); !IsCode(err, CodeInvalidCwd) {
+		if path, err := r.path(key); !isCode(err, CodeInvalidCwd) {
 			t.Errorf("key %q gives %q, %v", key, path, err)
 		}
 	}

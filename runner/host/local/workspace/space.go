@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,7 +15,7 @@ import (
 func FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
 	for {
-		err := retry(func() error { return unix.Statfs(path, &st) })
+		err := files.Retry(func() error { return unix.Statfs(path, &st) })
 		if err == nil && st.Blocks == 0 {
 			return math.MaxInt64, nil
 		}
@@ -23,7 +24,7 @@ func FreeBytes(path string) (int64, error) {
 		}
 		up := filepath.Dir(path)
 		if !errors.Is(err, unix.ENOENT) || up == path {
-			return 0, failed(err, "ask for the free space of %s", path)
+			return 0, files.Failed(err, "ask for the free space of %s", path)
 		}
 		path = up
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 const (
@@ -65,7 +67,7 @@ type trashEntry struct {
 }
 
 func (t trashEntry) note() (n note) {
-	b, err := readRegular(strings.TrimSuffix(t.path, stuckSuffix)+noteSuffix, maxNote)
+	b, err := files.ReadRegular(strings.TrimSuffix(t.path, stuckSuffix)+noteSuffix, maxNote)
 	if err != nil || json.Unmarshal(b, &n) != nil {
 		return note{}
 	}
@@ -100,13 +102,13 @@ func (r *Root) moveToTrash(path, key string, now time.Time) (string, error) {
 }
 
 func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, error) {
-	if err := ownDir(r.trash()); err != nil {
-		return "", failed(err, "make the trash")
+	if err := files.OwnDir(r.trash()); err != nil {
+		return "", files.Failed(err, "make the trash")
 	}
 	// Only an account that may write a directory can move it to another parent: its ".." changes.
 	if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
 		if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
-			return "", failed(err, "move %s to the trash", path)
+			return "", files.Failed(err, "move %s to the trash", path)
 		}
 	}
 	for ; ; now = now.Add(1) {
@@ -117,11 +119,11 @@ func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, er
 		r.writeNote(to, n)
 		if err := os.Rename(path, to); err != nil {
 			r.removeNote(to)
-			return "", failed(err, "move %s to the trash", path)
+			return "", files.Failed(err, "move %s to the trash", path)
 		}
 		crash.At("workspace.trash.renamed")
 		if err := errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash())); err != nil {
-			return "", failed(err, "move %s to the trash", path)
+			return "", files.Failed(err, "move %s to the trash", path)
 		}
 		return to, nil
 	}
@@ -129,7 +131,7 @@ func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, er
 
 // deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it.
 func (r *Root) deleteTrash(ctx context.Context, path string) error {
-	err := removeTree(ctx, path)
+	err := files.RemoveTree(ctx, path)
 	if err == nil {
 		r.removeNote(path)
 	}
@@ -146,7 +148,7 @@ func (r *Root) listTrash() ([]trashEntry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed(err, "read the trash of %s", r.Path)
+		return nil, files.Failed(err, "read the trash of %s", r.Path)
 	}
 	var list []trashEntry
 	for _, e := range entries {
@@ -291,7 +293,7 @@ func (r *Root) UnsavedInTrash(ctx context.Context, path string) string {
 	if (trashEntry{path: path}).note().Discard {
 		return ""
 	}
-	return Unsaved(ctx, path)
+	return git.Unsaved(ctx, path)
 }
 
 // unsavedEntry is the unsaved work of an entry, which is noted so that the entry is not examined in every pass.

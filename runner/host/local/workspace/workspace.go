@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // Owner says for whom a workspace is taken. All fields are needed.
@@ -45,8 +47,6 @@ type Workspace struct {
 	info  fs.FileInfo // of Path: the directory that Verify expects
 	// complete: it is not one whose making was cut off. Set for a removal.
 	complete bool
-	// snapshot is what TrustGit has written down, nil where this holder has not called it.
-	snapshot *gitSnapshot
 }
 
 // Acquire takes the workspace of an issue, making it where it is missing (specification 9.2, design section
@@ -68,7 +68,7 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 // changes nothing.
 func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err error) {
 	if o.IssueID == "" || o.Identifier == "" || o.Project == "" || o.StateDir == "" || o.RunID == "" {
-		return nil, false, &Error{Code: CodeInvalidCwd, Message: fmt.Sprintf("no workspace without an owner: %+v", o)}
+		return nil, false, &reconcile.Error{Code: CodeInvalidCwd, Message: fmt.Sprintf("no workspace without an owner: %+v", o)}
 	}
 	key, err := r.KeyFor(o.Identifier)
 	if err != nil {
@@ -102,7 +102,7 @@ func (rec Record) belongsTo(o Owner, path string) error {
 	if rec.IssueID == o.IssueID && rec.Project == o.Project {
 		return nil
 	}
-	return &Error{
+	return &reconcile.Error{
 		Code: CodeForeign,
 		Message: fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
 			path, rec.Identifier, rec.IssueID, rec.Project, rec.StateDir),
@@ -117,7 +117,7 @@ func lookAt(path string) (fs.FileInfo, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, failed(err, "look at the workspace %s", path)
+		return nil, files.Failed(err, "look at the workspace %s", path)
 	case !info.IsDir():
 		return nil, invalidCwd(path, "not a directory but "+kind(info.Mode()))
 	}
@@ -165,7 +165,7 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	}
 	if fresh {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
-			return failed(err, "make the workspace")
+			return files.Failed(err, "make the workspace")
 		}
 	}
 	crash.At("workspace.make.directory")
@@ -223,8 +223,8 @@ func (w *Workspace) clearWork(ctx context.Context) error {
 func (w *Workspace) makeWork() error {
 	work := w.root.work(w.Key)
 	for _, dir := range []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir} {
-		if err := ownDir(dir); err != nil {
-			return failed(err, "make %s", dir)
+		if err := files.OwnDir(dir); err != nil {
+			return files.Failed(err, "make %s", dir)
 		}
 	}
 	return nil

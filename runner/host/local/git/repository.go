@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // repository is where git keeps the data of a work tree. All paths are absolute and free of links.
@@ -27,11 +29,11 @@ const maxGitFile = 32 << 20
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
-	if absent(err) {
+	if files.Absent(err) {
 		return repository{}, false, nil
 	}
 	if err != nil {
-		return repository{}, false, failed(err, "read the repository of %s", tree)
+		return repository{}, false, files.Failed(err, "read the repository of %s", tree)
 	}
 	gitDir := dotGit
 	if info.Mode().IsRegular() {
@@ -57,12 +59,12 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 
 // pointer reads a file of one line that names a path, relative to the file's directory if it is not absolute.
 func pointer(file, prefix string) (path string, ok bool, err error) {
-	b, err := readRegular(file, 1<<16)
-	if absent(err) {
+	b, err := files.ReadRegular(file, 1<<16)
+	if files.Absent(err) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, failed(err, "read the repository's %s", file)
+		return "", false, files.Failed(err, "read the repository's %s", file)
 	}
 	path, ok = strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
 	path = strings.TrimSpace(path)
@@ -82,31 +84,27 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	if err == nil {
 		info, err = os.Stat(real)
 	}
-	if absent(err) {
+	if files.Absent(err) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, failed(err, "resolve %s", path)
+		return "", false, files.Failed(err, "resolve %s", path)
 	}
 	return real, info.IsDir(), nil
 }
 
-func absent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// GitWritable gives exactly the directories that `git commit` in dir needs to write (design section 9):
+// Writable gives exactly the directories that `git commit` in dir needs to write (design section 9):
 // <dir>/.git of an ordinary clone; of a linked worktree its own git directory and those of the main
 // repository's objects, refs (reftable), logs and recorded resolutions of conflicts that exist; nothing without a
-// repository in dir itself. It reads files and runs nothing. (A bare main repository has no logs until somebody
-// makes them; until then git refuses to commit in its worktrees where it may not make them itself.)
+// repository in dir itself. It reads files and runs nothing. (A bare main repository has no logs until they
+// are made; until then git refuses to commit in its worktrees where it may not make them itself.)
 //
 // The agent can have written what is read here, to be given more the next time. So a directory outside dir
 // is named only where it is proven to be part of a repository that itself names dir as its worktree: it lies
 // in <main>/worktrees and points back. A git directory elsewhere (a link, --separate-git-dir, a submodule)
 // is given only where it resolves to a place inside dir, or inside one of the opened directories: those the agent
 // may write anyhow, but codex protects the git directory in them for as long as it is not named itself.
-func GitWritable(dir string, opened ...string) ([]string, error) {
+func Writable(dir string, opened ...string) ([]string, error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
 		return nil, err
@@ -130,8 +128,8 @@ func GitWritable(dir string, opened ...string) ([]string, error) {
 		// A link here would open what it leads to.
 		if info, err := os.Lstat(path); err == nil && info.IsDir() {
 			list = append(list, path)
-		} else if err != nil && !absent(err) {
-			return nil, failed(err, "read the repository's %s", path)
+		} else if err != nil && !files.Absent(err) {
+			return nil, files.Failed(err, "read the repository's %s", path)
 		}
 	}
 	return list, nil
@@ -170,13 +168,13 @@ func within(dir, path string) bool {
 	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
-// RepoRoot is the root of the main repository that dir lies in, under which codex looks its trust up: that of
+// Root is the root of the main repository that dir lies in, under which codex looks its trust up: that of
 // the nearest directory upwards with a .git, or of the repository that it is a linked worktree of. Without a
 // repository it is dir itself. All links are resolved.
-func RepoRoot(dir string) (string, error) {
+func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err == nil && !ok {
-		err = failed(fs.ErrNotExist, "find the repository of %s", dir)
+		err = files.Failed(fs.ErrNotExist, "find the repository of %s", dir)
 	}
 	if err != nil {
 		return "", err
@@ -186,8 +184,8 @@ func RepoRoot(dir string) (string, error) {
 		switch {
 		case err == nil:
 			return mainRoot(at, info)
-		case !absent(err):
-			return "", failed(err, "find the repository of %s", dir)
+		case !files.Absent(err):
+			return "", files.Failed(err, "find the repository of %s", dir)
 		case at == filepath.Dir(at):
 			return real, nil
 		}
@@ -213,7 +211,7 @@ func mainRoot(at string, dotGit fs.FileInfo) (string, error) {
 
 // head reads HEAD: its content, and the commit that it leads to, empty for a branch without one.
 func (repo repository) head() (content, commit string, err error) {
-	b, err := readRegular(filepath.Join(repo.gitDir, "HEAD"), maxGitFile)
+	b, err := files.ReadRegular(filepath.Join(repo.gitDir, "HEAD"), maxGitFile)
 	if err != nil {
 		return "", "", err
 	}
@@ -240,16 +238,16 @@ func (repo repository) ref(name string) (string, error) {
 		return "", fmt.Errorf("no reference: %.60q", name)
 	}
 	for _, dir := range []string{repo.gitDir, repo.common} {
-		b, err := readRegular(filepath.Join(dir, name), maxGitFile)
+		b, err := files.ReadRegular(filepath.Join(dir, name), maxGitFile)
 		if err == nil {
 			return strings.TrimSpace(string(b)), nil
 		}
-		if !absent(err) && !errors.Is(err, syscall.EISDIR) {
+		if !files.Absent(err) && !errors.Is(err, syscall.EISDIR) {
 			return "", err
 		}
 	}
-	b, err := readRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
-	if err != nil && !absent(err) {
+	b, err := files.ReadRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
+	if err != nil && !files.Absent(err) {
 		return "", err
 	}
 	for line := range strings.Lines(string(b)) {

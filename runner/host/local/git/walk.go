@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // walkEntries bounds what is looked at where git does not say what has changed.
@@ -52,8 +54,8 @@ func (w *walker) walk(root string) error {
 		switch {
 		case w.ctx.Err() != nil:
 			return w.ctx.Err()
-		case absent(err):
-			return nil // somebody is at work here
+		case files.Absent(err):
+			return nil // an agent has removed it meanwhile
 		case err != nil && path == root:
 			return err
 		case path == w.skip && d.IsDir():
@@ -83,7 +85,7 @@ func (w *walker) walk(root string) error {
 func hashFile(h hash.Hash, path string) error {
 	info, err := os.Lstat(path)
 	switch {
-	case absent(err):
+	case files.Absent(err):
 		put(h, "gone\x00")
 		return nil
 	case err != nil:

@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // The bounds of the search for git directories.
@@ -32,7 +34,7 @@ type programs struct {
 // programSearch is one call of findPrograms.
 type programSearch struct {
 	ctx   context.Context
-	w     *Workspace
+	g     *Guard
 	own   []string // the git directories of the run's repository
 	dirs  []string // all git directories
 	found map[string]string
@@ -45,16 +47,16 @@ type programSearch struct {
 // findPrograms looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
 // directories or has it write through a link. It needs no git for the search, because git could be made to run something
 // in a repository that is still to be found.
-func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs, error) {
+func (g *Guard) findPrograms(ctx context.Context, s *gitSnapshot) (programs, error) {
 	search, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	roots := []string{w.Path}
+	roots := []string{g.Tree}
 	for _, dir := range s.Dirs {
 		roots = append(roots, filepath.Join(dir, "modules"))
 	}
 	places := findGit(search, roots...)
-	more := findGit(search, places.ledTo(w.Path, w.TmpDir, w.CacheDir)...)
-	p := programSearch{ctx: ctx, w: w, own: s.Dirs, found: map[string]string{}, links: map[string]string{}, sharedLinks: map[string]bool{}}
+	more := findGit(search, places.ledTo(g.Tree, g.Temp...)...)
+	p := programSearch{ctx: ctx, g: g, own: s.Dirs, found: map[string]string{}, links: map[string]string{}, sharedLinks: map[string]bool{}}
 	p.dirs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(places.dirs, more.dirs, s.Dirs))))
 	for _, path := range slices.Concat(places.pointers, more.pointers) {
 		p.pointer(path)
@@ -76,14 +78,14 @@ func (w *Workspace) findPrograms(ctx context.Context, s *gitSnapshot) (programs,
 // add names something; what lies in another repository than the run's own begins with where that is.
 func (p *programSearch) add(dir, what, digest string) {
 	if !slices.Contains(p.own, dir) {
-		what = p.w.relative(dir) + ": " + what
+		what = p.g.relative(dir) + ": " + what
 	}
 	p.found[what] += digest
 }
 
 // relative is a path for people.
-func (w *Workspace) relative(path string) string {
-	if rel, err := filepath.Rel(w.Path, path); err == nil && filepath.IsLocal(rel) {
+func (g *Guard) relative(path string) string {
+	if rel, err := filepath.Rel(g.Tree, path); err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
 	return path
@@ -100,13 +102,13 @@ func (p *programSearch) pointer(path string) {
 			return
 		}
 		if strings.ContainsAny(to, "\r\n\x00") {
-			p.found[p.w.relative(path)+": leads elsewhere"] = digest(to)
+			p.found[p.g.relative(path)+": leads elsewhere"] = digest(to)
 			return
 		}
 		leads = absolute(filepath.Dir(path), strings.TrimPrefix(to, " "))
 	}
 	real, err := filepath.EvalSymlinks(leads)
-	if absent(err) || err == nil && slices.Contains(p.dirs, real) {
+	if files.Absent(err) || err == nil && slices.Contains(p.dirs, real) {
 		return
 	}
 	// A worktree that was added to a repository elsewhere is searched, too.
@@ -114,13 +116,13 @@ func (p *programSearch) pointer(path string) {
 		p.dirs = append(p.dirs, real)
 		return
 	}
-	p.found[p.w.relative(path)+": leads elsewhere"] = digest(string(k.Data), real)
+	p.found[p.g.relative(path)+": leads elsewhere"] = digest(string(k.Data), real)
 }
 
 // gitDir judges what stands in a git directory.
 func (p *programSearch) gitDir(dir string) error {
 	openForUs(dir)
-	if _, err := os.Lstat(dir); absent(err) {
+	if _, err := os.Lstat(dir); files.Absent(err) {
 		return nil
 	}
 	for _, name := range configFiles {
@@ -181,7 +183,7 @@ func (p *programSearch) config(dir, path string, depth int) error {
 	if err != nil {
 		return err
 	}
-	rules := configRules{tree: p.w.Path, remotes: remotesOf(nil, list)}
+	rules := configRules{tree: p.g.Tree, remotes: remotesOf(nil, list)}
 	if slices.Contains(p.own, dir) { // it has been put back: the addresses in it are trusted
 		rules.remotes = remotesOf(list, nil)
 	}
@@ -214,7 +216,7 @@ func (p *programSearch) tree(dir, name string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, dir+"/")
 		switch {
-		case absent(err):
+		case files.Absent(err):
 			return nil
 		case p.ctx.Err() != nil:
 			return p.ctx.Err()
@@ -253,7 +255,7 @@ func (p *programSearch) underWay(dir string) {
 // Git follows links in its own directories when it writes: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
 // git write into any file of the account, in words of the agent's. Git makes no links itself.
 
-// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (GitWritable).
+// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable).
 var sharedDirs = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
 
 // writtenDirs are the directories of a repository that git writes in.
@@ -266,7 +268,7 @@ func (p *programSearch) findLinks(dir string, in []string, top bool) error {
 		switch {
 		case p.ctx.Err() != nil:
 			return p.ctx.Err()
-		case absent(err), errors.Is(err, fs.ErrPermission):
+		case files.Absent(err), errors.Is(err, fs.ErrPermission):
 			return nil
 		case err != nil || path == dir:
 			return err
@@ -292,7 +294,7 @@ func (p *programSearch) findLinks(dir string, in []string, top bool) error {
 		p.add(dir, rel, digest("link", target))
 		switch {
 		case p.shared:
-			name := p.w.relative(dir) + ": " + rel
+			name := p.g.relative(dir) + ": " + rel
 			p.links[name], p.sharedLinks[name] = path, true
 		case slices.Contains(p.own, dir):
 			p.links[rel] = path
@@ -322,7 +324,7 @@ func findGit(ctx context.Context, roots ...string) gitPlaces {
 			found.whole = false
 			return found
 		case err != nil:
-			continue // gone, or nobody can read it, git included
+			continue // it is gone, or can't be read, by git either
 		}
 		if s.looksLikeGit() {
 			found.dirs = append(found.dirs, s.path)
@@ -445,7 +447,7 @@ func absolute(dir, path string) string {
 
 // findTreeHooks notes which hooks of the operator lie where the agent can write: core.hooksPath in the work tree, and links
 // from a git directory's hooks to there.
-func (s *gitSnapshot) findTreeHooks(ctx context.Context, w *Workspace, o GuardOptions) error {
+func (s *gitSnapshot) findTreeHooks(ctx context.Context, g *Guard, o AgentReach) error {
 	mine := func(path string) bool {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
@@ -453,14 +455,14 @@ func (s *gitSnapshot) findTreeHooks(ctx context.Context, w *Workspace, o GuardOp
 		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool {
 			return within(filepath.Join(dir, "hooks"), path) || path == filepath.Join(dir, "hooks")
 		})
-		inReach := slices.ContainsFunc([]string{w.Path, w.TmpDir, w.CacheDir}, func(dir string) bool { return path == dir || within(dir, path) })
+		inReach := slices.ContainsFunc(append([]string{g.Tree}, g.Temp...), func(dir string) bool { return path == dir || within(dir, path) })
 		return !guarded && (inReach || o.Reaches(path))
 	}
-	value, err := effectiveHooks(ctx, w.Path, o.Env)
+	value, err := effectiveHooks(ctx, g.Tree, o.Env)
 	if err != nil {
 		return err
 	}
-	if value != "" && mine(absolute(w.Path, value)) {
+	if value != "" && mine(absolute(g.Tree, value)) {
 		s.TreeHooks = append(s.TreeHooks, "core.hooksPath is "+value)
 	}
 	for _, k := range s.Files {

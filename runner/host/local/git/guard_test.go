@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -11,11 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // guarded is a workspace with a git repository, as the workflow's hooks have made it.
 type guarded struct {
-	*Workspace
+	*Guard
 	t *testing.T
 	// mark is what every attack makes, outside of the workspace. spare is a directory that the agent can write.
 	mark, spare string
@@ -25,30 +27,39 @@ type guarded struct {
 // guard makes one: a clone, or a linked worktree of a repository elsewhere.
 func guard(t *testing.T, linked bool) *guarded {
 	t.Helper()
-	g := &guarded{t: t, Workspace: acquire(t, newRoot(t), owner("ABC-1", "run-1"))}
-	g.mark, g.spare = filepath.Join(realTemp(t), "ran"), g.TmpDir
+	g := guardEmpty(t)
 	if linked {
 		main := filepath.Join(realTemp(t), "main")
 		clone(t, main)
-		check(t, os.Remove(g.Path))
-		git(t, main, "worktree", "add", "-q", "-b", "topic", g.Path)
+		check(t, os.Remove(g.Tree))
+		git(t, main, "worktree", "add", "-q", "-b", "topic", g.Tree)
 	} else {
-		clone(t, g.Path)
+		clone(t, g.Tree)
 	}
-	check(t, g.Ready())
+	return g
+}
+
+// guardEmpty makes one without a repository.
+func guardEmpty(t *testing.T) *guarded {
+	t.Helper()
+	dir := realTemp(t)
+	g := &guarded{t: t, mark: filepath.Join(dir, "ran"), spare: filepath.Join(dir, "tmp")}
+	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare}, File: filepath.Join(dir, "git-trusted.json")}
+	check(t, os.Mkdir(g.Tree, 0o700))
+	check(t, os.Mkdir(g.spare, 0o700))
 	return g
 }
 
 func (g *guarded) trust() {
 	g.t.Helper()
-	check(g.t, g.TrustGit(g.t.Context(), GuardOptions{
-		Reaches: func(string) bool { return g.reaches }, Env: gitCommand(g.t, g.Path).Env,
+	check(g.t, g.Trust(g.t.Context(), AgentReach{
+		Reaches: func(string) bool { return g.reaches }, Env: gitCommand(g.t, g.Tree).Env,
 	}))
 }
 
 func (g *guarded) undo(want ...string) {
 	g.t.Helper()
-	undone, err := g.UndoGit(g.t.Context())
+	undone, err := g.Undo(g.t.Context())
 	check(g.t, err)
 	check(g.t, undone.Unsettled)
 	slices.Sort(undone.Names)
@@ -62,9 +73,9 @@ func (g *guarded) undo(want ...string) {
 func (g *guarded) refuses(want ...string) {
 	g.t.Helper()
 	for range 2 { // nor does another run make it trusted
-		undone, err := g.UndoGit(g.t.Context())
+		undone, err := g.Undo(g.t.Context())
 		check(g.t, err)
-		wantCode(g.t, undone.Unsafe, CodeFailed)
+		wantCode(g.t, undone.Unsafe, files.CodeFailed)
 		for _, name := range want {
 			if !strings.Contains(undone.Unsafe.Error(), name) {
 				g.t.Errorf("%v does not name %s", undone.Unsafe, name)
@@ -74,15 +85,15 @@ func (g *guarded) refuses(want ...string) {
 	}
 }
 
-// sh runs a script in the workspace, as the workflow's hooks are: with what HookGit says.
+// sh runs a script in the workspace, as the workflow's hooks are: with what HookSettings says.
 func (g *guarded) sh(script string) string {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), bound)
 	defer cancel()
-	settings, _, err := g.HookGit()
+	settings, _, err := g.HookSettings()
 	check(g.t, err)
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Dir, cmd.Env = g.Path, append(gitCommand(g.t, g.Path).Env, "MARK="+g.mark, "SPARE="+g.spare)
+	cmd.Dir, cmd.Env = g.Tree, append(gitCommand(g.t, g.Tree).Env, "MARK="+g.mark, "SPARE="+g.spare)
 	for i, s := range settings {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s[1]))
 	}
@@ -204,7 +215,7 @@ func TestGuardAttacks(t *testing.T) {
 				}
 			}
 			g := prepare()
-			undone, err := g.UndoGit(t.Context())
+			undone, err := g.Undo(t.Context())
 			said := strings.Join(undone.Names, " ")
 			check(t, err)
 			if undone.Unsafe != nil { // then no hook runs
@@ -231,8 +242,8 @@ func TestGuardSharedLinks(t *testing.T) {
 			g := guard(t, true)
 			common := filepath.Join(realTemp(t), name)
 			check(t, os.MkdirAll(filepath.Dir(common), 0o700))
-			check(t, os.Rename(git(t, g.Path, "rev-parse", "--path-format=absolute", "--git-common-dir"), common))
-			git(t, common, "--git-dir="+common, "worktree", "repair", g.Path)
+			check(t, os.Rename(git(t, g.Tree, "rev-parse", "--path-format=absolute", "--git-common-dir"), common))
+			git(t, common, "--git-dir="+common, "worktree", "repair", g.Tree)
 			log := filepath.Join(common, "logs", "refs", "heads", "topic")
 			ours := filepath.Join(common, "description")
 			for _, path := range []string{log, ours} {
@@ -252,8 +263,8 @@ func TestGuardSharedLinks(t *testing.T) {
 	}
 }
 
-// Links that were there before the agent stay, and where they led. So do those in a work tree, which are nobody's
-// business, also where it lies in a bare repository or looks like one.
+// Links that were there before the agent stay, and where they led. So do those in a work tree, which the guard
+// leaves alone, also where it lies in a bare repository or looks like one.
 func TestGuardLinksThatStay(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -270,7 +281,7 @@ func TestGuardLinksThatStay(t *testing.T) {
 		"link": "/nowhere", "refs/link": "/nowhere", "objects/link": "/nowhere", "bare/tree/link": "/nowhere",
 		".git/logs": filepath.Join(g.spare, "shared", "logs"), ".git/HEAD": "refs/heads/b",
 	} {
-		if target, err := os.Readlink(filepath.Join(g.Path, path)); err != nil || target != want {
+		if target, err := os.Readlink(filepath.Join(g.Tree, path)); err != nil || target != want {
 			t.Errorf("%s is %q, %v", path, target, err)
 		}
 	}
@@ -295,16 +306,16 @@ func TestGuardHarmless(t *testing.T) {
 			if !strings.HasSuffix(said, "<nil>") {
 				t.Fatal(said)
 			}
-			config := git(t, g.Path, "rev-parse", "--git-path", "config")
-			before, err := os.ReadFile(absolute(g.Path, config))
+			config := git(t, g.Tree, "rev-parse", "--git-path", "config")
+			before, err := os.ReadFile(absolute(g.Tree, config))
 			check(t, err)
 			g.undo()
-			after, err := os.ReadFile(absolute(g.Path, config))
+			after, err := os.ReadFile(absolute(g.Tree, config))
 			check(t, err)
 			if string(before) != string(after) {
 				t.Errorf("the configuration was\n%s\nand is\n%s", before, after)
 			}
-			if out := git(t, g.Path, "-C", "wt", "status", "--porcelain"); out != "" {
+			if out := git(t, g.Tree, "-C", "wt", "status", "--porcelain"); out != "" {
 				t.Errorf("the worktree: %s", out)
 			}
 		})
@@ -315,14 +326,14 @@ func TestGuardHarmless(t *testing.T) {
 func TestGuardKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
-	git(t, g.Path, "config", "alias.ours", "status")
-	git(t, g.Path, "config", "user.name", "Operator")
+	git(t, g.Tree, "config", "alias.ours", "status")
+	git(t, g.Tree, "config", "user.name", "Operator")
 	g.trust()
-	git(t, g.Path, "config", "branch.main.description", "a \"b\" \\ c\td\ne # f ; g ")
-	git(t, g.Path, "config", "alias.evil", "!false")
-	git(t, g.Path, "config", "remote.x y.z.url", "https://example.com/r")
-	git(t, g.Path, "config", "--add", "alias.ours", "!false")
-	want := git(t, g.Path, "config", "--local", "--list")
+	git(t, g.Tree, "config", "branch.main.description", "a \"b\" \\ c\td\ne # f ; g ")
+	git(t, g.Tree, "config", "alias.evil", "!false")
+	git(t, g.Tree, "config", "remote.x y.z.url", "https://example.com/r")
+	git(t, g.Tree, "config", "--add", "alias.ours", "!false")
+	want := git(t, g.Tree, "config", "--local", "--list")
 	want = strings.NewReplacer("alias.evil=!false\n", "", "alias.ours=!false\n", "", "\nalias.ours=!false", "").Replace(want)
 	g.undo("alias.evil", "alias.ours")
 	sorted := func(text string) string {
@@ -330,14 +341,14 @@ func TestGuardKeepsTheRest(t *testing.T) {
 		slices.Sort(list)
 		return strings.Join(list, "\n")
 	}
-	if got := git(t, g.Path, "config", "--local", "--list"); sorted(got) != sorted(want) {
+	if got := git(t, g.Tree, "config", "--local", "--list"); sorted(got) != sorted(want) {
 		t.Errorf("now\n%s\nwant\n%s", got, want)
 	}
 	// Where nothing of the agent's is left but that, the operator's file is what it was, with its comments.
-	path := filepath.Join(g.Path, ".git", "config")
+	path := filepath.Join(g.Tree, ".git", "config")
 	write(t, path, "# mine\n[core]\n\tbare = false ; yes\n")
 	g.trust()
-	git(t, g.Path, "config", "core.fsmonitor", "evil")
+	git(t, g.Tree, "config", "core.fsmonitor", "evil")
 	g.undo("core.fsmonitor")
 	if got, err := os.ReadFile(path); err != nil || string(got) != "# mine\n[core]\n\tbare = false ; yes\n" {
 		t.Errorf("%q, %v", got, err)
@@ -349,53 +360,53 @@ func TestGuardKeepsTheRest(t *testing.T) {
 func TestGuardOperators(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
-	hook := filepath.Join(g.Path, ".git", "hooks", "pre-commit")
+	hook := filepath.Join(g.Tree, ".git", "hooks", "pre-commit")
 	set := func() {
-		git(t, g.Path, "config", "alias.ours", "!true")
-		git(t, g.Path, "config", "core.sshCommand", "ssh -v")
+		git(t, g.Tree, "config", "alias.ours", "!true")
+		git(t, g.Tree, "config", "core.sshCommand", "ssh -v")
 		write(t, hook, "#!/bin/sh\n# ours\n")
 		check(t, os.Chmod(hook, 0o755))
-		write(t, filepath.Join(g.Path, ".git", "hooks", "lib", "common"), "ours\n")
-		check(t, os.Symlink("pre-commit", filepath.Join(g.Path, ".git", "hooks", "pre-push")))
+		write(t, filepath.Join(g.Tree, ".git", "hooks", "lib", "common"), "ours\n")
+		check(t, os.Symlink("pre-commit", filepath.Join(g.Tree, ".git", "hooks", "pre-push")))
 	}
 	set()
 	g.trust()
 	g.undo()
 	g.trust()
-	git(t, g.Path, "config", "--unset", "alias.ours")
-	git(t, g.Path, "config", "core.sshCommand", "evil")
+	git(t, g.Tree, "config", "--unset", "alias.ours")
+	git(t, g.Tree, "config", "core.sshCommand", "evil")
 	check(t, os.Chmod(hook, 0o644))
-	write(t, filepath.Join(g.Path, ".git", "hooks", "lib", "common"), "evil\n")
-	check(t, os.Remove(filepath.Join(g.Path, ".git", "hooks", "pre-push")))
+	write(t, filepath.Join(g.Tree, ".git", "hooks", "lib", "common"), "evil\n")
+	check(t, os.Remove(filepath.Join(g.Tree, ".git", "hooks", "pre-push")))
 	g.undo("alias.ours", "core.sshCommand", "hooks/pre-commit", "hooks/lib/common", "hooks/pre-push")
-	if got := git(t, g.Path, "config", "alias.ours") + git(t, g.Path, "config", "core.sshCommand"); got != "!truessh -v" {
+	if got := git(t, g.Tree, "config", "alias.ours") + git(t, g.Tree, "config", "core.sshCommand"); got != "!truessh -v" {
 		t.Errorf("configuration %q", got)
 	}
-	info, err := os.Stat(filepath.Join(g.Path, ".git", "hooks", "pre-push"))
+	info, err := os.Stat(filepath.Join(g.Tree, ".git", "hooks", "pre-push"))
 	check(t, err)
-	common, err := os.ReadFile(filepath.Join(g.Path, ".git", "hooks", "lib", "common"))
+	common, err := os.ReadFile(filepath.Join(g.Tree, ".git", "hooks", "lib", "common"))
 	check(t, err)
 	if info.Mode().Perm() != 0o755 || string(common) != "ours\n" {
 		t.Errorf("mode %v, %q", info.Mode(), common)
 	}
 	// between two agents all is the operator's
-	git(t, g.Path, "config", "alias.later", "!true")
+	git(t, g.Tree, "config", "alias.later", "!true")
 	g.undo()
 	g.trust()
 	g.undo()
-	if got := git(t, g.Path, "config", "alias.later"); got != "!true" {
+	if got := git(t, g.Tree, "config", "alias.later"); got != "!true" {
 		t.Errorf("alias.later is %q", got)
 	}
 }
 
-// The main repository of a worktree is left alone where the agent could not write it: who changed it was somebody else.
+// The main repository of a worktree is left alone where the agent could not write it: another process has changed it.
 func TestGuardLeavesTheMainRepository(t *testing.T) {
 	t.Parallel()
 	g := guard(t, true)
 	g.trust()
-	git(t, g.Path, "config", "alias.operators", "!true")
+	git(t, g.Tree, "config", "alias.operators", "!true")
 	g.undo()
-	if got := git(t, g.Path, "config", "alias.operators"); got != "!true" {
+	if got := git(t, g.Tree, "config", "alias.operators"); got != "!true" {
 		t.Errorf("alias.operators is %q", got)
 	}
 }
@@ -404,13 +415,13 @@ func TestGuardLeavesTheMainRepository(t *testing.T) {
 func TestGuardIncluded(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
-	git(t, g.Path, "config", "include.path", "../.gitconfig")
-	git(t, g.Path, "config", "includeIf.onbranch:evil.path", "../later")
-	write(t, filepath.Join(g.Path, ".gitconfig"), "[alias]\n\tours = !true\n[include]\n\tpath = more\n")
+	git(t, g.Tree, "config", "include.path", "../.gitconfig")
+	git(t, g.Tree, "config", "includeIf.onbranch:evil.path", "../later")
+	write(t, filepath.Join(g.Tree, ".gitconfig"), "[alias]\n\tours = !true\n[include]\n\tpath = more\n")
 	g.trust()
-	write(t, filepath.Join(g.Path, "more"), "[alias]\n\tpublish = !touch \"$MARK\"\n[user]\n\tname = Ann\n")
-	write(t, filepath.Join(g.Path, "later"), "[core]\n\tfsmonitor = evil\n")
-	git(t, g.Path, "config", "--file", ".gitconfig", "alias.ours", "!false")
+	write(t, filepath.Join(g.Tree, "more"), "[alias]\n\tpublish = !touch \"$MARK\"\n[user]\n\tname = Ann\n")
+	write(t, filepath.Join(g.Tree, "later"), "[core]\n\tfsmonitor = evil\n")
+	git(t, g.Tree, "config", "--file", ".gitconfig", "alias.ours", "!false")
 	g.refuses("more: alias.publish", "later: core.fsmonitor", ".gitconfig: alias.ours")
 }
 
@@ -449,11 +460,11 @@ func TestGuardLinkedConfiguration(t *testing.T) {
 	g := guard(t, false)
 	g.sh(`mv .git/config shared; ln -s ../shared .git/config; git config --file shared alias.ours '!true'`)
 	g.trust()
-	git(t, g.Path, "config", "--file", "shared", "alias.evil", "!false")
+	git(t, g.Tree, "config", "--file", "shared", "alias.evil", "!false")
 	g.refuses("alias.evil")
 }
 
-// Hooks that lie in the work tree are the agent's to write, whoever pointed git there: the workflow's hooks go without.
+// Hooks that lie in the work tree are the agent's to write, whichever setting points git there: the workflow's hooks go without.
 func TestGuardTreeHooks(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -473,7 +484,7 @@ func TestGuardTreeHooks(t *testing.T) {
 			if said := g.sh("git commit --allow-empty -m x"); g.ran() {
 				t.Errorf("it ran: %s", said)
 			}
-			_, reasons, err := g.HookGit()
+			_, reasons, err := g.HookSettings()
 			check(t, err)
 			if len(reasons) != 1 {
 				t.Errorf("reasons %q", reasons)
@@ -483,7 +494,7 @@ func TestGuardTreeHooks(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	g.undo()
-	if settings, reasons, err := g.HookGit(); err != nil || len(settings)+len(reasons) > 0 {
+	if settings, reasons, err := g.HookSettings(); err != nil || len(settings)+len(reasons) > 0 {
 		t.Errorf("%q %q %v where no hook lies in the work tree", settings, reasons, err)
 	}
 }
@@ -491,9 +502,7 @@ func TestGuardTreeHooks(t *testing.T) {
 // A workspace that is no repository, and is laid out as a bare one.
 func TestGuardBareWorkspace(t *testing.T) {
 	t.Parallel()
-	g := &guarded{t: t, Workspace: acquire(t, newRoot(t), owner("ABC-1", "run-1"))}
-	g.mark, g.spare = filepath.Join(realTemp(t), "ran"), g.TmpDir
-	check(t, g.Ready())
+	g := guardEmpty(t)
 	g.trust()
 	g.sh(`git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil)
 	g.refuses("core.fsmonitor", "alias.publish", "hooks/post-commit")
@@ -519,7 +528,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 			check(t, os.RemoveAll(outside))
 			write(t, outside, "[alias]\n\tx = !y\n")
 			g := guard(t, false)
-			config, hook := filepath.Join(g.Path, ".git", "config"), filepath.Join(g.Path, ".git", "hooks", "pre-push")
+			config, hook := filepath.Join(g.Tree, ".git", "config"), filepath.Join(g.Tree, ".git", "hooks", "pre-push")
 			write(t, hook, "ours")
 			trusted, err := os.ReadFile(config)
 			check(t, err)
@@ -531,7 +540,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 			check(t, os.Chmod(filepath.Dir(config), 0o500))
 			check(t, os.Chmod(filepath.Dir(hook), 0))
 			began := time.Now()
-			_, err = g.UndoGit(t.Context())
+			_, err = g.Undo(t.Context())
 			check(t, err)
 			if time.Since(began) > bound {
 				t.Errorf("it took %v", time.Since(began))
@@ -558,30 +567,19 @@ func TestGuardPending(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
 	g.trust()
-	git(t, g.Path, "config", "alias.evil", "!false")
+	git(t, g.Tree, "config", "alias.evil", "!false")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := g.UndoGit(ended)
-	wantCode(t, err, CodeFailed)
-	check(t, g.Release())
+	_, err := g.Undo(ended)
+	wantCode(t, err, files.CodeFailed)
 
-	o := owner("ABC-1", "run-2")
-	next := &guarded{t: t, Workspace: acquire(t, g.root, o)}
-	check(t, next.Ready())
+	next := &guarded{t: t, Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File}}
 	next.undo("alias.evil")
-	git(t, next.Path, "config", "alias.ours", "!true") // an after_run
+	git(t, next.Tree, "config", "alias.ours", "!true") // an after_run
 	next.undo()
-	check(t, next.Release())
-
-	_, err = g.root.Remove(t.Context(), owner("ABC-1", "run-3"), RemoveOptions{Now: day, Before: func(w *Workspace) error {
-		last := &guarded{t: t, Workspace: w}
-		last.undo()
-		last.trust()
-		git(t, w.Path, "config", "alias.evil", "!false")
-		last.undo("alias.evil")
-		return nil
-	}})
-	check(t, err)
+	next.trust()
+	git(t, next.Tree, "config", "alias.evil", "!false")
+	next.undo("alias.evil")
 }
 
 // What was written down and can't be read is no reason to let hooks run.
@@ -589,16 +587,16 @@ func TestGuardUnreadable(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
 	g.trust()
-	git(t, g.Path, "config", "alias.evil", "!false")
-	write(t, g.guardFile(), "{") // by an agent that may write there
+	git(t, g.Tree, "config", "alias.evil", "!false")
+	write(t, g.File, "{") // by an agent that may write there
 	g.undo("alias.evil")
 	g.snapshot = nil // the next holder
-	write(t, g.guardFile(), "{")
-	_, err := g.UndoGit(t.Context())
-	wantCode(t, err, CodeFailed)
-	_, _, err = g.HookGit()
-	wantCode(t, err, CodeFailed)
-	check(t, g.ForgetGit())
+	write(t, g.File, "{")
+	_, err := g.Undo(t.Context())
+	wantCode(t, err, files.CodeFailed)
+	_, _, err = g.HookSettings()
+	wantCode(t, err, files.CodeFailed)
+	check(t, g.Forget())
 	g.undo()
 }
 
@@ -608,9 +606,9 @@ func TestGuardPartial(t *testing.T) {
 	g := guard(t, false)
 	g.trust()
 	for i := range findDirs + 1 {
-		check(t, os.MkdirAll(filepath.Join(g.Path, "many", fmt.Sprint(i), ".git"), 0o700))
+		check(t, os.MkdirAll(filepath.Join(g.Tree, "many", fmt.Sprint(i), ".git"), 0o700))
 	}
-	undone, err := g.UndoGit(t.Context())
+	undone, err := g.Undo(t.Context())
 	check(t, err)
 	if !undone.Partial {
 		t.Fatal("not told")

@@ -1,4 +1,4 @@
-package workspace
+package files
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// removeTree deletes path and all below it, following no link and crossing into no other file system, and
+// RemoveTree deletes path and all below it, following no link and crossing into no other file system, and
 // makes directories writable on the way. It deletes what it can and returns the first thing that it could
 // not, or the context's error. What is gone already is no error.
-func removeTree(ctx context.Context, path string) error {
+func RemoveTree(ctx context.Context, path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -50,13 +50,13 @@ func (t *treeRemover) remove(dir int, name, path string) {
 		return
 	}
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := Retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
 		t.note(err, path)
 		return
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		t.note(retry(func() error { return unix.Unlinkat(dir, name, 0) }), path)
+		t.note(Retry(func() error { return unix.Unlinkat(dir, name, 0) }), path)
 		return
 	}
 	if dev := uint64(st.Dev); !t.had {
@@ -70,13 +70,13 @@ func (t *treeRemover) remove(dir int, name, path string) {
 	}
 	crash.At("workspace.tree.opened")
 	t.empty(dir, name, path)
-	t.note(retry(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }), path)
+	t.note(Retry(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }), path)
 }
 
 // empty removes what is in the directory name of dir.
 func (t *treeRemover) empty(dir int, name, path string) {
 	var fd int
-	err := retry(func() (err error) {
+	err := Retry(func() (err error) {
 		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -96,14 +96,15 @@ func (t *treeRemover) empty(dir int, name, path string) {
 // makeWritable changes the mode of a directory but not of what a link put in its place meanwhile leads to,
 // where the kernel can do that.
 func makeWritable(dir int, name string, mode uint32) error {
-	err := retry(func() error { return unix.Fchmodat(dir, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
+	err := Retry(func() error { return unix.Fchmodat(dir, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		err = retry(func() error { return unix.Fchmodat(dir, name, mode, 0) })
+		err = Retry(func() error { return unix.Fchmodat(dir, name, mode, 0) })
 	}
 	return err
 }
 
-func retry(f func() error) error {
+// Retry calls f again where a signal interrupted it.
+func Retry(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err

@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"bufio"
@@ -14,6 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const fingerprintFor = 10 * time.Second
@@ -21,17 +24,16 @@ const fingerprintFor = 10 * time.Second
 // Fingerprint changes with the progress of the work (design section 5): HEAD, the index, or the work tree as
 // `git status` sees it, changed files by size and time; where there is no repository that git can read, with
 // names, sizes and times of the first 200,000 files. What git ignores does not count. It takes at most 10 s,
-// else its error wraps context.DeadlineExceeded, and nobody knows.
+// else its error wraps context.DeadlineExceeded.
 //
 // Nothing that the repository names is run: git gets a git directory of our own that borrows the repository's
 // objects and index, so that its configuration, with the filters, monitors, hooks and transports there, is
-// never read. For a Workspace.Path it lies in .symphony/work, where an agent can't write; for any other
-// directory it is a temporary one.
+// never read. It is a temporary one, where an agent can't write.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
 	print, err := fingerprint(ctx, dir)
-	var known *Error
+	var known *reconcile.Error
 	switch {
 	case err == nil:
 		return print, nil
@@ -40,7 +42,7 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	case errors.As(err, &known):
 		return "", err
 	}
-	return "", failed(err, "fingerprint of %s", dir)
+	return "", files.Failed(err, "fingerprint of %s", dir)
 }
 
 func fingerprint(ctx context.Context, dir string) (string, error) {
@@ -61,25 +63,18 @@ func fingerprint(ctx context.Context, dir string) (string, error) {
 	return walkFingerprint(ctx, tree, repo)
 }
 
-// scratchDir is where the git directory of our own is made, and how it is done with.
-func scratchDir(tree string) (dir string, done func() error, err error) {
-	work := filepath.Join(filepath.Dir(tree), metaDir, "work", filepath.Base(tree))
-	if checkOwnDir(work) == nil {
-		return filepath.Join(work, "git"), func() error { return nil }, nil
-	}
-	dir, err = os.MkdirTemp("", "symphony-git-")
-	return dir, func() error { return os.RemoveAll(dir) }, err
-}
+// scratchPattern names the git directories of our own.
+const scratchPattern = "symphony-git-"
 
 // errUnread says that git is missing or can't read the repository (a torn file, a format that it does not know).
 var errUnread = errors.New("git can't read it")
 
 func gitFingerprint(ctx context.Context, repo repository, tree string) (print string, err error) {
-	scratch, done, err := scratchDir(tree)
+	scratch, err := os.MkdirTemp("", scratchPattern)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, done()) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	content, commit, err := repo.head()
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errUnread, err)
@@ -105,7 +100,7 @@ func gitFingerprint(ctx context.Context, repo repository, tree string) (print st
 	// Wait must come even after an error, to reap.
 	err = hashStatus(ctx, h, tree, out)
 	if waited := cmd.Wait(); waited != nil {
-		return "", fmt.Errorf("%w: %w: %s", errUnread, waited, lastLine([]byte(complaint.String())))
+		return "", fmt.Errorf("%w: %w: %s", errUnread, waited, files.LastLine([]byte(complaint.String())))
 	}
 	if err != nil {
 		return "", err
@@ -116,7 +111,7 @@ func gitFingerprint(ctx context.Context, repo repository, tree string) (print st
 // writeScratch makes the git directory of our own, detached at the commit.
 func writeScratch(dir, commit string) error {
 	for _, d := range []string{dir, filepath.Join(dir, "refs")} {
-		if err := ownDir(d); err != nil {
+		if err := files.OwnDir(d); err != nil {
 			return err
 		}
 	}
@@ -205,8 +200,8 @@ func statusPath(entry string) string {
 // tells nothing.
 func (repo repository) hashTables(h hash.Hash) error {
 	for _, dir := range []string{repo.gitDir, repo.common} {
-		b, err := readRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile)
-		if err != nil && !absent(err) {
+		b, err := files.ReadRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile)
+		if err != nil && !files.Absent(err) {
 			return err
 		}
 		h.Write(b)

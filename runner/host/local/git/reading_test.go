@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"io"
@@ -40,13 +40,13 @@ func TestReadingRunsNothing(t *testing.T) {
 			g := guard(t, c.linked)
 			t.Log(g.sh(c.agent))
 			g.ran()
-			_, err := Fingerprint(t.Context(), g.Path)
+			_, err := Fingerprint(t.Context(), g.Tree)
 			check(t, err)
 			if g.ran() {
 				t.Error("looking for progress ran it")
 			}
-			_, _, inspected := Inspect(t.Context(), g.Path)
-			_, read := Diff(t.Context(), g.Path, io.Discard)
+			_, _, inspected := Inspect(t.Context(), g.Tree)
+			_, read := Diff(t.Context(), g.Tree, io.Discard)
 			if g.ran() {
 				t.Error("showing it to a person ran it")
 			}
@@ -61,7 +61,7 @@ func TestReadingRunsNothing(t *testing.T) {
 			if g.ran() {
 				t.Error("undoing ran it")
 			}
-			check(t, g.ForgetGit()) // which would have hooks in the work tree left out
+			check(t, g.Forget()) // which would have hooks in the work tree left out
 			if said := g.sh(c.plain); !g.ran() {
 				t.Errorf("the trap does not work: %s", said)
 			}
@@ -74,17 +74,17 @@ func TestReadingRunsNothing(t *testing.T) {
 func TestReadingWritesNothing(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
-	index := filepath.Join(g.Path, ".git", "index")
+	index := filepath.Join(g.Tree, ".git", "index")
 	t.Log(g.sh("touch -d 2001-01-01 file"))
 	before := time.Now().Add(-time.Hour)
 	check(t, os.Chtimes(index, before, before))
 	was, err := os.Stat(index)
 	check(t, err)
-	_, err = Fingerprint(t.Context(), g.Path)
+	_, err = Fingerprint(t.Context(), g.Tree)
 	check(t, err)
-	_, _, err = Inspect(t.Context(), g.Path)
+	_, _, err = Inspect(t.Context(), g.Tree)
 	check(t, err)
-	_, err = Diff(t.Context(), g.Path, io.Discard)
+	_, err = Diff(t.Context(), g.Tree, io.Discard)
 	check(t, err)
 	is, err := os.Stat(index)
 	check(t, err)

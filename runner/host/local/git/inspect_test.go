@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func inspect(t *testing.T, dir string) Git {
+func inspect(t *testing.T, dir string) Status {
 	t.Helper()
 	g, ok, err := Inspect(t.Context(), dir)
 	check(t, err)
@@ -19,7 +19,7 @@ func inspect(t *testing.T, dir string) Git {
 	return g
 }
 
-func changedFiles(g Git) (list []string) {
+func changedFiles(g Status) (list []string) {
 	for _, c := range g.Changed {
 		list = append(list, c.Status+" "+c.Path)
 	}

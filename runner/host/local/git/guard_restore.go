@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // What is put back in a git directory: its configuration, what leads git to another directory, and its hooks.
@@ -38,7 +39,7 @@ func lookAtKept(path string) (k keptFile, err error) {
 	k.Path = []byte(path)
 	info, err := os.Lstat(path)
 	switch {
-	case absent(err):
+	case files.Absent(err):
 		return k, nil
 	case err != nil:
 		return k, err
@@ -52,8 +53,8 @@ func lookAtKept(path string) (k keptFile, err error) {
 	case k.Mode.IsRegular() && info.Size() > maxKeptFile:
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxKeptFile)
 	case k.Mode.IsRegular():
-		if k.Data, err = readRegular(path, maxKeptFile); errors.Is(err, fs.ErrPermission) && os.Chmod(path, k.Mode.Perm()|0o400) == nil {
-			k.Data, err = readRegular(path, maxKeptFile)
+		if k.Data, err = files.ReadRegular(path, maxKeptFile); errors.Is(err, fs.ErrPermission) && os.Chmod(path, k.Mode.Perm()|0o400) == nil {
+			k.Data, err = files.ReadRegular(path, maxKeptFile)
 		}
 	}
 	return k, err
@@ -84,7 +85,7 @@ func hookFiles(dir string) (list []keptFile, err error) {
 	openForUs(dir)
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case absent(err):
+		case files.Absent(err):
 			return nil
 		case err != nil:
 			return err
@@ -165,7 +166,7 @@ func restoreHooks(ctx context.Context, dir string, was map[string]keptFile) (cha
 	root := filepath.Join(dir, "hooks")
 	list, err := hookFiles(dir)
 	if err != nil { // too much, or unreadable: none of it is trusted
-		changed, err = []string{"hooks"}, removeTree(ctx, root)
+		changed, err = []string{"hooks"}, files.RemoveTree(ctx, root)
 		list = nil
 	}
 	if err != nil {
@@ -180,7 +181,7 @@ func restoreHooks(ctx context.Context, dir string, was map[string]keptFile) (cha
 		}
 		changed = append(changed, strings.TrimPrefix(path, dir+"/"))
 		if !now.Mode.IsDir() || !was[path].Mode.IsDir() {
-			if err := removeTree(ctx, path); err != nil {
+			if err := files.RemoveTree(ctx, path); err != nil {
 				return changed, err
 			}
 		}
@@ -211,7 +212,7 @@ func (k keptFile) putBack(ctx context.Context, path string) error {
 			return os.Chmod(path, k.Mode.Perm()|0o700)
 		}
 	}
-	if err := removeTree(ctx, path); err != nil {
+	if err := files.RemoveTree(ctx, path); err != nil {
 		return err
 	}
 	switch {

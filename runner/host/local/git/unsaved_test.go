@@ -1,10 +1,9 @@
-package workspace
+package git
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // remoteClone is a clone of a repository with one commit, and the path of that repository.
@@ -119,59 +118,5 @@ func TestUnsavedLinkedWorktree(t *testing.T) {
 	git(t, dir, "commit", "-q", "--allow-empty", "-m", "y")
 	if got := Unsaved(t.Context(), dir); got != "1 commit not on any remote" {
 		t.Errorf("detached: %q", got)
-	}
-}
-
-// Neither a removal nor a purge of the trash takes what exists nowhere else, unless an operator has said so.
-func TestRemoveLeavesUnsavedWork(t *testing.T) {
-	r := newRoot(t)
-	w := acquire(t, r, owner("A", "r1"))
-	clone(t, w.Path)
-	check(t, w.Ready())
-	check(t, w.Release())
-	hooks := 0
-	opt := RemoveOptions{Now: day, Before: func(*Workspace) error { hooks++; return nil }}
-	for range 2 {
-		removal, err := r.Remove(t.Context(), owner("A", "r2"), opt)
-		check(t, err)
-		if removal.Removed || removal.Unsaved != "1 commit not on any remote" || !there(t, w.Path) {
-			t.Fatalf("%+v", removal)
-		}
-	}
-	rec, _, err := r.readRecord("A")
-	check(t, err)
-	if hooks != 1 || rec.State != Prepared || rec.Unsaved == "" || !rec.UnsavedAt.Equal(day) {
-		t.Errorf("%d hooks, %+v", hooks, rec)
-	}
-
-	// What an earlier version has moved there stays in the trash, however short space is.
-	trashed, err := r.moveToTrash(w.Path, "A", day)
-	check(t, err)
-	purged, err := r.PurgeTrash(t.Context(), Purge{Now: day.Add(1000 * time.Hour)})
-	check(t, err)
-	if len(purged.Unsaved) != 1 || purged.Unsaved[0].Path != trashed || !there(t, trashed) {
-		t.Errorf("%+v", purged)
-	}
-	if gone, err := r.Dissolve(t.Context(), false); gone || err != nil {
-		t.Errorf("dissolved: %v, %v", gone, err)
-	}
-	purged, err = r.PurgeTrash(t.Context(), Purge{Now: day.Add(1000 * time.Hour), Discard: true})
-	check(t, err)
-	if purged.Removed != 1 || there(t, trashed) {
-		t.Errorf("%+v", purged)
-	}
-
-	// An operator's consent goes with the workspace into the trash.
-	w = acquire(t, r, owner("B", "r1"))
-	clone(t, w.Path)
-	check(t, w.Ready())
-	check(t, w.Release())
-	removal, err := r.Remove(t.Context(), owner("B", "r2"), RemoveOptions{Now: day, Keep: time.Hour, Discard: true})
-	check(t, err)
-	if !removal.Removed || removal.Trash == "" {
-		t.Fatalf("%+v", removal)
-	}
-	if n, _, err := purge(t.Context(), r, Purge{Now: day.Add(time.Hour), Keep: time.Hour}); n != 1 || err != nil {
-		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 func fingerprintOf(t *testing.T, dir, how string) string {
@@ -53,7 +55,7 @@ func gitSteps(t *testing.T) []step {
 		{"nothing", false, func(string) {}},
 		{"git status", false, run("status")},
 		{"touch", false, func(dir string) {
-			check(t, os.Chtimes(filepath.Join(dir, "file"), day, day))
+			check(t, os.Chtimes(filepath.Join(dir, "file"), longAgo, longAgo))
 		}},
 		{"change", true, put("file", "two\n")},
 		{"change again, same size", true, put("file", "six\n")},
@@ -91,15 +93,11 @@ func TestFingerprintOfAClone(t *testing.T) {
 }
 
 func TestFingerprintOfALinkedWorktree(t *testing.T) {
-	r := newRoot(t)
-	main := filepath.Join(realTemp(t), "main")
+	dir := realTemp(t)
+	main, tree := filepath.Join(dir, "main"), filepath.Join(dir, "tree")
 	clone(t, main)
-	w := acquire(t, r, owner("A", "r1"))
-	git(t, main, "worktree", "add", "-q", "-b", "abc", w.Path)
-	steps(t, w.Path, "git", gitSteps(t))
-	if !there(t, filepath.Join(r.work("A"), "git", "HEAD")) {
-		t.Error("git had no directory of ours")
-	}
+	git(t, main, "worktree", "add", "-q", "-b", "abc", tree)
+	steps(t, tree, "git", gitSteps(t))
 }
 
 func TestFingerprintOfSpecialRepositories(t *testing.T) {
@@ -191,7 +189,7 @@ func TestFingerprintRunsNothingOfTheRepository(t *testing.T) {
 	git(t, dir, "config", "protocol.ext.allow", "always")
 	// Same size, other time: git has to look at the content, so that the filter would run.
 	write(t, filepath.Join(dir, "file"), "two\n")
-	check(t, os.Chtimes(filepath.Join(dir, "file"), day, day))
+	check(t, os.Chtimes(filepath.Join(dir, "file"), longAgo, longAgo))
 	_ = os.Remove(mark) // by git config above, if at all
 	print := fingerprintOf(t, dir, "git")
 	if there(t, mark) {
@@ -215,7 +213,7 @@ func TestFingerprintRunsNothingOfTheRepository(t *testing.T) {
 	}
 }
 
-func TestFingerprintWaitsForNobody(t *testing.T) {
+func TestFingerprintDoesNotWait(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "repo"))
 	for _, name := range []string{".git/HEAD", ".git/packed-refs"} {
@@ -232,5 +230,5 @@ func TestFingerprintWaitsForNobody(t *testing.T) {
 		}
 	}
 	_, err := Fingerprint(t.Context(), filepath.Join(dir, "none"))
-	wantCode(t, err, CodeFailed)
+	wantCode(t, err, files.CodeFailed)
 }

@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -8,37 +8,49 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// The guard of git directories. An agent may write into the git directory of its workspace, and git runs programs that it
-// finds there: hooks, and many settings. In the agent's sandbox that is harmless, but the workflow's own hooks run git
-// outside of it. So before the agent starts, TrustGit notes what is there, where the agent can't write; after it has ended,
-// UndoGit compares.
+// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent may write into the git directory
+// of its workspace, and git runs programs that it finds there: hooks, and many settings. In the agent's sandbox that is
+// harmless, but the workflow's own hooks run git outside of it. So before the agent starts, Trust notes what is there, in a
+// file that the agent can't write. After it has ended, Undo compares.
 //
-//	before_run ─► TrustGit ─► agent ─► all its processes end ─► UndoGit ─► after_run
-//	                             └─ the worker dies ─► the next holder reaps ─► UndoGit ─► its hooks
+//	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
+//	                         └─ the worker dies ─► the next holder reaps ─► Undo ─► its hooks
 //
-// The configuration and hooks of the repository that the run began with are put back, and links in it removed; settings that can't run a program
-// stay as the agent has made them. Everything else in the workspace that git could run, and that was not there before, is
-// not repaired: UndoGit says what it is, and no hook may run until it is gone.
+// The configuration and hooks of the repository that the run began with are put back, and links in it removed; settings that
+// can't run a program stay as the agent has made them. Everything else in the workspace that git could run, and that was not
+// there before, is not repaired: Undo says what it is, and no hook may run until it is gone.
 //
 // Settings and hooks that the workflow's own hooks make are trusted, in each run anew. Data that git only reads or writes is
 // not guarded: remotes, references, the index, attributes. Git hooks in the work tree are the agent's to write, so git runs
-// without hooks in a workflow's hook where the operator has pointed it there (HookGit).
+// without hooks in a workflow's hook where the operator has pointed it there (HookSettings).
+type Guard struct {
+	// Tree is the workspace. Temp are directories outside of it that the agent can write: its tmp and cache.
+	Tree string
+	Temp []string
+	// File keeps the snapshot, where the agent can't write.
+	File string
+	// Verify is called before anything in Tree is changed: it fails where Tree was replaced by another directory.
+	Verify func() error
+
+	snapshot *gitSnapshot // what Trust has written down, nil where this value's Trust was not called
+}
 
 const (
 	guardTimeout  = 10 * time.Second
 	searchTimeout = 4 * time.Second // of that; a larger tree is not searched to its end, which is reported
 )
 
-// gitSnapshot is what TrustGit writes down.
+// gitSnapshot is what Trust writes down.
 type gitSnapshot struct {
 	// Pending: an agent may have been at work since.
 	Pending bool `json:"pending"`
@@ -54,8 +66,8 @@ type gitSnapshot struct {
 	Partial   bool              `json:"partial,omitempty"` // the search left something out
 }
 
-// GuardOptions describe the agent to the guard.
-type GuardOptions struct {
+// AgentReach describe the agent to the guard.
+type AgentReach struct {
 	// Reaches reports whether the agent can write to a directory outside of the workspace, besides its tmp and cache and
 	// the git directory of a linked worktree.
 	Reaches func(path string) bool
@@ -63,7 +75,7 @@ type GuardOptions struct {
 	Env []string
 }
 
-// Undone is what UndoGit has put back.
+// Undone is what Undo has put back.
 type Undone struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
@@ -75,17 +87,15 @@ type Undone struct {
 	Unsettled error
 }
 
-func (w *Workspace) guardFile() string { return filepath.Join(w.root.work(w.Key), "git-trusted.json") }
-
 const maxSnapshot = 1 << 30 // bytes
 
 // readSnapshot returns what this holder has written down, else the file: an agent that may write anywhere could have
 // changed that. Nil: no agent has worked here.
-func (w *Workspace) readSnapshot() (*gitSnapshot, error) {
-	if w.snapshot != nil {
-		return w.snapshot, nil
+func (g *Guard) readSnapshot() (*gitSnapshot, error) {
+	if g.snapshot != nil {
+		return g.snapshot, nil
 	}
-	data, err := readRegular(w.guardFile(), maxSnapshot)
+	data, err := files.ReadRegular(g.File, maxSnapshot)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -94,103 +104,103 @@ func (w *Workspace) readSnapshot() (*gitSnapshot, error) {
 		err = json.Unmarshal(data, s)
 	}
 	if err != nil {
-		return nil, &Error{
-			Code: CodeFailed, Message: fmt.Sprintf("read what was trusted of git in %s: %s: %v", w.Path, w.guardFile(), err),
+		return nil, &reconcile.Error{
+			Code: files.CodeFailed, Message: fmt.Sprintf("read what was trusted of git in %s: %s: %v", g.Tree, g.File, err),
 			Hint: "look at the git configuration and hooks of the workspace, then remove that file", Err: err,
 		}
 	}
 	return s, nil
 }
 
-func (w *Workspace) writeSnapshot(s *gitSnapshot) error {
+func (g *Guard) writeSnapshot(s *gitSnapshot) error {
 	data, err := json.Marshal(s)
 	if err == nil {
-		err = durable.WriteFile(w.guardFile(), data, 0o600)
+		err = durable.WriteFile(g.File, data, 0o600)
 	}
 	if err != nil {
-		return failed(err, "write what is trusted of git in %s", w.Path)
+		return files.Failed(err, "write what is trusted of git in %s", g.Tree)
 	}
 	return nil
 }
 
-// TrustGit writes down, durably, what git would run in the workspace now. From here on an agent may be at work.
-func (w *Workspace) TrustGit(ctx context.Context, o GuardOptions) error {
+// Trust writes down, durably, what git would run in the workspace now. From here on an agent may be at work.
+func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	s := &gitSnapshot{Pending: true}
-	repo, ok, err := openRepository(w.Path)
+	repo, ok, err := openRepository(g.Tree)
 	if err != nil {
 		return err
 	}
 	if ok {
-		s.locate(w, repo, o)
+		s.locate(g, repo, o)
 	}
 	for _, dir := range s.Dirs {
 		if err := s.keep(dir); err != nil {
-			return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+			return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
 		}
 	}
-	found, err := w.findPrograms(ctx, s)
+	found, err := g.findPrograms(ctx, s)
 	if err != nil {
-		return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+		return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
 	}
 	s.Known, s.Partial = found.programs, !found.whole
-	if before, err := w.readSnapshot(); err != nil || before != nil && before.Pending {
+	if before, err := g.readSnapshot(); err != nil || before != nil && before.Pending {
 		s.Known = nil // an earlier agent has left something unsafe: it does not become trusted by another run
 		if before != nil {
 			s.Known = before.Known
 		}
 	}
-	if err := s.findTreeHooks(ctx, w, o); err != nil {
-		return guardFailed(ctx, err, "look at git's files of %s", w.Path)
+	if err := s.findTreeHooks(ctx, g, o); err != nil {
+		return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
 	}
-	if err := w.writeSnapshot(s); err != nil {
+	if err := g.writeSnapshot(s); err != nil {
 		return err
 	}
-	w.snapshot = s
+	g.snapshot = s
 	return nil
 }
 
 // locate fills in which git directories of the run's repository the agent can write.
-func (s *gitSnapshot) locate(w *Workspace, repo repository, o GuardOptions) {
-	if repo.linked || within(w.Path, repo.gitDir) || o.Reaches(repo.gitDir) {
+func (s *gitSnapshot) locate(g *Guard, repo repository, o AgentReach) {
+	if repo.linked || within(g.Tree, repo.gitDir) || o.Reaches(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
 	switch {
 	case !repo.linked:
-	case within(w.Path, repo.common) || o.Reaches(repo.common):
+	case within(g.Tree, repo.common) || o.Reaches(repo.common):
 		s.Dirs = append(s.Dirs, repo.common)
 	default:
 		s.Shared = repo.common
 	}
 }
 
-// UndoGit puts back what an agent has changed of the run's repository, and finds what else git could run that was not
+// Undo puts back what an agent has changed of the run's repository, and finds what else git could run that was not
 // there before. With an error no hook may run either, and the next call begins anew.
-func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
-	s, err := w.readSnapshot()
+func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
+	s, err := g.readSnapshot()
 	if err != nil || s == nil || !s.Pending {
 		return undone, err
 	}
-	if err := w.Verify(); err != nil {
+	if err := g.verify(); err != nil {
 		return undone, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	if undone.Names, err = s.restore(ctx); err != nil {
-		return undone, guardFailed(ctx, err, "put back git configuration in %s", w.Path)
+		return undone, guardFailed(ctx, err, "put back git configuration in %s", g.Tree)
 	}
-	found, err := w.findPrograms(ctx, s)
+	found, err := g.findPrograms(ctx, s)
 	if err != nil {
-		return undone, guardFailed(ctx, err, "look at git's files of %s", w.Path)
+		return undone, guardFailed(ctx, err, "look at git's files of %s", g.Tree)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found.links)) {
 		// What a main repository shares with its worktrees may hold a link of another worktree's agent.
 		if s.Known[name] == found.programs[name] && !found.shared[name] {
 			continue
 		}
-		if err := removeTree(ctx, found.links[name]); err != nil {
-			return undone, guardFailed(ctx, err, "put back git configuration in %s", w.Path)
+		if err := files.RemoveTree(ctx, found.links[name]); err != nil {
+			return undone, guardFailed(ctx, err, "put back git configuration in %s", g.Tree)
 		}
 		undone.Names = append([]string{name}, undone.Names...)
 		delete(found.programs, name)
@@ -202,13 +212,20 @@ func (w *Workspace) UndoGit(ctx context.Context) (undone Undone, err error) {
 		}
 	}
 	if len(unsafe) > 0 {
-		undone.Unsafe = unsafeError(w.Path, unsafe) // it stays pending
+		undone.Unsafe = unsafeError(g.Tree, unsafe) // it stays pending
 		return undone, nil
 	}
 	crash.At("workspace.guard.undone")
 	s.Pending, s.Partial, undone.Partial = false, !found.whole, !found.whole
-	undone.Unsettled = w.writeSnapshot(s) // on a full disk too a hook may have to save the work
+	undone.Unsettled = g.writeSnapshot(s) // on a full disk too a hook may have to save the work
 	return undone, nil
+}
+
+func (g *Guard) verify() error {
+	if g.Verify == nil {
+		return nil
+	}
+	return g.Verify()
 }
 
 // unsafeShown are the names that stand in an error.
@@ -219,27 +236,27 @@ func unsafeError(path string, names []string) error {
 	if more := len(names) - unsafeShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return &Error{
-		Code:    CodeFailed,
+	return &reconcile.Error{
+		Code:    files.CodeFailed,
 		Message: fmt.Sprintf("the agent has left in %s what git could run outside of its sandbox: %q", path, shown),
 		Hint:    "no hook runs in the workspace until that is removed; agent.keep_git_config: true leaves to the agent what it sets",
 	}
 }
 
-// ForgetGit is for a workflow that leaves git's settings to agents.
-func (w *Workspace) ForgetGit() error {
-	w.snapshot = nil
-	err := os.Remove(w.guardFile())
+// Forget is for a workflow that leaves git's settings to agents.
+func (g *Guard) Forget() error {
+	g.snapshot = nil
+	err := os.Remove(g.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return failed(err, "forget what was trusted of git in %s", w.Path)
+		return files.Failed(err, "forget what was trusted of git in %s", g.Tree)
 	}
 	return nil
 }
 
-// HookGit returns settings for git in a hook, and why the repository's hooks are off: an agent has worked here and can
+// HookSettings returns settings for git in a hook, and why the repository's hooks are off: an agent has worked here and can
 // write them. Both are empty before the first agent.
-func (w *Workspace) HookGit() (settings [][2]string, reasons []string, err error) {
-	s, err := w.readSnapshot()
+func (g *Guard) HookSettings() (settings [][2]string, reasons []string, err error) {
+	s, err := g.readSnapshot()
 	if err != nil || s == nil {
 		return nil, nil, err
 	}
@@ -254,15 +271,15 @@ func (w *Workspace) HookGit() (settings [][2]string, reasons []string, err error
 }
 
 func guardFailed(ctx context.Context, err error, format string, args ...any) error {
-	var known *Error
+	var known *reconcile.Error
 	if errors.As(err, &known) {
 		return err
 	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("it took longer than %s", guardTimeout)
 	}
-	e := &Error{Code: CodeFailed}
-	errors.As(failed(err, format, args...), &e)
+	e := &reconcile.Error{Code: files.CodeFailed}
+	errors.As(files.Failed(err, format, args...), &e)
 	if e.Hint == "" {
 		e.Hint = "see what is at that path; agent.keep_git_config: true leaves to the agent what it sets"
 	}

@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const (
@@ -194,7 +195,7 @@ func (repo repository) heads(ours bool) (ids []string, err error) {
 		return ids, err
 	}
 	worktrees, err := os.ReadDir(filepath.Join(repo.common, "worktrees"))
-	if err != nil && !absent(err) {
+	if err != nil && !files.Absent(err) {
 		return nil, err
 	}
 	for _, w := range worktrees {
@@ -202,8 +203,8 @@ func (repo repository) heads(ours bool) (ids []string, err error) {
 			return nil, err
 		}
 	}
-	log, err := readRegular(filepath.Join(repo.common, "logs", "refs", "stash"), maxGitFile)
-	if err != nil && !absent(err) {
+	log, err := files.ReadRegular(filepath.Join(repo.common, "logs", "refs", "stash"), maxGitFile)
+	if err != nil && !files.Absent(err) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(log)) {
@@ -235,7 +236,7 @@ func (repo repository) references() (refs []reference, err error) {
 		if strings.HasSuffix(path, ".lock") {
 			return nil
 		}
-		data, err := readRegular(path, 1<<10)
+		data, err := files.ReadRegular(path, 1<<10)
 		if err != nil {
 			return err
 		}
@@ -254,8 +255,8 @@ func (repo repository) references() (refs []reference, err error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := readRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
-	if err != nil && !absent(err) {
+	packed, err := files.ReadRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
+	if err != nil && !files.Absent(err) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(packed)) {

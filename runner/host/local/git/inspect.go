@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // inspectFor bounds what is looked up for a person who waits, diffFor what such a person reads.
@@ -23,8 +25,8 @@ const (
 // maxListed is how many changed files are listed.
 const maxListed = 200
 
-// Git is what stands in a workspace's repository, for people.
-type Git struct {
+// Status is what stands in a workspace's repository, for people.
+type Status struct {
 	Branch string // empty where HEAD is at a commit of its own
 	Commit string // empty where there is none yet
 	// Base is what the work is compared with: the branch of origin that a clone begins with, or else main or master.
@@ -49,12 +51,12 @@ type Changed struct {
 
 // Inspect says what the repository of dir holds; ok is false where git has none there. Nothing that the repository
 // names is run, and nothing in it is written: see Fingerprint.
-func Inspect(ctx context.Context, dir string) (g Git, ok bool, err error) {
+func Inspect(ctx context.Context, dir string) (g Status, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
 	b, ok, err := borrow(dir)
 	if err != nil || !ok {
-		return Git{}, false, err
+		return Status{}, false, err
 	}
 	defer func() { err = errors.Join(err, b.done()) }()
 	g.Commit = b.commit
@@ -70,7 +72,7 @@ func Inspect(ctx context.Context, dir string) (g Git, ok bool, err error) {
 	return g, true, b.fault(ctx, errors.Join(g.compare(ctx, b), g.pushed(ctx, b)))
 }
 
-func (g *Git) compare(ctx context.Context, b *borrowed) error {
+func (g *Status) compare(ctx context.Context, b *borrowed) error {
 	base, commit, err := b.base()
 	if err != nil || commit == "" {
 		return err
@@ -80,7 +82,7 @@ func (g *Git) compare(ctx context.Context, b *borrowed) error {
 	return err
 }
 
-func (g *Git) pushed(ctx context.Context, b *borrowed) error {
+func (g *Status) pushed(ctx context.Context, b *borrowed) error {
 	if g.Branch == "" {
 		return nil
 	}
@@ -103,7 +105,7 @@ func (b *borrowed) beside(ctx context.Context, commit string) (int, error) {
 }
 
 // status lists what git status tells.
-func (g *Git) status(ctx context.Context, b *borrowed) error {
+func (g *Status) status(ctx context.Context, b *borrowed) error {
 	return b.eachChange(ctx, func(c Changed) {
 		if g.Count++; g.Count <= maxListed {
 			g.Changed = append(g.Changed, c)
@@ -111,7 +113,7 @@ func (g *Git) status(ctx context.Context, b *borrowed) error {
 	})
 }
 
-// Diff writes what the work in dir has changed since it left its base (see Git), committed or not, new files with it, as
+// Diff writes what the work in dir has changed since it left its base (see Status), committed or not, new files with it, as
 // git diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing
 // in it is written.
 func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
@@ -153,17 +155,16 @@ func borrow(dir string) (b *borrowed, ok bool, err error) {
 	}
 	b = &borrowed{repo: repo, tree: tree}
 	if _, err := os.Lstat(filepath.Join(repo.common, "reftable")); err == nil {
-		return nil, false, failed(errUnread, "read the repository of %s: its references are kept in tables", dir)
+		return nil, false, files.Failed(errUnread, "read the repository of %s: its references are kept in tables", dir)
 	}
 	if b.content, b.commit, err = repo.head(); err != nil {
-		return nil, false, failed(err, "read the repository of %s", dir)
+		return nil, false, files.Failed(err, "read the repository of %s", dir)
 	}
-	// Not in .symphony/work: that one is a worker's, who may be at work.
-	if b.scratch, err = os.MkdirTemp("", "symphony-git-"); err != nil {
-		return nil, false, failed(err, "read the repository of %s", dir)
+	if b.scratch, err = os.MkdirTemp("", scratchPattern); err != nil {
+		return nil, false, files.Failed(err, "read the repository of %s", dir)
 	}
 	if err := writeScratch(b.scratch, b.commit); err != nil {
-		return nil, false, failed(errors.Join(err, b.done()), "read the repository of %s", dir)
+		return nil, false, files.Failed(errors.Join(err, b.done()), "read the repository of %s", dir)
 	}
 	return b, true, nil
 }
@@ -176,9 +177,9 @@ func (b *borrowed) fault(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return failed(ctx.Err(), "read the repository of %s", b.tree)
+		return files.Failed(ctx.Err(), "read the repository of %s", b.tree)
 	}
-	return failed(err, "read the repository of %s", b.tree)
+	return files.Failed(err, "read the repository of %s", b.tree)
 }
 
 func (b *borrowed) git(ctx context.Context, args ...string) *exec.Cmd {
@@ -212,7 +213,7 @@ func (b *borrowed) run(cmd *exec.Cmd) error {
 	var complaint strings.Builder
 	cmd.Stderr = &limitWriter{w: &complaint, left: 4 << 10}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %w: %s", errUnread, err, lastLine([]byte(complaint.String())))
+		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine([]byte(complaint.String())))
 	}
 	return nil
 }
@@ -296,8 +297,8 @@ func (b *borrowed) knowNewFiles(ctx context.Context) error {
 	if err != nil || names.Len() == 0 {
 		return err
 	}
-	index, err := readRegular(filepath.Join(b.repo.gitDir, "index"), maxIndex)
-	if err != nil && !absent(err) {
+	index, err := files.ReadRegular(filepath.Join(b.repo.gitDir, "index"), maxIndex)
+	if err != nil && !files.Absent(err) {
 		return err
 	}
 	copied := filepath.Join(b.scratch, "index")

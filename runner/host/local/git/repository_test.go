@@ -1,4 +1,4 @@
-package workspace
+package git
 
 import (
 	"context"
@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// gitCommand is the real git as nobody in particular.
+// gitCommand is the real git with an account of its own.
 func gitCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -58,7 +60,7 @@ func wantWritable(t *testing.T, dir string, want ...string) {
 
 func wantOpened(t *testing.T, opened []string, dir string, want ...string) {
 	t.Helper()
-	got, err := GitWritable(dir, opened...)
+	got, err := Writable(dir, opened...)
 	check(t, err)
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: %q, want %q", dir, got, want)
@@ -91,7 +93,7 @@ func TestGitWritableOfALinkedWorktree(t *testing.T) {
 		filepath.Join(meta, "logs"),
 	}
 	wantWritable(t, tree, want...)
-	if root, err := RepoRoot(tree); err != nil || root != main {
+	if root, err := Root(tree); err != nil || root != main {
 		t.Fatalf("%s, %v", root, err)
 	}
 	// A worktree made with relative paths, as newer versions of git can.
@@ -171,7 +173,7 @@ func TestGitWritableIsExactlyWhatCommitNeeds(t *testing.T) {
 	main, tree := filepath.Join(dir, "main"), filepath.Join(dir, "tree")
 	clone(t, main)
 	git(t, main, "worktree", "add", "-q", "-b", "abc", tree)
-	list, err := GitWritable(tree)
+	list, err := Writable(tree)
 	check(t, err)
 	var closed []string
 	check(t, filepath.WalkDir(filepath.Join(main, ".git"), func(path string, d os.DirEntry, err error) error {
@@ -231,7 +233,7 @@ func TestGitWritableIsNotLedOut(t *testing.T) {
 			ws := filepath.Join(realTemp(t), "ws")
 			check(t, os.Mkdir(ws, 0o700))
 			arrange(ws)
-			list, err := GitWritable(ws)
+			list, err := Writable(ws)
 			check(t, err)
 			for _, path := range list {
 				real, err := filepath.EvalSymlinks(path)
@@ -240,7 +242,7 @@ func TestGitWritableIsNotLedOut(t *testing.T) {
 					t.Errorf("%s leads to %s", path, real)
 				}
 			}
-			_, err = RepoRoot(ws)
+			_, err = Root(ws)
 			check(t, err)
 			_, err = Fingerprint(t.Context(), ws)
 			check(t, err)
@@ -283,11 +285,11 @@ func TestRepoRoot(t *testing.T) {
 	for from, want := range map[string]string{
 		repo: repo, below: repo, plain: plain, tree: filepath.Dir(bare), separate: separate,
 	} {
-		if got, err := RepoRoot(from); err != nil || got != want {
+		if got, err := Root(from); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", from, got, err, want)
 		}
 	}
 	wantWritable(t, separate) // outside, and nothing there points back
-	_, err := RepoRoot(filepath.Join(dir, "none"))
-	wantCode(t, err, CodeFailed)
+	_, err := Root(filepath.Join(dir, "none"))
+	wantCode(t, err, files.CodeFailed)
 }

@@ -1,0 +1,99 @@
+// Package files opens, makes and removes files where an agent may have put something else in their place.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The codes of a failed system call.
+const (
+	CodeFailed       = "workspace_failed"
+	CodeDiskFull     = "disk_full"
+	CodeRootUnusable = "workspace_root_unusable"
+)
+
+// Failed wraps the error of a system call. A full disk and a read-only volume have codes of their own: they are the
+// machine's fault and not the issue's.
+func Failed(err error, format string, args ...any) error {
+	e := &reconcile.Error{Code: CodeFailed, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		e.Code = CodeDiskFull
+		e.Hint = "free space on the volume of workspace.root, for instance in .symphony/trash below it"
+	case errors.Is(err, syscall.EROFS):
+		e.Code = CodeRootUnusable
+		e.Hint = "mount the volume of workspace.root for writing"
+	}
+	return e
+}
+
+// Absent reports whether an error says that nothing is at a path.
+func Absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// OwnDir makes a directory that only this account can use, where there is none. Anything else at the path is an error.
+func OwnDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return CheckOwnDir(path)
+}
+
+// CheckOwnDir checks that path is a directory that only this account can write. It follows no symlink.
+func CheckOwnDir(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
+	case !Ours(info) || info.Mode().Perm()&0o022 != 0:
+		return &fs.PathError{Op: "use", Path: path, Err: errors.New("others own it or can write to it")}
+	}
+	return nil
+}
+
+// Ours reports whether a file belongs to this account.
+func Ours(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// ReadRegular reads a small regular file. A pipe or device in its place is an error and is not waited for.
+func ReadRegular(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// lastLineMax bounds a line of output in an error, in bytes.
+const lastLineMax = 200
+
+// LastLine is the last line of output with something on it, short and valid UTF-8.
+func LastLine(text []byte) string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
+	s = strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
+	if len(s) > lastLineMax {
+		s = strings.ToValidUTF8(s[:lastLineMax], "") + "…"
+	}
+	return s
+}

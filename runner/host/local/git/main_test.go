@@ -1,0 +1,82 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
+
+const bound = 20 * time.Second // for anything that a test waits for
+
+var longAgo = time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
+
+// unprivileged reports whether this process may go on with a test that root can't fail. As root it runs the
+// test in a copy of the program as another user, with a temporary directory there, and returns false.
+func unprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
+	}
+	const other = 65534
+	dir, err := os.MkdirTemp("", "symphony-other-")
+	check(t, err)
+	t.Cleanup(func() { check(t, files.RemoveTree(context.Background(), dir)) })
+	exe, err := os.Executable()
+	check(t, err)
+	program, err := os.ReadFile(exe)
+	check(t, err)
+	copied := filepath.Join(dir, "git.test")
+	check(t, os.WriteFile(copied, program, 0o755))
+	check(t, os.Chmod(dir, 0o755))
+	temp := filepath.Join(dir, "tmp")
+	check(t, os.Mkdir(temp, 0o700))
+	check(t, os.Chown(temp, other, other))
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = temp
+	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("as another user: %v\n%s", err, out)
+	}
+	return false
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var known *reconcile.Error
+	if !errors.As(err, &known) || known.Code != code {
+		t.Fatalf("error %v, want code %s", err, code)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	check(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func there(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
