@@ -190,8 +190,14 @@ func (v Views) Standings(ctx context.Context) ([]Standing, error) {
 		FROM claims c LEFT JOIN runs r ON r.id = c.run_id AND c.status = 'running' AND r.outcome IS NULL ORDER BY c.claimed_at, c.issue_id`)
 	all, err := collect(rows, err, func(row scanner) (s Standing, err error) {
 		err = row.Scan(append([]any{
-			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind, stampOf{&s.DueAt}, &s.ErrorCode, &s.ErrorMessage,
-			&s.HoldReason, &s.HoldMessage, stampOf{&s.HeldAt}, &s.Issue.URL, &s.RunID, stampOf{&s.StartedAt}, &s.Model,
+			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind,
+			stampOf{&s.DueAt},
+			&s.ErrorCode, &s.ErrorMessage,
+			&s.HoldReason, &s.HoldMessage,
+			stampOf{&s.HeldAt},
+			&s.Issue.URL, &s.RunID,
+			stampOf{&s.StartedAt},
+			&s.Model,
 		}, tokenColumns(&s.Tokens)...)...)
 		return s, err
 	})

@@ -85,12 +85,12 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		`{ issue(id: "ABC-9") { id } }`:                                              `"message":"Entity not found: Issue","path":["issue"]`,
-		`{ organization { name } }`:                                                  "organization is not served here",
-		`{ issues(first: 300) { nodes { id } } }`:                                    "a page has 1 to 250 entries",
-		`{ viewer { nonsense } }`:                                                    "GRAPHQL_VALIDATION_FAILED",
-		`query($a: Int!) { issues(first: $a) { nodes { id } } }`:                     "GRAPHQL_VALIDATION_FAILED",
-		`{ viewer { id }`:                                                            "GRAPHQL_PARSE_FAILED",
+		`{ issue(id: "ABC-9") { id } }`:                          `"message":"Entity not found: Issue","path":["issue"]`,
+		`{ organization { name } }`:                              "organization is not served here",
+		`{ issues(first: 300) { nodes { id } } }`:                "a page has 1 to 250 entries",
+		`{ viewer { nonsense } }`:                                "GRAPHQL_VALIDATION_FAILED",
+		`query($a: Int!) { issues(first: $a) { nodes { id } } }`: "GRAPHQL_VALIDATION_FAILED",
+		`{ viewer { id }`:                                        "GRAPHQL_PARSE_FAILED",
 		`{ issues(first: 250) { nodes { comments(first: 250) { nodes { id } } } } }`: "too complex",
 	} {
 		if _, _, got := ask(t, s, query, nil); !strings.Contains(got, want) {

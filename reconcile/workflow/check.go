@@ -159,7 +159,7 @@ func (c *checker) block(n *render.BlockNode) {
 		return
 	case "when":
 		if s := statement(expressions.WhenStatementSelector, n.Args); s != nil {
-			c.evaluate(n.Args, line, s.When.Exprs...)
+			c.evaluate(n.Args, line, s.Exprs...)
 		}
 		c.nodes(n.Body)
 	case "if", "elsif", "unless", "case":

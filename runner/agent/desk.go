@@ -93,7 +93,7 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	}
 	decision := q.decision(answered)
 	// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
-	decision.Sent = func() { d.resolve(ctx, q, reconcile.RequestAnswered) }
+	decision.Sent = func() { _, _ = d.resolve(ctx, q, reconcile.RequestAnswered) } // an error is logged and tried again
 	return decision
 }
 

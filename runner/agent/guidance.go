@@ -99,7 +99,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 	if to := last.HandoffState; to != "" && !p.Active(to) {
 		return fmt.Sprintf("In the last run the issue was handed over (state %q). It has come back: it is in state %q now.", to, issue.State)
 	}
-	switch last.Outcome {
+	switch last.Outcome { //nolint:exhaustive // a failure is told by its code, below
 	case reconcile.Succeeded:
 		if attempt == 0 { // a continuation has attempt 1, unless the issue was released in between
 			return fmt.Sprintf("After the last run, which ended well, the issue left the active states. It has come back: it is in state %q now.", issue.State)
@@ -130,7 +130,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		}
 		return "The last run was interrupted: " + sentence(last.ErrorText) + notTheWork
 	}
-	switch Code(last.ErrorCode) { // it failed
+	switch Code(last.ErrorCode) { //nolint:exhaustive // the other codes are quoted
 	case CodePortExit:
 		return "In the last run the agent's own program ended unasked: " + sentence(last.ErrorText)
 	case CodeTurnFailed:

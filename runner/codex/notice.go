@@ -31,8 +31,10 @@ func notifications() map[string]notification {
 		"turn/plan/updated":   {progress, describePlan, nil},
 		"turn/input_required": {0, describeReason, (*Session).inputRequired},
 		"error":               {0, describeError, (*Session).errorNoticed},
-		"serverRequest/resolved": {routine, func(p *params) string { return "request " + string(p.RequestID) + " is settled" },
-			func(s *Session, p *params, _ *agent.Event) { s.requests.withdraw(string(p.RequestID)) }},
+		"serverRequest/resolved": {
+			routine, func(p *params) string { return "request " + string(p.RequestID) + " is settled" },
+			func(s *Session, p *params, _ *agent.Event) { s.requests.withdraw(string(p.RequestID)) },
+		},
 
 		"item/started":                              {progress, describeStarted, (*Session).itemStarted},
 		"item/completed":                            {progress, describeEnded, (*Session).itemCompleted},
@@ -58,7 +60,7 @@ func notifications() map[string]notification {
 		"thread/goal/updated":       {0, func(p *params) string { return join("goal "+camelToWords(p.Goal.Status), p.Goal.Objective) }, nil},
 		"thread/goal/cleared":       {0, constant("goal cleared"), nil},
 
-		"account/rateLimits/updated":          {routine, describeLimits, func(s *Session, p *params, _ *agent.Event) { s.account.update(p.RateLimits) }},
+		"account/rateLimits/updated":          {routine, describeLimits, func(s *Session, p *params, _ *agent.Event) { s.update(p.RateLimits) }},
 		"model/rerouted":                      {0, describeRerouted, (*Session).modelRerouted},
 		"modelProvider/authRecoveryStarted":   {0, func(p *params) string { return join("signing in to "+p.Provider+" again", p.Message) }, nil},
 		"modelProvider/authRecoveryCompleted": {0, func(p *params) string { return join("signed in to "+p.Provider+" again", p.Message) }, nil},
@@ -226,13 +228,13 @@ func (s *conversation) serverStarted(p *params, e *agent.Event) {
 
 func (s *Session) modelRerouted(p *params, _ *agent.Event) {
 	if s.isOurs(p.threadID()) {
-		s.threads.rerouted(p.ToModel)
+		s.rerouted(p.ToModel)
 	}
 }
 
 func (s *Session) usageUpdated(p *params, e *agent.Event) {
 	thread := cmp.Or(p.threadID(), s.ThreadID())
-	if used, ok := s.threads.count(thread, p.TokenUsage); ok {
+	if used, ok := s.count(thread, p.TokenUsage); ok {
 		e.Usage, e.Message = &used, tokensText(used)
 	}
 }

@@ -256,7 +256,7 @@ func (s *Session) openThread(ctx context.Context, method string, req threadReque
 			s.mu.Lock()
 			s.thread = p.Thread.ID
 			s.mu.Unlock()
-			s.threads.openedOn(p.Model)
+			s.openedOn(p.Model)
 		}
 	})
 	if err != nil {

@@ -333,7 +333,7 @@ func (s *Session) turnResult(t *turn) (agent.Turn, error) {
 		e.Code = class
 	}
 	if e.Code == agent.CodeAgentQuota {
-		e.ResetsAt = s.account.resetsAt()
+		e.ResetsAt = s.resetsAt()
 	}
 	return out, e
 }

@@ -89,7 +89,7 @@ func diskUsage(ctx context.Context, path string) (size int64, exists bool, err e
 		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
 			return err
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // it vanished, or cannot be read
 		}
 		exists = true
 		if info, err := d.Info(); err == nil {

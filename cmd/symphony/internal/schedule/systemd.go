@@ -128,7 +128,7 @@ func timerLines(every time.Duration) string {
 func UnitWord(word string) string {
 	word = strings.ReplaceAll(word, "%", "%%")
 	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@,%$", r) || r > 0x7f)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-+=:@,%$", r) && r <= 0x7f
 	}
 	if word != "" && !strings.ContainsFunc(word, special) {
 		return word

@@ -59,7 +59,7 @@ func (x Exec) Start() (*Child, error) {
 	if len(x.Argv) == 0 {
 		return nil, errors.New("start: no command")
 	}
-	c := &Child{cmd: exec.Command(x.Argv[0], x.Argv[1:]...)}
+	c := &Child{cmd: exec.Command(x.Argv[0], x.Argv[1:]...)} //nolint:noctx // KillTree ends it, with all that it started
 	err := c.start(x)
 	if err != nil {
 		c.closePipes()
