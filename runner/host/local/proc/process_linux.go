@@ -94,7 +94,11 @@ func parseStat(line string) (entry, error) {
 	}
 	var errs []error
 	number := func(text string) uint64 {
-		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+		text = strings.TrimSpace(text)
+		if text == "-1" { // the session of a process that is ending
+			return 0
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
 		errs = append(errs, err)
 		return n
 	}

@@ -29,6 +29,7 @@ func TestParseStat(t *testing.T) {
 		{"7 (a\nb) Z 9 9) Z 3 1" + tail, entry{pid: 7, session: 5, ppid: 3, start: 4711, name: "a\nb) Z 9 9", dead: true}},
 		{"7 () X 3 1" + tail, entry{pid: 7, session: 5, ppid: 3, start: 4711, dead: true}},
 		{"7 (t) Z 3 1" + strings.Replace(tail, " 20 0 1 0 ", " 20 0 2 0 ", 1), entry{pid: 7, session: 5, ppid: 3, start: 4711, name: "t"}},
+		{"7 (ending) R 3 1" + strings.Replace(tail, " 5 0 ", " -1 0 ", 1), entry{pid: 7, ppid: 3, start: 4711, name: "ending"}},
 		{"2 (kthreadd) S 0 0" + strings.Replace(tail, "4194560", "2129984", 1), entry{pid: 2, session: 5, start: 4711, name: "kthreadd", kernel: true}},
 		{"7 (z) S 3 1" + strings.Replace(tail, "4711", "18446744073709551615", 1), entry{pid: 7, session: 5, ppid: 3, start: 1<<64 - 1, name: "z"}},
 	} {
