@@ -75,6 +75,7 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["data"], &data) != nil {
 		return nil, body
 	}
+	changed := false
 	for _, key := range slices.Sorted(maps.Keys(asked)) {
 		var payload map[string]json.RawMessage
 		if json.Unmarshal(data[key], &payload) != nil || payload[idsAlias] == nil {
@@ -84,7 +85,10 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
 		}
 		delete(payload, idsAlias)
-		data[key] = encode(payload)
+		data[key], changed = encode(payload), true
+	}
+	if !changed {
+		return nil, body
 	}
 	answer["data"] = encode(data)
 	return created, encode(answer)
