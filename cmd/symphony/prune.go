@@ -11,8 +11,8 @@ func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what is left of issues that are done or deleted",
 		UsageText: usageText("prune", "[WORKFLOW]"),
-		Description: `Goes: the trash; workspaces of issues that nobody claims and that are in a terminal state or that the tracker no
-longer shows; what the state directory keeps of the runs of such issues; directories of runs that nobody knows. A
+		Description: `Goes: the trash; workspaces of issues without a claim that are in a terminal state or that the tracker no
+longer shows; what the state directory keeps of the runs of such issues; run directories without a row in the database. A
 workspace goes into the trash as after a run, and is deleted after workspace.keep_removed_ms or by the next prune.
 
 Stays: what is claimed or in use, and, unless --force is given, what has commits that no remote has or changes that

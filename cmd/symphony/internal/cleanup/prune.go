@@ -342,7 +342,7 @@ func (c *pruner) dropRevived(ctx context.Context) error {
 	return nil
 }
 
-// remove removes what was found and leaves in found what is gone. The caller holds the project lock, so no run starts.
+// remove removes what find selected; afterwards found lists what is gone. The caller holds the project lock, so no run starts.
 func (c *pruner) remove(ctx context.Context) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
