@@ -11,7 +11,7 @@ import (
 
 // Attentions are the notifications that hooks.on_attention delivers, each once. A process takes a notification before it
 // runs the hook and marks it done afterwards. patience is the longest time that a hook may take.
-type Attentions struct{ c *conn }
+type Attentions struct{ *conn }
 
 // OpenAttention is a notification that has not been delivered.
 type OpenAttention struct {
@@ -49,7 +49,7 @@ const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken
 // empty. standing are conditions that hold now and are stored only when they are taken, because no stored event began
 // them. A tracker's outage that has lasted is another one.
 func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention) (all []OpenAttention, err error) {
-	err = a.c.view(ctx, "look for notifications", func(t tx) error {
+	err = a.view(ctx, "look for notifications", func(t tx) error {
 		rows, err := t.query(`SELECT key, kind, issue_id, identifier, ref, text, at, taken_by FROM attentions
 			WHERE `+takeable+` AND ?3 IN ('', issue_id) ORDER BY at, key`, stamp(now.Add(-patience)), stamp(now), issueID)
 		all, err = collect(rows, err, func(row scanner) (a OpenAttention, err error) {
@@ -60,7 +60,7 @@ func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience 
 			return err
 		}
 		var rec reconcile.State
-		if err := readStateMeta(t, a.c.dir, &rec); err != nil {
+		if err := readStateMeta(t, a.dir, &rec); err != nil {
 			return err
 		}
 		if b := rec.TrackerBlock; b != nil {
@@ -95,7 +95,7 @@ func addUnknown(t tx, all []OpenAttention, more []reconcile.Attention) ([]OpenAt
 // TakeAttention claims a notification for this process, named by; false if another process has it. The process must call
 // DoneAttention.
 func (a Attentions) TakeAttention(ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string) (took bool, err error) {
-	err = a.c.update(ctx, "take a notification", full, func(t tx) error {
+	err = a.update(ctx, "take a notification", full, func(t tx) error {
 		if err := addAttention(t, now, attention); err != nil { // a standing one may not be stored yet
 			return err
 		}
@@ -109,7 +109,7 @@ func (a Attentions) TakeAttention(ctx context.Context, now time.Time, patience t
 
 // DoneAttention records that a notification was delivered, or why it failed. It is not tried again.
 func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
-	return a.c.update(ctx, "record the notification", full, func(t tx) error {
+	return a.update(ctx, "record the notification", full, func(t tx) error {
 		return t.run(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key)
 	})
 }
@@ -119,15 +119,15 @@ const overdue = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_a
 
 // LeftAttentions reports whether a process died while it delivered a notification: its hook may still run.
 func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (bool, error) {
-	some, err := scanOne[bool](a.c.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
+	some, err := scanOne[bool](a.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
 		stamp(now.Add(-patience)), stamp(now), by))
-	return some, fault(a.c.dir, "look for unfinished notifications", err)
+	return some, fault(a.dir, "look for unfinished notifications", err)
 }
 
 // GiveUpAttentions closes the unfinished notifications of a process whose hook is gone, except those that may be delivered
 // once more.
 func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
-	return a.c.update(ctx, "give up notifications", full, func(t tx) error {
+	return a.update(ctx, "give up notifications", full, func(t tx) error {
 		return t.run(`UPDATE attentions SET done_at = ?2,
 			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
 			stamp(now.Add(-patience)), stamp(now), by)
@@ -136,11 +136,11 @@ func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patienc
 
 // DropAttentions closes all notifications without delivery, because the workflow has no hook for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
-	some, err := scanOne[bool](a.c.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`))
+	some, err := scanOne[bool](a.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`))
 	if err != nil || !some {
-		return fault(a.c.dir, "look for notifications", err)
+		return fault(a.dir, "look for notifications", err)
 	}
-	return a.c.update(ctx, "drop notifications", full, func(t tx) error {
+	return a.update(ctx, "drop notifications", full, func(t tx) error {
 		return t.run(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now))
 	})
 }

@@ -16,7 +16,7 @@ const tellPatience = 20 * time.Second
 // openKeys are the keys of the notifications that may be taken now.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list, err := db.OpenAttentions(context.Background(), now, tellPatience, "", standing...)
+	list, err := db.Attentions.OpenAttentions(context.Background(), now, tellPatience, "", standing...)
 	check(t, err)
 	keys := []string{}
 	for _, a := range list {
@@ -35,7 +35,7 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took, err := db.TakeAttention(context.Background(), now, tellPatience, a, by)
+	took, err := db.Attentions.TakeAttention(context.Background(), now, tellPatience, a, by)
 	check(t, err)
 	return took
 }
@@ -49,8 +49,8 @@ func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cla
 
 func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
 	t.Helper()
-	check(t, db.Commit(context.Background(), at, reconcile.Change{Claim: &c}))
-	c, _, err := db.ClaimByIssue(context.Background(), c.IssueID)
+	check(t, db.Store.Commit(context.Background(), at, reconcile.Change{Claim: &c}))
+	c, _, err := db.Views.ClaimByIssue(context.Background(), c.IssueID)
 	check(t, err)
 	return c
 }
@@ -85,7 +85,7 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 		t.Error("it was not taken once")
 	}
 	wantOpen(t, other, epoch)
-	check(t, db.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
+	check(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	if takes(t, db, epoch.Add(time.Hour), a, "pass") {
 		t.Error("it was delivered twice")
@@ -115,10 +115,10 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 	// A pass reports what the last process has left, once.
 	ctx := context.Background()
 	for _, want := range []bool{true, false} {
-		if some, err := db.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"); err != nil || some != want {
+		if some, err := db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"); err != nil || some != want {
 			t.Errorf("something is left: %v, %v", some, err)
 		}
-		check(t, db.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
+		check(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
 	}
 
 	// A clock that was set back keeps nothing for ever.
@@ -134,7 +134,7 @@ func TestStandingAttention(t *testing.T) {
 	db := newState(t)
 	set := func(b reconcile.Block) {
 		t.Helper()
-		check(t, db.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
+		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{TrackerBlock: &b}))
 	}
 	b := reconcile.Block{Code: "linear_api_status", Message: "HTTP 503", Since: epoch}
 	set(b)
@@ -145,7 +145,7 @@ func TestStandingAttention(t *testing.T) {
 	if !takes(t, db, now, a, "pass") {
 		t.Error("it was not taken")
 	}
-	check(t, db.DoneAttention(ctx, now, a.Key, ""))
+	check(t, db.Attentions.DoneAttention(ctx, now, a.Key, ""))
 	b.Code = "tracker_rate_limited"
 	set(b)
 	wantOpen(t, db, now.Add(time.Hour))
@@ -171,7 +171,7 @@ func TestStandingAttention(t *testing.T) {
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
-	check(t, db.DropAttentions(context.Background(), epoch))
+	check(t, db.Attentions.DropAttentions(context.Background(), epoch))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	c := heldAt(t, db, claim(t, db, 2), epoch.Add(time.Hour))
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
@@ -184,8 +184,8 @@ func TestPruneAttentions(t *testing.T) {
 	now := epoch.Add(31 * day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
 	over := reconcile.Block{Code: "agent_quota", Message: "enough", Since: epoch}
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &over}))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &over}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
 	heldAt(t, db, claim(t, db, 1), epoch)
 	recent := heldAt(t, db, claim(t, db, 2), now.Add(-29*day))
 	passAt(t, db, now)
@@ -206,7 +206,7 @@ func TestAttentionOfARequest(t *testing.T) {
 		t.Error("it was taken after the answer")
 	}
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
-	_, err = db.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
+	_, err = db.Journal.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key)
 	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
@@ -214,7 +214,7 @@ func TestAttentionOfARequest(t *testing.T) {
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
-	secret, err := db.AddRequest(context.Background(), hidden)
+	secret, err := db.Journal.AddRequest(context.Background(), hidden)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key, question.Key, secret.Attention().Key)
 	finishRun(t, db, mustRun(t, db, runID(1)))

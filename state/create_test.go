@@ -73,7 +73,7 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 		t.Errorf("version %d, schema %s, %d tables of the broken one", version, schema, tables)
 	}
 	older := createIn(t, dir) // this program, which knows one less
-	got, _, err := older.ClaimByIssue(ctx, want.IssueID)
+	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
 	check(t, err)
 	if got.Version != want.Version || older.schema != next {
 		t.Errorf("version %d of the claim, schema %d", got.Version, older.schema)
@@ -88,7 +88,7 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		claims, err := openIn(t, dir).Claims(context.Background())
+		claims, err := openIn(t, dir).Views.Claims(context.Background())
 		check(t, err)
 		if len(claims) != 1 {
 			t.Errorf("%q: %d claims after reopening", name, len(claims))
@@ -176,7 +176,7 @@ func TestDamageIsReportedAndLeft(t *testing.T) {
 			} {
 				db, err := open()
 				if err == nil {
-					_, err = db.State(ctx)
+					_, err = db.Store.State(ctx)
 					err = errors.Join(err, db.Close())
 				}
 				wantCode(t, err, "state_corrupt")
@@ -226,7 +226,7 @@ func TestNewerSchema(t *testing.T) {
 	before := openIn(t, db.Dir())
 	_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1))
 	check(t, err)
-	_, err = before.State(context.Background())
+	_, err = before.Store.State(context.Background())
 	wantCode(t, err, "state_newer")
 }
 

@@ -19,11 +19,11 @@ import (
 // state_missing, state_newer, state_io, state_replaced, state_error.
 type DB struct {
 	*conn
-	Store
-	Journal
-	Operator
-	Attentions
-	Views
+	Store      Store
+	Journal    Journal
+	Operator   Operator
+	Attentions Attentions
+	Views      Views
 }
 
 // Create opens the database of dir, and makes directory and database where there are none. Only a pass that holds the

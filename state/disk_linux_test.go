@@ -112,35 +112,35 @@ func stepsOfARun() []step {
 	ended.Phase, ended.Outcome = reconcile.Finishing, reconcile.Succeeded
 	return []step{
 		{"dispatch", func(ctx context.Context, db *DB) error {
-			return db.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
+			return db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
 		}, `SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`},
 		{"take", func(ctx context.Context, db *DB) error {
-			_, err := db.TakeRun(ctx, run.ID, worker, epoch)
+			_, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
 			return err
 		}, `SELECT count(*) FROM runs WHERE worker_pid = 4711`},
 		{"work", func(ctx context.Context, db *DB) error {
-			_, err := db.UpdateRun(ctx, epoch, worked)
+			_, err := db.Journal.UpdateRun(ctx, epoch, worked)
 			return err
 		}, `SELECT count(*) FROM runs WHERE thread_id = 'thread'`},
 		{"tokens", func(ctx context.Context, db *DB) error {
-			return db.SaveThread(ctx, run.ID, issue.ID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
+			return db.Journal.SaveThread(ctx, run.ID, issue.ID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
 		}, `SELECT count(*) FROM threads`},
 		{"command", func(ctx context.Context, db *DB) error {
-			_, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+			_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 			return err
 		}, `SELECT count(*) FROM commands`},
 		{"stop", func(ctx context.Context, db *DB) error {
-			return db.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
+			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
 		}, `SELECT count(*) FROM runs WHERE stop_reason <> ''`},
 		{
-			"outcome", func(ctx context.Context, db *DB) error { return db.Finish(ctx, epoch, ended) },
+			"outcome", func(ctx context.Context, db *DB) error { return db.Journal.Finish(ctx, epoch, ended) },
 			`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`,
 		},
 		{"settle", func(ctx context.Context, db *DB) error {
-			return db.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
+			return db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
 		}, `SELECT count(*) FROM runs WHERE settled = 1`},
 		{"pass", func(ctx context.Context, db *DB) error {
-			_, err := db.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
+			_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
 			return err
 		}, `SELECT count(*) FROM passes`},
 	}
@@ -217,7 +217,7 @@ func readOnFullDisk(ctx context.Context, dir string, claimed bool) error {
 	if err != nil {
 		return err
 	}
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err == nil && (len(rec.Claims) == 1) != claimed {
 		err = fmt.Errorf("%d claims", len(rec.Claims))
 	}

@@ -124,8 +124,8 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 	t.Helper()
 	issue := issueOf(i)
 	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Issue: issue}
-	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
-	stored, ok, err := db.ClaimByIssue(context.Background(), issue.ID)
+	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
+	stored, ok, err := db.Views.ClaimByIssue(context.Background(), issue.ID)
 	check(t, err)
 	if !ok {
 		t.Fatal("the claim was not stored")
@@ -146,7 +146,7 @@ func newRun(i int) reconcile.Run {
 func insertedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := newRun(i)
-	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Insert: &r}))
+	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Insert: &r}))
 	return mustRun(t, db, r.ID)
 }
 
@@ -156,7 +156,7 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken, err := db.TakeRun(context.Background(), r.ID, worker, epoch)
+	taken, err := db.Journal.TakeRun(context.Background(), r.ID, worker, epoch)
 	check(t, err)
 	return taken
 }
@@ -166,14 +166,14 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 	t.Helper()
 	ctx, r := context.Background(), newRun(1)
 	r.ID = runID(n)
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-	r, err := db.TakeRun(ctx, r.ID, worker, epoch)
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
+	r, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
 	check(t, err)
 	change(&r)
 	if r.Outcome == "" {
-		_, err = db.UpdateRun(ctx, epoch, r)
+		_, err = db.Journal.UpdateRun(ctx, epoch, r)
 	} else {
-		err = db.Finish(ctx, epoch, r)
+		err = db.Journal.Finish(ctx, epoch, r)
 	}
 	check(t, err)
 	return r
@@ -181,7 +181,7 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r, err := db.Run(context.Background(), id)
+	r, err := db.Views.Run(context.Background(), id)
 	check(t, err)
 	return r
 }

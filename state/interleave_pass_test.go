@@ -21,7 +21,7 @@ type stepped struct {
 
 func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 	s.a.step("read the state")
-	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.State(ctx) })
+	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.Store.State(ctx) })
 	text, jsonErr := toJSON(rec) // pointers print as addresses
 	// From here on the pass plans on what it has just read. From before it knows only the tracker's answer and the runs
 	// that it could not reap.
@@ -42,7 +42,7 @@ func (s stepped) Commit(ctx context.Context, now time.Time, changes ...reconcile
 	if len(c.Commands) > 0 {
 		op += fmt.Sprint(", commands ", c.Commands)
 	}
-	_, err := storing(s.a, op, func() (struct{}, error) { return nothing(s.db.Commit(ctx, now, changes...)) })
+	_, err := storing(s.a, op, func() (struct{}, error) { return nothing(s.db.Store.Commit(ctx, now, changes...)) })
 	if err != nil && c.Insert != nil {
 		s.runners.prepared--
 	}
@@ -52,26 +52,26 @@ func (s stepped) Commit(ctx context.Context, now time.Time, changes ...reconcile
 func (s stepped) RequestStop(ctx context.Context, id, reason string, at reconcile.Instant) error {
 	s.runners.stopping++
 	_, err := storing(s.a, "ask "+id+" to stop: "+reason, func() (struct{}, error) {
-		return nothing(s.db.RequestStop(ctx, id, reason, at))
+		return nothing(s.db.Store.RequestStop(ctx, id, reason, at))
 	})
 	return err
 }
 
 func (s stepped) RecordHeartbeat(ctx context.Context, id string, beats int64, at reconcile.Instant) error {
 	_, err := storing(s.a, "saw the heartbeat of "+id, func() (struct{}, error) {
-		return nothing(s.db.RecordHeartbeat(ctx, id, beats, at))
+		return nothing(s.db.Store.RecordHeartbeat(ctx, id, beats, at))
 	})
 	return err
 }
 
 func (s stepped) ReapFailed(ctx context.Context, id string) error {
-	_, err := storing(s.a, "could not reap "+id, func() (struct{}, error) { return nothing(s.db.ReapFailed(ctx, id)) })
+	_, err := storing(s.a, "could not reap "+id, func() (struct{}, error) { return nothing(s.db.Store.ReapFailed(ctx, id)) })
 	return err
 }
 
 func (s stepped) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
 	_, err := storing(s.a, "record "+string(outcome)+" for the dead "+run.ID, func() (struct{}, error) {
-		return nothing(s.db.EndDead(ctx, now, run, outcome, code, message))
+		return nothing(s.db.Store.EndDead(ctx, now, run, outcome, code, message))
 	})
 	return err
 }
@@ -79,7 +79,7 @@ func (s stepped) EndDead(ctx context.Context, now time.Time, run reconcile.Run, 
 // SaveSkips and SaveSweep write what no decision depends on, so they have no step of their own.
 func (s stepped) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	s.a.saved = nil
-	_, err := answered(&s.a.tape, func() (struct{}, error) { return nothing(s.db.SaveSkips(ctx, now, skips)) })
+	_, err := answered(&s.a.tape, func() (struct{}, error) { return nothing(s.db.Store.SaveSkips(ctx, now, skips)) })
 	return err
 }
 
@@ -99,7 +99,7 @@ func pass(k passKind) func(*actor) {
 		if k.command != nil {
 			c := *k.command
 			c.CreatedAt = a.now
-			id, err := storing(a, "store the command "+string(c.Verb), func() (int64, error) { return db.AddCommand(ctx, c) })
+			id, err := storing(a, "store the command "+string(c.Verb), func() (int64, error) { return db.Operator.AddCommand(ctx, c) })
 			if err != nil {
 				a.wrong = append(a.wrong, "a command was refused: "+err.Error())
 				return

@@ -41,7 +41,7 @@ func (s *schedule) dispatched(i int) string {
 
 func (s *schedule) stored(c reconcile.Change) {
 	s.must(answered(&s.tape, func() (struct{}, error) {
-		return nothing(s.lab.open().Commit(context.Background(), s.now, c))
+		return nothing(s.lab.open().Store.Commit(context.Background(), s.now, c))
 	}))
 }
 
@@ -77,9 +77,9 @@ func (s *schedule) ended(i int) {
 	id := s.dispatched(i)
 	ctx, db := context.Background(), s.lab.open()
 	s.must(answered(&s.tape, func() (struct{}, error) {
-		run, err := db.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, s.now)
+		run, err := db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, s.now)
 		run.Outcome, run.Tokens = reconcile.Succeeded, reconcile.Tokens{Output: 5, Total: 5}
-		return nothing(errors.Join(err, db.Finish(ctx, s.now, run)))
+		return nothing(errors.Join(err, db.Journal.Finish(ctx, s.now, run)))
 	}))
 	s.actors = nil // its worker is gone
 	delete(s.workers, id)

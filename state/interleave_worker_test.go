@@ -26,7 +26,7 @@ func (s *schedule) worker(id string, w *workerProcess, do conduct) func(*actor) 
 		s.locks[aliveOf(id)], a.acted = a, true
 		db := s.lab.open()
 		run, err := storing(a, "take the run", func() (reconcile.Run, error) {
-			return db.TakeRun(context.Background(), id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, s.now)
+			return db.Journal.TakeRun(context.Background(), id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, s.now)
 		})
 		w.answered = true
 		if err != nil {
@@ -61,7 +61,7 @@ func (w *workerProcess) work(a *actor, db *DB, run reconcile.Run, do conduct) bo
 	run.Phase = reconcile.Finishing
 	last := run
 	w.beat(a, db, &last) // too late
-	_, err := storing(a, "record "+string(run.Outcome), func() (struct{}, error) { return nothing(db.Finish(ctx, a.now, run)) })
+	_, err := storing(a, "record "+string(run.Outcome), func() (struct{}, error) { return nothing(db.Journal.Finish(ctx, a.now, run)) })
 	if errors.Is(err, reconcile.ErrConflict) {
 		return false
 	}
@@ -101,7 +101,7 @@ func (w *workerProcess) turn(a *actor, db *DB, run *reconcile.Run, do conduct) (
 	ctx := context.Background()
 	// No other process writes it while this agent lives.
 	base, err := answered(&a.tape, func() (reconcile.Tokens, error) {
-		base, _, err := db.Thread(ctx, run.ThreadID)
+		base, _, err := db.Journal.Thread(ctx, run.ThreadID)
 		return base, err
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *workerProcess) turn(a *actor, db *DB, run *reconcile.Run, do conduct) (
 	}
 	total := reconcile.Tokens{Input: base.Input, Output: base.Output + do.tokens, Total: base.Total + do.tokens}
 	_, err = storing(a, "save the thread", func() (struct{}, error) {
-		return nothing(db.SaveThread(ctx, run.ID, run.IssueID, run.ThreadID, "space", total, a.now))
+		return nothing(db.Journal.SaveThread(ctx, run.ID, run.IssueID, run.ThreadID, "space", total, a.now))
 	})
 	if err == nil {
 		run.Tokens = reconcile.Tokens{Output: do.tokens, Total: do.tokens}
@@ -135,7 +135,7 @@ func (w *workerProcess) turn(a *actor, db *DB, run *reconcile.Run, do conduct) (
 // beat writes the row. ours is false where another process has ended the run, on where the run is to end.
 func (w *workerProcess) beat(a *actor, db *DB, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
-	reason, err := storing(a, "write the row", func() (string, error) { return db.UpdateRun(context.Background(), a.now, *run) })
+	reason, err := storing(a, "write the row", func() (string, error) { return db.Journal.UpdateRun(context.Background(), a.now, *run) })
 	switch {
 	case errors.Is(err, reconcile.ErrConflict):
 		return false, false

@@ -11,12 +11,12 @@ import (
 )
 
 // Journal is what a worker writes of its run, and what it reads of earlier runs of the issue.
-type Journal struct{ c *conn }
+type Journal struct{ *conn }
 
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run as it then stands. A run that
 // was taken, ended or never recorded gives reconcile.ErrConflict: the worker must leave everything as it is.
 func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
-	err = j.c.update(ctx, "take run "+id, full, func(t tx) (err error) {
+	err = j.update(ctx, "take run "+id, full, func(t tx) (err error) {
 		run, err = scanRun(t.row(`UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
 			worker_start = ?, heartbeat_at = ? WHERE id = ? AND phase = ? AND outcome IS NULL
 			RETURNING `+runColumns, string(reconcile.PreparingWorkspace), h.Boot, h.PID, int64(h.Start), stamp(now),
@@ -65,24 +65,24 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 	doing := "update run " + run.ID
 	links, err := linksText(run.Links)
 	if err != nil {
-		return "", fault(j.c.dir, doing, err)
+		return "", fault(j.dir, doing, err)
 	}
 	// These columns have no other writer, so they may be compared before the transaction.
 	var beatOnly bool
-	err = j.c.row(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
+	err = j.row(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
 		AND turns_done = ? AND progress = ? AND workspace_path = ? AND workspace_root = ? AND workspace_id = ?
 		AND handoff_at IS ? AND handoff_state = ? AND model = ? AND links = ?, coalesce(stop_reason, '')
 		FROM runs WHERE id = ?`, string(run.Phase), run.ThreadID, run.TurnID, run.Turns, run.TurnsDone,
 		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, stamp(run.HandoffAt),
 		run.HandoffState, run.Model, links, run.ID).Scan(&beatOnly, &stopReason)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fault(j.c.dir, doing, err)
+		return "", fault(j.dir, doing, err)
 	}
 	level := full
 	if beatOnly {
 		level = normal
 	}
-	err = j.c.update(ctx, doing, level, func(t tx) error {
+	err = j.update(ctx, doing, level, func(t tx) error {
 		err := t.row(`UPDATE runs SET `+workerColumns+`
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting' RETURNING coalesce(stop_reason, '')`,
 			append(workerValues(now, run, links), run.ID)...).Scan(&stopReason)
@@ -102,9 +102,9 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 	}
 	links, err := linksText(run.Links)
 	if err != nil {
-		return fault(j.c.dir, "finish run "+run.ID, err)
+		return fault(j.dir, "finish run "+run.ID, err)
 	}
-	return j.c.update(ctx, "finish run "+run.ID, full, func(t tx) error {
+	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
 		found, err := t.changed(`UPDATE runs SET `+workerColumns+`,
 			outcome = ?, error_code = ?, error_text = ?, after_run_error = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
@@ -119,7 +119,7 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, made []
 	if len(made) == 0 {
 		return nil
 	}
-	return j.c.update(ctx, "keep what was created in the tracker", full, func(t tx) error {
+	return j.update(ctx, "keep what was created in the tracker", full, func(t tx) error {
 		for _, c := range made {
 			if err := t.run(`INSERT INTO created (id, kind, issue_id, run_id, at)
 				VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, c.ID, c.Kind, issueID, runID, stamp(now)); err != nil {
@@ -140,20 +140,20 @@ func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, er
 	if err != nil {
 		return nil, err
 	}
-	rows, err := j.c.query(ctx, `SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, list)
+	rows, err := j.query(ctx, `SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, list)
 	found, err := collect(rows, err, scanOne[string])
 	for _, id := range found {
 		ours[id] = true
 	}
-	return ours, fault(j.c.dir, "look for what agents created", err)
+	return ours, fault(j.dir, "look for what agents created", err)
 }
 
 // IssueTokens is what an issue has used since its counters were last cleared, unsettled runs included. It is what
 // agent.max_tokens bounds.
 func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error) {
-	used, err := scanOne[int64](j.c.row(ctx, `SELECT
+	used, err := scanOne[int64](j.row(ctx, `SELECT
 		coalesce((SELECT total FROM issue_totals WHERE issue_id = ?1), 0)
 		+ coalesce((SELECT sum(tokens_total) FROM runs WHERE issue_id = ?1 AND settled = 0), 0)
 		- coalesce((SELECT token_base FROM claims WHERE issue_id = ?1), 0)`, issueID))
-	return used, fault(j.c.dir, "read the tokens of the issue", err)
+	return used, fault(j.dir, "read the tokens of the issue", err)
 }

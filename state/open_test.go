@@ -56,7 +56,7 @@ func createLocked(dir string) error {
 		if err != nil {
 			return errors.Join(err, release())
 		}
-		_, err = db.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
+		_, err = db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
 		return errors.Join(err, db.Close(), release())
 	}
 }
@@ -85,7 +85,7 @@ func readIt(dir string) error {
 	if err != nil {
 		return err
 	}
-	rec, err := db.State(context.Background())
+	rec, err := db.Store.State(context.Background())
 	if err == nil && len(rec.Claims) != 1 {
 		err = fmt.Errorf("%d claims", len(rec.Claims))
 	}
@@ -113,11 +113,11 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	ro, err := OpenReadOnly(ctx, dir)
 	check(t, err)
 	defer ro.Close()
-	_, err = ro.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	_, err = ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	wantCode(t, err, "state_readonly")
 	rw := openIn(t, dir) // the reader does not hinder the next writer
 	claim(t, rw, 2)
-	rec, err := ro.State(ctx)
+	rec, err := ro.Store.State(ctx)
 	check(t, err)
 	if len(rec.Claims) != 2 {
 		t.Errorf("the reader sees %d claims", len(rec.Claims))
@@ -161,7 +161,7 @@ func TestBackupWithoutWALIsTakenUp(t *testing.T) {
 	if mode != "wal" {
 		t.Errorf("journal mode is %s", mode)
 	}
-	if _, ok, err := db.ClaimByIssue(ctx, issueOf(1).ID); err != nil || !ok {
+	if _, ok, err := db.Views.ClaimByIssue(ctx, issueOf(1).ID); err != nil || !ok {
 		t.Errorf("claim: %v %v", ok, err)
 	}
 }
@@ -177,18 +177,18 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	check(t, db.sql.QueryRow(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)).Scan(new(int)))
 	big := strings.Repeat("s3cret", 10_000)
 	secret.Issue.Description = &big
-	wantCode(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
+	wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
 	check(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := db.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
+	if err := db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want canceled", err)
 	}
 	_, err := db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`)
 	check(t, err)
-	_, stored := db.State(ctx)
+	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	for code, err := range map[string]error{"state_corrupt": stored, "state_error": fault(dir, "insert", failed)} {
 		if errorCode(err) != code || strings.Contains(err.Error(), "s3cret") {

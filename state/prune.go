@@ -25,7 +25,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	if err != nil || !due || limit <= 0 {
 		return nil, err
 	}
-	err = s.c.update(ctx, "delete old runs", full, func(t tx) error {
+	err = s.update(ctx, "delete old runs", full, func(t tx) error {
 		if runIDs, err = pruneRuns(t, now, limit); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		if err != nil {
 			return err
 		}
-		attentions, err := pruneAttentions(t, s.c.dir, now, limit)
+		attentions, err := pruneAttentions(t, s.dir, now, limit)
 		if err != nil {
 			return err
 		}
@@ -63,20 +63,20 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 
 // pruneDue checks when the last look was, and whether the clock can be trusted.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
-	text, found, err := s.c.Meta(ctx, metaPruned)
+	text, found, err := s.Meta(ctx, metaPruned)
 	if err != nil {
 		return false, err
 	}
 	if found {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return false, fault(s.c.dir, "read when runs were last pruned", errors.Join(errStored, err))
+			return false, fault(s.dir, "read when runs were last pruned", errors.Join(errStored, err))
 		}
 		if age := now.Sub(time.UnixMilli(ms)); age >= 0 && age < pruneEvery {
 			return false, nil
 		}
 	}
-	passes, err := s.c.passes(ctx, `ORDER BY id DESC LIMIT 2`)
+	passes, err := s.passes(ctx, `ORDER BY id DESC LIMIT 2`)
 	if err != nil || len(passes) == 0 {
 		return false, err
 	}
@@ -143,7 +143,7 @@ type PastIssue struct {
 
 // PastIssues lists issues without a claim all of whose runs are settled and were over before a time, the oldest first.
 func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
-	rows, err := v.c.query(ctx, `SELECT issue_id, max(identifier), count(*) FROM runs
+	rows, err := v.query(ctx, `SELECT issue_id, max(identifier), count(*) FROM runs
 		WHERE issue_id <> '' AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = runs.issue_id)
 		GROUP BY issue_id HAVING min(settled) = 1 AND max(max(started_at), coalesce(max(ended_at), 0)) < ?
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
@@ -151,13 +151,13 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 		err = row.Scan(&p.IssueID, &p.Identifier, &p.Runs)
 		return p, err
 	})
-	return list, fault(v.c.dir, "list past issues", err)
+	return list, fault(v.dir, "list past issues", err)
 }
 
 // ForgetIssue deletes the runs of an issue that PastIssues named, with their threads and requests, and returns the runs'
 // ids, whose directories may go now. Its totals stay. An issue that was claimed since is left as it is.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
-	err = o.c.update(ctx, "forget an issue", full, func(t tx) error {
+	err = o.update(ctx, "forget an issue", full, func(t tx) error {
 		rows, err := t.query(`DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
 			AND NOT EXISTS (SELECT 1 FROM claims WHERE issue_id = ?1)
 			AND NOT EXISTS (SELECT 1 FROM runs WHERE issue_id = ?1 AND settled = 0) RETURNING id`, issueID)

@@ -38,13 +38,13 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 // passAt records a pass of an undisturbed clock.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
-	_, err := db.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
+	_, err := db.Store.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
 	check(t, err)
 }
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 	t.Helper()
-	ids, err := db.Prune(context.Background(), now, limit)
+	ids, err := db.Store.Prune(context.Background(), now, limit)
 	check(t, err)
 	return ids
 }
@@ -71,7 +71,7 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Error(diff)
 	}
-	left, err := db.RunsOfIssue(ctx, issueOf(1).ID, 100)
+	left, err := db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100)
 	check(t, err)
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
 		t.Errorf("%d runs are left", len(left))
@@ -137,7 +137,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		pastRuns(t, db, 1, 21, epoch)
 		for _, p := range c.passes {
 			p.Trigger = "cron"
-			_, err := db.SavePass(context.Background(), p)
+			_, err := db.Store.SavePass(context.Background(), p)
 			check(t, err)
 		}
 		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
@@ -156,16 +156,16 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 	}
 	for i := range 30 {
 		at := now.Add(time.Duration(i-30) * time.Minute)
-		_, err := db.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
+		_, err := db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
 		check(t, err)
 	}
 	for i := range keepRuns + 1 {
 		run := pastRun(t, db, i, func(r *reconcile.Run) {
 			asked(t, db, *r, reconcile.CommandRequest)
-			check(t, db.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
+			check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
 			r.Outcome = reconcile.Failed
 		})
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
+		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))
 	}
 	if gone := prune(t, db, now, 100); len(gone) != 1 || gone[0] != runID(0) {
 		t.Errorf("pruned are %v", gone)
@@ -176,7 +176,7 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 			t.Errorf("of the %s %v are left", table, left)
 		}
 	}
-	scheduled, err := db.ScheduleGaps(ctx)
+	scheduled, err := db.Views.ScheduleGaps(ctx)
 	check(t, err)
 	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
 	check(t, err)

@@ -85,7 +85,7 @@ type Gap struct {
 // Report reads all of it from a single state of the database. Days count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
-	err := v.c.view(ctx, "read what happened", func(t tx) (err error) {
+	err := v.view(ctx, "read what happened", func(t tx) (err error) {
 		if r.Releases, err = readReleases(t, since, until); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func readRunsSince(t tx, now, since time.Time) (time.Time, error) {
 
 // Standings returns all claims. Of their issues, which are most of a claim's data, it reads the address alone.
 func (v Views) Standings(ctx context.Context) ([]Standing, error) {
-	rows, err := v.c.query(ctx, `SELECT c.issue_id, c.identifier, c.status, c.attempt, c.kind, c.due_at, c.error_code, c.error_message,
+	rows, err := v.query(ctx, `SELECT c.issue_id, c.identifier, c.status, c.attempt, c.kind, c.due_at, c.error_code, c.error_message,
 		c.hold_reason, c.hold_message, c.held_at, c.issue ->> '$.url', coalesce(r.id, ''), r.started_at, coalesce(r.model, ''), coalesce(r.tokens_input, 0),
 		coalesce(r.tokens_cached, 0), coalesce(r.tokens_output, 0), coalesce(r.tokens_reasoning, 0), coalesce(r.tokens_total, 0)
 		FROM claims c LEFT JOIN runs r ON r.id = c.run_id AND c.status = 'running' AND r.outcome IS NULL ORDER BY c.claimed_at, c.issue_id`)
@@ -201,7 +201,7 @@ func (v Views) Standings(ctx context.Context) ([]Standing, error) {
 		}, tokenColumns(&s.Tokens)...)...)
 		return s, err
 	})
-	return all, fault(v.c.dir, "read the claims", err)
+	return all, fault(v.dir, "read the claims", err)
 }
 
 const (

@@ -17,27 +17,27 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 	ctx := context.Background()
 	r := newRun(n)
 	r.IssueID, r.Identifier, r.Issue, r.StartedAt = c.IssueID, c.Identifier, c.Issue, at.Add(-10*time.Minute)
-	check(t, db.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
-	r, err := db.TakeRun(ctx, r.ID, worker, r.StartedAt)
+	check(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
+	r, err := db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt)
 	check(t, err)
 	r.Phase, r.Model = reconcile.StreamingTurn, model
 	r.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)}}
-	_, err = db.UpdateRun(ctx, at, r)
+	_, err = db.Journal.UpdateRun(ctx, at, r)
 	check(t, err)
 	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
-	check(t, db.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
-	check(t, db.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
+	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
+	check(t, db.Journal.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
 	r.Outcome, r.Tokens = outcome, used
 	if outcome != reconcile.Succeeded {
 		r.ErrorCode, r.ErrorText = "turn_failed", fmt.Sprint("why of ", n)
 	}
-	check(t, db.Finish(ctx, at, r))
-	check(t, db.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
+	check(t, db.Journal.Finish(ctx, at, r))
+	check(t, db.Store.Commit(ctx, at, reconcile.Change{Settle: r.ID}))
 }
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r, err := db.Report(context.Background(), until, since, until)
+	r, err := db.Views.Report(context.Background(), until, since, until)
 	check(t, err)
 	return r
 }
@@ -54,8 +54,8 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	ranFor(t, db, c, 4, epoch.Add(3*time.Hour), "gpt-b", reconcile.Succeeded)
 	at := epoch.Add(4 * time.Hour)
 	idle := claim(t, db, 2) // no run: nothing was done
-	check(t, db.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}}))
-	check(t, db.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}}))
+	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}}))
+	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}}))
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	want := []Release{{
@@ -116,7 +116,7 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-	block := func(minutes int, c reconcile.Change) { check(t, db.Commit(ctx, at(minutes), c)) }
+	block := func(minutes int, c reconcile.Change) { check(t, db.Store.Commit(ctx, at(minutes), c)) }
 	block(0, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 500"}})
 	block(1, reconcile.Change{TrackerBlock: &reconcile.Block{Code: "linear_api_status", Message: "HTTP 503"}})
 	block(2, reconcile.Change{AgentBlock: &reconcile.Block{Code: "agent_quota", Message: "used up"}})
@@ -171,9 +171,9 @@ func TestMissedPasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			for _, m := range test.passes {
-				_, err := db.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at(m)})
+				_, err := db.Store.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at(m)})
 				check(t, err)
-				_, err = db.SavePass(context.Background(), Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
+				_, err = db.Store.SavePass(context.Background(), Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
 				check(t, err)
 			}
 			got := reported(t, db, since, until).Rhythm

@@ -36,7 +36,7 @@ func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile
 	if err != nil {
 		return r, err
 	}
-	err = j.c.update(ctx, "store a request of "+r.Identifier, full, func(t tx) error {
+	err = j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) error {
 		err := t.row(`INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
 				detail, outside, asked_at, expires_at, expires_mono, expires_boot)
 			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0), ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
@@ -64,8 +64,8 @@ func readRequest(t tx, issueID string, number int) (reconcile.Request, error) {
 }
 
 // RequestByID finds a request by its issue's id; an error that wraps ErrNotFound where there is none.
-func (v Views) RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error) {
-	return v.request(ctx, `WHERE q.issue_id = ? AND q.number = ?`, issueID, number)
+func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error) {
+	return c.request(ctx, `WHERE q.issue_id = ? AND q.number = ?`, issueID, number)
 }
 
 // FindRequest finds a request by its issue's identifier, in either case; an error that wraps ErrNotFound where there is
@@ -74,18 +74,18 @@ func (v Views) FindRequest(ctx context.Context, identifier string, number int) (
 	return v.request(ctx, `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`, identifier, number)
 }
 
-func (v Views) request(ctx context.Context, where string, args ...any) (reconcile.Request, error) {
-	r, err := scanRequest(v.c.row(ctx, `SELECT `+requestColumns+requestSource+where, args...))
+func (c *conn) request(ctx context.Context, where string, args ...any) (reconcile.Request, error) {
+	r, err := scanRequest(c.row(ctx, `SELECT `+requestColumns+requestSource+where, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
-	return r, fault(v.c.dir, "read a request", err)
+	return r, fault(c.dir, "read a request", err)
 }
 
 // OpenRequests returns the undecided requests of live runs, the oldest first. The query starts from the few live runs,
 // because requests that ended with their runs look like open ones, and there may be thousands of them.
 func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
-	return v.c.requests(ctx, `WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
+	return v.requests(ctx, `WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
 		AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
 }
 
@@ -93,7 +93,7 @@ func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 // been told, the oldest first. An answer that was taken up counts as late as well if its worker gave no sign of life after
 // that: the agent may not have received it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
-	return j.c.requests(ctx, `WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
+	return j.requests(ctx, `WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
 		AND (`+requestFate+` = 'run_ended' OR q.fate = 'answered' AND r.outcome IN ('lost', 'interrupted') AND q.ended_at >= r.heartbeat_at)
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
@@ -109,7 +109,7 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 	if len(answered) == 0 {
 		return nil
 	}
-	return j.c.update(ctx, "remember what run "+runID+" was told", full, func(t tx) error {
+	return j.update(ctx, "remember what run "+runID+" was told", full, func(t tx) error {
 		for _, r := range answered {
 			if err := t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
 				runID, r.IssueID, r.Number); err != nil {
@@ -123,7 +123,7 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 // ResolveRequest records what became of a request, for its worker, and returns it as it stands then. The first fate stays.
 // A request that was decided meanwhile does not expire: it comes back with its decision, to be resolved as answered.
 func (j Journal) ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (r reconcile.Request, err error) {
-	err = j.c.update(ctx, "resolve a request", full, func(t tx) (err error) {
+	err = j.update(ctx, "resolve a request", full, func(t tx) (err error) {
 		if err := t.run(`UPDATE requests SET fate = ?1, ended_at = ? WHERE issue_id = ? AND number = ? AND fate IS NULL
 			AND (?1 <> 'answered' OR decision IS NOT NULL) AND (?1 <> 'expired' OR decision IS NULL)`,
 			string(fate), stamp(now), issueID, number); err != nil {
@@ -145,7 +145,7 @@ func (o Operator) DecideRequest(ctx context.Context, now time.Time, at reconcile
 	if err != nil {
 		return r, err
 	}
-	err = o.c.update(ctx, "decide "+r.ID(), full, func(t tx) (err error) {
+	err = o.update(ctx, "decide "+r.ID(), full, func(t tx) (err error) {
 		if is, err = readRequest(t, r.IssueID, r.Number); err != nil {
 			return err
 		}

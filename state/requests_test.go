@@ -33,7 +33,7 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q, err := db.AddRequest(context.Background(), requestOf(r, kind))
+	q, err := db.Journal.AddRequest(context.Background(), requestOf(r, kind))
 	check(t, err)
 	return q
 }
@@ -41,14 +41,14 @@ func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) re
 func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, dead bool) (reconcile.Request, error) {
 	q.Decision = how
 	q.Answer = reconcile.RequestAnswer{Reason: "because", Answers: map[string][]string{"q1": {"Yes"}}}
-	return db.DecideRequest(context.Background(), epoch.Add(time.Minute), at, q, dead)
+	return db.Operator.DecideRequest(context.Background(), epoch.Add(time.Minute), at, q, dead)
 }
 
 // finishRun ends a run as its worker does.
 func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 	t.Helper()
 	r.Outcome, r.Phase = reconcile.Failed, reconcile.Finishing
-	check(t, db.Finish(context.Background(), epoch, r))
+	check(t, db.Journal.Finish(context.Background(), epoch, r))
 }
 
 func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
@@ -64,13 +64,13 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
 	want.Number = 1
-	got, err := db.FindRequest(ctx, "abc-7", 1)
+	got, err := db.Views.FindRequest(ctx, "abc-7", 1)
 	check(t, err)
 	if diff := cmp.Diff(want, q) + cmp.Diff(want, got); diff != "" || q.ID() != "ABC-7.1" {
 		t.Errorf("%s: %s", q.ID(), diff)
 	}
 	for _, number := range []int{0, 2} {
-		if _, err := db.FindRequest(ctx, "ABC-7", number); !errors.Is(err, ErrNotFound) {
+		if _, err := db.Views.FindRequest(ctx, "ABC-7", number); !errors.Is(err, ErrNotFound) {
 			t.Errorf("number %d: %v", number, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 				t.Errorf("it is now %+v", is)
 			}
 			// What was decided in the last moment does not expire.
-			is, err = db.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired)
+			is, err = db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired)
 			check(t, err)
 			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
@@ -142,7 +142,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Request, reconcile.Run) {
 	return func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		_, err := db.ResolveRequest(context.Background(), epoch, q.IssueID, q.Number, fate)
+		_, err := db.Journal.ResolveRequest(context.Background(), epoch, q.IssueID, q.Number, fate)
 		check(t, err)
 	}
 }
@@ -154,11 +154,11 @@ func TestOpenRequests(t *testing.T) {
 	second := asked(t, db, runs[0], reconcile.CommandRequest)
 	older := requestOf(runs[1], reconcile.QuestionRequest)
 	older.AskedAt = epoch.Add(-time.Minute)
-	first, err := db.AddRequest(ctx, older)
+	first, err := db.Journal.AddRequest(ctx, older)
 	check(t, err)
 	wantIDs := func(want ...string) {
 		t.Helper()
-		open, err := db.OpenRequests(ctx)
+		open, err := db.Views.OpenRequests(ctx)
 		check(t, err)
 		var ids []string
 		for _, q := range open {
@@ -190,18 +190,18 @@ func TestLateAnswers(t *testing.T) {
 	check(t, err)
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
-	secret, err := db.AddRequest(ctx, hidden)
+	secret, err := db.Journal.AddRequest(ctx, hidden)
 	check(t, err)
-	sealed, err := db.AddRequest(ctx, hidden)
+	sealed, err := db.Journal.AddRequest(ctx, hidden)
 	check(t, err)
 	sealed.Decision, sealed.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("x")}
-	_, err = db.DecideRequest(ctx, epoch, early, sealed, false)
+	_, err = db.Operator.DecideRequest(ctx, epoch, early, sealed, false)
 	check(t, err)
 	expired := asked(t, db, run, reconcile.QuestionRequest)
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
 	wantLate := func(want ...int) {
 		t.Helper()
-		list, err := db.LateAnswers(ctx, run.IssueID)
+		list, err := db.Journal.LateAnswers(ctx, run.IssueID)
 		check(t, err)
 		var got []int
 		for _, q := range list {
@@ -234,11 +234,11 @@ func TestLateAnswers(t *testing.T) {
 	_, err = decided(db, expired, reconcile.DecideAnswer, early, false)
 	wantEnded(t, err, reconcile.RequestExpired)
 
-	list, err := db.LateAnswers(ctx, run.IssueID)
+	list, err := db.Journal.LateAnswers(ctx, run.IssueID)
 	check(t, err)
-	check(t, db.MarkAnswersSeen(ctx, list[:1], "run-a"))
+	check(t, db.Journal.MarkAnswersSeen(ctx, list[:1], "run-a"))
 	wantLate(unread.Number)
-	check(t, db.MarkAnswersSeen(ctx, list, "run-b"))
+	check(t, db.Journal.MarkAnswersSeen(ctx, list, "run-b"))
 	wantLate()
 	if is, err := db.RequestByID(ctx, question.IssueID, question.Number); err != nil || is.ToldRun != "run-a" {
 		t.Errorf("told was %q, %v", is.ToldRun, err)
@@ -258,14 +258,14 @@ func TestAnswerToADyingWorker(t *testing.T) {
 		q := asked(t, db, run, reconcile.QuestionRequest)
 		_, err := decided(db, q, reconcile.DecideAnswer, early, false)
 		check(t, err)
-		_, err = db.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered)
+		_, err = db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered)
 		check(t, err)
 		if c.lost {
-			check(t, db.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
+			check(t, db.Store.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
 		} else {
 			finishRun(t, db, run)
 		}
-		if list, err := db.LateAnswers(ctx, run.IssueID); err != nil || len(list) != c.want {
+		if list, err := db.Journal.LateAnswers(ctx, run.IssueID); err != nil || len(list) != c.want {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
 	}
@@ -275,21 +275,21 @@ func TestCreated(t *testing.T) {
 	db := newState(t)
 	ctx := context.Background()
 	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
-	check(t, db.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
-	check(t, db.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
+	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
+	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))
 	// A run that does the same again creates nothing anew: a link that is there already.
-	check(t, db.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
+	check(t, db.Journal.SaveCreated(ctx, "run-2", "issue-1", made[1:], epoch))
 
 	ids := []string{"c-1", "c-2", "a-1", `"]'`, ""}
 	for i := range 2000 { // more than SQLite takes parameters by default
 		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
-	ours, err := db.Created(ctx, ids)
+	ours, err := db.Journal.Created(ctx, ids)
 	check(t, err)
 	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
 		t.Errorf("ours are %v", ours)
 	}
-	if ours, err := db.Created(ctx, nil); err != nil || len(ours) != 0 {
+	if ours, err := db.Journal.Created(ctx, nil); err != nil || len(ours) != 0 {
 		t.Errorf("of none: %v, %v", ours, err)
 	}
 	var kind, run string

@@ -21,26 +21,26 @@ func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	}
 	again := c
 	again.Version = 0
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &again}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &again}))
 
 	mine, theirs := c, c
 	mine.Attempt, theirs.Attempt = 1, 2
 	later := epoch.Add(time.Minute)
-	check(t, db.Commit(ctx, later, reconcile.Change{Claim: &mine}))
-	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &theirs}))
-	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &theirs, Delete: true}))
+	check(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &mine}))
+	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs}))
+	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs, Delete: true}))
 	want := mine
 	want.Version, want.UpdatedAt = 2, later
-	got, _, err := db.ClaimByIssue(ctx, c.IssueID)
+	got, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 
-	check(t, db.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
-	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
-	wantConflict(t, db.Commit(ctx, later, reconcile.Change{Claim: &got}))
-	if _, ok, err := db.ClaimByIssue(ctx, c.IssueID); ok || err != nil {
+	check(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
+	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
+	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got}))
+	if _, ok, err := db.Views.ClaimByIssue(ctx, c.IssueID); ok || err != nil {
 		t.Errorf("the claim is still there: %v", err)
 	}
 }
@@ -50,29 +50,29 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 	for name, end := range map[string]func(*DB, reconcile.Run) error{
 		"by itself": func(db *DB, r reconcile.Run) error {
 			r.Outcome = reconcile.Succeeded
-			return db.Finish(ctx, epoch, r)
+			return db.Journal.Finish(ctx, epoch, r)
 		},
 		"by a pass": func(db *DB, r reconcile.Run) error {
-			return db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", "gone")
+			return db.Store.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", "gone")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			r := startedRun(t, db, 1)
 			r.Phase, r.Beats = reconcile.StreamingTurn, 7
-			_, err := db.UpdateRun(ctx, epoch, r)
+			_, err := db.Journal.UpdateRun(ctx, epoch, r)
 			check(t, err)
 			check(t, end(db, r))
 			ended := mustRun(t, db, r.ID)
 
 			r.Beats = 8
-			_, err = db.UpdateRun(ctx, epoch, r)
+			_, err = db.Journal.UpdateRun(ctx, epoch, r)
 			wantConflict(t, err)
-			wantConflict(t, db.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
+			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
 			if diff := cmp.Diff(ended, mustRun(t, db, r.ID)); diff != "" {
 				t.Error(diff)
 			}
-			if _, known, err := db.Thread(ctx, "thread"); known || err != nil {
+			if _, known, err := db.Journal.Thread(ctx, "thread"); known || err != nil {
 				t.Errorf("the thread was saved: %v", err)
 			}
 		})
@@ -84,17 +84,17 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 	db := newState(t)
 	r := insertedRun(t, db, 1)
 	r.Phase = reconcile.StreamingTurn
-	_, err := db.UpdateRun(ctx, epoch, r)
+	_, err := db.Journal.UpdateRun(ctx, epoch, r)
 	wantConflict(t, err)
 	r.Outcome = reconcile.Succeeded
-	wantConflict(t, db.Finish(ctx, epoch, r))
+	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
 	if got := mustRun(t, db, r.ID); got.Phase != reconcile.Starting || got.Outcome != "" {
 		t.Errorf("the run is in %s, outcome %q", got.Phase, got.Outcome)
 	}
-	taken, err := db.TakeRun(ctx, r.ID, worker, epoch)
+	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
 	check(t, err)
 	taken.Phase = reconcile.Starting
-	if _, err := db.UpdateRun(ctx, epoch, taken); err == nil {
+	if _, err := db.Journal.UpdateRun(ctx, epoch, taken); err == nil {
 		t.Error("a worker moved its run back to starting")
 	}
 }
@@ -103,9 +103,9 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
-	stop, err := db.UpdateRun(ctx, epoch, r)
+	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
+	stop, err := db.Journal.UpdateRun(ctx, epoch, r)
 	check(t, err)
 	if stop != reconcile.StopTerminal {
 		t.Errorf("stop reason is %q", stop)
@@ -117,26 +117,26 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	if got := mustRun(t, db, r.ID).StopAt; got != at("boot", 7) {
 		t.Errorf("the stop was asked for at %v", got)
 	}
-	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
-	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("boot", 1000)})
-	check(t, db.RecordHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("next boot", 50)})
-	check(t, db.RecordHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
 	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 4, At: at("next boot", 90)})
-	check(t, db.ReapFailed(ctx, r.ID))
-	check(t, db.ReapFailed(ctx, r.ID))
+	check(t, db.Store.ReapFailed(ctx, r.ID))
+	check(t, db.Store.ReapFailed(ctx, r.ID))
 	if got := mustRun(t, db, r.ID).ReapTries; got != 2 {
 		t.Errorf("%d tries", got)
 	}
 
 	r.Outcome = reconcile.Canceled
-	check(t, db.Finish(ctx, epoch, r))
-	check(t, db.RecordHeartbeat(ctx, r.ID, 5, at("boot", 100)))
+	check(t, db.Journal.Finish(ctx, epoch, r))
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 5, at("boot", 100)))
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch, other))
-	check(t, db.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.Journal.Finish(ctx, epoch, other))
+	check(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if got := mustRun(t, db, other.ID).StopReason; got != "" {
 		t.Errorf("an ended run was asked to stop: %s", got)
 	}
@@ -159,14 +159,14 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 	r := startedRun(t, db, 1)
 	stale := r
 	stale.Phase = reconcile.Starting // what a pass read before the worker took the run
-	wantConflict(t, db.EndDead(ctx, epoch, stale, reconcile.Lost, "worker_lost", ""))
-	if db.Finish(ctx, epoch, r) == nil || db.EndDead(ctx, epoch, r, "", "", "") == nil {
+	wantConflict(t, db.Store.EndDead(ctx, epoch, stale, reconcile.Lost, "worker_lost", ""))
+	if db.Journal.Finish(ctx, epoch, r) == nil || db.Store.EndDead(ctx, epoch, r, "", "", "") == nil {
 		t.Error("a run was ended without an outcome")
 	}
 	r.Phase, r.Outcome = reconcile.Finishing, reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch, r))
-	wantConflict(t, db.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
-	wantConflict(t, db.Finish(ctx, epoch, r))
+	check(t, db.Journal.Finish(ctx, epoch, r))
+	wantConflict(t, db.Store.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
+	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
 	if ended := mustRun(t, db, r.ID); ended.Outcome != reconcile.Succeeded || !ended.EndedAt.Equal(epoch) {
 		t.Errorf("outcome %q at %v", ended.Outcome, ended.EndedAt)
 	}
@@ -177,38 +177,38 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
 	r := startedRun(t, db, 1)
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
 	r.Outcome, r.Tokens = reconcile.Succeeded, reconcile.Tokens{Input: 10, Output: 5, Total: 15}
-	check(t, db.Finish(ctx, epoch.Add(90*time.Second), r))
+	check(t, db.Journal.Finish(ctx, epoch.Add(90*time.Second), r))
 
 	stale := c
 	stale.Version = 9
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Settle: r.ID}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Settle: r.ID}))
 	wantTotals(t, db, Totals{}) // the refused claim took the totals back
 	if mustRun(t, db, r.ID).Settled {
 		t.Fatal("the run was settled without its claim")
 	}
 
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	want := Totals{Tokens: r.Tokens, Runtime: 90 * time.Second}
 	wantTotals(t, db, want)
 	c.Version++
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
 	wantTotals(t, db, want)
-	issue, err := db.IssueTotals(ctx, r.IssueID)
+	issue, err := db.Views.IssueTotals(ctx, r.IssueID)
 	check(t, err)
 	if issue != want {
 		t.Errorf("the issue's totals are %v", issue)
 	}
-	if none, err := db.IssueTotals(ctx, "other"); err != nil || none != (Totals{}) {
+	if none, err := db.Views.IssueTotals(ctx, "other"); err != nil || none != (Totals{}) {
 		t.Errorf("another issue's totals: %v %v", none, err)
 	}
 }
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got, err := db.Totals(context.Background())
+	got, err := db.Views.Totals(context.Background())
 	check(t, err)
 	if got != want {
 		t.Errorf("totals are %+v, want %+v", got, want)
@@ -224,11 +224,11 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		{Verb: reconcile.VerbPause, CreatedAt: epoch.Add(time.Second)},
 	}
 	for i := range want {
-		id, err := db.AddCommand(ctx, want[i])
+		id, err := db.Operator.AddCommand(ctx, want[i])
 		check(t, err)
 		want[i].ID = id
 	}
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	check(t, err)
 	if diff := cmp.Diff(want, rec.Commands); diff != "" {
 		t.Error(diff)
@@ -236,26 +236,26 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 	stale := c
 	stale.Version = 9
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Commands: []int64{want[0].ID}}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Commands: []int64{want[0].ID}}))
 	wantDone(t, db, want[0].ID, false)
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
 	wantDone(t, db, want[0].ID, true)
 	wantDone(t, db, want[1].ID, false)
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
 	wantDone(t, db, want[1].ID, true)
-	next, err := db.AddCommand(ctx, want[0])
+	next, err := db.Operator.AddCommand(ctx, want[0])
 	check(t, err)
 	if next <= want[1].ID {
 		t.Errorf("id %d was given again", next)
 	}
-	if _, err := db.AddCommand(ctx, reconcile.Command{}); err == nil {
+	if _, err := db.Operator.AddCommand(ctx, reconcile.Command{}); err == nil {
 		t.Error("a command without a verb was kept")
 	}
 }
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	done, err := db.CommandDone(context.Background(), id)
+	done, err := db.Operator.CommandDone(context.Background(), id)
 	check(t, err)
 	if done != want {
 		t.Errorf("command %d is done: %v, want %v", id, done, want)
@@ -267,7 +267,7 @@ func TestThreadsKeepTheHighest(t *testing.T) {
 	tokens := func(n int64) reconcile.Tokens { return reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n} }
 	use := func(r *reconcile.Run, thread string, n, own int64) {
 		t.Helper()
-		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens(n), epoch))
+		check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens(n), epoch))
 		if got := mustRun(t, db, r.ID).Tokens; got != tokens(own) {
 			t.Errorf("%s used %v, want %d", r.ID, got, own)
 		}
@@ -288,7 +288,7 @@ func TestThreadsKeepTheHighest(t *testing.T) {
 			t.Errorf("%s used %v, want %d", id, got, want)
 		}
 	}
-	total, known, err := db.Thread(ctx, "main")
+	total, known, err := db.Journal.Thread(ctx, "main")
 	if err != nil || !known || total.Input != 16 {
 		t.Errorf("thread: %v %v %v", known, total, err)
 	}
@@ -300,30 +300,30 @@ func TestSkipsAreReplaced(t *testing.T) {
 	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
 	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
 	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)
-	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
+	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
 	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
 	for id, want := range map[string]string{"a": a.Reason, "c": ""} {
-		if s, ok, err := db.SkipOf(ctx, id); err != nil || s.Reason != want || ok != (want != "") {
+		if s, ok, err := db.Views.SkipOf(ctx, id); err != nil || s.Reason != want || ok != (want != "") {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 	}
 	before := changes(t, db)
-	check(t, db.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	check(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	if changes(t, db) != before {
 		t.Error("the same skips were written again")
 	}
 	a.Reason, b.Message = reconcile.SkipPaused, "ABC-7"
-	check(t, db.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
+	check(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	wantSkips(t, db, StoredSkip{a, later}, StoredSkip{b, epoch})
-	check(t, db.SaveSkips(ctx, last, []reconcile.Skip{a}))
+	check(t, db.Store.SaveSkips(ctx, last, []reconcile.Skip{a}))
 	wantSkips(t, db, StoredSkip{a, later})
-	check(t, db.SaveSkips(ctx, last, nil))
+	check(t, db.Store.SaveSkips(ctx, last, nil))
 	wantSkips(t, db)
 }
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got, err := db.Skips(context.Background())
+	got, err := db.Views.Skips(context.Background())
 	check(t, err)
 	if diff := cmp.Diff(append([]StoredSkip{}, want...), got); diff != "" {
 		t.Error(diff)
@@ -355,13 +355,13 @@ func TestIssueTokensSinceTheRetry(t *testing.T) {
 	c := claim(t, db, 1)
 	use := func(r *reconcile.Run, thread string, n, want int64) {
 		t.Helper()
-		check(t, db.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
-		if got, err := db.IssueTokens(ctx, c.IssueID); err != nil || got != want {
+		check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
+		if got, err := db.Journal.IssueTokens(ctx, c.IssueID); err != nil || got != want {
 			t.Errorf("%d tokens, want %d, %v", got, want, err)
 		}
 	}
 	first := pastRun(t, db, 1, func(r *reconcile.Run) { use(r, "thread-1", 700, 700); r.Outcome = reconcile.Succeeded })
 	c.TokenBase = 700
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Claim: &c}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Claim: &c}))
 	pastRun(t, db, 2, func(r *reconcile.Run) { use(r, "thread-1", 900, 200); use(r, "thread-2", 50, 250) })
 }

@@ -40,39 +40,39 @@ func furnish(t *testing.T, db *DB) {
 		c.RunID = runID(i)
 		run := newRun(i)
 		run.Attempt = i
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
-		taken, err := db.TakeRun(ctx, run.ID, worker, epoch)
+		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
+		taken, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
 		check(t, err)
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
-		check(t, db.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
+		check(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
 		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
 		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
 		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
-		_, err = db.UpdateRun(ctx, epoch, taken)
+		_, err = db.Journal.UpdateRun(ctx, epoch, taken)
 		check(t, err)
 		if i == 1 {
-			check(t, db.RecordHeartbeat(ctx, run.ID, 7, mono))
-			check(t, db.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
+			check(t, db.Store.RecordHeartbeat(ctx, run.ID, 7, mono))
+			check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
 		taken.Outcome, taken.ErrorCode, taken.ErrorText, taken.AfterRunError = reconcile.Failed, "turn_failed", "It went wrong.", "exit status 1"
-		check(t, db.Finish(ctx, epoch.Add(time.Minute), taken))
+		check(t, db.Journal.Finish(ctx, epoch.Add(time.Minute), taken))
 		if i > 2 {
 			settled(t, db, i)
 		}
 	}
 	for i, verb := range []reconcile.Verb{reconcile.VerbHold, reconcile.VerbPause} {
-		_, err := db.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch})
+		_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch})
 		check(t, err)
 	}
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
-	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
-	check(t, db.SaveSweep(ctx, epoch))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
+	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8"}}))
+	check(t, db.Store.SaveSweep(ctx, epoch))
 	check(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
-	_, err := db.SavePass(ctx, Pass{
+	_, err := db.Store.SavePass(ctx, Pass{
 		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,
 		Errors: []PassError{{Code: "tracker_error", Message: "No answer."}},
 	})
@@ -88,7 +88,7 @@ func furnishTalk(t *testing.T, db *DB) {
 	_, err := decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false)
 	check(t, err)
 	expired := asked(t, db, run, reconcile.PermissionsRequest)
-	_, err = db.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired)
+	_, err = db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired)
 	check(t, err)
 	_, err = db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)) // as it was a moment ago
 	check(t, err)
@@ -97,14 +97,14 @@ func furnishTalk(t *testing.T, db *DB) {
 	check(t, err)
 	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
 	check(t, err)
-	check(t, db.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
-	check(t, db.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	check(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
+	check(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
 
 // settled draws the consequence of the run of issue i.
 func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
-	c, _, err := db.ClaimByIssue(context.Background(), issueOf(i).ID)
+	c, _, err := db.Views.ClaimByIssue(context.Background(), issueOf(i).ID)
 	check(t, err)
 	c.Status, c.Kind, c.DueAt, c.Failures, c.ErrorCode, c.ErrorMessage = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1, "turn_failed", "It went wrong."
 	if i == 4 {
@@ -114,7 +114,7 @@ func settled(t *testing.T, db *DB, i int) {
 	if i == 5 {
 		gone = &reconcile.Gone{Reason: reconcile.StopTerminal, State: "Done"}
 	}
-	check(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
+	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
 }
 
 // dump is the whole database as statements that make it again.
@@ -200,7 +200,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if version == schemaVersion && dump(t, db.sql) != before {
 				t.Error("opening it changed something")
 			}
-			rec, err := db.State(ctx)
+			rec, err := db.Store.State(ctx)
 			check(t, err)
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
@@ -208,7 +208,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) || rec.Claims[2].Attempt != 3 || rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
 				t.Errorf("claims are %+v", rec.Claims[2:])
 			}
-			if totals, err := db.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {
+			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 13+14+15 {
 				t.Errorf("totals are %+v, %v", totals, err)
 			}
 			if version >= 2 {
@@ -219,13 +219,13 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
-			reason, err := db.UpdateRun(ctx, epoch, run)
+			reason, err := db.Journal.UpdateRun(ctx, epoch, run)
 			check(t, err)
 			if reason != reconcile.StopOperator {
 				t.Errorf("the stop reason is %q", reason)
 			}
 			settled(t, db, 2)
-			if totals, err := db.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
+			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
 				t.Errorf("totals are %+v, %v", totals, err)
 			}
 		})
@@ -236,21 +236,21 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 func wantTalk(t *testing.T, db *DB) {
 	t.Helper()
 	ctx := context.Background()
-	open, err := db.OpenRequests(ctx)
+	open, err := db.Views.OpenRequests(ctx)
 	check(t, err)
 	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
 		t.Errorf("open requests are %+v", open)
 	}
-	late, err := db.LateAnswers(ctx, issueOf(2).ID)
+	late, err := db.Journal.LateAnswers(ctx, issueOf(2).ID)
 	check(t, err)
 	if len(late) != 1 || late[0].Answer.Answers["q1"][0] != "Yes" {
 		t.Errorf("late answers are %+v", late)
 	}
-	made, err := db.Created(ctx, []string{"comment-1", "comment-2"})
+	made, err := db.Journal.Created(ctx, []string{"comment-1", "comment-2"})
 	if err != nil || !made["comment-1"] || made["comment-2"] {
 		t.Errorf("our comments are %v, %v", made, err)
 	}
-	if told, found, err := db.LastSeen(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
+	if told, found, err := db.Journal.LastSeen(ctx, "thread-1"); err != nil || !found || !told.CommentAt.Equal(epoch) {
 		t.Errorf("the thread was told %+v, %v, %v", told, found, err)
 	}
 }
@@ -258,11 +258,11 @@ func wantTalk(t *testing.T, db *DB) {
 // wantHome checks the thread of the live run. Before schema 3 its codex home was not stored, so it counts for every home.
 func wantHome(t *testing.T, db *DB, version int) {
 	t.Helper()
-	_, here, err := db.LastThread(context.Background(), issueOf(1).ID, "/home/ann/.codex")
+	_, here, err := db.Journal.LastThread(context.Background(), issueOf(1).ID, "/home/ann/.codex")
 	if err != nil || here.ID != "thread-1" {
 		t.Errorf("the last thread is %+v, %v", here, err)
 	}
-	_, other, err := db.LastThread(context.Background(), issueOf(1).ID, "/srv/codex")
+	_, other, err := db.Journal.LastThread(context.Background(), issueOf(1).ID, "/srv/codex")
 	if err != nil || (other.ID != "") != (version < 3) {
 		t.Errorf("in another home the last thread is %+v, %v", other, err)
 	}
@@ -272,7 +272,7 @@ func wantHome(t *testing.T, db *DB, version int) {
 // the same.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
-	r, err := db.Report(context.Background(), epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
+	r, err := db.Views.Report(context.Background(), epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
 	check(t, err)
 	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)

@@ -12,17 +12,17 @@ import (
 )
 
 // Store is what a pass writes, under the project lock. It implements reconcile.Store.
-type Store struct{ c *conn }
+type Store struct{ *conn }
 
 var _ reconcile.Store = Store{}
 
 // State implements reconcile.Store. The tokens of an issue are those of its settled and of its unsettled runs.
 func (s Store) State(ctx context.Context) (rec reconcile.State, err error) {
-	err = s.c.view(ctx, "read the state", func(t tx) (err error) {
+	err = s.view(ctx, "read the state", func(t tx) (err error) {
 		if rec.Claims, err = readClaims(t); err != nil {
 			return err
 		}
-		return readRecords(t, s.c.dir, &rec)
+		return readRecords(t, s.dir, &rec)
 	})
 	return rec, err
 }
@@ -125,7 +125,7 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 			return errors.New("commit: a deletion without the claim to delete")
 		}
 	}
-	return s.c.update(ctx, "store the change"+subject(changes), full, func(t tx) error {
+	return s.update(ctx, "store the change"+subject(changes), full, func(t tx) error {
 		for _, c := range changes {
 			if err := commit(t, now, c); err != nil {
 				return err
@@ -225,14 +225,14 @@ func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 
 // SaveSweep implements reconcile.Store.
 func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
-	return s.c.update(ctx, "remember the sweep", full, func(t tx) error {
+	return s.update(ctx, "remember the sweep", full, func(t tx) error {
 		return setMeta(t, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
 	})
 }
 
 // RequestStop implements reconcile.Store: the first reason stays, and a run with an outcome is left alone.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
-	return s.c.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
+	return s.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
 		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
 			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), int64(at.Mono), at.Boot, runID)
 	})
@@ -240,7 +240,7 @@ func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconci
 
 // ReapFailed implements reconcile.Store.
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
-	return s.c.update(ctx, "count a try to end run "+runID, full, func(t tx) error {
+	return s.update(ctx, "count a try to end run "+runID, full, func(t tx) error {
 		return t.run(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
 	})
 }
@@ -251,7 +251,7 @@ func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, ou
 	if outcome == "" {
 		return fmt.Errorf("end run %s: without an outcome", run.ID)
 	}
-	return s.c.update(ctx, "end run "+run.ID, full, func(t tx) error {
+	return s.update(ctx, "end run "+run.ID, full, func(t tx) error {
 		found, err := t.changed(`UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
 			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase = ?`,
@@ -263,7 +263,7 @@ func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, ou
 // RecordHeartbeat implements reconcile.Store. The same counter in the same boot changes nothing, so that the stored time
 // stays the first one. That is how a frozen worker is found.
 func (s Store) RecordHeartbeat(ctx context.Context, runID string, beats int64, at reconcile.Instant) error {
-	return s.c.update(ctx, "record the heartbeat of run "+runID, normal, func(t tx) error {
+	return s.update(ctx, "record the heartbeat of run "+runID, normal, func(t tx) error {
 		return t.run(`UPDATE runs SET hb_seen = ?, hb_seen_mono = ?, hb_seen_boot = ?
 			WHERE id = ? AND outcome IS NULL AND (hb_seen IS NOT ?1 OR hb_seen_boot IS NOT ?3)`,
 			beats, int64(at.Mono), at.Boot, runID)
@@ -274,7 +274,7 @@ func (s Store) RecordHeartbeat(ctx context.Context, runID string, beats int64, a
 // keeps its time, and skips that are stored already cost no write.
 func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	var stored []StoredSkip
-	err := s.c.view(ctx, "read the skips", func(t tx) (err error) {
+	err := s.view(ctx, "read the skips", func(t tx) (err error) {
 		stored, err = readSkips(t)
 		return err
 	})
@@ -285,7 +285,7 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 	if !changed {
 		return nil
 	}
-	return s.c.update(ctx, "save the skips", full, func(t tx) error {
+	return s.update(ctx, "save the skips", full, func(t tx) error {
 		if err := t.run(`DELETE FROM skips`); err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	if p.Actions == 0 && len(p.Errors) == 0 {
 		level = normal
 	}
-	err = s.c.update(ctx, "record the pass", level, func(t tx) error {
+	err = s.update(ctx, "record the pass", level, func(t tx) error {
 		return t.row(`INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, p.Trigger, stamp(p.StartedAt),
 			p.Duration.Milliseconds(), p.Actions, p.Skipped, faults, p.BootID, int64(p.Mono)).Scan(&id)

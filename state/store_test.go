@@ -26,21 +26,21 @@ func TestEveryFieldIsStored(t *testing.T) {
 	c.Version, c.UpdatedAt = 0, epoch
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled = reconcile.Starting, "", false
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
-	_, err := db.TakeRun(ctx, r.ID, r.Worker, epoch)
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
+	_, err := db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch)
 	check(t, err)
 	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
 	_, err = db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot)
 	check(t, err)
-	check(t, db.RecordHeartbeat(ctx, r.ID, r.Seen.Beats, r.Seen.At))
+	check(t, db.Store.RecordHeartbeat(ctx, r.ID, r.Seen.Beats, r.Seen.At))
 	for range r.ReapTries {
-		check(t, db.ReapFailed(ctx, r.ID))
+		check(t, db.Store.ReapFailed(ctx, r.ID))
 	}
-	check(t, db.Finish(ctx, epoch, r))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
+	check(t, db.Journal.Finish(ctx, epoch, r))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
 
 	c.Version, r.HeartbeatAt, r.EndedAt = 1, epoch, epoch
-	stored, _, err := db.ClaimByIssue(ctx, c.IssueID)
+	stored, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
 	if diff := cmp.Diff(c, stored); diff != "" {
 		t.Error(diff)
@@ -54,9 +54,9 @@ func TestEveryFieldIsStored(t *testing.T) {
 			f.SetString(f.String() + "+")
 		}
 	}
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	c.Version = 2
-	stored, _, err = db.ClaimByIssue(ctx, c.IssueID)
+	stored, _, err = db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
 	if diff := cmp.Diff(c, stored); diff != "" {
 		t.Error(diff)
@@ -99,32 +99,32 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	id, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
+	id, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
 	check(t, err)
 	paused := true
 	fresh := claim(t, db, 2)
 	fresh.Attempt = 5
 	second := newRun(1) // issue 1 has a live run
 	second.ID = "run-other"
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{
 		Claim: &fresh, Insert: &second, Commands: []int64{id},
 		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
 	}))
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	check(t, err)
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
 		t.Errorf("half of a refused change was kept: %+v", rec)
 	}
 	same := newRun(3)
 	same.ID = r.ID
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &same}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &same}))
 
 	for name, wrong := range map[string]reconcile.Change{
 		"delete nothing":    {Delete: true},
 		"insert an end":     {Insert: &reconcile.Run{ID: "x", Outcome: reconcile.Lost}},
 		"insert without id": {Insert: &reconcile.Run{}},
 	} {
-		if err := db.Commit(ctx, epoch, wrong); err == nil || errors.Is(err, reconcile.ErrConflict) {
+		if err := db.Store.Commit(ctx, epoch, wrong); err == nil || errors.Is(err, reconcile.ErrConflict) {
 			t.Errorf("%s: error is %v", name, err)
 		}
 	}
@@ -136,24 +136,24 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	first := startedRun(t, db, 1)
 	second := newRun(1)
 	second.ID = "run-second"
-	wantConflict(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
 	cleanup := newRun(1)
 	cleanup.ID, cleanup.Kind = "run-cleanup", reconcile.CleanupRun
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
 	first.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch, first))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
+	check(t, db.Journal.Finish(ctx, epoch, first))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Insert: &second}))
 }
 
 func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	_, err := db.UpdateRun(ctx, epoch.Add(time.Minute), r)
+	_, err := db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r)
 	check(t, err)
 	monday := epoch.Add(60 * time.Hour)
-	check(t, db.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
-	check(t, db.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
+	check(t, db.Store.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
+	check(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 	ended := mustRun(t, db, r.ID)
 	if !ended.EndedAt.Equal(monday) || ended.ErrorCode != "worker_lost" || ended.ErrorText != "rebooted" {
@@ -162,21 +162,21 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 
 	back := startedRun(t, db, 2) // the clock was set back while it ran
 	back.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch.Add(-time.Hour), back))
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Settle: back.ID}))
+	check(t, db.Journal.Finish(ctx, epoch.Add(-time.Hour), back))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: back.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 }
 
 func TestRunIsTakenOnce(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
 	r := insertedRun(t, db, 1)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
 	const workers = 10
 	results := make(chan error, workers)
 	for i := range workers {
 		go func() {
-			taken, err := []*DB{db, other}[i%2].TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
+			taken, err := []*DB{db, other}[i%2].Journal.TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
 			if err == nil && (taken.Worker.PID != i+1 || taken.StopReason != reconcile.StopLabel) {
 				err = fmt.Errorf("taken as %+v", taken)
 			}
@@ -195,12 +195,12 @@ func TestRunIsTakenOnce(t *testing.T) {
 		t.Errorf("%d workers took the run", wins)
 	}
 	ended := insertedRun(t, db, 2)
-	check(t, db.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
+	check(t, db.Store.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
 	for _, id := range []string{"no such run", ended.ID} {
-		_, err := db.TakeRun(ctx, id, worker, epoch)
+		_, err := db.Journal.TakeRun(ctx, id, worker, epoch)
 		wantConflict(t, err)
 	}
-	if _, err := db.Run(ctx, "no such run"); !errors.Is(err, ErrNotFound) {
+	if _, err := db.Views.Run(ctx, "no such run"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error is %v, want ErrNotFound", err)
 	}
 }
@@ -222,15 +222,15 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
 	} {
 		step.change(&r)
-		_, err := db.UpdateRun(ctx, epoch, r)
+		_, err := db.Journal.UpdateRun(ctx, epoch, r)
 		check(t, err)
 		if wantSynchronous(t, db) != step.want {
 			t.Errorf("%s was written with durability %d", name, db.level)
 		}
 	}
-	_, err := db.UpdateRun(ctx, epoch, r)
+	_, err := db.Journal.UpdateRun(ctx, epoch, r)
 	check(t, err)
-	check(t, db.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if wantSynchronous(t, db) != full {
 		t.Error("a pass wrote after a heartbeat without waiting for the disk")
 	}

@@ -17,15 +17,15 @@ import (
 // the thread.
 func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
 	doing := "save the thread of run " + runID
-	known, err := scanOne[bool](j.c.row(ctx, `SELECT EXISTS (SELECT 1 FROM threads WHERE thread_id = ? AND run_id = ?)`, threadID, runID))
+	known, err := scanOne[bool](j.row(ctx, `SELECT EXISTS (SELECT 1 FROM threads WHERE thread_id = ? AND run_id = ?)`, threadID, runID))
 	if err != nil {
-		return fault(j.c.dir, doing, err)
+		return fault(j.dir, doing, err)
 	}
 	level := full
 	if known {
 		level = normal
 	}
-	return j.c.update(ctx, doing, level, func(t tx) error {
+	return j.update(ctx, doing, level, func(t tx) error {
 		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
 	})
 }
@@ -73,8 +73,8 @@ const threadTokens = `SELECT input, cached, output, reasoning, total FROM thread
 // counting from there.
 func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
 	var used reconcile.Tokens
-	err := j.c.row(ctx, threadTokens, threadID).Scan(tokenColumns(&used)...)
-	return found(j.c.dir, "read the thread", used, err)
+	err := j.row(ctx, threadTokens, threadID).Scan(tokenColumns(&used)...)
+	return found(j.dir, "read the thread", used, err)
 }
 
 // LastThread returns the thread that the issue's newest run with a thread worked in, and beside it the newest thread that
@@ -84,7 +84,7 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 // Failed counts a thread's latest ended runs, back to the last that succeeded or was ended from outside (interrupted,
 // canceled). Runs without a thread say nothing about it, and neither do those that failed by the machine's fault.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
-	err = j.c.view(ctx, "read the last thread", func(t tx) error {
+	err = j.view(ctx, "read the last thread", func(t tx) error {
 		rows, err := t.query(`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r
 			LEFT JOIN threads AS t ON t.thread_id = r.thread_id
 			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
@@ -125,16 +125,16 @@ func sparesThread(code string) bool {
 // LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	var seen reconcile.LastSeen
-	err := j.c.row(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
+	err := j.row(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
 		threadID).Scan(stampOf{&seen.CommentAt}, &seen.Description, &seen.Prompt)
-	seen, ok, err := found(j.c.dir, "read what the thread was told", seen, err)
+	seen, ok, err := found(j.dir, "read what the thread was told", seen, err)
 	return seen, ok && seen.Description != "", err
 }
 
 // RecordLastSeen stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
 // A run that has an outcome gives reconcile.ErrConflict.
 func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error {
-	return j.c.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
+	return j.update(ctx, "write down what the thread of run "+runID+" was told", full, func(t tx) error {
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
@@ -148,8 +148,8 @@ func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thre
 // LastRunOf returns the newest ended run of the issue on that thread, preferring runs that had a turn on it; false where
 // there is none, or it was pruned.
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
-	r, err := scanRun(j.c.row(ctx, `SELECT `+runColumns+` FROM runs
+	r, err := scanRun(j.row(ctx, `SELECT `+runColumns+` FROM runs
 		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL
 		ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID))
-	return found(j.c.dir, "read the thread's last run", r, err)
+	return found(j.dir, "read the thread's last run", r, err)
 }

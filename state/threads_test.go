@@ -15,31 +15,31 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	r := startedRun(t, db, 1)
 	told := func(thread string) reconcile.LastSeen {
 		t.Helper()
-		got, _, err := db.LastSeen(ctx, thread)
+		got, _, err := db.Journal.LastSeen(ctx, thread)
 		check(t, err)
 		return got
 	}
-	if _, known, err := db.LastSeen(ctx, "t1"); known || err != nil {
+	if _, known, err := db.Journal.LastSeen(ctx, "t1"); known || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", known, err)
 	}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
-	check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
+	check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
 	if got := told("t1"); got != first {
 		t.Errorf("a new thread was told %+v, want %+v", got, first)
 	}
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
-	check(t, db.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
+	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.
-	check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
+	check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
 	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
-	if got, _, err := db.Thread(ctx, "t1"); err != nil || got != used {
+	if got, _, err := db.Journal.Thread(ctx, "t1"); err != nil || got != used {
 		t.Errorf("the thread used %+v, %v", got, err)
 	}
 	r.Outcome = reconcile.Succeeded
-	check(t, db.Finish(ctx, epoch, r))
-	wantConflict(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
+	check(t, db.Journal.Finish(ctx, epoch, r))
+	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
 	if got := told("t1"); got.Description != "bb" {
 		t.Errorf("an ended run told the thread %+v", got)
 	}
@@ -47,7 +47,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 
 func TestLastRunOfAThread(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
-	if _, found, err := db.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
+	if _, found, err := db.Journal.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", found, err)
 	}
 	for i, c := range []struct {
@@ -64,7 +64,7 @@ func TestLastRunOfAThread(t *testing.T) {
 		{"t1", 1, "", runID(1)}, // the one that asks
 	} {
 		r := pastRun(t, db, i, func(r *reconcile.Run) { r.ThreadID, r.Turns, r.Outcome = c.thread, c.turns, c.outcome })
-		if got, found, err := db.LastRunOf(ctx, r.IssueID, "t1"); err != nil || !found || got.ID != c.want {
+		if got, found, err := db.Journal.LastRunOf(ctx, r.IssueID, "t1"); err != nil || !found || got.ID != c.want {
 			t.Errorf("after run %d it is %s (%v), %v, want %s", i, got.ID, found, err, c.want)
 		}
 	}
@@ -116,11 +116,11 @@ func TestLastThread(t *testing.T) {
 					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code
 					if p.home != "" {
 						thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
-						check(t, db.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
+						check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
 					}
 				})
 			}
-			newest, here, err := db.LastThread(ctx, issueOf(1).ID, c.home)
+			newest, here, err := db.Journal.LastThread(ctx, issueOf(1).ID, c.home)
 			check(t, err)
 			if newest.ID != c.newest || here.ID != c.here || here.ID != "" && here.WorkspaceID != "ws-"+here.ID {
 				t.Errorf("newest %+v, here %+v", newest, here)

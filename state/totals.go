@@ -63,15 +63,15 @@ func (v Views) IssueTotals(ctx context.Context, issueID string) (Totals, error) 
 
 func (v Views) totals(ctx context.Context, query string, args ...any) (Totals, error) {
 	var all Totals
-	err := v.c.row(ctx, query, args...).Scan(append(tokenColumns(&all.Tokens), millisOf{&all.Runtime})...)
-	all, _, err = found(v.c.dir, "read the totals", all, err)
+	err := v.row(ctx, query, args...).Scan(append(tokenColumns(&all.Tokens), millisOf{&all.Runtime})...)
+	all, _, err = found(v.dir, "read the totals", all, err)
 	return all, err
 }
 
 // RateLimits returns the agents' latest rate-limit record as JSON, nil if none has come yet.
 func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
-	text, err := scanOne[[]byte](v.c.row(ctx, `SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`))
-	text, _, err = found(v.c.dir, "read the rate limits", text, err)
+	text, err := scanOne[[]byte](v.row(ctx, `SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`))
+	text, _, err = found(v.dir, "read the rate limits", text, err)
 	return text, err
 }
 

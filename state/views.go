@@ -11,12 +11,12 @@ import (
 )
 
 // Views is what commands read. Lists come the newest first unless they say otherwise.
-type Views struct{ c *conn }
+type Views struct{ *conn }
 
 // StateOf is State as far as a plan for one issue depends on it: its claim, the claims that have a slot, and what
 // holds for every issue. The other claims are counted.
 func (v Views) StateOf(ctx context.Context, issueID string) (rec reconcile.State, err error) {
-	err = v.c.view(ctx, "read the state", func(t tx) error {
+	err = v.view(ctx, "read the state", func(t tx) error {
 		rows, err := t.query(`SELECT `+claimColumns+` FROM claims WHERE issue_id = ? OR status = 'running' ORDER BY issue_id`, issueID)
 		if rec.Claims, err = collect(rows, err, scanClaim); err != nil {
 			return err
@@ -27,14 +27,14 @@ func (v Views) StateOf(ctx context.Context, issueID string) (rec reconcile.State
 		if err != nil {
 			return err
 		}
-		return readRecords(t, v.c.dir, &rec)
+		return readRecords(t, v.dir, &rec)
 	})
 	return rec, err
 }
 
 // Claims returns all claims, by issue id.
 func (v Views) Claims(ctx context.Context) (claims []reconcile.Claim, err error) {
-	err = v.c.view(ctx, "read the claims", func(t tx) error {
+	err = v.view(ctx, "read the claims", func(t tx) error {
 		claims, err = readClaims(t)
 		return err
 	})
@@ -43,14 +43,14 @@ func (v Views) Claims(ctx context.Context) (claims []reconcile.Claim, err error)
 
 // ClaimByIssue returns the claim of an issue, by the issue's id; false where it is unclaimed.
 func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
-	c, err := scanClaim(v.c.row(ctx, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID))
-	return found(v.c.dir, "read the claim", c, err)
+	c, err := scanClaim(v.row(ctx, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID))
+	return found(v.dir, "read the claim", c, err)
 }
 
 // CountDue returns how many other issues wait for a slot at that time.
 func (v Views) CountDue(ctx context.Context, issueID string, at time.Time) (int, error) {
-	n, err := scanOne[int](v.c.row(ctx, `SELECT count(*) FROM claims WHERE status = 'retry' AND due_at <= ? AND issue_id <> ?`, stamp(at), issueID))
-	return n, fault(v.c.dir, "count what is due", err)
+	n, err := scanOne[int](v.row(ctx, `SELECT count(*) FROM claims WHERE status = 'retry' AND due_at <= ? AND issue_id <> ?`, stamp(at), issueID))
+	return n, fault(v.dir, "count what is due", err)
 }
 
 // StoredSkip is a candidate that the last pass with candidates left alone, and since when for that reason.
@@ -73,7 +73,7 @@ func readSkips(t tx) ([]StoredSkip, error) {
 
 // Skips returns the skips of the last pass that fetched candidates, by identifier.
 func (v Views) Skips(ctx context.Context) (skips []StoredSkip, err error) {
-	err = v.c.view(ctx, "read the skips", func(t tx) error {
+	err = v.view(ctx, "read the skips", func(t tx) error {
 		skips, err = readSkips(t)
 		return err
 	})
@@ -82,14 +82,14 @@ func (v Views) Skips(ctx context.Context) (skips []StoredSkip, err error) {
 
 // SkipOf returns why the last pass that fetched candidates left an issue alone; false where it did not.
 func (v Views) SkipOf(ctx context.Context, issueID string) (StoredSkip, bool, error) {
-	s, err := scanSkip(v.c.row(ctx, `SELECT `+skipColumns+` FROM skips WHERE issue_id = ?`, issueID))
-	return found(v.c.dir, "read why the issue was skipped", s, err)
+	s, err := scanSkip(v.row(ctx, `SELECT `+skipColumns+` FROM skips WHERE issue_id = ?`, issueID))
+	return found(v.dir, "read why the issue was skipped", s, err)
 }
 
 // FindIssue looks for an issue by its identifier, in either case, or by its id, among the claims, then the runs (the newest
 // first), then the skips.
 func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string, ok bool, err error) {
-	err = v.c.row(ctx, `
+	err = v.row(ctx, `
 		SELECT issue_id, identifier FROM (
 			SELECT issue_id, identifier, 1 AS place, '' AS run FROM claims
 				WHERE identifier = ?1 COLLATE NOCASE OR issue_id = ?1
@@ -101,34 +101,34 @@ func (v Views) FindIssue(ctx context.Context, ref string) (id, identifier string
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", "", false, nil
 	}
-	return id, identifier, err == nil, fault(v.c.dir, "look for the issue", err)
+	return id, identifier, err == nil, fault(v.dir, "look for the issue", err)
 }
 
 // Identifiers returns the identifiers of all known issues, in their order.
 func (v Views) Identifiers(ctx context.Context) ([]string, error) {
-	rows, err := v.c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips
+	rows, err := v.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips
 		UNION SELECT identifier FROM runs ORDER BY 1`)
 	names, err := collect(rows, err, scanOne[string])
-	return names, fault(v.c.dir, "list the issues", err)
+	return names, fault(v.dir, "list the issues", err)
 }
 
 // Run returns one run; an error that wraps ErrNotFound where there is none of that id.
 func (v Views) Run(ctx context.Context, id string) (reconcile.Run, error) {
-	r, err := scanRun(v.c.row(ctx, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id))
+	r, err := scanRun(v.row(ctx, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return reconcile.Run{}, fault(v.c.dir, "read run "+id, err)
+		return reconcile.Run{}, fault(v.dir, "read run "+id, err)
 	}
 	return r, nil
 }
 
 // runs reads runs by the rest of a statement.
 func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
-	rows, err := v.c.query(ctx, `SELECT `+runColumns+` FROM runs `+where, args...)
+	rows, err := v.query(ctx, `SELECT `+runColumns+` FROM runs `+where, args...)
 	runs, err := collect(rows, err, scanRun)
-	return runs, fault(v.c.dir, "read the runs", err)
+	return runs, fault(v.dir, "read the runs", err)
 }
 
 // RunsOfIssue returns the newest runs of an issue, of either kind, at most limit of them.
@@ -182,19 +182,19 @@ func (v Views) firstRun(ctx context.Context, where string, args ...any) (reconci
 
 // CountRuns returns how many runs of an issue are kept, of either kind.
 func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
-	n, err := scanOne[int](v.c.row(ctx, `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID))
-	return n, fault(v.c.dir, "count the runs of the issue", err)
+	n, err := scanOne[int](v.row(ctx, `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID))
+	return n, fault(v.dir, "count the runs of the issue", err)
 }
 
 // RunIDs returns the ids of all runs.
 func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
-	rows, err := v.c.query(ctx, `SELECT id FROM runs`)
+	rows, err := v.query(ctx, `SELECT id FROM runs`)
 	list, err := collect(rows, err, scanOne[string])
 	ids := make(map[string]bool, len(list))
 	for _, id := range list {
 		ids[id] = true
 	}
-	return ids, fault(v.c.dir, "list runs", err)
+	return ids, fault(v.dir, "list runs", err)
 }
 
 // EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. Of the issue,
@@ -207,7 +207,7 @@ func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]r
 			args = append(args, id)
 		}
 	}
-	rows, err := v.c.query(ctx, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
+	rows, err := v.query(ctx, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
 		after_run_error, turns, started_at, ended_at,
 		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE settled = 1`+where+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
@@ -218,7 +218,7 @@ func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]r
 		}, tokenColumns(&r.Tokens)...)...)
 		return r, err
 	})
-	return runs, fault(v.c.dir, "read the last runs", err)
+	return runs, fault(v.dir, "read the last runs", err)
 }
 
 // Pass is the record of one reconciliation.
@@ -259,7 +259,7 @@ func (c *conn) passes(ctx context.Context, where string, args ...any) ([]Pass, e
 
 // LastPass returns the newest pass; false where there was none.
 func (v Views) LastPass(ctx context.Context) (Pass, bool, error) {
-	passes, err := v.c.passes(ctx, `ORDER BY id DESC LIMIT 1`)
+	passes, err := v.passes(ctx, `ORDER BY id DESC LIMIT 1`)
 	if err != nil || len(passes) == 0 {
 		return Pass{}, false, err
 	}
@@ -272,5 +272,5 @@ const scheduledKept = 6
 // ScheduleGaps returns the last six passes that a schedule started (cron, timer, loop): the gaps between them tell whether
 // the schedule is alive.
 func (v Views) ScheduleGaps(ctx context.Context) ([]Pass, error) {
-	return v.c.passes(ctx, `WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?`, scheduledKept)
+	return v.passes(ctx, `WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?`, scheduledKept)
 }

@@ -18,8 +18,8 @@ func TestFindIssue(t *testing.T) {
 	insertedRun(t, db, 2)
 	moved := newRun(3) // run under an identifier that the issue no longer has
 	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
-	check(t, db.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
-	check(t, db.SaveSkips(ctx, epoch, []reconcile.Skip{
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
+	check(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
 		{IssueID: "id-skip", Identifier: "ABC-4", Reason: reconcile.SkipNoSlot},
 		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot},
 	}))
@@ -29,7 +29,7 @@ func TestFindIssue(t *testing.T) {
 		"abc-4": {"id-skip", "ABC-4"}, "id-skip": {"id-skip", "ABC-4"},
 		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
 	} {
-		id, identifier, ok, err := db.FindIssue(ctx, ref)
+		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 		check(t, err)
 		if got := [2]string{id, identifier}; got != want || ok != (want != [2]string{}) {
 			t.Errorf("%q is %v %v, want %v", ref, got, ok, want)
@@ -50,9 +50,9 @@ func TestLatestRateLimits(t *testing.T) {
 			want = `{"n":2}`
 		}
 		r.RateLimits = []byte(limits)
-		_, err := db.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r)
+		_, err := db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r)
 		check(t, err)
-		if got, err := db.RateLimits(ctx); err != nil || string(got) != want {
+		if got, err := db.Views.RateLimits(ctx); err != nil || string(got) != want {
 			t.Errorf("latest is %s, want %s, %v", got, want, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestLatestRateLimits(t *testing.T) {
 
 func TestPasses(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
-	if _, ok, err := db.LastPass(ctx); ok || err != nil {
+	if _, ok, err := db.Views.LastPass(ctx); ok || err != nil {
 		t.Errorf("a pass before the first: %v", err)
 	}
 	var all, scheduled []Pass // the newest first
@@ -71,7 +71,7 @@ func TestPasses(t *testing.T) {
 			Skipped: 2, Errors: []PassError{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
 			BootID: "boot", Mono: time.Duration(i) * time.Minute,
 		}
-		id, err := db.SavePass(ctx, p)
+		id, err := db.Store.SavePass(ctx, p)
 		check(t, err)
 		p.ID = id
 		all = append([]Pass{p}, all...)
@@ -79,14 +79,14 @@ func TestPasses(t *testing.T) {
 			scheduled = append([]Pass{p}, scheduled...)
 		}
 	}
-	last, _, err := db.LastPass(ctx)
+	last, _, err := db.Views.LastPass(ctx)
 	check(t, err)
 	recent, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3)
 	check(t, err)
 	if diff := cmp.Diff(all[:3], recent) + cmp.Diff(all[0], last); diff != "" {
 		t.Error(diff)
 	}
-	got, err := db.ScheduleGaps(ctx)
+	got, err := db.Views.ScheduleGaps(ctx)
 	check(t, err)
 	if diff := cmp.Diff(scheduled[:6], got); diff != "" {
 		t.Error(diff)
@@ -119,14 +119,14 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
 		t.Helper()
-		_, err := db.State(ctx)
+		_, err := db.Store.State(ctx)
 		check(t, err)
-		check(t, db.Commit(ctx, now, reconcile.Change{}))
-		check(t, db.SaveSkips(ctx, now, skips))
+		check(t, db.Store.Commit(ctx, now, reconcile.Change{}))
+		check(t, db.Store.SaveSkips(ctx, now, skips))
 		check(t, db.SetMeta(ctx, "last_good_workflow", "text"))
-		_, err = db.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
+		_, err = db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
 		check(t, err)
-		_, err = db.Prune(ctx, now, 100)
+		_, err = db.Store.Prune(ctx, now, 100)
 		check(t, err)
 	}
 	pass(epoch)
@@ -144,12 +144,12 @@ func TestStateOf(t *testing.T) {
 		c := reconcile.Claim{
 			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,
 		}
-		check(t, db.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	}
-	_, err := db.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+	_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	check(t, err)
 	startedRun(t, db, 7)
-	all, err := db.State(ctx)
+	all, err := db.Store.State(ctx)
 	check(t, err)
 	for issue, want := range map[string]struct {
 		claims []string
@@ -160,7 +160,7 @@ func TestStateOf(t *testing.T) {
 		issueOf(2).ID: {[]string{issueOf(1).ID, issueOf(2).ID}, reconcile.OtherCounts{Waiting: 3, NextDue: epoch}},
 		"":            {[]string{issueOf(1).ID}, reconcile.OtherCounts{Waiting: 3, Held: 1, NextDue: epoch}},
 	} {
-		rec, err := db.StateOf(ctx, issue)
+		rec, err := db.Views.StateOf(ctx, issue)
 		check(t, err)
 		var got []string
 		for _, c := range rec.Claims {
@@ -173,7 +173,7 @@ func TestStateOf(t *testing.T) {
 		}
 	}
 	for at, want := range map[time.Duration]int{0: 0, 3 * time.Minute: 1, 4 * time.Minute: 2} {
-		n, err := db.CountDue(ctx, issueOf(0).ID, epoch.Add(at))
+		n, err := db.Views.CountDue(ctx, issueOf(0).ID, epoch.Add(at))
 		check(t, err)
 		if n != want {
 			t.Errorf("%s on, %d others are due, want %d", at, n, want)

@@ -39,7 +39,7 @@ func TestBusyDatabase(t *testing.T) {
 	}()
 	<-began
 	run.Beats++
-	_, err = db.UpdateRun(ctx, epoch, run)
+	_, err = db.Journal.UpdateRun(ctx, epoch, run)
 	check(t, errors.Join(err, <-ended))
 }
 
@@ -61,11 +61,11 @@ func TestHeldDatabase(t *testing.T) {
 	check(t, err)
 	tx, err := openIn(t, dir).sql.BeginTx(ctx, nil)
 	check(t, err)
-	_, err = db.UpdateRun(ctx, epoch, run)
+	_, err = db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_busy")
 	wantPatience(retryTimeout)
 	check(t, tx.Rollback())
-	_, err = db.UpdateRun(ctx, epoch, run)
+	_, err = db.Journal.UpdateRun(ctx, epoch, run)
 	check(t, err)
 	wantPatience(busyTimeout)
 }
@@ -83,7 +83,7 @@ func TestReplacedUnderAWriter(t *testing.T) {
 		before, err := os.ReadFile(path)
 		check(t, err)
 		other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
-		wantCode(t, db.Commit(context.Background(), epoch, reconcile.Change{Claim: &other}), "state_replaced")
+		wantCode(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &other}), "state_replaced")
 		check(t, db.Close())
 		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 			t.Errorf("closing changed %s: %d bytes, before %d, %v", path, len(after), len(before), err)
@@ -96,9 +96,9 @@ func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
 	run := startedRun(t, db, 1)
-	check(t, db.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	check(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
-	reason, err := db.UpdateRun(ctx, epoch, run)
+	reason, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_missing")
 	if reason != reconcile.StopTerminal {
 		t.Errorf("the reason is %q", reason)

@@ -134,7 +134,7 @@ func completeArgument(ctx context.Context, w *term.Env, command *cli.Command, ty
 		}
 		return err
 	}
-	names, err := db.Identifiers(ctx)
+	names, err := db.Views.Identifiers(ctx)
 	for _, name := range names {
 		offer(name, "")
 	}

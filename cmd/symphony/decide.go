@@ -135,7 +135,7 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 	if err != nil {
 		return err
 	}
-	if r, err = db.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err != nil {
+	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err != nil {
 		return withoutRow(err)
 	}
 	if r.Fate == "" {
@@ -152,7 +152,7 @@ func recordDecision(ctx context.Context, p *project.Project, db *state.DB, ref s
 func findRequest(ctx context.Context, p *project.Project, db *state.DB, ref string, d decision) (r reconcile.Request, named bool, err error) {
 	identifier, number := reconcile.RequestRef(ref)
 	if number > 0 {
-		r, err = db.FindRequest(ctx, identifier, number)
+		r, err = db.Views.FindRequest(ctx, identifier, number)
 		if errors.Is(err, state.ErrNotFound) {
 			return r, true, noRequest(identifier + "." + fmt.Sprint(number))
 		}

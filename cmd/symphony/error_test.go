@@ -70,7 +70,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			}
 			defer db.Close()
 			run := reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1"}
-			if err := db.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
+			if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
 				t.Fatal(err)
 			}
 			path := t.TempDir() + "/alive"
@@ -83,12 +83,12 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			}
 			h := &worker.Held{DB: db, Alive: alive}
 			defer h.Close(slog.New(slog.DiscardHandler))
-			if h.Run, err = db.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
+			if h.Run, err = db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now); err != nil {
 				t.Fatal(err)
 			}
 			h.Run.Outcome = c.had
 			h.RecordFailure(ctx, &term.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
-			if got, err := db.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
+			if got, err := db.Views.Run(ctx, run.ID); err != nil || got.Outcome != c.want {
 				t.Errorf("%s, %v; want %s", got.Outcome, err, c.want)
 			}
 		})

@@ -81,7 +81,7 @@ func startedRun(ctx context.Context, p *project.Project, issue *reconcile.Issue,
 		return "", err
 	}
 	defer db.Close()
-	c, claimed, err := db.ClaimByIssue(ctx, issue.ID)
+	c, claimed, err := db.Views.ClaimByIssue(ctx, issue.ID)
 	switch {
 	case err != nil:
 		return "", err

@@ -85,10 +85,10 @@ func writeTemplate(ctx context.Context, dir string, now time.Time) (err error) {
 	}
 	for _, id := range []string{templateEnded, templateLive} {
 		start := reconcile.Run{ID: id, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, StartedAt: now.Add(-time.Hour)}
-		if err := db.Commit(ctx, now, reconcile.Change{Insert: &start}); err != nil {
+		if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &start}); err != nil {
 			return err
 		}
-		r, err := db.TakeRun(ctx, id, reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1}, now)
+		r, err := db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1}, now)
 		if err != nil {
 			return err
 		}
@@ -99,19 +99,19 @@ func writeTemplate(ctx context.Context, dir string, now time.Time) (err error) {
 		r.RateLimits = []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`)
 		if id == templateEnded {
 			r.Outcome = reconcile.Succeeded
-			err = db.Finish(ctx, now, r)
+			err = db.Journal.Finish(ctx, now, r)
 		} else {
-			_, err = db.UpdateRun(ctx, now, r)
+			_, err = db.Journal.UpdateRun(ctx, now, r)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	claim := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Running, RunID: templateLive, Issue: issue, ClaimedAt: now}
-	if err := db.Commit(ctx, now, reconcile.Change{Claim: &claim, Settle: templateEnded}); err != nil {
+	if err := db.Store.Commit(ctx, now, reconcile.Change{Claim: &claim, Settle: templateEnded}); err != nil {
 		return err
 	}
-	_, err = db.SavePass(ctx, state.Pass{Trigger: "cron", StartedAt: now, Duration: 50 * time.Millisecond})
+	_, err = db.Store.SavePass(ctx, state.Pass{Trigger: "cron", StartedAt: now, Duration: 50 * time.Millisecond})
 	return err
 }
 

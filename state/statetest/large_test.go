@@ -21,7 +21,7 @@ func TestLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestLarge(t *testing.T) {
 	if count[reconcile.Running] != size.Running() || count[reconcile.Held] != size.Held() || len(rec.Claims) != size.Claims || len(rec.Runs) != size.Running() {
 		t.Errorf("%v claims, %d runs", count, len(rec.Runs))
 	}
-	r, err := db.Report(ctx, now, now.Add(-31*24*time.Hour), now)
+	r, err := db.Views.Report(ctx, now, now.Add(-31*24*time.Hour), now)
 	if err != nil {
 		t.Fatal(err)
 	}

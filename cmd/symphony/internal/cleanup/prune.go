@@ -149,7 +149,7 @@ func (c *pruner) find(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (c *pruner) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	past, err := db.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (c *pruner) remove(ctx context.Context) error {
 		}
 	}
 	for i, r := range c.found.Runs {
-		ids, err := db.ForgetIssue(ctx, r.IssueID)
+		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)
 		if err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (c *pruner) remove(ctx context.Context) error {
 // removeSpace moves a workspace to the trash as a cleanup run does. It stays if its issue was claimed, its lease taken, or
 // work was added meanwhile.
 func (c *pruner) removeSpace(ctx context.Context, db *state.DB, s *prunedSpace) (gone bool, err error) {
-	if _, claimed, err := db.ClaimByIssue(ctx, s.IssueID); err != nil || claimed {
+	if _, claimed, err := db.Views.ClaimByIssue(ctx, s.IssueID); err != nil || claimed {
 		return false, err
 	}
 	if now := git.Unsaved(ctx, s.Path); now != "" && now != s.space.unsaved {

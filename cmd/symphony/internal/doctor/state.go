@@ -93,7 +93,7 @@ func (e *environment) checkPasses(ctx context.Context, installed schedule.Status
 	if err != nil {
 		return failWith(err)
 	}
-	passes, err := db.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduleGaps(ctx)
 	switch {
 	case err != nil:
 		return failWith(err)
@@ -107,7 +107,7 @@ func (e *environment) checkPasses(ctx context.Context, installed schedule.Status
 		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", passes[0].Trigger, term.Age(now, passes[0].StartedAt)), hint)
 	}
 
-	last, known, err := db.LastPass(ctx)
+	last, known, err := db.Views.LastPass(ctx)
 	if err != nil {
 		return append(list, failWith(err)...)
 	}
@@ -119,7 +119,7 @@ func (e *environment) checkPasses(ctx context.Context, installed schedule.Status
 		list = append(list, warn(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"symphony tick runs one now, with what to do")...)
 	}
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return append(list, failWith(err)...)
 	}
@@ -209,14 +209,14 @@ func recorded(ctx context.Context, p *project.Project) (claimed map[string]bool,
 		return nil, nil, err
 	}
 	defer db.Close()
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, c := range rec.Claims {
 		claimed[c.IssueID] = true
 	}
-	recent, err := db.RecentRuns(ctx, project.PastRuns)
+	recent, err := db.Views.RecentRuns(ctx, project.PastRuns)
 	if err != nil {
 		return nil, nil, err
 	}

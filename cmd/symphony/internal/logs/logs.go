@@ -95,7 +95,7 @@ type printer struct {
 // findIssue finds the issue in the database. An issue without a run can be followed: then the tracker is asked.
 func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	var known bool
-	pr.id, pr.identifier, known, err = pr.db.FindIssue(ctx, ref)
+	pr.id, pr.identifier, known, err = pr.db.Views.FindIssue(ctx, ref)
 	switch {
 	case err != nil || known:
 		return err
@@ -117,14 +117,14 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 		run, err := pr.runByPrefix(ctx)
 		return []reconcile.Run{run}, err
 	case pr.o.All || !pr.o.Since.IsZero():
-		runs, err = pr.db.RunsSince(ctx, pr.id, pr.o.Since)
+		runs, err = pr.db.Views.RunsSince(ctx, pr.id, pr.o.Since)
 		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
 	default:
 		limit := 1
 		if pr.o.Last != "" {
 			limit = searchedRuns
 		}
-		runs, err = pr.db.AgentRuns(ctx, pr.id, limit)
+		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, limit)
 		slices.Reverse(runs)
 	}
 	if err != nil || len(runs) > 0 || mayBeEmpty {
@@ -142,7 +142,7 @@ const searchedRuns = 20
 func (pr *printer) runByPrefix(ctx context.Context) (reconcile.Run, error) {
 	const listed = 5
 	prefix := pr.o.Run
-	runs, err := pr.db.RunsByPrefix(ctx, pr.id, prefix, listed)
+	runs, err := pr.db.Views.RunsByPrefix(ctx, pr.id, prefix, listed)
 	if err != nil {
 		return reconcile.Run{}, err
 	}
@@ -168,7 +168,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
 		return err
 	}
-	run, err := pr.db.Run(context.WithoutCancel(ctx), runID)
+	run, err := pr.db.Views.Run(context.WithoutCancel(ctx), runID)
 	switch {
 	case err != nil:
 		return err
@@ -202,7 +202,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	}
 	for {
 		// The run is read before its log: a run that has ended writes no more.
-		run, err := pr.db.Run(context.WithoutCancel(ctx), runID)
+		run, err := pr.db.Views.Run(context.WithoutCancel(ctx), runID)
 		if err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 func (pr *printer) followIssue(ctx context.Context, after string) error {
 	announced := false
 	for ctx.Err() == nil {
-		run, found, err := pr.db.NextRun(context.WithoutCancel(ctx), pr.id, after)
+		run, found, err := pr.db.Views.NextRun(context.WithoutCancel(ctx), pr.id, after)
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func ApplyIn(ctx context.Context, p *project.Project, db *state.DB, cmd reconcil
 // and all workers were ended without it.
 func runCommand(ctx context.Context, p *project.Project, db *state.DB, cmd reconcile.Command, only string) (result *pass.Result, applied bool, err error) {
 	cmd.CreatedAt = p.Env.Now()
-	id, err := db.AddCommand(ctx, cmd)
+	id, err := db.Operator.AddCommand(ctx, cmd)
 	if err != nil && cmd.Verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
 		return nil, false, endWorkers(ctx, p, err)
 	}
@@ -84,7 +84,7 @@ func runCommand(ctx context.Context, p *project.Project, db *state.DB, cmd recon
 		e.Hint = "the command is kept: the next pass takes it up"
 		return nil, false, e
 	}
-	applied, err = db.CommandDone(ctx, id)
+	applied, err = db.Operator.CommandDone(ctx, id)
 	return &r, applied, err
 }
 
@@ -133,7 +133,7 @@ func effectOf(ctx context.Context, db *state.DB, cmd reconcile.Command, r pass.R
 			return "", nil
 		}
 	}
-	c, claimed, err := db.ClaimByIssue(ctx, cmd.IssueID)
+	c, claimed, err := db.Views.ClaimByIssue(ctx, cmd.IssueID)
 	switch {
 	case err != nil:
 		return "", err

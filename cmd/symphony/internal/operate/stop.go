@@ -103,7 +103,7 @@ func (s *Stop) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 		return nil, err
 	}
 	defer db.Close()
-	rec, err := db.StateOf(ctx, s.Only)
+	rec, err := db.Views.StateOf(ctx, s.Only)
 	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.Only != "" && r.IssueID != s.Only }), err
 }
 
@@ -183,7 +183,7 @@ func (s *Stop) waitForPasses(interrupted <-chan struct{}) (list []reconcile.Proc
 // collectEnded records and prints the runs that have ended, and returns the others.
 func (s *Stop) collectEnded(ctx context.Context, db *state.DB, runs []reconcile.Run, began time.Duration) (open []reconcile.Run, err error) {
 	for _, r := range runs {
-		run, err := db.Run(ctx, r.ID)
+		run, err := db.Views.Run(ctx, r.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +256,7 @@ func (s *Stop) describe(ctx context.Context, db *state.DB, run reconcile.Run, be
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
 		AfterMS: (proc.Monotonic() - began).Milliseconds(), Claim: "released", Left: []process{},
 	}
-	c, claimed, err := db.ClaimByIssue(ctx, run.IssueID)
+	c, claimed, err := db.Views.ClaimByIssue(ctx, run.IssueID)
 	switch {
 	case err != nil:
 		return row, err

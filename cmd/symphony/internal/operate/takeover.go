@@ -64,7 +64,7 @@ func (t *Takeover) readClaim(ctx context.Context) (c reconcile.Claim, claimed bo
 	if err != nil {
 		return c, false, err
 	}
-	c, claimed, err = db.ClaimByIssue(ctx, t.id)
+	c, claimed, err = db.Views.ClaimByIssue(ctx, t.id)
 	return c, claimed, errors.Join(err, db.Close())
 }
 
@@ -158,7 +158,7 @@ func (t *Takeover) threadIn(ctx context.Context, workspaceID string) (reconcile.
 	if err != nil {
 		return reconcile.Thread{}, err
 	}
-	newest, _, err := db.LastThread(ctx, t.id, "")
+	newest, _, err := db.Journal.LastThread(ctx, t.id, "")
 	if err = errors.Join(err, db.Close()); err != nil || newest.WorkspaceID != workspaceID {
 		return reconcile.Thread{}, err
 	}

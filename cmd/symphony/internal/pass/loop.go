@@ -142,7 +142,7 @@ func unsettledRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 		return nil
 	}
 	defer db.Close()
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return nil
 	}

@@ -108,7 +108,7 @@ const (
 
 // removeOldRuns deletes old runs and their directories.
 func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
-	ids, err := db.Prune(ctx, p.Env.Now(), prunedPerPass)
+	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
 	if err != nil {
 		r.addError(err)
 	}
@@ -143,7 +143,7 @@ func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error 
 		if runner.Alive(p.StateDir, e.Name()) {
 			continue // a takeover, which has no row
 		}
-		if _, err := db.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
+		if _, err := db.Views.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
 		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {

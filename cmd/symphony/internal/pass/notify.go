@@ -61,7 +61,7 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 		r.addError(err)
 	}
 	if strings.TrimSpace(r.Config.Hooks.OnAttention) == "" {
-		if err := db.DropAttentions(ctx, p.Env.Now()); err != nil {
+		if err := db.Attentions.DropAttentions(ctx, p.Env.Now()); err != nil {
 			r.addError(err)
 		}
 		return
@@ -83,14 +83,14 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 // endAbandonedHooks ends the hooks of a pass that was killed: no process bounds their time any more.
 func endAbandonedHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) error {
 	now := hook.Now()
-	left, err := db.LeftAttentions(ctx, now, runner.AttentionPatience, byPass)
+	left, err := db.Attentions.LeftAttentions(ctx, now, runner.AttentionPatience, byPass)
 	if err != nil || !left {
 		return err
 	}
 	if err := hook.EndLeftovers(ctx); err != nil {
 		return err
 	}
-	return db.GiveUpAttentions(ctx, now, runner.AttentionPatience, byPass)
+	return db.Attentions.GiveUpAttentions(ctx, now, runner.AttentionPatience, byPass)
 }
 
 // accountAttentions returns the conditions that stop all projects of a codex account. They are stored with the account.
@@ -137,7 +137,7 @@ func hookErrors(results []runner.AttentionResult) error {
 
 // deliver runs the hook for each open notification, several at once, and returns the results.
 func (n Notifier) deliver(ctx context.Context) ([]runner.AttentionResult, error) {
-	open, err := n.DB.OpenAttentions(ctx, n.P.Env.Now(), runner.AttentionPatience, n.IssueID, n.standing...)
+	open, err := n.DB.Attentions.OpenAttentions(ctx, n.P.Env.Now(), runner.AttentionPatience, n.IssueID, n.standing...)
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (n Notifier) deliverOne(ctx, bounded context.Context, a state.OpenAttention
 	if a.TakenBy != "" && a.TakenBy != byPass && project.Alive(n.P.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // its worker lives, and was suspended for a while
 	}
-	took, err := n.DB.TakeAttention(ctx, n.P.Env.Now(), runner.AttentionPatience, a.Attention, n.By)
+	took, err := n.DB.Attentions.TakeAttention(ctx, n.P.Env.Now(), runner.AttentionPatience, a.Attention, n.By)
 	if err != nil || !took {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (n Notifier) deliverOne(ctx, bounded context.Context, a state.OpenAttention
 	if result.Err != nil {
 		failure = exit.From(result.Err).Message
 	}
-	return &result, n.DB.DoneAttention(context.WithoutCancel(ctx), n.P.Env.Now(), a.Key, failure)
+	return &result, n.DB.Attentions.DoneAttention(context.WithoutCancel(ctx), n.P.Env.Now(), a.Key, failure)
 }
 
 // Start delivers the notifications of a worker in the background. wake starts a delivery and returns at once; stop ends a

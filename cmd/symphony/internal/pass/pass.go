@@ -153,7 +153,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	for _, e := range r.Errors {
 		r.Pass.Errors = append(r.Pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
 	}
-	if r.Pass.ID, err = db.SavePass(ctx, r.Pass); err != nil {
+	if r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass); err != nil {
 		r.addError(err)
 	}
 	removeOldRuns(ctx, p, db, &r)
@@ -268,11 +268,14 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: project.Policy(cfg), Store: db, Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
+		Policy: project.Policy(cfg), Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
 	}
-	if o.Only != "" {
-		d.Store = oneIssueStore{db, o.Only}
+	if db != nil {
+		d.Store = db.Store
+	}
+	if db != nil && o.Only != "" {
+		d.Store = oneIssueStore{db.Store, db.Views, o.Only}
 	}
 	if askTracker {
 		var mu sync.Mutex // a pass makes two requests at once
@@ -292,13 +295,14 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 
 // oneIssueStore is the database of a pass that is confined to one issue: it reads the rows of that issue only.
 type oneIssueStore struct {
-	*state.DB
-	only string
+	state.Store
+	views state.Views
+	only  string
 }
 
 // State implements reconcile.Store.
 func (s oneIssueStore) State(ctx context.Context) (reconcile.State, error) {
-	return s.StateOf(ctx, s.only)
+	return s.views.StateOf(ctx, s.only)
 }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
@@ -331,7 +335,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		if err := loadOldRoots(ctx, p, db, deps.Runners, true); err != nil {
 			return r, err
 		}
-		deps.Store = db
+		deps.Store = db.Store
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
 	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot})

@@ -164,12 +164,12 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 func WaitForRun(ctx context.Context, p *project.Project, db *state.DB, id string) (reconcile.Run, error) {
 	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
 	for {
-		run, err := db.Run(reading, id)
+		run, err := db.Views.Run(reading, id)
 		if err != nil || run.Outcome != "" {
 			return run, err
 		}
 		if project.WorkerDead(p, run) {
-			if run, err = db.Run(reading, id); err == nil && run.Outcome == "" {
+			if run, err = db.Views.Run(reading, id); err == nil && run.Outcome == "" {
 				run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 			}
 			return run, err

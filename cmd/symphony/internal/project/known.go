@@ -109,7 +109,7 @@ func (r *Known) read(ctx context.Context, w *term.Env) (err error) {
 	if r.Roots, err = RootsOf(ctx, db); err != nil {
 		return err
 	}
-	rec, err := db.State(ctx)
+	rec, err := db.Store.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (r *Known) read(ctx context.Context, w *term.Env) (err error) {
 			r.Retrying++
 		}
 	}
-	last, any, err := db.LastPass(ctx)
+	last, any, err := db.Views.LastPass(ctx)
 	if err != nil {
 		return err
 	}

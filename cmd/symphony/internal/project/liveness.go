@@ -21,7 +21,7 @@ const WaitStep = 200 * time.Millisecond
 // ScheduleAlive reports whether the last scheduled pass is younger than three times the usual gap. Other passes start runs
 // only then: stopping the timer stops the system.
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
-	passes, err := db.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduleGaps(ctx)
 	if err != nil || len(passes) == 0 {
 		return false, err
 	}

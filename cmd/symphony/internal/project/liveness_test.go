@@ -36,7 +36,7 @@ func TestScheduleAlive(t *testing.T) {
 			}
 			defer db.Close()
 			for _, age := range c.ages {
-				if _, err := db.SavePass(t.Context(), state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age)}); err != nil {
+				if _, err := db.Store.SavePass(t.Context(), state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -74,7 +74,7 @@ func TestScheduleAliveSteppedClock(t *testing.T) {
 			defer db.Close()
 			for i := range 6 {
 				earlier := time.Duration(5-i) * time.Minute
-				_, err := db.SavePass(t.Context(), state.Pass{
+				_, err := db.Store.SavePass(t.Context(), state.Pass{
 					Trigger: TriggerCron, StartedAt: now.Add(-c.wall - earlier), BootID: c.boot, Mono: proc.Monotonic() - c.awake - earlier,
 				})
 				if err != nil {

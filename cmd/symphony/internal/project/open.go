@@ -54,7 +54,7 @@ func FindIssue(ctx context.Context, p *Project, ref string) (id, identifier stri
 
 // FindIssueIn is FindIssue with an open database.
 func FindIssueIn(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
-	id, identifier, ok, err := db.FindIssue(ctx, ref)
+	id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 	if err != nil || ok {
 		return id, identifier, err
 	}
@@ -77,7 +77,7 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	known, err := db.RunIDs(ctx) // read after the directories: a run's row is written first
+	known, err := db.Views.RunIDs(ctx) // read after the directories: a run's row is written first
 	for _, e := range entries {
 		if err == nil && !known[e.Name()] {
 			list = append(list, e)

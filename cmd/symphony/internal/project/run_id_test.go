@@ -24,7 +24,7 @@ func TestRunIDsSort(t *testing.T) {
 			id := next()
 			ids = append(ids, id)
 			run := reconcile.Run{ID: id, Kind: reconcile.CleanupRun, Phase: reconcile.Starting, StartedAt: noon}
-			if err := db.Commit(t.Context(), noon, reconcile.Change{Insert: &run}); err != nil {
+			if err := db.Store.Commit(t.Context(), noon, reconcile.Change{Insert: &run}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -347,7 +347,7 @@ func liveWorkers(ctx context.Context, p *project.Project, stateDirs []string) (n
 	issues := map[string]string{} // by run; without the database a worker is named by its run
 	if db, err := project.OpenForReading(ctx, p); err == nil {
 		defer db.Close()
-		if rec, err := db.State(ctx); err == nil {
+		if rec, err := db.Store.State(ctx); err == nil {
 			for _, run := range rec.Runs {
 				issues[run.ID] = run.Identifier
 			}

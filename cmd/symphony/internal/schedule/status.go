@@ -301,7 +301,7 @@ func (out *Status) addPasses(ctx context.Context, db *state.DB, now time.Time) e
 		return err
 	}
 	out.Alive = alive || out.Loop
-	last, known, err := db.LastPass(ctx)
+	last, known, err := db.Views.LastPass(ctx)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (out *Status) addPasses(ctx context.Context, db *state.DB, now time.Time) e
 		}
 		out.LastPass = &row
 	}
-	passes, err := db.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduleGaps(ctx)
 	if err == nil && len(passes) > 0 {
 		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
 	}

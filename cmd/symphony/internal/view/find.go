@@ -27,7 +27,7 @@ func findIssues(ctx context.Context, db *state.DB, refs []string) (issueSet, err
 	}
 	found := issueSet{}
 	for _, ref := range refs {
-		id, _, known, err := db.FindIssue(ctx, ref)
+		id, _, known, err := db.Views.FindIssue(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func findIssues(ctx context.Context, db *state.DB, refs []string) (issueSet, err
 
 // UnknownIssue is the error for an issue that the database does not know. It suggests similar identifiers.
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
-	names, err := db.Identifiers(ctx)
+	names, err := db.Views.Identifiers(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,14 @@ func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 		return "", "", err
 	}
 	defer db.Close()
-	id, identifier, known, err := db.FindIssue(ctx, ref)
+	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return "", "", err
 	}
 	if !known {
 		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
-	run, _, err := db.LastRun(ctx, id)
+	run, _, err := db.Views.LastRun(ctx, id)
 	if err == nil && run.WorkspacePath == "" {
 		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}

@@ -194,14 +194,14 @@ func (r *issueReader) openWorkflow(ctx context.Context) error {
 
 // readProject reads what concerns every issue, then the issue if the database knows it.
 func (r *issueReader) readProject(ctx context.Context, ref string) error {
-	id, identifier, known, err := r.db.FindIssue(ctx, ref)
+	id, identifier, known, err := r.db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if r.recorded, err = r.db.StateOf(ctx, id); err != nil {
+	if r.recorded, err = r.db.Views.StateOf(ctx, id); err != nil {
 		return err
 	}
-	if r.passes, err = r.db.ScheduleGaps(ctx); err != nil {
+	if r.passes, err = r.db.Views.ScheduleGaps(ctx); err != nil {
 		return err
 	}
 	if r.schedule, err = project.ScheduleAlive(ctx, r.db, r.now); err != nil {
@@ -217,21 +217,21 @@ func (r *issueReader) readProject(ctx context.Context, ref string) error {
 			return err
 		}
 	}
-	r.rivals, err = r.db.CountDue(ctx, id, latest(r.due(), r.now))
+	r.rivals, err = r.db.Views.CountDue(ctx, id, latest(r.due(), r.now))
 	return err
 }
 
 func (r *issueReader) readIssue(ctx context.Context) (err error) {
-	if r.runs, err = r.db.RunsOfIssue(ctx, r.id, shownRuns); err != nil {
+	if r.runs, err = r.db.Views.RunsOfIssue(ctx, r.id, shownRuns); err != nil {
 		return err
 	}
-	if r.kept, err = r.db.CountRuns(ctx, r.id); err != nil {
+	if r.kept, err = r.db.Views.CountRuns(ctx, r.id); err != nil {
 		return err
 	}
-	if r.totals, err = r.db.IssueTotals(ctx, r.id); err != nil {
+	if r.totals, err = r.db.Views.IssueTotals(ctx, r.id); err != nil {
 		return err
 	}
-	skip, skipped, err := r.db.SkipOf(ctx, r.id)
+	skip, skipped, err := r.db.Views.SkipOf(ctx, r.id)
 	if err != nil {
 		return err
 	}

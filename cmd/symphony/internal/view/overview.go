@@ -193,7 +193,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if err != nil {
 		return v, err
 	}
-	recorded, err := db.State(ctx)
+	recorded, err := db.Store.State(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -314,7 +314,7 @@ func (v *Overview) addSchedule(ctx context.Context, p *project.Project, db *stat
 	if v.Schedule = alive || project.Looping(p.StateDir); !v.Schedule {
 		return nil
 	}
-	passes, err := db.ScheduleGaps(ctx)
+	passes, err := db.Views.ScheduleGaps(ctx)
 	if gap, known := project.UsualGap(passes); known {
 		v.NextPass = &NextPass{At: passes[0].StartedAt.Add(gap).UTC(), Trigger: passes[0].Trigger}
 	}
@@ -323,7 +323,7 @@ func (v *Overview) addSchedule(ctx context.Context, p *project.Project, db *stat
 
 // addHistory adds the last pass, the rate limits, and the totals: the settled runs and what the others have used so far.
 func (v *Overview) addHistory(ctx context.Context, db *state.DB, recorded reconcile.State) error {
-	last, known, err := db.LastPass(ctx)
+	last, known, err := db.Views.LastPass(ctx)
 	if err != nil {
 		return err
 	}
@@ -335,7 +335,7 @@ func (v *Overview) addHistory(ctx context.Context, db *state.DB, recorded reconc
 			v.LastPass.Errors = append(v.LastPass.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
 		}
 	}
-	totals, err := db.Totals(ctx)
+	totals, err := db.Views.Totals(ctx)
 	if err != nil {
 		return err
 	}
@@ -345,12 +345,12 @@ func (v *Overview) addHistory(ctx context.Context, db *state.DB, recorded reconc
 			v.Totals.add(r, v.GeneratedAt)
 		}
 	}
-	v.RateLimits, err = db.RateLimits(ctx)
+	v.RateLimits, err = db.Views.RateLimits(ctx)
 	return err
 }
 
 func (v *Overview) addSkipped(ctx context.Context, db *state.DB, only issueSet, list bool) error {
-	skips, err := db.Skips(ctx)
+	skips, err := db.Views.Skips(ctx)
 	if err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func (v *Overview) addEnded(ctx context.Context, db *state.DB, only issueSet, li
 	if limit == 0 {
 		limit = project.PastRuns
 	}
-	runs, err := db.EndedRuns(ctx, only.ids(), limit)
+	runs, err := db.Views.EndedRuns(ctx, only.ids(), limit)
 	v.Ended = []EndedRow{}
 	for _, r := range runs {
 		v.Ended = append(v.Ended, EndedRow{

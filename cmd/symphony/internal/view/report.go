@@ -154,13 +154,13 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 	}
 	defer db.Close()
 	now := p.Env.Now()
-	happened, err := db.Report(ctx, now, period.Since, period.Until)
+	happened, err := db.Views.Report(ctx, now, period.Since, period.Until)
 	if err != nil {
 		return Report{}, err
 	}
 	var claims []state.Standing
 	if period.Present {
-		if claims, err = db.Standings(ctx); err != nil {
+		if claims, err = db.Views.Standings(ctx); err != nil {
 			return Report{}, err
 		}
 	}

@@ -95,7 +95,7 @@ func (v *Overview) addRequests(ctx context.Context, p *project.Project, db *stat
 
 // OpenRequests are the unanswered requests of living workers. A request ends with its worker.
 func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
-	all, err := db.OpenRequests(ctx)
+	all, err := db.Views.OpenRequests(ctx)
 	open := all[:0]
 	for _, r := range all {
 		if project.Alive(p.StateDir, r.RunID) {

@@ -111,7 +111,7 @@ func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, erro
 		err = runner.RecordScope(stateDir, id)
 	}
 	if err == nil {
-		h.Run, err = h.DB.TakeRun(ctx, id, self, w.Now())
+		h.Run, err = h.DB.Journal.TakeRun(ctx, id, self, w.Now())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), recordRefusal(alive, err), h.DB.Close(), alive.Close())
@@ -189,7 +189,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	redactor.Add(tracker.Secrets)
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.DB, Requests: h.DB, Tracker: tracker, Host: host.WithCrashPoints(&local.Host{}),
+		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(&local.Host{}),
 		Account: account, AccountDir: account.Dir,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Log: log, Redactor: redactor,
 	}
@@ -217,7 +217,7 @@ func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *s
 	known := exit.From(err)
 	h.Run.Outcome, h.Run.ErrorCode, h.Run.ErrorText, h.Run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
 	log.Error("run ended", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
-	worker := &runner.Worker{Journal: h.DB, Alive: h.Alive, Now: w.Now, Log: log}
+	worker := &runner.Worker{Journal: h.DB.Journal, Alive: h.Alive, Now: w.Now, Log: log}
 	if err := worker.Conclude(context.WithoutCancel(ctx), h.Run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
 	}
