@@ -160,7 +160,7 @@ func sessionID(r reconcile.Run) slog.Attr { return slog.String("session_id", r.T
 // onEvent writes an event to the run's event file, and the latest state to its row.
 func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the bounded file, and a secret is not recognised in pieces
-		if err := c.events.Append(e.Line()); err != nil {
+		if err := c.events.Append(e); err != nil {
 			c.Log.Warn("event not stored", slog.String("error", err.Error()))
 		}
 	}

@@ -85,7 +85,7 @@ func (j *job) note(name, message string, payload any) {
 	run := j.rec.get()
 	raw, err := json.Marshal(payload)
 	if err == nil {
-		err = j.events.Append(agent.EventLine{Event: name, At: j.Now(), ThreadID: run.ThreadID, Message: message, Payload: raw})
+		err = j.events.Append(agent.Event{Name: name, At: j.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
 	}
 	if err != nil {
 		j.Log.Warn("event not stored", slog.String("error", err.Error()))

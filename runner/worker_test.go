@@ -321,11 +321,11 @@ func TestMutationIsKept(t *testing.T) {
 		},
 	}
 	r.ends(reconcile.Succeeded, "")
-	var found []agent.EventLine
+	var found []agent.Event
 	for line := range strings.Lines(read(t, filepath.Join(r.Dir, eventsFile))) {
-		var e agent.EventLine
+		var e agent.Event
 		must(t, json.Unmarshal([]byte(line), &e))
-		if e.Event == agent.EventMutation {
+		if e.Name == agent.EventMutation {
 			found = append(found, e)
 		}
 	}
@@ -333,7 +333,7 @@ func TestMutationIsKept(t *testing.T) {
 		t.Fatalf("%d mutations: %+v", len(found), found)
 	}
 	var m reconcile.Mutation
-	must(t, json.Unmarshal(found[0].Payload, &m))
+	must(t, json.Unmarshal(found[0].Raw, &m))
 	variables := string(m.Variables)
 	if found[0].Message != "commentCreate" || !m.Success || len(m.Created) != 1 || len(variables) > 32<<10 ||
 		!strings.HasPrefix(variables, `{"body":"the key is [redacted], xxx`) || !strings.Contains(variables, "bytes cut]") {

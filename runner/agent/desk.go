@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,82 +69,93 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	defer expired.Stop()
 	q, err := d.newQuestion(ask)
 	if err == nil {
-		q.Request, err = d.add(ctx, q.Request)
+		err = d.add(ctx, q)
 	}
 	if err != nil {
-		d.Log.LogAttrs(ctx, slog.LevelError, "request declined, it can't be left to a person", slog.String("error", err.Error()))
+		d.Log.Error("request declined, it can't be left to a person", "error", err)
 		return Decision{Reason: "not left to a person: " + err.Error()}
 	}
-	q.log = d.Log.With(slog.String("request", q.ID()))
-	q.log.LogAttrs(ctx, slog.LevelInfo, "waits for a person", slog.String("kind", string(q.Kind)), slog.String("summary", q.Summary))
+	q.log = d.Log.With("request", q.ID())
+	q.log.Info("waits for a person", "kind", q.Kind, "summary", q.Summary)
 	if d.Notify != nil {
 		d.Notify(context.WithoutCancel(ctx))
 	}
-	answered, ok := d.await(ctx, q, expired.C)
-	switch {
-	case !ok && ctx.Err() != nil:
+	answered := d.await(ctx, q, expired.C)
+	if answered.Decision == "" && ctx.Err() != nil {
 		go d.withdraw(q)
 		return Decision{}
-	case !ok:
-		answered = d.expire(ctx, q)
 	}
-	q.log.LogAttrs(ctx, slog.LevelInfo, "request over", slog.String("fate", string(answered.Fate)), slog.String("decision", string(answered.Decision)))
+	if answered.Decision == "" {
+		answered = d.expire(q)
+	}
+	q.log.Info("request over", "fate", answered.Fate, "decision", answered.Decision)
 	if answered.Decision == "" {
 		return Decision{Expired: answered.Fate == reconcile.RequestExpired}
 	}
-	decision := q.decision(answered)
-	// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
-	decision.Sent = func() { _, _ = d.resolve(ctx, q, reconcile.RequestAnswered) } // an error is logged and tried again
-	return decision
+	answers, err := q.answers(answered.Answer)
+	if err != nil {
+		q.log.Error("answer not readable", "error", err)
+		answered = reconcile.Request{Answer: reconcile.RequestAnswer{Reason: "the answer can't be read: " + err.Error()}}
+	}
+	return Decision{
+		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
+		ForSession: answered.Decision == reconcile.DecideForSession,
+		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
+		// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
+		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // an error is logged and tried again
+	}
 }
 
 // add tries a few times: a database may refuse a write for a moment only.
-func (d *Desk) add(ctx context.Context, r reconcile.Request) (stored reconcile.Request, err error) {
+func (d *Desk) add(ctx context.Context, q *question) error {
 	for try := 1; ; try++ {
-		stored, err = d.Store.AddRequest(context.WithoutCancel(ctx), r)
-		if err == nil || errors.Is(err, reconcile.ErrConflict) || try == addTries {
-			return stored, err
+		stored, err := d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
+		if err == nil {
+			q.Request = stored
 		}
-		d.Log.LogAttrs(ctx, slog.LevelWarn, "request not stored, trying again", slog.String("error", err.Error()))
+		if err == nil || errors.Is(err, reconcile.ErrConflict) || try == addTries {
+			return err
+		}
+		d.Log.Warn("request not stored, trying again", "error", err)
 		select {
 		case <-time.After(addPause):
 		case <-ctx.Done():
-			return stored, err
+			return err
 		}
 	}
 }
 
-// await waits for a decision; false if there was none in time.
-func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) (answered reconcile.Request, ok bool) {
+// await waits for a decision. The request has none if there was none in time.
+func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) reconcile.Request {
 	poll := time.NewTicker(answerPoll)
 	defer poll.Stop()
 	logged := false
 	for {
 		select {
 		case <-ctx.Done():
-			return answered, false
+			return q.Request
 		case <-expired:
-			return answered, false
+			return q.Request
 		case <-poll.C:
 		}
 		is, err := d.Store.RequestByID(ctx, q.IssueID, q.Number)
-		switch {
-		case err == nil && is.Decision != "":
-			return is, true
-		case err != nil && ctx.Err() == nil && !logged:
+		if err == nil && is.Decision != "" {
+			return is
+		}
+		if err != nil && ctx.Err() == nil && !logged {
 			logged = true
-			q.log.LogAttrs(ctx, slog.LevelWarn, "request not read, trying again", slog.String("error", err.Error()))
+			q.log.Warn("request not read, trying again", "error", err)
 		}
 	}
 }
 
 // expire ends a request whose time is over, unless it was decided in the last moment.
-func (d *Desk) expire(ctx context.Context, q *question) reconcile.Request {
-	is, err := d.resolve(ctx, q, reconcile.RequestExpired)
+func (d *Desk) expire(q *question) reconcile.Request {
+	is, err := d.resolve(q, reconcile.RequestExpired)
 	if err == nil {
 		return is
 	}
-	if is, err = d.Store.RequestByID(context.WithoutCancel(ctx), q.IssueID, q.Number); err != nil {
+	if is, err = d.Store.RequestByID(context.Background(), q.IssueID, q.Number); err != nil {
 		is = q.Request
 	}
 	if is.Decision == "" {
@@ -152,55 +164,38 @@ func (d *Desk) expire(ctx context.Context, q *question) reconcile.Request {
 	return is
 }
 
-// resolve stores what became of the request. After an error it goes on trying in the background.
-func (d *Desk) resolve(ctx context.Context, q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
-	is, err := d.Store.ResolveRequest(context.WithoutCancel(ctx), d.Now(), q.IssueID, q.Number, fate)
-	if err != nil && !errors.Is(err, reconcile.ErrConflict) {
-		q.log.LogAttrs(ctx, slog.LevelError, "what became of the request is not stored, trying again", slog.String("error", err.Error()))
-		go d.resolvePatiently(q, fate)
+// resolve stores what became of the request. After an error it goes on trying in the background until the run ends, and
+// the request with it.
+func (d *Desk) resolve(q *question, fate reconcile.RequestFate) (reconcile.Request, error) {
+	store := func() (reconcile.Request, error) {
+		return d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate)
 	}
+	is, err := store()
+	if err == nil || errors.Is(err, reconcile.ErrConflict) {
+		return is, err
+	}
+	q.log.Error("what became of the request is not stored, trying again", "error", err)
+	go func() {
+		for err := err; err != nil && !errors.Is(err, reconcile.ErrConflict); _, err = store() {
+			select {
+			case <-time.After(resolvePause):
+			case <-d.Ending:
+				return
+			}
+		}
+	}()
 	return is, err
-}
-
-// resolvePatiently tries until the run ends, and the request with it.
-func (d *Desk) resolvePatiently(q *question, fate reconcile.RequestFate) {
-	for {
-		select {
-		case <-time.After(resolvePause):
-		case <-d.Ending:
-			return
-		}
-		if _, err := d.Store.ResolveRequest(context.Background(), d.Now(), q.IssueID, q.Number, fate); err == nil || errors.Is(err, reconcile.ErrConflict) {
-			return
-		}
-	}
 }
 
 // withdraw ends a request that the agent no longer waits for, unless its run ends.
 func (d *Desk) withdraw(q *question) {
 	select {
 	case <-d.Ending:
-		return
 	case <-d.Gone:
-		return
 	case <-time.After(withdrawGrace):
-	}
-	if d.Run().Phase != reconcile.Finishing {
-		_, _ = d.resolve(context.Background(), q, reconcile.RequestWithdrawn) // it logs its error
-	}
-}
-
-// decision is what the agent is told.
-func (q *question) decision(answered reconcile.Request) Decision {
-	answers, err := q.answers(answered.Answer)
-	if err != nil {
-		q.log.Error("answer not readable", slog.String("error", err.Error()))
-		return Decision{Reason: fmt.Sprintf("the answer can't be read: %v", err)}
-	}
-	return Decision{
-		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
-		ForSession: answered.Decision == reconcile.DecideForSession,
-		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
+		if d.Run().Phase != reconcile.Finishing {
+			_, _ = d.resolve(q, reconcile.RequestWithdrawn) // it logs its error
+		}
 	}
 }
 
@@ -218,7 +213,7 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	now, run := d.Now(), d.Run()
 	q := &question{Request: reconcile.Request{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, ThreadID: ask.ThreadID,
-		Kind: reconcile.RequestKind(ask.Kind), Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
+		Kind: ask.Kind, Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
 		AskedAt: now, ExpiresAt: now.Add(d.Timeout), Deadline: deadline,
 	}}
 	if q.Secret() {
@@ -260,14 +255,11 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot), Server: bounded(ask.Server),
 	}
 	for _, q := range ask.Questions {
-		asked := reconcile.RequestQuestion{
-			ID: q.ID, Header: clean(q.Header), Text: clean(q.Text), Other: q.Other, Secret: q.Secret,
-			Optional: q.Optional, Several: q.Several, Type: q.Type,
+		q.Header, q.Text, q.Options = clean(q.Header), clean(q.Text), slices.Clone(q.Options)
+		for i := range q.Options {
+			q.Options[i].Description = clean(q.Options[i].Description)
 		}
-		for _, o := range q.Options {
-			asked.Options = append(asked.Options, reconcile.RequestOption{Label: o.Label, Description: clean(o.Description)})
-		}
-		detail.Questions = append(detail.Questions, asked)
+		detail.Questions = append(detail.Questions, q)
 	}
 	questions, err := json.Marshal(detail.Questions)
 	if err != nil {
@@ -287,7 +279,7 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 			cut += len(c.Path) + len(c.Diff)
 			continue // the summary names the files
 		}
-		detail.Changes = append(detail.Changes, reconcile.RequestChange{Path: bounded(c.Path), Kind: c.Kind, Diff: bounded(c.Diff)})
+		detail.Changes = append(detail.Changes, FileChange{Path: bounded(c.Path), Kind: c.Kind, Diff: bounded(c.Diff)})
 	}
 	detail.Cut = cut
 	return detail, nil

@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Names of events: those of specification 10.4 and a few for what it does not name.
@@ -32,26 +34,43 @@ const (
 	EventError                = "agent_error" // an error that the agent reports, perhaps before a retry
 	EventOtherMessage         = "other_message"
 	EventMalformed            = "malformed"
+
+	// Those that a worker adds.
+	EventPrompt    = "turn_prompt"              // the text that a turn was started with: a PromptEvent
+	EventMutation  = "tracker_mutation"         // a change that the agent made in the tracker: a reconcile.Mutation
+	EventGitUndone = "git_configuration_undone" // git hooks and settings of the agent that were undone: a GitUndoneEvent
 )
 
-// Event is one thing that happened on the agent's stream (specification 10.4).
+// PromptEvent is the payload of EventPrompt.
+type PromptEvent struct {
+	Turn int    `json:"turn"`
+	Text string `json:"text"`
+}
+
+// GitUndoneEvent is the payload of EventGitUndone.
+type GitUndoneEvent struct {
+	Names []string `json:"names"`
+}
+
+// Event is one thing that happened on the agent's stream, and a line of events.jsonl (specification 10.4).
 type Event struct {
-	Name     string
-	At       time.Time
-	PID      int    // of the agent's process, 0 if it is not known
-	ThreadID string // may be a sub-agent's
-	TurnID   string
-	Message  string // one short line for people
-	Item     *Item  // the piece of a turn that began or ended, nil for other events
-	Usage    *Usage // the thread's tokens so far, nil if the event tells none
-	// Progress: the event counts for the stall clock.
-	Progress bool
-	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.
-	Fragment bool
+	At       time.Time `json:"at"`
+	Name     string    `json:"event"`
+	PID      int       `json:"codex_app_server_pid,omitempty"` // of the agent's process, 0 if it is not known
+	ThreadID string    `json:"thread_id,omitempty"`            // may be a sub-agent's
+	TurnID   string    `json:"turn_id,omitempty"`
+	Message  string    `json:"message,omitempty"` // one short line for people
 	// Routine: the event tells a person nothing, as a change of the connection's state.
-	Routine bool
-	// Raw is the line as it came, nil for the session's own events and for a line that is not JSON.
-	Raw json.RawMessage
+	Routine bool   `json:"routine,omitempty"`
+	Usage   *Usage `json:"usage,omitempty"` // the thread's tokens so far, nil if the event tells none
+	Item    *Item  `json:"item,omitempty"`  // the piece of a turn that began or ended, nil for other events
+	// Raw is the line as it came, nil for the session's own events and for a line that is not JSON. Events of the worker
+	// have their payload here. The log leaves it out where Item has all of it.
+	Raw json.RawMessage `json:"payload,omitempty"`
+	// Progress: the event counts for the stall clock.
+	Progress bool `json:"-"`
+	// Fragment: a later event repeats this one as part of a whole, as pieces of a message do.
+	Fragment bool `json:"-"`
 }
 
 // ItemKind is the kind of a piece of a turn.
@@ -95,9 +114,5 @@ func (i *Item) Failed() bool {
 	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
 }
 
-// FileChange is one file of a patch.
-type FileChange struct {
-	Path string `json:"path"` // "OLD → NEW" for a file that is moved
-	Kind string `json:"kind"` // add, update, delete
-	Diff string `json:"diff"`
-}
+// FileChange is one file of a patch. The path of a file that is moved is "OLD → NEW".
+type FileChange = reconcile.RequestChange

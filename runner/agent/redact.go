@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -40,12 +41,9 @@ const ellipsis = "…" // ends a text that was cut
 // knows no secrets. It is safe for concurrent use.
 type Redactor struct {
 	bearer bool // also replace what follows the word Bearer
-	known  atomic.Pointer[forms]
-}
 
-// forms are the texts to replace, the longest first.
-type forms struct {
-	list     []string
+	mu       sync.RWMutex
+	forms    []string // the texts to replace, the longest first; never changed in place
 	replacer *strings.Replacer
 }
 
@@ -65,34 +63,28 @@ func NewExactRedactor(values []string) *Redactor {
 
 // Add makes further values known.
 func (r *Redactor) Add(values []string) {
-	var added []string
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.Clone(r.forms)
 	for _, v := range values {
-		added = append(added, formsOf(v)...)
+		all = append(all, formsOf(v)...)
 	}
-	for len(added) > 0 {
-		old := r.known.Load()
-		list := added
-		if old != nil {
-			list = slices.Concat(old.list, added)
-		}
-		slices.SortFunc(list, func(a, b string) int {
-			if len(a) != len(b) {
-				return len(b) - len(a)
-			}
-			return strings.Compare(a, b)
-		})
-		list = slices.Compact(list)
-		if old != nil && len(list) == len(old.list) {
-			return
-		}
-		pairs := make([]string, 0, 2*len(list))
-		for _, form := range list {
-			pairs = append(pairs, form, Redacted)
-		}
-		if r.known.CompareAndSwap(old, &forms{list, strings.NewReplacer(pairs...)}) {
-			return
-		}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	all = slices.Compact(all)
+	if r.replacer != nil && len(all) == len(r.forms) {
+		return
 	}
+	pairs := make([]string, 0, 2*len(all))
+	for _, form := range all {
+		pairs = append(pairs, form, Redacted)
+	}
+	r.forms, r.replacer = all, strings.NewReplacer(pairs...)
+}
+
+func (r *Redactor) known() ([]string, *strings.Replacer) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.forms, r.replacer
 }
 
 var bearerToken = regexp.MustCompile(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
@@ -102,24 +94,18 @@ func (r *Redactor) Text(text string) string {
 	if r == nil {
 		return text
 	}
-	if known := r.known.Load(); known != nil {
-		text = known.replacer.Replace(text)
-	}
+	_, replacer := r.known()
+	text = replacer.Replace(text)
 	if r.bearer {
 		text = bearerToken.ReplaceAllString(text, "${1}"+Redacted)
 	}
-	for from := 0; ; {
-		i := strings.Index(text[from:], ellipsis)
-		if i < 0 {
-			return text
+	parts := strings.Split(text, ellipsis)
+	for i, part := range parts[:len(parts)-1] {
+		if n := r.started(part); n >= minCutOff {
+			parts[i] = part[:len(part)-n] + Redacted
 		}
-		at := from + i
-		if n := r.started(text[:at]); n >= minCutOff {
-			text = text[:at-n] + Redacted + text[at:]
-			at += len(Redacted) - n
-		}
-		from = at + len(ellipsis)
 	}
+	return strings.Join(parts, ellipsis)
 }
 
 // Bytes is Text for bytes.
@@ -127,12 +113,12 @@ func (r *Redactor) Bytes(data []byte) []byte { return []byte(r.Text(string(data)
 
 // started is the length of the longest end of the text that is the beginning of a secret.
 func (r *Redactor) started(text string) int {
-	known := r.known.Load()
-	if known == nil || text == "" {
+	if text == "" {
 		return 0
 	}
+	forms, _ := r.known()
 	longest, last := 0, text[len(text)-1]
-	for _, form := range known.list {
+	for _, form := range forms {
 		for n := min(len(form)-1, len(text)); n > longest; n-- {
 			if n = strings.LastIndexByte(form[:n], last) + 1; n > longest && strings.HasSuffix(text, form[:n]) {
 				longest = n
@@ -175,15 +161,15 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+var secretName = regexp.MustCompile(`(?i)_(KEY|TOKEN|SECRET|PASSWORD)$`)
+
 // EnvSecrets returns the values of the variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD. The path of an existing file
 // is not a secret: SSH_KEY=/home/ann/.ssh/id.
 func EnvSecrets(env []string) []string {
 	var found []string
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
-		name = strings.ToUpper(name)
-		named := slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, func(end string) bool { return strings.HasSuffix(name, end) })
-		if named && SecretValue(value) {
+		if secretName.MatchString(name) && SecretValue(value) {
 			found = append(found, value)
 		}
 	}
@@ -192,14 +178,11 @@ func EnvSecrets(env []string) []string {
 
 // SecretValue reports whether the value of a variable that is named like a secret can be one.
 func SecretValue(value string) bool {
-	if len(value) < minVariable {
-		return false
+	if !strings.HasPrefix(value, "/") {
+		return len(value) >= minVariable
 	}
-	if strings.HasPrefix(value, "/") {
-		_, err := os.Lstat(value)
-		return err != nil
-	}
-	return true
+	_, err := os.Lstat(value)
+	return err != nil && len(value) >= minVariable
 }
 
 // formsOf lists the ways in which programs write a value: as it is, in JSON, in JSON within JSON, in a URL, in base64.
@@ -220,24 +203,24 @@ func formsOf(value string) []string {
 	}
 	var all []string
 	for _, v := range plain {
-		inJSON, forHTML := quote(v, false), quote(v, true)
-		inASCII, slashes := ascii(inJSON), strings.ReplaceAll(inJSON, "/", `\/`)
-		all = append(all, v, inJSON, forHTML, quote(inJSON, false), quote(inJSON, true), quote(forHTML, false),
-			url.QueryEscape(v), url.PathEscape(v), inASCII, quote(inASCII, false), slashes, quote(slashes, false))
-		all = append(all, base64Forms(v)...)
+		inJSON := quote(v, false)
+		for _, once := range []string{inJSON, quote(v, true), ascii(inJSON), strings.ReplaceAll(inJSON, "/", `\/`)} {
+			all = append(all, once, quote(once, false), quote(once, true))
+		}
+		all = append(append(all, v, url.QueryEscape(v), url.PathEscape(v)), base64Forms(v)...)
 	}
 	return all
 }
 
 // quote writes a text as JSON does, without the quotes. Some writers of JSON escape the characters of HTML.
 func quote(text string, html bool) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(html)
-	if err := e.Encode(text); err != nil {
-		return text // a string always encodes
+	quoted := marshal(text)
+	if html {
+		var b bytes.Buffer
+		json.HTMLEscape(&b, quoted)
+		quoted = b.Bytes()
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
+	return string(quoted[1 : len(quoted)-1])
 }
 
 // ascii escapes all other characters of a JSON string, as some writers of JSON do.

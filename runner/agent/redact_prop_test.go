@@ -70,12 +70,12 @@ func TestNoSecretSurvives(t *testing.T) {
 		path := filepath.Join(dir, "events.jsonl")
 		l, err := OpenEventLog(path, r)
 		ok(t, err)
-		ok(t, l.Append(EventLine{Event: "notification", At: time.Now(), Message: text, Payload: raw}))
+		ok(t, l.Append(Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))
 		ok(t, l.Close())
 		line := contents(t, path)
-		var e EventLine
+		var e Event
 		ok(t, json.Unmarshal([]byte(line), &e))
-		nothingOf(t, secret, line, e.Message, unquoted(t, e.Payload))
+		nothingOf(t, secret, line, e.Message, unquoted(t, e.Raw))
 
 		// A stream, in pieces.
 		path = filepath.Join(dir, "tail")

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Approval says how requests for approval are answered (specification 10.5).
@@ -30,14 +32,14 @@ const (
 )
 
 // RequestKind is what an agent asks a person for.
-type RequestKind string
+type RequestKind = reconcile.RequestKind
 
 // The kinds of requests.
 const (
-	RequestCommand     RequestKind = "command"
-	RequestFileChange  RequestKind = "file_change"
-	RequestPermissions RequestKind = "permissions" // also: may a tool of an MCP server run
-	RequestQuestion    RequestKind = "question"    // also: a form of an MCP server
+	RequestCommand     = reconcile.CommandRequest
+	RequestFileChange  = reconcile.FileChangeRequest
+	RequestPermissions = reconcile.PermissionsRequest // also: may a tool of an MCP server run
+	RequestQuestion    = reconcile.QuestionRequest    // also: a form of an MCP server
 )
 
 // Request is a request of the agent's that a person decides.
@@ -63,25 +65,11 @@ type Request struct {
 	OutsideSandbox bool
 }
 
-// Question is one of those that are asked together.
-type Question struct {
-	ID      string   `json:"id"`
-	Header  string   `json:"header,omitempty"`
-	Text    string   `json:"text"`
-	Options []Option `json:"options,omitempty"` // none: any text
-	Other   bool     `json:"other,omitempty"`   // a text beside the options is welcome
-	Secret  bool     `json:"secret,omitempty"`  // the answer must not be shown
-	// Optional: it may stay without an answer. Several: more than one option may be chosen.
-	Optional bool   `json:"optional,omitempty"`
-	Several  bool   `json:"several,omitempty"`
-	Type     string `json:"type,omitempty"` // "integer" or "number" where a text must be one
-}
-
-// Option is one answer that is offered.
-type Option struct {
-	Label       string `json:"label"`
-	Description string `json:"description,omitempty"`
-}
+// Question is one of those that are asked together, Option an answer that is offered.
+type (
+	Question = reconcile.RequestQuestion
+	Option   = reconcile.RequestOption
+)
 
 // Decision is a person's answer to a Request. The zero value declines, and answers nothing.
 type Decision struct {

@@ -29,11 +29,6 @@ func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
-	return NewTailFile(f, limit, r)
-}
-
-// NewTailFile is OpenTailFile for an open file, which Close closes.
-func NewTailFile(f *os.File, limit int, r *Redactor) (*TailFile, error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: %w", err), f.Close())
@@ -47,44 +42,33 @@ func (t *TailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clean, held := t.redactor.Split(append(t.held, p...))
-	t.store(clean)
 	t.held = held
+	t.store(clean)
 	return len(p), nil
 }
 
+// store appends to the file. One that would become too long is first cut down to its last limit bytes.
 func (t *TailFile) store(data []byte) {
-	if len(data) > t.limit {
-		data = data[len(data)-t.limit:]
+	data = data[max(0, len(data)-t.limit):]
+	var err error
+	if t.size+len(data) > 2*t.limit {
+		keep := make([]byte, min(t.limit, t.size))
+		if _, err = t.file.ReadAt(keep, int64(t.size-len(keep))); err == nil {
+			err = t.file.Truncate(0)
+		}
+		if err == nil {
+			t.size = 0
+			data = append(keep, data...)
+		}
 	}
-	err := t.makeRoom(len(data))
 	if err == nil {
 		var n int
-		n, err = t.file.Write(data)
+		n, err = t.file.WriteAt(data, int64(t.size))
 		t.size += n
 	}
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("log: %w", err)
 	}
-}
-
-// makeRoom cuts a file that would become too long down to its last limit bytes.
-func (t *TailFile) makeRoom(more int) error {
-	if t.size+more <= 2*t.limit {
-		return nil
-	}
-	keep := make([]byte, min(t.limit, t.size))
-	if _, err := t.file.ReadAt(keep, int64(t.size-len(keep))); err != nil {
-		return err
-	}
-	if err := t.file.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := t.file.WriteAt(keep, 0); err != nil {
-		return err
-	}
-	t.size = len(keep)
-	_, err := t.file.Seek(int64(t.size), io.SeekStart)
-	return err
 }
 
 // Err returns the first failure to store something.

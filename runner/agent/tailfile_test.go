@@ -37,11 +37,10 @@ func TestTailFileKeepsTheEnd(t *testing.T) {
 }
 
 func TestTailFileOnAFullDisk(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
+	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full on this system")
 	}
-	f, err := NewTailFile(full, 100, nil)
+	f, err := OpenTailFile("/dev/full", 100, nil)
 	must(t, err)
 	for range 3 {
 		if n, err := f.Write([]byte("line\n")); n != 5 || err != nil {

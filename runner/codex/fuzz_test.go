@@ -99,7 +99,7 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 		t.Errorf("it took %v", took)
 	}
 	for _, e := range events {
-		if _, err := json.Marshal(e.Line()); err != nil || e.Name == "" || e.At.IsZero() || !utf8.ValidString(e.Message) || len([]rune(e.Message)) > messageLength {
+		if _, err := json.Marshal(e); err != nil || e.Name == "" || e.At.IsZero() || !utf8.ValidString(e.Message) || len([]rune(e.Message)) > messageLength {
 			t.Errorf("event %+v: %v", e, err)
 		}
 	}

@@ -23,9 +23,9 @@ var (
 
 // describe puts an event into words, with details in lines of their own below. It is false for an event that says nothing
 // to a reader.
-func describe(e agent.EventLine, limits lineLimits) (description string, ok bool) {
-	message := cmp.Or(e.Message, e.Event)
-	switch e.Event {
+func describe(e agent.Event, limits lineLimits) (description string, ok bool) {
+	message := cmp.Or(e.Message, e.Name)
+	switch e.Name {
 	case agent.EventNotification, agent.EventError:
 		if e.Item != nil {
 			return describeItem(e.Item, message, limits)
@@ -36,12 +36,12 @@ func describe(e agent.EventLine, limits lineLimits) (description string, ok bool
 	case agent.EventPrompt:
 		return "prompt, " + message + below(promptLines(e, limits.prompt)), true
 	case agent.EventMutation:
-		return e.Event + ": " + message + below(createdLines(e)), true
+		return e.Name + ": " + message + below(createdLines(e)), true
 	}
-	if message == strings.ReplaceAll(e.Event, "_", " ") || message == e.Event {
-		return e.Event, true
+	if message == strings.ReplaceAll(e.Name, "_", " ") || message == e.Name {
+		return e.Name, true
 	}
-	return e.Event + ": " + message, true
+	return e.Name + ": " + message, true
 }
 
 // describeItem says what an item tells. The start of most items tells nothing that their end does not.
@@ -64,17 +64,17 @@ func describeItem(i *agent.Item, message string, limits lineLimits) (string, boo
 	return message, true
 }
 
-func promptLines(e agent.EventLine, most int) []string {
+func promptLines(e agent.Event, most int) []string {
 	var p agent.PromptEvent
-	if json.Unmarshal(e.Payload, &p) != nil {
+	if json.Unmarshal(e.Raw, &p) != nil {
 		return nil
 	}
 	return firstLines(p.Text, most)
 }
 
-func createdLines(e agent.EventLine) (lines []string) {
+func createdLines(e agent.Event) (lines []string) {
 	var m reconcile.Mutation
-	if json.Unmarshal(e.Payload, &m) != nil {
+	if json.Unmarshal(e.Raw, &m) != nil {
 		return nil
 	}
 	for _, c := range m.Created {
@@ -115,27 +115,27 @@ func linesOf(s string) []string {
 }
 
 // colourOf is the colour of an event's kind: red for a failure, green for a success, bold for what agent and prompt say.
-func colourOf(e agent.EventLine) string {
+func colourOf(e agent.Event) string {
 	const bold = "1"
 	switch i := e.Item; {
 	case i != nil && !i.Ended:
 		return ""
-	case i != nil && i.Failed(), e.Event == agent.EventError:
+	case i != nil && i.Failed(), e.Name == agent.EventError:
 		return term.ColourStuck
 	case i != nil && i.ExitCode != nil:
 		return term.ColourRuns
-	case i != nil && i.Kind == agent.ItemMessage, e.Event == agent.EventPrompt:
+	case i != nil && i.Kind == agent.ItemMessage, e.Name == agent.EventPrompt:
 		return bold
-	case strings.HasSuffix(e.Event, "_failed"), strings.HasSuffix(e.Event, "_error"), strings.HasSuffix(e.Event, "_required"):
+	case strings.HasSuffix(e.Name, "_failed"), strings.HasSuffix(e.Name, "_error"), strings.HasSuffix(e.Name, "_required"):
 		return term.ColourStuck
-	case strings.HasSuffix(e.Event, "_completed"):
+	case strings.HasSuffix(e.Name, "_completed"):
 		return term.ColourRuns
 	}
 	return ""
 }
 
 // linePainter colours the lines of an event, one call for each: the kind in the first line, and the lines of a diff.
-func linePainter(w *term.Env, e agent.EventLine) func(line string) string {
+func linePainter(w *term.Env, e agent.Event) func(line string) string {
 	first, diff := true, e.Item != nil && e.Item.Kind == agent.ItemFileChange
 	return func(line string) string {
 		switch {

@@ -8,22 +8,22 @@ import (
 
 // What an event says to a reader, and what it leaves out.
 func TestDescribe(t *testing.T) {
-	started := func(message string, i agent.Item) agent.EventLine {
-		return agent.EventLine{Event: "notification", Message: message, Item: &i}
+	started := func(message string, i agent.Item) agent.Event {
+		return agent.Event{Name: "notification", Message: message, Item: &i}
 	}
-	ended := func(message string, i agent.Item) agent.EventLine {
+	ended := func(message string, i agent.Item) agent.Event {
 		i.Ended = true
 		return started(message, i)
 	}
 	zero, one, ms, long := 0, 1, int64(2), int64(2345)
 	for _, c := range []struct {
-		e    agent.EventLine
+		e    agent.Event
 		want string
 	}{
-		{agent.EventLine{Event: "turn_prompt", Message: "turn 1, 9 characters", Payload: []byte(`{"turn":1,"text":"a\nb\nc\nd\ne\nf\ng\n"}`)}, "prompt, turn 1, 9 characters\na\nb\nc\nd\ne\nf\n… 1 more line"},
-		{agent.EventLine{Event: "turn_prompt", Message: "turn 1", Payload: []byte(`"cut"`)}, "prompt, turn 1"},
+		{agent.Event{Name: "turn_prompt", Message: "turn 1, 9 characters", Raw: []byte(`{"turn":1,"text":"a\nb\nc\nd\ne\nf\ng\n"}`)}, "prompt, turn 1, 9 characters\na\nb\nc\nd\ne\nf\n… 1 more line"},
+		{agent.Event{Name: "turn_prompt", Message: "turn 1", Raw: []byte(`"cut"`)}, "prompt, turn 1"},
 		{
-			agent.EventLine{Event: "tracker_mutation", Message: "commentCreate", Payload: []byte(`{"created":[{"kind":"comment","id":"1"}]}`)},
+			agent.Event{Name: "tracker_mutation", Message: "commentCreate", Raw: []byte(`{"created":[{"kind":"comment","id":"1"}]}`)},
 			"tracker_mutation: commentCreate\ncreated comment 1",
 		},
 		{ended("first", agent.Item{Kind: agent.ItemMessage, Text: "first\nsecond\n"}), "agent: first\nsecond"},
@@ -46,15 +46,15 @@ func TestDescribe(t *testing.T) {
 		{ended("tool x failed", agent.Item{Kind: agent.ItemTool, Status: "failed", Result: "a\nb\nc\nd\ne"}), "tool x failed\na\nb\nc\n… 2 more lines"},
 		{ended("MCP tool f/a completed", agent.Item{Kind: agent.ItemMCPTool}), "MCP tool f/a completed"},
 		{ended("prompt", agent.Item{Kind: agent.ItemPrompt}), ""},
-		{agent.EventLine{Event: "approval_granted", Message: "approved by operator: make"}, "approval_granted: approved by operator: make"},
-		{agent.EventLine{Event: "turn_failed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
-		{agent.EventLine{Event: "turn_completed", Message: "turn completed"}, "turn_completed"},
+		{agent.Event{Name: "approval_granted", Message: "approved by operator: make"}, "approval_granted: approved by operator: make"},
+		{agent.Event{Name: "turn_failed", Message: "turn failed: no luck"}, "turn_failed: turn failed: no luck"},
+		{agent.Event{Name: "turn_completed", Message: "turn completed"}, "turn_completed"},
 		{ended("done", agent.Item{Kind: agent.ItemMessage}), "agent: done"},
 		{started("agent message started", agent.Item{Kind: agent.ItemMessage}), ""},
 		{started("command started: make", agent.Item{Kind: agent.ItemCommand}), "command started: make"},
-		{agent.EventLine{Event: "notification", Message: "thread is idle", Routine: true}, ""},
-		{agent.EventLine{Event: "notification", Message: "some/thing/new"}, "some/thing/new"},
-		{agent.EventLine{Event: "agent_error", Message: "retrying: no network"}, "retrying: no network"},
+		{agent.Event{Name: "notification", Message: "thread is idle", Routine: true}, ""},
+		{agent.Event{Name: "notification", Message: "some/thing/new"}, "some/thing/new"},
+		{agent.Event{Name: "agent_error", Message: "retrying: no network"}, "retrying: no network"},
 	} {
 		if got, ok := describe(c.e, short); ok && got != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)

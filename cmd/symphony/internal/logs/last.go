@@ -16,7 +16,7 @@ import (
 func Kinds() []string { return []string{"change", "command", "message", "prompt"} }
 
 // isKind reports whether an event is of a kind of Kinds.
-func isKind(kind string, e agent.EventLine) bool {
+func isKind(kind string, e agent.Event) bool {
 	item := e.Item
 	switch kind {
 	case "change":
@@ -26,7 +26,7 @@ func isKind(kind string, e agent.EventLine) bool {
 	case "message":
 		return item != nil && item.Kind == agent.ItemMessage && item.Ended
 	}
-	return e.Event == agent.EventPrompt
+	return e.Name == agent.EventPrompt
 }
 
 // printLast prints the last event of a kind, whole, from the newest run that has one.
@@ -61,7 +61,7 @@ func lastLine(path, kind string) (last []byte, err error) {
 	f := follower{path: path}
 	defer f.close()
 	find := func(line []byte) {
-		var e agent.EventLine
+		var e agent.Event
 		if json.Unmarshal(line, &e) == nil && isKind(kind, e) {
 			last = bytes.Clone(line)
 		}

@@ -276,8 +276,8 @@ func (pr *printer) printRaw(line []byte) {
 func (pr *printer) printEvent(line []byte) { pr.printEventIn(line, short) }
 
 func (pr *printer) printEventIn(line []byte, limits lineLimits) {
-	var e agent.EventLine
-	if err := json.Unmarshal(line, &e); err != nil || e.Event == "" {
+	var e agent.Event
+	if err := json.Unmarshal(line, &e); err != nil || e.Name == "" {
 		pr.printText(line) // no event of ours
 		return
 	}
