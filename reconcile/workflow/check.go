@@ -1,57 +1,42 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/osteele/liquid/expressions"
 	"github.com/osteele/liquid/filters"
 	"github.com/osteele/liquid/render"
-	"github.com/osteele/liquid/values"
 )
-
-// Problem is a place of the template at which a run would fail, or which is not what it looks like.
-type Problem struct {
-	File    string
-	Line    int // of the file, from 1
-	Message string
-}
-
-// String is "<file>:<line>: <message>".
-func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message) }
 
 // Check finds unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
 // order is that of the lines.
-func (p *Prompt) Check() []Problem { return p.check().problems }
+func (p *Prompt) Check() []Warning { return p.check().problems }
 
 func (p *Prompt) check() *checker {
-	c := &checker{file: p.file, filters: dictionary{}, vars: map[string]any{}}
+	c := &checker{file: p.file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
 	filters.AddStandardFilters(c.filters)
-	c.define("issue", c.issue())
-	c.define("attempt", c.object())
-	c.define("null", c.object())
-	c.node(p.template.GetRoot())
-	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Line - b.Line })
+	c.nodes([]render.Node{p.template.GetRoot()})
+	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
 	return c
 }
 
-// checker walks the template in the order of rendering and lets the library evaluate each expression, with shapes in the
-// place of values. A variable is known from its first assignment on, whether or not that branch is taken.
+// checker walks the template in the order of rendering and looks up every name in it. A variable is known from its first
+// assignment on, whether or not that branch is taken. The library has parsed the template before.
 type checker struct {
 	file     string
 	filters  dictionary
-	vars     map[string]any // *shape by the name of the variable
+	vars     map[string]*shape
 	loops    int
-	problems []Problem
+	problems []Warning
 	// joined are the places that print a list without separators.
-	joined []Problem
+	joined []Warning
 
-	line int // of the expression that is evaluated
-	// path has one bit for each answer that shapes give to a comparison; asked counts these answers.
-	path, asked int
+	line   int      // of the tag that is looked at
+	tokens []string // of its arguments that are not read yet
 }
 
 // dictionary collects the names of filters.
@@ -60,8 +45,33 @@ type dictionary map[string]bool
 // AddFilter implements filters.FilterDictionary.
 func (d dictionary) AddFilter(name string, _ any) { d[name] = true }
 
+// shape is what is known of a value: the fields of an object, the items of a list, neither of a plain value.
+type shape struct {
+	fields map[string]*shape
+	items  *shape
+	open   bool // any field may exist
+}
+
+var plain, anything = &shape{}, &shape{open: true}
+
+func object(names ...string) *shape {
+	s := &shape{fields: map[string]*shape{}}
+	for _, n := range names {
+		s.fields[n] = plain
+	}
+	return s
+}
+
+func issueShape() *shape {
+	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at", "assignee_id", "dispatchable")
+	s.fields["native_ref"] = anything // a tracker's own value
+	s.fields["labels"] = &shape{items: plain}
+	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}
+	return s
+}
+
 func (c *checker) report(line int, format string, args ...any) {
-	p := Problem{File: c.file, Line: line, Message: fmt.Sprintf(format, args...)}
+	p := Warning{File: c.file, Line: line, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.problems, p) {
 		c.problems = append(c.problems, p)
 	}
@@ -80,90 +90,63 @@ func (c *checker) unknown(what, prefix, name string, known []string) {
 	c.report(c.line, "%s", message)
 }
 
-// define sets a variable, under whose name the fields of its value are reported.
-func (c *checker) define(name string, s *shape) {
-	named := *s
-	named.path = name
-	c.vars[name] = &named
-}
-
-func (c *checker) node(n render.Node) {
-	switch n := n.(type) {
-	case *render.SeqNode:
-		c.nodes(n.Children)
-	case *render.TextNode:
-		c.text(n)
-	case *render.ObjectNode:
-		if s := c.expression(n.Args, n.SourceLoc.LineNo); s.items != nil {
-			message := fmt.Sprintf("%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}", strings.TrimSpace(n.Args))
-			c.joined = append(c.joined, Problem{File: c.file, Line: n.SourceLoc.LineNo, Message: message})
-		}
-	case *render.TagNode:
-		c.tag(n)
-	case *render.BlockNode:
-		c.block(n)
-	}
-}
-
 func (c *checker) nodes(list []render.Node) {
 	for _, n := range list {
-		c.node(n)
+		switch n := n.(type) {
+		case *render.SeqNode:
+			c.nodes(n.Children)
+		case *render.TextNode:
+			c.text(n)
+		case *render.ObjectNode:
+			c.read(n.Args, n.SourceLoc.LineNo)
+			if c.expression("").items != nil {
+				message := fmt.Sprintf("%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}", strings.TrimSpace(n.Args))
+				c.joined = append(c.joined, Warning{File: c.file, Line: c.line, Message: message})
+			}
+		case *render.TagNode:
+			c.tag(n)
+		case *render.BlockNode:
+			c.block(n)
+		}
 	}
 }
 
 // text finds tags that are not closed on their line, which the library takes for text.
 func (c *checker) text(n *render.TextNode) {
-	for _, mark := range []struct{ open, shut string }{{"{{", "}}"}, {"{%", "%}"}} {
-		for at := 0; ; {
-			i := strings.Index(n.Source[at:], mark.open)
-			if i < 0 {
-				break
+	for i, line := range strings.Split(n.Source, "\n") {
+		for open, shut := range map[string]string{"{{": "}}", "{%": "%}"} {
+			if strings.Contains(line, open) {
+				c.report(n.SourceLoc.LineNo+i, "%s is not closed by %s on its line, so that it is taken for text", open, shut)
 			}
-			line := n.SourceLoc.LineNo + strings.Count(n.Source[:at+i], "\n")
-			c.report(line, "%s is not closed by %s on its line, so that it is taken for text", mark.open, mark.shut)
-			at += i + len(mark.open)
 		}
 	}
 }
 
 func (c *checker) tag(n *render.TagNode) {
+	c.read(n.Args, n.SourceLoc.LineNo)
 	switch n.Name {
 	case "assign":
-		if s := statement(expressions.AssignStatementSelector, n.Args); s != nil {
-			c.define(s.Assignment.Variable, c.evaluate(n.Args, n.SourceLoc.LineNo, s.ValueFn))
+		name := c.next()
+		for len(c.tokens) > 0 && c.next() != "=" { // a field of the variable
 		}
+		c.vars[name] = c.expression("")
 	case "cycle", "break", "continue":
 		if c.loops == 0 {
-			c.report(n.SourceLoc.LineNo, "%s outside of a loop", n.Name)
+			c.report(c.line, "%s outside of a loop", n.Name)
 		}
 	}
-}
-
-// statement parses the arguments of a tag, which the library has parsed before.
-func statement(selector, args string) *expressions.Statement {
-	s, err := expressions.ParseStatement(selector, args)
-	if err != nil {
-		return nil
-	}
-	return s
 }
 
 func (c *checker) block(n *render.BlockNode) {
-	line := n.SourceLoc.LineNo
+	c.read(n.Args, n.SourceLoc.LineNo)
 	switch n.Name {
 	case "for", "tablerow":
 		c.loop(n)
 	case "capture":
 		c.nodes(n.Body)
-		c.define(strings.TrimSpace(n.Args), c.object())
-		return
-	case "when":
-		if s := statement(expressions.WhenStatementSelector, n.Args); s != nil {
-			c.evaluate(n.Args, line, s.Exprs...)
-		}
-		c.nodes(n.Body)
-	case "if", "elsif", "unless", "case":
-		c.expression(n.Args, line)
+		c.vars[strings.TrimSpace(n.Args)] = plain
+	case "if", "elsif", "unless", "case", "when":
+		c.expression("")
 		c.nodes(n.Body)
 	default:
 		c.nodes(n.Body)
@@ -173,196 +156,143 @@ func (c *checker) block(n *render.BlockNode) {
 	}
 }
 
-// loop checks `name in list` with its modifiers, then the body with the loop's own variables.
+// loop checks `name in list` with its modifiers, then the body with the loop's own variables. What is assigned in a loop
+// outlives it; its own variables do not.
 func (c *checker) loop(n *render.BlockNode) {
-	s := statement(expressions.LoopStatementSelector, n.Args)
-	if s == nil {
-		return
-	}
-	item := c.evaluate(n.Args, n.SourceLoc.LineNo, s.Expr, s.Limit, s.Offset, s.Cols).items
-	if item == nil {
-		item = c.anything()
-	}
-	// What is assigned in a loop outlives it; its own variables do not.
+	name := c.next()
+	c.next() // in
+	item := cmp.Or(c.expression("").items, anything)
 	outer := maps.Clone(c.vars)
-	c.define(s.Loop.Variable, item)
-	c.define("forloop", c.object("first", "last", "index", "index0", "rindex", "rindex0", "length"))
+	c.vars[name] = item
+	c.vars["forloop"] = object("first", "last", "index", "index0", "rindex", "rindex0", "length")
 	c.loops++
 	c.nodes(n.Body)
 	c.loops--
-	for _, own := range []string{s.Loop.Variable, "forloop"} {
-		delete(c.vars, own)
+	for _, own := range []string{name, "forloop"} {
 		if before, set := outer[own]; set {
 			c.vars[own] = before
+		} else {
+			delete(c.vars, own)
 		}
 	}
 }
 
-// expression checks a condition or the inside of {{ }}, and gives the shape of its value.
-func (c *checker) expression(args string, line int) *shape {
-	e, err := expressions.Parse(args)
-	if err != nil {
-		return c.anything() // the library has parsed it before
-	}
-	return c.evaluate(args, line, e)
+// tokenPattern matches a string, a number, the dots of a range, a name with the dot before it or the colon after it, or any
+// other character.
+var tokenPattern = regexp.MustCompile(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|\.\.|\.?[\pL_][\pL\pM\pN_-]*\??:?|[=!<>]=|\S`)
+
+// read makes the arguments of a tag the next tokens.
+func (c *checker) read(args string, line int) {
+	c.line, c.tokens = line, tokenPattern.FindAllString(args, -1)
 }
 
-var words = regexp.MustCompile(`[\pL_][\pL\pM\pN_-]*\??`)
-
-// evaluate evaluates expressions that consist of args, and gives the shape of the first one's value. Because `and` and `or`
-// skip their right side, it does so for every combination of answers to the first comparisons.
-func (c *checker) evaluate(args string, line int, list ...expressions.Expression) *shape {
-	c.line = line
-	config, bindings := expressions.NewConfig(), maps.Clone(c.vars)
-	for _, word := range words.FindAllString(args, -1) {
-		config.AddFilter(word, func(in any, args ...any) any { return c.filter(word, in, args) })
-		if _, known := bindings[word]; !known {
-			bindings[word] = unknownVariable{c, word}
-		}
+// peek is the next token, empty at the end.
+func (c *checker) peek() string {
+	if len(c.tokens) == 0 {
+		return ""
 	}
-	context := expressions.NewContext(bindings, config)
-	result := c.object()
-	for i, e := range list {
-		if e == nil {
-			continue // an absent modifier of a loop
-		}
-		for paths := 1; c.path < paths; c.path++ {
-			c.asked = 0
-			// An expression that fails for its values, such as a range of words, can only be judged when it is rendered.
-			value, _ := e.Evaluate(context)
-			if s, ok := value.(*shape); ok && i == 0 {
-				result = s
+	return c.tokens[0]
+}
+
+func (c *checker) next() string {
+	t := c.peek()
+	c.tokens = c.tokens[min(1, len(c.tokens)):]
+	return t
+}
+
+var (
+	constants = []string{"true", "false", "nil", "reversed"}
+	relations = []string{"==", "!=", ">=", "<=", ">", "<", "and", "or", "contains"}
+	variable  = regexp.MustCompile(`^[\pL_].*[^:]$|^[\pL_]$`)
+)
+
+// expression looks up the names in the tokens up to the given one, and gives the shape of the value.
+func (c *checker) expression(end string) *shape {
+	var result *shape
+	for len(c.tokens) > 0 {
+		token := c.next()
+		switch {
+		case token == end:
+			return result
+		case token == "|":
+			result = c.filter(strings.TrimSuffix(c.next(), ":"), result)
+		case slices.Contains(relations, token):
+			result = plain
+		case variable.MatchString(token) && !slices.Contains(constants, token):
+			if value := c.variable(token); result == nil {
+				result = value
 			}
-			paths = max(paths, 1<<min(c.asked, freeAnswers))
+		case result == nil && token != "(":
+			result = plain
 		}
-		c.path = 0
 	}
-	return result
-}
-
-// freeAnswers is how many comparisons of an expression are answered in every combination; further ones repeat their answers.
-const freeAnswers = 6
-
-// unknownVariable is reported when an expression reads it.
-type unknownVariable struct {
-	c    *checker
-	name string
-}
-
-// ToLiquid is called by the library when a variable is read.
-func (u unknownVariable) ToLiquid() any {
-	u.c.unknown("variable", "", u.name, slices.Collect(maps.Keys(u.c.vars)))
-	return u.c.anything()
+	return cmp.Or(result, plain)
 }
 
 // filter gives the shape of a filtered value.
-func (c *checker) filter(name string, in any, args []any) any {
+func (c *checker) filter(name string, in *shape) *shape {
 	if !c.filters[name] {
 		c.unknown("filter", "", name, slices.Collect(maps.Keys(c.filters)))
 	}
-	s, ok := in.(*shape)
-	if !ok || s.items == nil {
-		return c.anything()
+	if in == nil || in.items == nil {
+		return anything
 	}
-	if len(args) > 0 && s.items.fields != nil && slices.Contains([]string{"map", "where", "sort", "sort_natural"}, name) {
-		field, literal := args[0].(string)
-		if _, known := s.items.fields[field]; literal && !known {
-			c.unknown("field", "", field, slices.Collect(maps.Keys(s.items.fields)))
+	if fields := in.items.fields; fields != nil && slices.Contains([]string{"map", "where", "sort", "sort_natural"}, name) {
+		field := strings.Trim(c.peek(), `"'`)
+		if field != c.peek() && fields[field] == nil {
+			c.unknown("field", "", field, slices.Collect(maps.Keys(fields)))
 		}
 	}
 	switch name {
 	case "sort", "sort_natural", "reverse", "uniq", "compact", "where", "slice":
-		return s
+		return in
 	case "first", "last":
-		return s.items
+		return in.items
 	}
-	return c.anything()
+	return anything
 }
 
-// shape stands for a value of which only the structure is known: an object with its fields, a list with the shape of its
-// items, a plain value with neither, or anything. It implements values.Value, and reports fields that do not exist.
-type shape struct {
-	c      *checker
-	path   string // as the template names it
-	fields map[string]*shape
-	items  *shape
-	open   bool // anything: every field exists
-}
-
-func (c *checker) anything() *shape { return &shape{c: c, open: true} }
-
-// object has the named fields, which are plain; without names it is a plain value.
-func (c *checker) object(names ...string) *shape {
-	s := &shape{c: c}
-	for _, n := range names {
-		if s.fields == nil {
-			s.fields = map[string]*shape{}
+// variable follows the fields and brackets after a variable's name, and gives the shape that they lead to.
+func (c *checker) variable(path string) *shape {
+	s := c.vars[path]
+	if s == nil {
+		c.unknown("variable", "", path, slices.Collect(maps.Keys(c.vars)))
+		s = anything
+	}
+	for {
+		name, isField := strings.CutPrefix(c.peek(), ".")
+		if !isField && c.peek() != "[" || name == "." {
+			return s
 		}
-		s.fields[n] = c.object()
+		if c.next(); !isField {
+			name = strings.Trim(c.peek(), `"'`)
+			literal := name != c.peek()
+			if c.expression("]"); !literal || s.fields == nil {
+				s, path = cmp.Or(s.items, anything), path+"[…]"
+				continue
+			}
+		}
+		s = c.field(s, path, name)
+		path += "." + name
 	}
-	return s
 }
 
-func (c *checker) issue() *shape {
-	s := c.object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at", "assignee_id", "dispatchable")
-	s.fields["native_ref"] = c.anything() // a tracker's own value
-	s.fields["labels"] = &shape{c: c, items: c.object()}
-	s.fields["blocked_by"] = &shape{c: c, items: c.object("id", "identifier", "state")}
-	return s
-}
-
-// at is the shape under the path by which the template reached it.
-func (s *shape) at(path string) values.Value {
-	reached := *s
-	reached.path = path
-	return &reached
-}
-
-// PropertyValue is the field of a value.
-func (s *shape) PropertyValue(key values.Value) values.Value {
-	name, _ := key.Interface().(string)
-	path := s.path + "." + name
+// field gives the shape of a field of the value at the path.
+func (c *checker) field(s *shape, path, name string) *shape {
 	known := slices.AppendSeq([]string{"size"}, maps.Keys(s.fields))
 	if s.items != nil {
 		known = append(known, "first", "last")
 	}
-	field := s.fields[name]
 	switch {
 	case s.open:
 		return s
-	case field != nil:
-		return field.at(path)
+	case s.fields[name] != nil:
+		return s.fields[name]
 	case s.items != nil && (name == "first" || name == "last"):
-		return s.items.at(path)
+		return s.items
 	case name == "size":
-		return s.c.object().at(path)
+		return plain
 	}
-	s.c.unknown("variable", s.path+".", name, known)
-	return s.c.anything()
+	c.unknown("variable", path+".", name, known)
+	return anything
 }
-
-// IndexValue is what brackets after a value give.
-func (s *shape) IndexValue(index values.Value) values.Value {
-	_, named := index.Interface().(string)
-	switch {
-	case named && s.fields != nil:
-		return s.PropertyValue(index)
-	case s.items != nil:
-		return s.items.at(s.path + "[…]")
-	}
-	return s.c.anything()
-}
-
-func (s *shape) answer() bool {
-	s.c.asked++
-	return s.c.path>>((s.c.asked-1)%freeAnswers)&1 == 1
-}
-
-// The other methods of values.Value: what is compared could be either.
-
-func (s *shape) Interface() any             { return s }
-func (s *shape) Int() int                   { return 1 }
-func (s *shape) Test() bool                 { return s.answer() }
-func (s *shape) Equal(values.Value) bool    { return s.answer() }
-func (s *shape) Less(values.Value) bool     { return s.answer() }
-func (s *shape) Contains(values.Value) bool { return s.answer() }

@@ -17,7 +17,7 @@ import (
 const MaxPrompt = 1 << 20
 
 // defaultPrompt is used where the body of the workflow is empty (specification 5.4).
-const defaultPrompt = `You are working on the Linear issue {{ issue.identifier }}: {{ issue.title }}
+const defaultPrompt = `You are working on the issue {{ issue.identifier }}: {{ issue.title }}
 {% if issue.description %}
 {{ issue.description }}
 {% endif %}`

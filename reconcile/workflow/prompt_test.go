@@ -56,7 +56,7 @@ func TestRender(t *testing.T) {
 		{name: "first attempt", issue: bare, template: "{% if attempt %}again{% else %}first{% endif %}[{{ attempt }}]", want: "first[]"},
 		{name: "later attempt", issue: bare, attempt: 3, template: "{% if attempt > 2 %}again {{ attempt }}{% endif %}", want: "again 3"},
 		{name: "trimmed", issue: bare, template: "\n\n{% if attempt %}x{% endif %}\ntext\n{% if attempt %}x{% endif %}\n", want: "text"},
-		{name: "default prompt", issue: bare, template: " \n", want: "You are working on the Linear issue ABC-1: T"},
+		{name: "default prompt", issue: bare, template: " \n", want: "You are working on the issue ABC-1: T"},
 		{name: "untaken branch", issue: bare, template: "{% if attempt %}{{ issue.titel }}{% endif %}ok", want: "ok"},
 
 		{name: "unknown variable", issue: full, template: "{{ isue.title }}", fails: "unknown variable isue; did you mean issue?"},
