@@ -94,7 +94,7 @@ func demo(ctx context.Context, w *term.Env, agent string, remove bool) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, d.linear.Close()) }()
-	d.say("a Linear with %d issues listens on %s; everything else is in %s", len(d.linear.Issues()), d.linear.URL(), dir)
+	d.say("a Linear with %d issues listens on %s; everything else is in %s", len(d.linear.Issues()), d.linear.Endpoint(), dir)
 	if err := d.play(ctx); err != nil {
 		return errors.Join(err, d.clear(ctx))
 	}

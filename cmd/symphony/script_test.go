@@ -197,7 +197,7 @@ func setupScript(env *testscript.Env) error {
 		"XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),
-		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": server.URL(),
+		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
 		"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
 		"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
 	} {

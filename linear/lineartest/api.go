@@ -1,11 +1,8 @@
 package lineartest
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"slices"
 )
 
 // AddIssue creates an issue and returns it with all fields set.
@@ -19,15 +16,21 @@ func (s *Server) AddIssue(i Issue) (Issue, error) {
 	return s.w.public(made), nil
 }
 
-// Issue returns an issue by identifier or id.
-func (s *Server) Issue(identifier string) (Issue, error) {
+// onIssue calls f with an issue, found by identifier or id, under the lock.
+func (s *Server) onIssue(ref string, f func(*issue) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, err := s.w.mustFind(identifier)
-	if err != nil {
-		return Issue{}, err
+	i := s.w.find(ref)
+	if i == nil {
+		return fmt.Errorf("there is no issue %q", ref)
 	}
-	return s.w.public(i), nil
+	return f(i)
+}
+
+// Issue returns an issue by identifier or id.
+func (s *Server) Issue(identifier string) (found Issue, err error) {
+	err = s.onIssue(identifier, func(i *issue) error { found = s.w.public(i); return nil })
+	return found, err
 }
 
 // Issues returns all issues, archived ones included, oldest first.
@@ -49,26 +52,20 @@ func (s *Server) Move(identifier, state string) error {
 // Edit lets change alter a copy of the issue, and applies what it altered, or nothing. Id, identifier, team, URL, times,
 // comments and links stay as they are.
 func (s *Server) Edit(identifier string, change func(*Issue)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.w.mustFind(identifier)
-	if err != nil {
-		return err
-	}
-	want := s.w.public(i)
-	change(&want)
-	return s.w.edit(i, want)
+	return s.onIssue(identifier, func(i *issue) error {
+		want := s.w.public(i)
+		change(&want)
+		return s.w.edit(i, want)
+	})
 }
 
 // Comment adds a comment to an issue; author is an email, or empty for the key's user.
-func (s *Server) Comment(identifier, author, body string) (Comment, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.w.mustFind(identifier)
-	if err != nil {
-		return Comment{}, err
-	}
-	return s.w.comment(i, Comment{Author: author, Body: body})
+func (s *Server) Comment(identifier, author, body string) (made Comment, err error) {
+	err = s.onIssue(identifier, func(i *issue) error {
+		made, err = s.w.comment(i, Comment{Author: author, Body: body})
+		return err
+	})
+	return made, err
 }
 
 // Comments returns the comments of an issue, oldest first.
@@ -79,94 +76,21 @@ func (s *Server) Comments(identifier string) ([]Comment, error) {
 
 // Remove deletes an issue, or hides it from the key's user.
 func (s *Server) Remove(identifier string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.w.mustFind(identifier)
-	if err != nil {
-		return err
-	}
-	s.w.remove(i)
-	return nil
+	return s.onIssue(identifier, func(i *issue) error { s.w.remove(i); return nil })
 }
 
 // History returns the changes of an issue since it was created, oldest first.
-func (s *Server) History(identifier string) ([]Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.w.mustFind(identifier)
-	if err != nil {
-		return nil, err
-	}
-	return append([]Change{}, i.history...), nil
+func (s *Server) History(identifier string) (changes []Change, err error) {
+	err = s.onIssue(identifier, func(i *issue) error { changes = slices.Clone(i.history); return nil })
+	return changes, err
 }
 
 // StateID is the id of a team's workflow state, which a mutation needs to move an issue.
 func (s *Server) StateID(team, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.w.team(team); t != nil {
-		if state, ok := t.state(name); ok {
-			return stateID(t.Key, state.Name), nil
-		}
+	if t := s.w.team(team); t != nil && t.state(name) >= 0 {
+		return stateID(t.Key, t.States[t.state(name)].Name), nil
 	}
 	return "", fmt.Errorf("team %s has no state %q", team, name)
 }
-
-// control adds the API for other processes. Bodies and answers are JSON; an error is HTTP 400 with {"error": "…"}. It
-// needs no key, so requests of browsers are refused.
-//
-//	GET  /control/issues       all issues
-//	GET  /control/log          the requests
-//	POST /control/move         {"identifier", "state"}
-//	POST /control/fail         a Failure
-//	POST /control/fail/clear   ends all failures
-//	POST /control/seed         a Seed, which replaces the workspace
-func (s *Server) control() {
-	handle := func(pattern string, answer func(decode func(any) error) (any, error)) {
-		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			decode := func(v any) error {
-				d := json.NewDecoder(io.LimitReader(r.Body, maxControl))
-				d.DisallowUnknownFields()
-				return d.Decode(v)
-			}
-			var out any
-			err := errors.New("not for browsers")
-			if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-				out, err = answer(decode)
-			}
-			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			if err != nil {
-				w.WriteHeader(http.StatusBadRequest)
-				out = map[string]string{"error": err.Error()}
-			}
-			_ = json.NewEncoder(w).Encode(out) // a client that has gone needs no answer
-		})
-	}
-	done := struct{}{}
-	handle("GET /control/issues", func(func(any) error) (any, error) { return s.Issues(), nil })
-	handle("GET /control/log", func(func(any) error) (any, error) { return s.Log(), nil })
-	handle("POST /control/move", func(decode func(any) error) (any, error) {
-		var in struct{ Identifier, State string }
-		if err := decode(&in); err != nil {
-			return nil, err
-		}
-		return done, s.Move(in.Identifier, in.State)
-	})
-	handle("POST /control/fail", func(decode func(any) error) (any, error) {
-		var f Failure
-		if err := decode(&f); err != nil {
-			return nil, err
-		}
-		return done, s.Fail(f)
-	})
-	handle("POST /control/fail/clear", func(func(any) error) (any, error) { s.ClearFailures(); return done, nil })
-	handle("POST /control/seed", func(decode func(any) error) (any, error) {
-		var seed Seed
-		if err := decode(&seed); err != nil {
-			return nil, err
-		}
-		return done, s.Load(seed)
-	})
-}
-
-const maxControl = 256 << 20 // a seed of many thousand issues

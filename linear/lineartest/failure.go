@@ -129,7 +129,7 @@ func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
 	s.mu.Unlock()
 	h := w.Header()
 	h.Set("X-RateLimit-Requests-Remaining", "0")
-	h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
+	h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.config.Now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 	}

@@ -63,7 +63,12 @@ func asAPIError(err error) apiError {
 	return apiError{Message: err.Error(), Extensions: extensions{"internal error", "INTERNAL_SERVER_ERROR", 500, false, ""}}
 }
 
-func (s *Server) serveGraphQL(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler. GraphQL is served at /graphql.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/graphql" {
+		http.NotFound(w, r)
+		return
+	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
@@ -89,7 +94,7 @@ func (s *Server) serveGraphQL(w http.ResponseWriter, r *http.Request) {
 	}
 
 	s.mu.Lock()
-	e.At = s.now()
+	e.At = s.config.Now()
 	s.record(e)
 	f := s.nextFailure(e.Operation, e.Fields)
 	if f != nil {
@@ -127,7 +132,7 @@ func (s *Server) serveGraphQL(w http.ResponseWriter, r *http.Request) {
 // execute answers a request under the lock: each sees all effects of those before.
 func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e *Entry) (status int, data map[string]any, errs []apiError) {
 	refuse := func(errs ...apiError) (int, map[string]any, []apiError) { return http.StatusBadRequest, nil, errs }
-	enough := s.requests.take(s.now(), 1) && s.points.take(s.now(), 1)
+	enough := s.requests.take(s.config.Now(), 1) && s.points.take(s.config.Now(), 1)
 	s.limitHeaders(h)
 	switch {
 	case !enough:
@@ -137,8 +142,8 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e
 	case q.op.Type == "subscription":
 		return refuse(graphqlError("GRAPHQL_VALIDATION_FAILED", "subscriptions are not served here"))
 	}
-	if s.validate != nil {
-		for _, message := range s.validate(req.Query, req.OperationName, req.Variables) {
+	if s.config.Validate != nil {
+		for _, message := range s.config.Validate(req.Query, req.OperationName, req.Variables) {
 			errs = append(errs, graphqlError("GRAPHQL_VALIDATION_FAILED", message))
 		}
 		if len(errs) > 0 {
@@ -151,7 +156,7 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e
 	if points > largestComplexity {
 		return refuse(inputError(fmt.Sprintf("the query is too complex: %d points, %d are allowed", e.Complexity, largestComplexity)))
 	}
-	enough = s.points.take(s.now(), points-1)
+	enough = s.points.take(s.config.Now(), points-1)
 	s.limitHeaders(h)
 	if !enough {
 		return refuse(rateError())
@@ -168,9 +173,9 @@ func graphqlError(code, message string) apiError {
 // authenticate returns the status and the error for a header that is not the key's, 0 for one that is.
 func (s *Server) authenticate(header string) (int, apiError) {
 	token, bearer := strings.CutPrefix(header, "Bearer ")
-	oauth := strings.HasPrefix(s.key, "lin_oauth_")
+	oauth := strings.HasPrefix(s.config.Key, "lin_oauth_")
 	switch {
-	case token == s.key && bearer == oauth:
+	case token == s.config.Key && bearer == oauth:
 		return 0, apiError{}
 	case bearer && strings.HasPrefix(token, "lin_api_"):
 		return http.StatusBadRequest, authError("You are trying to use an API key as a Bearer token: send it bare")

@@ -93,8 +93,8 @@ func (s *Server) limitHeaders(h http.Header) {
 func (s *Server) SetRemaining(requests, complexity int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests.refill(s.now())
-	s.points.refill(s.now())
+	s.requests.refill(s.config.Now())
+	s.points.refill(s.config.Now())
 	s.requests.used = math.Max(0, s.requests.limit-float64(requests))
 	s.points.used = math.Max(0, s.points.limit-float64(complexity))
 }

@@ -47,9 +47,9 @@ func parse(req request) (*query, error) {
 
 // answer answers the operation's root fields.
 func (q *query) answer() (data map[string]any, errs []apiError) {
-	resolve := q.root
+	resolve := q.w.root
 	if q.op.Type == "mutation" {
-		resolve = q.mutate
+		resolve = q.w.mutate
 	}
 	data = map[string]any{}
 	for _, f := range q.fields(q.op.Selections) {
@@ -66,28 +66,23 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 	return data, nil
 }
 
-// root resolves a field of Query.
-func (q *query) root(name string, args map[string]any) (any, error) {
-	w, ref := q.w, fmt.Sprint(args["id"])
+// root answers a field of Query.
+func (w *workspace) root(name string, args map[string]any) (any, error) {
+	list := connection{}
 	switch name {
 	case "viewer":
 		return w.userObject(w.Users[0]), nil
 	case "issue":
-		if i := w.find(ref); i != nil {
+		if i := w.find(fmt.Sprint(args["id"])); i != nil {
 			return w.issueObject(i), nil
 		}
 		return nil, notFound("Issue")
+	case "issueLabels":
+		return w.labelObjects(w.Labels), nil
 	case "issues":
-		list := connection{}
 		for _, i := range w.issues {
 			list = append(list, w.issueObject(i))
 		}
-		return list, nil
-	case "issueLabels":
-		return w.labelObjects(w.Labels), nil
-	}
-	list := connection{}
-	switch name {
 	case "projects":
 		for _, p := range w.Projects {
 			list = append(list, w.projectObject(p))
@@ -98,7 +93,7 @@ func (q *query) root(name string, args map[string]any) (any, error) {
 		}
 	case "workflowStates":
 		for n := range w.Teams {
-			list = append(list, w.teamObject(&w.Teams[n])("states").(connection)...)
+			list = append(list, w.teamObject(&w.Teams[n])["states"].(connection)...)
 		}
 	default:
 		return nil, inputError(name + " is not served here")
@@ -176,8 +171,6 @@ func (q *query) value(v any) any {
 // complete turns the value of a field into JSON: of an object the fields that are selected, of a connection a page.
 func (q *query) complete(value any, f graphql.Selection) (any, error) {
 	switch v := value.(type) {
-	case error:
-		return nil, inputError(f.Name + " " + v.Error())
 	case time.Time:
 		return v.UTC().Format("2006-01-02T15:04:05.000Z"), nil
 	case connection:
@@ -189,8 +182,11 @@ func (q *query) complete(value any, f graphql.Selection) (any, error) {
 	case object:
 		out := map[string]any{}
 		for _, sub := range q.fields(f.Selections) {
-			var err error
-			if out[sub.Alias], err = q.complete(v(sub.Name), sub); err != nil {
+			field, err := v.field(sub.Name)
+			if err != nil {
+				return nil, err
+			}
+			if out[sub.Alias], err = q.complete(field, sub); err != nil {
 				return nil, err
 			}
 		}
@@ -214,7 +210,7 @@ func (q *query) page(list connection, args map[string]any) (object, error) {
 	filter, _ := args["filter"].(map[string]any)
 	var kept []object
 	for _, o := range list {
-		if _, archived := o("archivedAt").(time.Time); archived && args["includeArchived"] != true {
+		if o["archivedAt"] != nil && args["includeArchived"] != true {
 			continue
 		}
 		ok, err := matches(o, filter)
@@ -230,7 +226,7 @@ func (q *query) page(list connection, args map[string]any) (object, error) {
 	if args["orderBy"] == "updatedAt" {
 		by = "updatedAt"
 	}
-	slices.SortStableFunc(kept, func(a, b object) int { return b(by).(time.Time).Compare(a(by).(time.Time)) })
+	slices.SortStableFunc(kept, func(a, b object) int { return b[by].(time.Time).Compare(a[by].(time.Time)) })
 	first, given := number(args["first"])
 	if !given {
 		first = defaultPage
@@ -246,14 +242,14 @@ func (q *query) page(list connection, args map[string]any) (object, error) {
 		kept = kept[i+1:]
 	}
 	page := kept[:min(int(first), len(kept))]
-	info := map[string]any{"hasNextPage": len(page) < len(kept), "endCursor": nil}
+	info := object{"__typename": "PageInfo", "hasNextPage": len(page) < len(kept), "endCursor": nil}
 	if len(page) > 0 {
 		info["endCursor"] = cursor(page[len(page)-1])
 	}
-	return record("Connection", map[string]any{"nodes": page, "pageInfo": record("PageInfo", info)}), nil
+	return object{"__typename": "Connection", "nodes": page, "pageInfo": info}, nil
 }
 
-func cursor(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(o("id").(string))) }
+func cursor(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(o["id"].(string))) }
 
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
@@ -297,9 +293,11 @@ func matchesKey(o object, key string, want any) (bool, error) {
 	if !ok {
 		return false, inputError("filter " + key + " is no object")
 	}
-	switch v := o(key).(type) {
-	case error:
-		return false, inputError("filter " + key + " " + v.Error())
+	value, err := o.field(key)
+	if err != nil {
+		return false, err
+	}
+	switch v := value.(type) {
 	case nil:
 		return sub["null"] == true, nil
 	case object:

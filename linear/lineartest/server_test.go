@@ -146,35 +146,3 @@ func TestAuthentication(t *testing.T) {
 		}
 	}
 }
-
-func TestControl(t *testing.T) {
-	s := started(t, lineartest.Config{Control: true})
-	for _, c := range [][3]string{
-		{"seed", `{"issues":[{"title":"One","blockedBy":["ABC-2"]},{"title":"Two"}]}`, "200 {}"},
-		{"move", `{"identifier":"ABC-1","state":"Done"}`, "200 {}"},
-		{"move", `{"identifier":"ABC-9","state":"Done"}`, `400 {"error":"there is no issue \"ABC-9\""}`},
-		{"fail", `{"kind":"close"}`, "200 {}"},
-		{"fail", `{"nonsense":1}`, `400 {"error"`},
-		{"fail/clear", `{}`, "200 {}"},
-	} {
-		status, _, text := post(t, s.URL()+"/control/"+c[0], "", c[1])
-		if got := fmt.Sprint(status, " ", text); !strings.HasPrefix(got, c[2]) {
-			t.Errorf("%s: %s, want %s", c[0], got, c[2])
-		}
-	}
-	if i, err := s.Issue("ABC-1"); err != nil || i.State != "Done" || !slices.Equal(i.BlockedBy, []string{"ABC-2"}) {
-		t.Errorf("%+v, %v", i, err)
-	}
-	off := started(t, lineartest.Config{})
-	if status, _, _ := post(t, off.URL()+"/control/move", "", "{}"); status != http.StatusNotFound {
-		t.Errorf("switched off: HTTP %d", status)
-	}
-}
-
-func TestStartRefusesOtherInterfaces(t *testing.T) {
-	for _, addr := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "nonsense"} {
-		if err := lineartest.New(lineartest.Config{Addr: addr}).Start(); err == nil {
-			t.Errorf("listens on %s", addr)
-		}
-	}
-}

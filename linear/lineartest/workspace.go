@@ -1,6 +1,7 @@
 package lineartest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -114,7 +115,6 @@ var defaultStates = []SeedState{
 // issue is an issue with its past. What it refers to (state, project, users, labels, blockers) exists.
 type issue struct {
 	Issue
-	seq     int // order of creation
 	history []Change
 }
 
@@ -131,22 +131,9 @@ type workspace struct {
 
 func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 	d := DefaultSeed()
-	if s.Organization == "" {
-		s.Organization = d.Organization
-	}
-	if len(s.Users) == 0 {
-		s.Users = d.Users
-	}
-	if len(s.Teams) == 0 {
-		s.Teams = d.Teams
-	}
-	if len(s.Projects) == 0 {
-		s.Projects = d.Projects
-	}
-	if s.Labels == nil {
-		s.Labels = d.Labels
-	}
-	s.Teams, s.Labels = slices.Clone(s.Teams), slices.Clone(s.Labels)
+	s.Organization = cmp.Or(s.Organization, d.Organization)
+	s.Users, s.Projects = orDefault(s.Users, d.Users), orDefault(s.Projects, d.Projects)
+	s.Teams, s.Labels = slices.Clone(orDefault(s.Teams, d.Teams)), slices.Clone(orDefault(s.Labels, d.Labels))
 	for i, t := range s.Teams {
 		if len(t.States) == 0 {
 			s.Teams[i].States = defaultStates
@@ -171,6 +158,13 @@ func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 		made[n].BlockedBy = given.BlockedBy
 	}
 	return w, nil
+}
+
+func orDefault[T any](list, instead []T) []T {
+	if len(list) == 0 {
+		return instead
+	}
+	return list
 }
 
 func (w *workspace) time() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
@@ -198,13 +192,6 @@ func (w *workspace) find(ref string) *issue {
 	return nil
 }
 
-func (w *workspace) mustFind(ref string) (*issue, error) {
-	if i := w.find(ref); i != nil {
-		return i, nil
-	}
-	return nil, fmt.Errorf("there is no issue %q", ref)
-}
-
 func (w *workspace) team(ref string) *SeedTeam {
 	i := slices.IndexFunc(w.Teams, func(t SeedTeam) bool { return t.Key == ref || teamID(t.Key) == ref })
 	if i < 0 {
@@ -219,42 +206,32 @@ func userID(email string) string       { return id("user", email) }
 func projectID(slug string) string     { return id("project", slug) }
 func labelID(name string) string       { return id("label", strings.ToLower(name)) }
 
-// state finds a state by name or id.
-func (t *SeedTeam) state(ref string) (SeedState, bool) {
-	for _, s := range t.States {
-		if strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref {
-			return s, true
-		}
+// state is the index of a state, by name or id, and -1 if there is none.
+func (t *SeedTeam) state(ref string) int {
+	return slices.IndexFunc(t.States, func(s SeedState) bool { return strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref })
+}
+
+func lookUp[T any](list []T, is func(T) bool) (found T, ok bool) {
+	i := slices.IndexFunc(list, is)
+	if i < 0 {
+		return found, false
 	}
-	return SeedState{}, false
+	return list[i], true
 }
 
 func (w *workspace) project(ref string) (SeedProject, bool) {
-	i := slices.IndexFunc(w.Projects, func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref })
-	if i < 0 {
-		return SeedProject{}, false
-	}
-	return w.Projects[i], true
+	return lookUp(w.Projects, func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref })
 }
 
 func (w *workspace) user(ref string) (SeedUser, bool) {
-	if ref == "me" {
-		return w.Users[0], true
-	}
-	i := slices.IndexFunc(w.Users, func(u SeedUser) bool { return strings.EqualFold(u.Email, ref) || userID(u.Email) == ref })
-	if i < 0 {
-		return SeedUser{}, false
-	}
-	return w.Users[i], true
+	return lookUp(w.Users, func(u SeedUser) bool {
+		return strings.EqualFold(u.Email, ref) || userID(u.Email) == ref || ref == "me" && u == w.Users[0]
+	})
 }
 
 // label finds a label by name or id.
 func (w *workspace) label(ref string) (string, bool) {
-	i := slices.IndexFunc(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
-	if i < 0 {
-		return "", false
-	}
-	return w.Labels[i], true
+	return lookUp(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
 }
 
 // add creates an issue.
@@ -297,7 +274,7 @@ func (w *workspace) add(p Issue) (*issue, error) {
 		i.ID = w.nextID("issue")
 	}
 	w.seq++
-	i.seq, i.CreatedAt, i.history = w.seq, i.UpdatedAt, nil
+	i.CreatedAt = i.UpdatedAt
 	for _, c := range comments {
 		if _, err := w.comment(i, c); err != nil {
 			return nil, err
@@ -318,16 +295,16 @@ func (w *workspace) add(p Issue) (*issue, error) {
 // edit makes an issue what p says, or changes nothing. Id, identifier, team, creation time, comments and links stay.
 func (w *workspace) edit(i *issue, p Issue) error {
 	t := w.team(i.Team)
-	state, ok := t.state(p.State)
+	state := t.state(p.State)
 	switch {
 	case strings.TrimSpace(p.Title) == "":
 		return fmt.Errorf("an issue needs a title")
-	case !ok:
+	case state < 0:
 		return fmt.Errorf("team %s has no state %q", t.Key, p.State)
 	case p.Priority < 0 || p.Priority > 4:
 		return fmt.Errorf("priority %d is not within 0 and 4", p.Priority)
 	}
-	p.State = state.Name
+	p.State = t.States[state].Name
 	if p.Project != "" && p.Project != "none" {
 		project, ok := w.project(p.Project)
 		if !ok {
@@ -420,7 +397,7 @@ func (w *workspace) remove(i *issue) {
 // public is a copy of the issue for callers.
 func (w *workspace) public(i *issue) Issue {
 	p := i.Issue
-	p.URL, p.Branch = w.url("issue/"+i.Identifier+"/"+slugify(i.Title)), i.branch()
+	p.URL, p.Branch = w.issueURL(i), i.branch()
 	p.Labels, p.BlockedBy = append([]string{}, i.Labels...), append([]string{}, i.BlockedBy...)
 	p.Comments, p.Links = append([]Comment{}, i.Comments...), append([]string{}, i.Links...)
 	return p
@@ -435,6 +412,10 @@ func (i *issue) branch() string {
 
 func (w *workspace) url(path string) string {
 	return "https://linear.invalid/" + slugify(w.Organization) + "/" + path
+}
+
+func (w *workspace) issueURL(i *issue) string {
+	return w.url("issue/" + i.Identifier + "/" + slugify(i.Title))
 }
 
 func text(s *string) string {

@@ -152,6 +152,6 @@ func (s *suite) setIssues(l load) { must(s.tracker.Control(s.ctx, "bench/load", 
 
 // takeRequests returns the request bodies since the last call.
 func (s *suite) takeRequests() (bodies []json.RawMessage) {
-	must(s.tracker.Control(s.ctx, "bench/requests", nil, &bodies))
+	must(s.tracker.Control(s.ctx, "bench/requests", struct{}{}, &bodies))
 	return bodies
 }

@@ -21,12 +21,13 @@ import (
 // TrackerCommand is the argument with which a script's program runs as the tracker.
 const TrackerCommand = "tracker"
 
-// ServeTracker serves a fake Linear, behind wrap if it is not nil, prints its address and returns at the end of in.
+// ServeTracker serves a fake Linear with a control API, behind wrap if it is not nil, prints its address and returns at the
+// end of in.
 func ServeTracker(in io.Reader, out io.Writer, wrap func(http.Handler) http.Handler) error {
-	linear := lineartest.New(lineartest.Config{Control: true, RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
-	var handler http.Handler = linear
+	linear := lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
+	handler := control(linear)
 	if wrap != nil {
-		handler = wrap(linear)
+		handler = wrap(handler)
 	}
 	server := httptest.NewServer(handler)
 	fmt.Fprintln(out, server.URL)
@@ -35,6 +36,36 @@ func ServeTracker(in io.Reader, out io.Writer, wrap func(http.Handler) http.Hand
 	server.CloseClientConnections()
 	server.Close()
 	return err
+}
+
+// control adds the API by which a script steers the workspace: POST with a JSON body. An error is HTTP 400 with its text.
+func control(linear *lineartest.Server) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", linear)
+	steer(mux, "issues", func(struct{}) (any, error) { return linear.Issues(), nil })
+	steer(mux, "seed", func(s lineartest.Seed) (any, error) { return nil, linear.Load(s) })
+	steer(mux, "move", func(m struct{ Identifier, State string }) (any, error) {
+		return nil, linear.Move(m.Identifier, m.State)
+	})
+	steer(mux, "fail", func(f lineartest.Failure) (any, error) { return nil, linear.Fail(f) })
+	steer(mux, "fail/clear", func(struct{}) (any, error) { linear.ClearFailures(); return nil, nil })
+	return mux
+}
+
+func steer[T any](mux *http.ServeMux, path string, act func(T) (any, error)) {
+	mux.HandleFunc("POST /control/"+path, func(w http.ResponseWriter, r *http.Request) {
+		var in T
+		err := json.NewDecoder(r.Body).Decode(&in)
+		var out any
+		if err == nil {
+			out, err = act(in)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(out) // a client that has gone needs no answer
+	})
 }
 
 // Tracker is the client of a tracker that runs in a process of its own, so that its work is not measured.
@@ -78,17 +109,13 @@ func (t *Tracker) Endpoint() string { return t.URL + "/graphql" }
 // Close ends the tracker.
 func (t *Tracker) Close() error { return errors.Join(t.in.Close(), t.cmd.Wait()) }
 
-// Control calls the control API of the tracker: POST with a body, GET where in is nil.
+// Control calls the control API of the tracker. The answer is decoded into out, unless it is nil.
 func (t *Tracker) Control(ctx context.Context, path string, in, out any) error {
-	method, body := http.MethodGet, io.Reader(nil)
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		method, body = http.MethodPost, bytes.NewReader(data)
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, t.URL+"/control/"+path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL+"/control/"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -114,7 +141,7 @@ func (t *Tracker) Seed(ctx context.Context, issues []lineartest.Issue) error {
 
 // Issues returns all issues.
 func (t *Tracker) Issues(ctx context.Context) (list []lineartest.Issue, err error) {
-	return list, t.Control(ctx, "issues", nil, &list)
+	return list, t.Control(ctx, "issues", struct{}{}, &list)
 }
 
 // Move changes the state of an issue.
