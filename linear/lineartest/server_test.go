@@ -2,7 +2,6 @@ package lineartest_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
