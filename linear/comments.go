@@ -38,50 +38,38 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		since = time.Unix(0, 0) // the year 1 is no valid time for every server
 	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
-	p := pager{c: c, what: "comments"}
 	var comments []reconcile.Comment
-	for {
-		page, info, err := c.commentPage(ctx, issueID, vars)
-		if err != nil {
-			return nil, err
+	err := c.pages("comments", func(after string) (*pageInfo, error) {
+		var data struct {
+			Issue *struct {
+				Comments struct {
+					Nodes    *[]wireComment `json:"nodes"`
+					PageInfo *pageInfo      `json:"pageInfo"`
+				} `json:"comments"`
+			} `json:"issue"`
 		}
-		comments = append(comments, page...)
+		if err := c.query(ctx, commentsQuery, page(vars, after), &data); err != nil {
+			return nil, c.notFound(err, issueID)
+		}
+		if data.Issue == nil || data.Issue.Comments.Nodes == nil {
+			return nil, c.fail("linear_unknown_payload", "the answer holds no list of comments", "")
+		}
+		for _, w := range *data.Issue.Comments.Nodes {
+			at := timestamp(w.CreatedAt)
+			if w.ID == "" || at == nil {
+				return nil, c.fail("linear_unknown_payload", "a comment has no id or no time", "")
+			}
+			comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(w.author()), Body: c.scrub(w.Body), CreatedAt: *at})
+		}
 		if len(comments) >= maxComments {
-			return comments[:maxComments], nil
+			return nil, nil //nolint:nilnil // no further page is wanted
 		}
-		after, err := p.next(info)
-		if err != nil || after == "" {
-			return comments, err
-		}
-		vars["after"] = after
-	}
-}
-
-func (c *Client) commentPage(ctx context.Context, issueID string, vars map[string]any) ([]reconcile.Comment, *pageInfo, error) {
-	var data struct {
-		Issue *struct {
-			Comments struct {
-				Nodes    *[]wireComment `json:"nodes"`
-				PageInfo *pageInfo      `json:"pageInfo"`
-			} `json:"comments"`
-		} `json:"issue"`
-	}
-	err := c.query(ctx, commentsQuery, vars, &data)
+		return data.Issue.Comments.PageInfo, nil
+	})
 	if err != nil {
-		return nil, nil, c.notFound(err, issueID)
+		return nil, err
 	}
-	if data.Issue == nil || data.Issue.Comments.Nodes == nil {
-		return nil, nil, c.fail("linear_unknown_payload", "the answer holds no list of comments", "")
-	}
-	var comments []reconcile.Comment
-	for _, w := range *data.Issue.Comments.Nodes {
-		at := timestamp(w.CreatedAt)
-		if w.ID == "" || at == nil {
-			return nil, nil, c.fail("linear_unknown_payload", "a comment has no id or no time", "")
-		}
-		comments = append(comments, reconcile.Comment{ID: w.ID, Author: c.scrub(w.author()), Body: c.scrub(w.Body), CreatedAt: *at})
-	}
-	return comments, data.Issue.Comments.PageInfo, nil
+	return comments[:min(len(comments), maxComments)], nil
 }
 
 // author is the name of the user, or else of the integration.

@@ -46,38 +46,26 @@ type pageInfo struct {
 	EndCursor   *string `json:"endCursor"`
 }
 
-type issuePage struct {
-	Nodes    *[]json.RawMessage `json:"nodes"`
-	PageInfo *pageInfo          `json:"pageInfo"`
-}
-
-// pager follows the pages of one connection.
-type pager struct {
-	c    *Client
-	what string
-	seen map[string]bool
-}
-
-// next returns the cursor of the page after info, or "" after the last page.
-func (p *pager) next(info *pageInfo) (string, error) {
-	if info == nil || !info.HasNextPage {
-		return "", nil
+// pages calls fetch with the cursor of each page of a connection, "" for the first, until fetch returns no further page.
+func (c *Client) pages(what string, fetch func(after string) (*pageInfo, error)) error {
+	after, seen := "", map[string]bool{}
+	for {
+		info, err := fetch(after)
+		if err != nil || info == nil || !info.HasNextPage {
+			return err
+		}
+		switch {
+		case info.EndCursor == nil || *info.EndCursor == "":
+			return c.fail("linear_missing_end_cursor", "there are more "+what+", but no cursor to ask for them", "")
+		case seen[*info.EndCursor]:
+			return c.fail("linear_missing_end_cursor", "the cursor of "+what+" repeats", "")
+		case len(seen) == maxPages-1:
+			return c.fail("linear_missing_end_cursor", fmt.Sprintf("%s have more than %d pages", what, maxPages),
+				"narrow tracker.active_states or move old issues out of the project")
+		}
+		after = *info.EndCursor
+		seen[after] = true
 	}
-	if info.EndCursor == nil || *info.EndCursor == "" {
-		return "", p.c.fail("linear_missing_end_cursor", "there are more "+p.what+", but no cursor to ask for them", "")
-	}
-	if p.seen == nil {
-		p.seen = map[string]bool{}
-	}
-	if p.seen[*info.EndCursor] {
-		return "", p.c.fail("linear_missing_end_cursor", "the cursor of "+p.what+" repeats", "")
-	}
-	p.seen[*info.EndCursor] = true
-	if len(p.seen) >= maxPages {
-		return "", p.c.fail("linear_missing_end_cursor", fmt.Sprintf("%s have more than %d pages", p.what, maxPages),
-			"narrow tracker.active_states or move old issues out of the project")
-	}
-	return *info.EndCursor, nil
 }
 
 // Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. No request for no
@@ -200,28 +188,34 @@ func (c *Client) notFound(err error, identifier string) error {
 
 // eachIssue reads all pages of a query for issues.
 func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(json.RawMessage) error) error {
-	p := pager{c: c, what: what}
-	for {
+	return c.pages(what, func(after string) (*pageInfo, error) {
 		var data struct {
-			Issues issuePage `json:"issues"`
+			Issues struct {
+				Nodes    *[]json.RawMessage `json:"nodes"`
+				PageInfo *pageInfo          `json:"pageInfo"`
+			} `json:"issues"`
 		}
-		if err := c.query(ctx, query+issueFields+relationFields, vars, &data); err != nil {
-			return err
+		if err := c.query(ctx, query+issueFields+relationFields, page(vars, after), &data); err != nil {
+			return nil, err
 		}
 		if data.Issues.Nodes == nil {
-			return c.fail("linear_unknown_payload", "the answer holds no list of "+what, "")
+			return nil, c.fail("linear_unknown_payload", "the answer holds no list of "+what, "")
 		}
 		for _, raw := range *data.Issues.Nodes {
 			if err := each(raw); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		after, err := p.next(data.Issues.PageInfo)
-		if err != nil || after == "" {
-			return err
-		}
+		return data.Issues.PageInfo, nil
+	})
+}
+
+// page adds the cursor to the variables of a query; the first page has none.
+func page(vars map[string]any, after string) map[string]any {
+	if after != "" {
 		vars["after"] = after
 	}
+	return vars
 }
 
 func (c *Client) asUnknown(err error) error {

@@ -217,50 +217,52 @@ func timestamp(s *string) *time.Time {
 // labels returns the names of all labels, in lower case; none where the record's value has another type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	names := []string{}
-	p := pager{c: c, what: "labels of " + w.Identifier}
-	for raw := w.Labels; ; {
-		page := optional[wireLabels](c, w, "labels", raw)
-		if page == nil {
-			return unique(names), nil
+	err := c.pages("labels of "+w.Identifier, func(after string) (*pageInfo, error) {
+		raw := w.Labels
+		if after != "" {
+			next, err := c.innerPage(ctx, w, "labels", moreLabelsQuery, after)
+			if err != nil {
+				return nil, err
+			}
+			raw = next.Labels
 		}
-		for _, n := range page.Nodes {
+		list := optional[wireLabels](c, w, "labels", raw)
+		if list == nil {
+			return nil, nil //nolint:nilnil // there is no further page
+		}
+		for _, n := range list.Nodes {
 			names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
 		}
-		next, err := c.innerPage(ctx, &p, w.ID, page.PageInfo, moreLabelsQuery)
-		if err != nil || next == nil {
-			return unique(names), err
-		}
-		raw = next.Labels
-	}
+		return list.PageInfo, nil
+	})
+	return unique(names), err
 }
 
 // moreRelations appends the relations after the first page.
 func (c *Client) moreRelations(ctx context.Context, w *wireIssue) error {
-	p := pager{c: c, what: "relations of " + w.Identifier}
-	for info := w.Relations.PageInfo; ; {
-		next, err := c.innerPage(ctx, &p, w.ID, info, moreRelationsQuery+relationFields)
-		if err != nil || next == nil {
-			return err
+	return c.pages("relations of "+w.Identifier, func(after string) (*pageInfo, error) {
+		if after == "" {
+			return w.Relations.PageInfo, nil
+		}
+		next, err := c.innerPage(ctx, w, "relations", moreRelationsQuery+relationFields, after)
+		if err != nil {
+			return nil, err
 		}
 		w.Relations.Nodes = append(w.Relations.Nodes, next.Relations.Nodes...)
-		info = next.Relations.PageInfo
-	}
+		return next.Relations.PageInfo, nil
+	})
 }
 
-// innerPage fetches the page after info of a connection of one issue; nil after the last page.
-func (c *Client) innerPage(ctx context.Context, p *pager, id string, info *pageInfo, query string) (*wireIssue, error) {
-	after, err := p.next(info)
-	if err != nil || after == "" {
-		return nil, err
-	}
+// innerPage fetches a further page of a connection of one issue.
+func (c *Client) innerPage(ctx context.Context, w *wireIssue, what, query, after string) (*wireIssue, error) {
 	var data struct {
 		Issue *wireIssue `json:"issue"`
 	}
-	if err := c.query(ctx, query, map[string]any{"id": id, "first": innerPage, "after": after}, &data); err != nil {
+	if err := c.query(ctx, query, map[string]any{"id": w.ID, "first": innerPage, "after": after}, &data); err != nil {
 		return nil, err
 	}
 	if data.Issue == nil {
-		return nil, c.fail("linear_unknown_payload", "the answer holds no "+p.what, "")
+		return nil, c.fail("linear_unknown_payload", "the answer holds no "+what+" of "+w.Identifier, "")
 	}
 	return data.Issue, nil
 }

@@ -46,9 +46,8 @@ func Setup() reconcile.TrackerSetup {
 func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) {
 	found := reconcile.TrackerAccount{Project: c.project}
 	vars := map[string]any{"first": projectPage}
-	p := pager{c: c, what: "projects"}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
-	for {
+	err := c.pages("projects", func(after string) (*pageInfo, error) {
 		var data struct {
 			Viewer   wireUser `json:"viewer"`
 			Projects struct {
@@ -56,11 +55,11 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 				PageInfo *pageInfo                   `json:"pageInfo"`
 			} `json:"projects"`
 		}
-		if err := c.query(ctx, projectsQuery, vars, &data); err != nil {
-			return found, err
+		if err := c.query(ctx, projectsQuery, page(vars, after), &data); err != nil {
+			return nil, err
 		}
 		if data.Projects.Nodes == nil {
-			return found, c.fail("linear_unknown_payload", "the answer holds no list of projects", "")
+			return nil, c.fail("linear_unknown_payload", "the answer holds no list of projects", "")
 		}
 		found.User = data.Viewer.Name
 		for _, project := range *data.Projects.Nodes {
@@ -69,16 +68,13 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 				found.Projects = append(found.Projects, project)
 			}
 		}
-		after, err := p.next(data.Projects.PageInfo)
-		if err != nil || after == "" {
-			return found, err
+		info := data.Projects.PageInfo
+		if found.More = len(found.Projects) >= maxProjects && info != nil && info.HasNextPage; found.More {
+			info = nil
 		}
-		if len(found.Projects) >= maxProjects {
-			found.More = true
-			return found, nil
-		}
-		vars["after"] = after
-	}
+		return info, nil
+	})
+	return found, err
 }
 
 type wireState struct {
