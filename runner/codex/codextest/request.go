@@ -3,32 +3,66 @@ package codextest
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strconv"
 )
 
-// asking returns the function for a directive that sends a request to the client; ok is false for other directives.
-func (u *turn) asking(s *Step) (ask func() error, ok bool) {
+// ask does a directive that sends a request to the client, and obeys the answer.
+func (u *turn) ask(s *Step) error {
+	var said string
+	var err error
 	switch s.Verb {
 	case "ask-command":
-		return func() error { return u.askCommand(s.Text) }, true
+		return u.askCommand(s.Text)
 	case "ask-file":
-		return func() error { return u.askFile(s.Text) }, true
+		return u.askFile(s.Text)
+	case "tool":
+		return u.tool(s.Name, s.JSON)
 	case "ask-user":
-		return func() error { return u.askUser(s.Text) }, true
+		var answer struct {
+			Answers map[string]struct{ Answers []string }
+		}
+		_, err = u.request("item/tool/requestUserInput", "waitingOnUserInput", shape("questions", object{
+			"questions": []object{shape("question", object{"question": s.Text})},
+		}), &answer)
+		said = fmt.Sprintf("answered: %q", answer.Answers["q1"].Answers)
 	case "ask-form":
-		return func() error { return u.askForm(s.Text) }, true
+		var answer struct {
+			Action  string
+			Content json.RawMessage
+		}
+		_, err = u.request("mcpServer/elicitation/request", "", shape("form", object{"message": s.Text}), &answer)
+		said = "form: " + answer.Action + " " + string(answer.Content)
 	case "ask-permissions":
-		return u.askPermissions, true
+		var answer struct {
+			Permissions map[string]any
+			Scope       string
+		}
+		params := shape("permissions", object{"startedAtMs": now(), "cwd": u.t.Cwd})
+		_, err = u.request("item/permissions/requestApproval", "waitingOnApproval", params, &answer)
+		said = fmt.Sprintf("permissions: %d granted for the %s", len(answer.Permissions), answer.Scope)
 	case "request":
-		return func() error { return u.askAny(s) }, true
-	case "unknown-request":
-		return func() error { return u.askAny(&Step{Name: "item/unheardOf/request", JSON: json.RawMessage(`{}`)}) }, true
+		params := object{}
+		if err := json.Unmarshal(s.JSON, &params); s.JSON != nil && err != nil {
+			return fmt.Errorf("line %d: request wants an object: %w", s.Line, err)
+		}
+		var answer, refusal json.RawMessage
+		refusal, err = u.request(s.Name, "", params, &answer)
+		if said = "answered: " + string(answer); refusal != nil {
+			said = "refused: " + string(refusal)
+		}
+	default:
+		return fmt.Errorf("line %d: only a model can do %q", s.Line, s.Verb)
 	}
-	return nil, false
+	if err != nil {
+		return err
+	}
+	return u.say(said)
 }
 
-// ask sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.
-func (u *turn) ask(method, flag string, params object) (*message, error) {
+// request sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.
+// An answer of another shape than codex expects is logged, and refuses.
+func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
 	answer := make(chan *message, 1)
 	u.s.mu.Lock()
 	n := u.s.nextID
@@ -47,214 +81,102 @@ func (u *turn) ask(method, flag string, params object) (*message, error) {
 	case m := <-answer:
 		if m.Error != nil {
 			u.s.log("codex_app_server: request failed with client error: " + string(m.Error))
+		} else if err := json.Unmarshal(m.Result, result); err != nil {
+			u.s.log("codex_app_server: failed to deserialize the answer: " + string(m.Result))
 		}
-		return m, nil
+		return m.Error, nil
 	case <-u.ctx.Done():
 		return nil, u.interrupted()
 	}
 }
 
-// decision reads {"decision": …}. It returns "" for an error or another shape, which codex treats as a refusal.
-func (u *turn) decision(m *message) string {
-	var r struct {
-		Decision json.RawMessage `json:"decision"`
+// approval asks for the approval of an item. It returns the decision, after which an item that was refused has its status.
+func (u *turn) approval(method string, item, params object) (string, error) {
+	var answer struct{ Decision string }
+	params["itemId"], params["startedAtMs"] = item["id"], item["startedAtMs"]
+	_, err := u.request(method, "waitingOnApproval", params, &answer)
+	item["status"] = "failed"
+	if answer.Decision == "decline" || answer.Decision == "cancel" {
+		item["status"] = "declined"
 	}
-	var word string
-	if m.Error != nil {
-		return ""
-	}
-	if json.Unmarshal(m.Result, &r) != nil || json.Unmarshal(r.Decision, &word) != nil {
-		u.s.log("codex_app_server: failed to deserialize the answer: " + string(m.Result))
-		return ""
-	}
-	return word
+	return answer.Decision, err
 }
-
-const waitingOnApproval = "waitingOnApproval"
 
 func (u *turn) askCommand(line string) error {
 	u.s.mu.Lock()
 	granted := u.s.granted[line]
 	u.s.mu.Unlock()
-	if granted {
-		return u.shell(line)
+	item := u.started(commandItem(line, u.t.Cwd), "call")
+	decision := "accept"
+	if !granted {
+		var err error
+		decision, err = u.approval("item/commandExecution/requestApproval", item, object{
+			"kind": "command", "environmentId": "local", "reason": "needs to run outside the sandbox", "command": item["command"],
+			"cwd": u.t.Cwd, "commandActions": item["commandActions"], "proposedExecpolicyAmendment": []string{line},
+			"availableDecisions": []any{"accept", object{"acceptWithExecpolicyAmendment": object{"execpolicy_amendment": []string{line}}}, "cancel"},
+		})
+		if err != nil {
+			return err
+		}
 	}
-	id := u.itemID("call")
-	item := commandItem(id, line, u.t.Cwd)
-	at := u.itemStarted(item, id)
-	m, err := u.ask("item/commandExecution/requestApproval", waitingOnApproval, object{
-		"kind": "command", "itemId": id, "startedAtMs": at, "environmentId": "local", "reason": "needs to run outside the sandbox",
-		"command": item["command"], "cwd": u.t.Cwd, "commandActions": item["commandActions"], "proposedExecpolicyAmendment": []string{line},
-		"availableDecisions": []any{"accept", object{"acceptWithExecpolicyAmendment": object{"execpolicy_amendment": []string{line}}}, "cancel"},
-	})
-	if err != nil {
-		return err
-	}
-	switch u.decision(m) {
+	switch decision {
 	case "acceptForSession":
 		u.s.mu.Lock()
 		u.s.granted[line] = true
 		u.s.mu.Unlock()
 		fallthrough
 	case "accept":
-		return u.startItem(line, id, item, at)()
-	case "decline":
-		item["status"] = "declined"
-		u.itemCompleted(item, id, at)
+		u.command(line, item)()
 	case "cancel":
-		item["status"] = "declined"
-		u.itemCompleted(item, id, at)
+		u.completed(item)
 		return &end{status: "interrupted"}
 	default:
-		item["status"] = "failed"
-		u.itemCompleted(item, id, at)
+		u.completed(item)
 	}
 	return u.interrupted()
 }
 
 func (u *turn) askFile(name string) error {
-	id := u.itemID("call")
-	item := fileItem(id, u.path(name), "asked for")
-	at := u.itemStarted(item, id)
-	m, err := u.ask("item/fileChange/requestApproval", waitingOnApproval, object{
-		"itemId": id, "startedAtMs": at, "reason": nil, "grantRoot": nil,
-	})
+	item := u.started(fileItem(filepath.Join(u.t.Cwd, name), "asked for"), "call")
+	decision, err := u.approval("item/fileChange/requestApproval", item, object{"reason": nil, "grantRoot": nil})
 	if err != nil {
 		return err
 	}
-	switch u.decision(m) {
+	switch decision {
 	case "accept", "acceptForSession":
-		item["status"] = "completed"
-		if err := u.writeFile(name, "asked for"); err != nil {
-			item["status"] = "failed"
-			u.s.log("codex_core::tools::router: error=" + err.Error())
-		}
+		u.patch(item, name, "asked for")
 	case "cancel":
 		return &end{status: "interrupted"} // the item never completes
-	case "decline":
-		item["status"] = "declined"
 	default:
-		item["status"] = "failed"
+		u.completed(item)
 	}
-	u.itemCompleted(item, id, at)
 	return u.interrupted()
-}
-
-func (u *turn) askUser(question string) error {
-	m, err := u.ask("item/tool/requestUserInput", "waitingOnUserInput", object{
-		"itemId": u.itemID("call"), "isBlocking": true, "autoResolutionMs": nil,
-		"questions": []object{{
-			"id": "q1", "header": "Choice", "question": question, "isOther": true, "isSecret": false,
-			"options": []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}},
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	var r struct {
-		Answers map[string]struct {
-			Answers []string `json:"answers"`
-		} `json:"answers"`
-	}
-	if m.Error != nil || json.Unmarshal(m.Result, &r) != nil || r.Answers == nil {
-		return u.say("the question was not answered")
-	}
-	return u.say(fmt.Sprintf("answered: %q", r.Answers["q1"].Answers))
-}
-
-// askForm sends the form of an MCP server named forms.
-func (u *turn) askForm(text string) error {
-	m, err := u.ask("mcpServer/elicitation/request", "", object{
-		"serverName": "forms", "mode": "form", "_meta": nil, "message": text,
-		"requestedSchema": object{"type": "object", "required": []string{"region"}, "properties": object{
-			"n":      object{"type": "integer", "description": "how many", "minimum": 1},
-			"region": object{"type": "string", "title": "Region", "description": "where it runs", "enum": []string{"eu", "us"}},
-			"sure":   object{"type": "boolean"},
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	var r struct {
-		Action  string          `json:"action"`
-		Content json.RawMessage `json:"content"`
-	}
-	if m.Error != nil || json.Unmarshal(m.Result, &r) != nil || r.Action == "" {
-		return u.say("form: refused")
-	}
-	return u.say("form: " + r.Action + " " + string(r.Content))
-}
-
-func (u *turn) askPermissions() error {
-	m, err := u.ask("item/permissions/requestApproval", waitingOnApproval, object{
-		"itemId": u.itemID("call"), "environmentId": "local", "startedAtMs": now(), "cwd": u.t.Cwd, "reason": "needs more",
-		"permissions": object{
-			"network": object{"enabled": true},
-			"fileSystem": object{
-				"read": nil, "write": []string{"/opt"},
-				"entries": []object{{"path": object{"type": "path", "path": "/opt"}, "access": "write"}},
-			},
-		},
-	})
-	if err != nil {
-		return err
-	}
-	var r struct {
-		Permissions map[string]json.RawMessage `json:"permissions"`
-		Scope       string                     `json:"scope"`
-	}
-	if m.Error != nil || json.Unmarshal(m.Result, &r) != nil || r.Scope == "" {
-		return u.say("permissions: refused")
-	}
-	return u.say(fmt.Sprintf("permissions: %d granted for the %s", len(r.Permissions), r.Scope))
-}
-
-// askAny sends any request and repeats the answer in an agent message.
-func (u *turn) askAny(s *Step) error {
-	params := object{}
-	if err := json.Unmarshal(s.JSON, &params); err != nil {
-		return fmt.Errorf("line %d: request wants an object: %w", s.Line, err)
-	}
-	m, err := u.ask(s.Name, "", params)
-	if err != nil {
-		return err
-	}
-	if m.Error != nil {
-		return u.say("refused: " + string(m.Error))
-	}
-	return u.say("answered: " + string(m.Result))
 }
 
 // tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to see the refusal.
 func (u *turn) tool(name string, args json.RawMessage) error {
-	id := u.itemID("call")
-	item := toolItem(id, name, args)
-	at := u.itemStarted(item, id)
-	m, err := u.ask("item/tool/call", "", object{"callId": id, "namespace": nil, "tool": name, "arguments": args})
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	item := u.started(newItem("dynamicToolCall", object{"tool": name, "arguments": args}), "call")
+	var answer struct {
+		ContentItems []json.RawMessage
+		Success      bool
+	}
+	refusal, err := u.request("item/tool/call", "", object{"callId": item["id"], "namespace": nil, "tool": name, "arguments": args}, &answer)
 	if err != nil {
 		return err
 	}
-	var r struct {
-		ContentItems []json.RawMessage `json:"contentItems"`
-		Success      bool              `json:"success"`
+	item["contentItems"], item["success"], item["status"] = answer.ContentItems, answer.Success, "completed"
+	if refusal != nil {
+		item["contentItems"] = []object{{"type": "inputText", "text": "dynamic tool request failed"}}
+	} else if answer.ContentItems == nil {
+		item["contentItems"] = []object{{"type": "inputText", "text": "dynamic tool response was invalid"}}
 	}
-	failed := func(text string) {
-		item["contentItems"] = []object{{"type": "inputText", "text": text}}
-		item["success"], item["status"] = false, "failed"
+	if !answer.Success {
+		item["status"] = "failed"
 	}
-	switch {
-	case m.Error != nil:
-		failed("dynamic tool request failed")
-	case json.Unmarshal(m.Result, &r) != nil || r.ContentItems == nil:
-		u.s.log("codex_app_server::dynamic_tools: missing field `contentItems`")
-		failed("dynamic tool response was invalid")
-	default:
-		item["contentItems"], item["success"], item["status"] = r.ContentItems, r.Success, "completed"
-		if !r.Success {
-			item["status"] = "failed"
-		}
-	}
-	item["durationMs"] = now() - at
-	u.itemCompleted(item, id, at)
+	item["durationMs"] = now() - item["startedAtMs"].(int64)
+	u.completed(item)
 	return u.interrupted()
 }

@@ -1,106 +1,68 @@
 package codextest
 
 import (
-	"reflect"
 	"slices"
 	"testing"
 )
 
-func TestSelect(t *testing.T) {
-	prompt := "Fix it.\n\n```agent\n# comment\nsay always\nattempt 0 turn 2:\n  say second\nattempt 1+:\nsay retry\nturn 3:\nsay third\n```\ntail"
-	s, found, err := Parse(prompt)
-	if err != nil || !found {
-		t.Fatalf("Parse: %v, %v", found, err)
-	}
+const prompt = "Fix it.\n\n```agent\n# comment\nsay always\nattempt 0 turn 2:\n  say second\nattempt 1+:\nsay retry\nturn 3:\nsay third\n```\ntail"
+
+func TestSteps(t *testing.T) {
 	for _, c := range []struct {
-		attempt, turn int
-		want          string
+		name    string
+		prompts []string
+		turn    int
+		want    string
 	}{
-		{0, 1, "always"},
-		{0, 2, "second"},
-		{0, 3, "third"},
-		{1, 1, "retry"},
-		{7, 3, "retry"},
+		{"no section matches", []string{prompt}, 1, "always"},
+		{"attempt and turn", []string{prompt}, 2, "second"},
+		{"turn", []string{prompt}, 3, "third"},
+		{"attempt or more", []string{"Attempt: 7\n" + prompt}, 3, "retry"},
+		{"a later attempt", []string{prompt, "- Attempt: 1\ngo on"}, 1, "retry"},
+		{"in bold", []string{prompt, "**Attempt:** 5"}, 1, "retry"},
+		{"no number", []string{prompt, "Attempt:\nthe Attempt: 4"}, 1, "always"},
+		{"a new script begins anew", []string{"Attempt: 1\n" + prompt, prompt}, 1, "always"},
+		{"the number of the guidance", []string{prompt, "Continuation guidance: this is continuation turn #2 of 3."}, 9, "second"},
+		{"an invalid one before", []string{prompt, "```agent\nfly\n```", "turn 2"}, 1, "always"},
+		{"none", []string{"no script\n```go\nx\n```"}, 1, ""},
 	} {
-		steps := s.Steps(c.attempt, c.turn)
-		if len(steps) != 1 || steps[0].Text != c.want {
-			t.Errorf("attempt %d turn %d: %v, want %q", c.attempt, c.turn, steps, c.want)
+		steps, err := Steps(c.prompts, c.turn)
+		got := ""
+		for _, s := range steps {
+			got += s.Text
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
 		}
 	}
 }
 
-func TestParseErrors(t *testing.T) {
-	for _, c := range []struct{ prompt, want string }{
-		{"```agent\nsay x\n", "agent script: no closing ```"},
-		{"```agent\nsay x\nfly away\n```", `agent script, line 2: unknown directive "fly"`},
-		{"```agent\nsleep soon\n```", `agent script, line 1: sleep: not a duration such as 300ms: "soon"`},
-		{"```agent\ntool x {\n```", `agent script, line 1: tool: not JSON: "{"`},
-		{"```agent\nhang on\n```", `agent script, line 1: hang: takes nothing, not "on"`},
-		{"```agent\ntokens 1\n```", `agent script, line 1: tokens: not a number: ""`},
-		{"```agent\nsay\n```", `agent script, line 1: say: needs a text`},
-		{"```agent\npatch\n```", `agent script, line 1: patch: needs a name and a text`},
+func TestInvalidScripts(t *testing.T) {
+	for prompt, want := range map[string]string{
+		"```agent\nsay x\n":              "agent script: no closing ```",
+		"```agent\nsay x\nfly away\n```": `agent script, line 2: unknown directive "fly"`,
+		"```agent\nsleep soon\n```":      `agent script, line 1: sleep: "soon" is no wait`,
+		"```agent\ntool x {\n```":        `agent script, line 1: tool: "{" is no json`,
+		"```agent\nhang on\n```":         `agent script, line 1: hang: "on" is too much`,
+		"```agent\ntokens 1\n```":        `agent script, line 1: tokens: "" is no m`,
+		"```agent\nsay\n```":             `agent script, line 1: say: "" is no text`,
+		"```agent\npatch\n```":           `agent script, line 1: patch: "" is no name`,
 	} {
-		_, found, err := Parse(c.prompt)
-		if !found || err == nil || err.Error() != c.want {
-			t.Errorf("Parse(%q): %v, want %s", c.prompt, err, c.want)
+		if _, err := Steps([]string{prompt}, 1); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", prompt, err, want)
 		}
-	}
-	if _, found, err := Parse("no script\n```go\nx\n```"); found || err != nil {
-		t.Errorf("a prompt without a script: %v, %v", found, err)
-	}
-}
-
-func TestReadsPrompt(t *testing.T) {
-	for _, c := range []struct {
-		prompt string
-		n      int
-		found  bool
-	}{
-		{"Attempt: 2\n", 2, true},
-		{"- Attempt: 3", 3, true},
-		{"Attempt:\n", 0, false},
-		{"the Attempt: 4", 0, false},
-		{"**Attempt:** 5", 5, true},
-	} {
-		if n, found := Attempt(c.prompt); n != c.n || found != c.found {
-			t.Errorf("Attempt(%q) = %d, %v", c.prompt, n, found)
-		}
-	}
-	if n, ok := Turn("Continuation guidance: this is continuation turn #2 of 3."); n != 2 || !ok {
-		t.Errorf("Turn = %d, %v", n, ok)
-	}
-	if _, ok := Turn("turn 2"); ok {
-		t.Error("Turn found a number in other text")
 	}
 }
 
 func TestEnvironmentOfCommands(t *testing.T) {
 	env := []string{"PATH=/bin", "NPM_TOKEN=t", "npm_secret=s", "MONKEY=m", "A=a"}
-	for _, c := range []struct {
-		config map[string]any
-		want   []string
-		flag   string
-	}{
-		{nil, []string{"A=a", "MONKEY=m", "NPM_TOKEN=t", "PATH=/bin", "npm_secret=s"}, "-lc"},
-		{
-			map[string]any{"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"A": "b", "NPM_TOKEN": "set"}}},
-			[]string{"A=b", "NPM_TOKEN=set", "PATH=/bin"},
-			"-lc",
-		},
-		{
-			map[string]any{"shell_environment_policy.ignore_default_excludes": true, "shell_environment_policy.set": map[string]any{"B": "b"}},
-			[]string{"A=a", "B=b", "MONKEY=m", "NPM_TOKEN=t", "PATH=/bin", "npm_secret=s"},
-			"-lc",
-		},
-		{
-			map[string]any{"shell_environment_policy.ignore_default_excludes": false, "shell_environment_policy.set.B": "b", "allow_login_shell": false},
-			[]string{"A=a", "B=b", "PATH=/bin"},
-			"-c",
-		},
-	} {
-		e := environmentOf(c.config)
-		if got := slices.Sorted(slices.Values(e.of(env))); !reflect.DeepEqual(got, c.want) || e.shellFlag() != c.flag {
-			t.Errorf("%v: %q, bash %s; want %q, %s", c.config, got, e.shellFlag(), c.want, c.flag)
-		}
+	var c threadConfig
+	if got := c.environ(env); !slices.Equal(got, env) || c.shellFlag() != "-lc" {
+		t.Errorf("%q, bash %s", got, c.shellFlag())
+	}
+	c.Environment.Set = map[string]string{"NPM_TOKEN": "set"}
+	c.Environment.IgnoreExcludes, c.LoginShell = new(bool), new(bool)
+	if got := c.environ(env); !slices.Equal(got, []string{"PATH=/bin", "A=a", "NPM_TOKEN=set"}) || c.shellFlag() != "-c" {
+		t.Errorf("%q, bash %s", got, c.shellFlag())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -22,91 +23,82 @@ import (
 // Version is the codex release whose messages the server imitates.
 const Version = "0.169.0"
 
-// ServeOptions configure Serve. With the zero value threads end with the process, and directives run without a pause.
-type ServeOptions struct {
-	// Home is an existing folder that stores threads, so that thread/resume finds them in a new process. "" stores none.
-	Home string
-	// Pace is the pause before each directive, for demos.
-	Pace time.Duration
-	// Faults are faults that no prompt can ask for.
-	Faults Faults
-	// OnDeaf is called by the directive deaf, so that a program can ignore termination signals too.
-	OnDeaf func()
-	// DeafFor is how long a deaf server outlives its client; 0 means ten minutes.
-	DeafFor time.Duration
+// options are the flags of the server. Without a home, threads end with the process.
+type options struct {
+	home    string        // an existing folder that keeps threads, so that a new process can resume them
+	pace    time.Duration // before each directive, for demos
+	deafFor time.Duration // how long a deaf server outlives its client
+	faults  map[string]string
 }
 
-// Faults are ways in which the server fails, of the handshake above all.
-type Faults struct {
-	SilentInitialize bool   // initialize is never answered
-	InitializeError  string // initialize is answered with this error
-	ThreadError      string // thread/start and thread/resume are answered with this error
-	Exit             bool   // exit 1 before anything is answered
-	Sandbox          string // command/exec fails with this text, as on a machine that cannot sandbox
-	NoExec           bool   // command/exec is unknown
-	Version          string // reported in place of Version
-	LoggedOut        bool   // account/read reports that a login is needed and missing
-}
+// faults are failures that no prompt can ask for.
+const faults = `ways to fail:
+silent-initialize       initialize is never answered
+initialize-error=TEXT   initialize is answered with this error
+thread-error=TEXT       thread/start and thread/resume are answered with this error
+version=TEXT            the version that initialize reports
+exit                    exit 1 before anything is answered
+sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
+no-exec                 command/exec is unknown
+logged-out              account/read reports that a login is needed and missing`
 
-// Codes of error answers.
-const (
-	invalidRequest = -32600
-	internalError  = -32603
-)
-
-// maxLine bounds a line from the client; codex accepts prompts of one mebibyte.
-const maxLine = 16 << 20
-
-// Serve is the app-server. It reads requests until in ends or ctx is done, kills the commands that still run, and returns
-// the exit status of the process.
-func Serve(ctx context.Context, in io.Reader, out, errw io.Writer, o ServeOptions) int {
-	if o.Home != "" {
-		if info, err := os.Stat(o.Home); err != nil || !info.IsDir() {
-			fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", o.Home)
-			return 1
-		}
+func (o *options) addFault(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	if !strings.Contains(faults, "\n"+name) {
+		return fmt.Errorf("unknown fault %q", name)
 	}
-	if o.Faults.Exit {
+	o.faults[name] = value
+	return nil
+}
+
+// Main is the main function of a scripted codex, with the arguments "app-server [flags]" or "--version". It returns the exit
+// status. CODEX_HOME is the default of the flag --home.
+func Main(args []string, in io.Reader, out, errw io.Writer) int {
+	switch {
+	case len(args) == 1 && args[0] == "--version":
+		fmt.Fprintln(out, "codex-cli "+Version)
+		return 0
+	case len(args) == 0 || args[0] != "app-server":
+		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
+		return 2
+	}
+	o := options{faults: map[string]string{}}
+	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
+	flags.SetOutput(errw)
+	flags.StringVar(&o.home, "home", os.Getenv("CODEX_HOME"), "folder for threads; must exist")
+	flags.DurationVar(&o.pace, "pace", 0, "wait before each directive")
+	flags.DurationVar(&o.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
+	flags.Func("fault", faults, o.addFault)
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+		return 2
+	}
+	if info, err := os.Stat(o.home); o.home != "" && (err != nil || !info.IsDir()) {
+		fmt.Fprintf(errw, "Error: CODEX_HOME points to %q, but that path does not exist\n", o.home)
+		return 1
+	}
+	if _, told := o.faults["exit"]; told {
 		fmt.Fprintln(errw, "Error: told to fail")
 		return 1
 	}
-	if o.DeafFor <= 0 {
-		o.DeafFor = 10 * time.Minute
-	}
 	s := &server{
-		o: o, out: out, errw: errw, exit: make(chan int, 1), quit: make(chan struct{}),
-		threads: make(map[string]*thread), pending: make(map[string]chan *message), granted: make(map[string]bool),
+		options: o, out: out, errw: errw, crashed: make(chan struct{}, 1), quit: make(chan struct{}),
+		threads: map[string]*thread{}, pending: map[string]chan *message{}, granted: map[string]bool{},
 	}
-	defer s.close()
-	lines := make(chan []byte)
-	go s.readLines(in, lines)
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return s.gone()
-			}
-			s.take(line)
-		case code := <-s.exit:
-			return code
-		case <-ctx.Done():
-			return s.gone()
-		}
-	}
+	return s.run(in)
 }
 
+// server is one app-server.
 type server struct {
-	o    ServeOptions
-	errw io.Writer
-	exit chan int      // crash
-	quit chan struct{} // closed when Serve returns
+	options
+	errw    io.Writer
+	crashed chan struct{} // a turn said crash
+	quit    chan struct{} // closed when the server ends
 
 	outMu sync.Mutex
-	out   io.Writer
+	out   io.Writer // nil when the client has stopped reading
 
 	mu          sync.Mutex
 	initialized bool
-	client      string
 	threads     map[string]*thread
 	pending     map[string]chan *message // the server's own requests by id
 	nextID      int
@@ -114,73 +106,65 @@ type server struct {
 	granted     map[string]bool // commands accepted for the session
 	commands    []*command
 	deaf        bool
-	crashed     bool
 	running     sync.WaitGroup // turns
 }
 
-// message is a line from the client.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
-
-func (s *server) readLines(in io.Reader, lines chan<- []byte) {
-	defer close(lines)
-	r := bufio.NewScanner(in)
-	r.Buffer(make([]byte, 0, 64<<10), maxLine)
-	for r.Scan() {
-		select {
-		case lines <- bytes.Clone(r.Bytes()):
-		case <-s.quit:
-			return
+// run serves until the client closes its end or the process is told to end.
+func (s *server) run(in io.Reader) int {
+	// This keeps SIGTERM from ending the process; a deaf server does not look at ctx either.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			s.take(lines.Bytes())
 		}
+		if err := lines.Err(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			s.log("codex_app_server: " + err.Error())
+		}
+	}()
+	select {
+	case <-s.crashed:
+		return 1
+	case <-gone:
+	case <-ctx.Done():
 	}
-	if err := r.Err(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-		s.log("codex_app_server: " + err.Error())
-	}
-}
-
-// gone handles EOF and termination: a deaf server stays for a while.
-func (s *server) gone() int {
 	s.mu.Lock()
 	deaf := s.deaf
 	s.mu.Unlock()
 	if deaf {
-		timer := time.NewTimer(s.o.DeafFor)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
-		case code := <-s.exit:
-			return code
+		case <-s.crashed:
+			return 1
+		case <-time.After(s.deafFor):
 		}
 	}
+	s.end()
 	return 0
 }
 
-// close ends turns and commands. After a crash commands stay, as after the kill of a codex.
-func (s *server) close() {
-	close(s.quit)
+// end ends turns and commands. After a crash commands stay, as after the kill of a codex.
+func (s *server) end() {
 	s.mu.Lock()
+	close(s.quit)
 	for _, t := range s.threads {
 		if t.turn != nil {
 			t.turn.stop()
 		}
 	}
-	commands, crashed := s.commands, s.crashed
+	commands := s.commands
 	s.mu.Unlock()
-	if !crashed {
-		for _, c := range commands {
-			c.kill()
-		}
+	for _, c := range commands {
+		c.kill()
 	}
 	s.running.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.threads {
-		t.unlock()
+		_ = t.lock.Close() // releases it; a thread without a home has none
 	}
 }
 
@@ -188,12 +172,15 @@ func (s *server) log(text string) {
 	fmt.Fprintf(s.errw, "%s ERROR %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), text)
 }
 
-// send writes one line. A client that stopped reading does not stop the server.
-func (s *server) send(v any) {
+// object is a JSON object to send.
+type object map[string]any
+
+// send writes one message. A client that stopped reading does not stop the server.
+func (s *server) send(message object) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	if err := e.Encode(message); err != nil {
 		s.log("codex_app_server: " + err.Error())
 		return
 	}
@@ -216,19 +203,17 @@ func (s *server) notify(method string, params object) {
 	s.send(object{"method": method, "params": params, "emittedAtMs": now()})
 }
 
-func (s *server) result(id json.RawMessage, result any) {
-	s.send(object{"id": id, "result": result})
-}
-
-func (s *server) refuse(id json.RawMessage, code int, text string) {
-	s.send(object{"error": object{"code": code, "message": text}, "id": id})
+// message is a line from the client.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 }
 
 // take handles one line from the client.
 func (s *server) take(line []byte) {
-	if len(bytes.TrimSpace(line)) == 0 {
-		return
-	}
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil || bytes.Equal(m.ID, []byte("null")) {
 		s.log("codex_app_server_transport::transport: Failed to deserialize JSONRPCMessage")
@@ -251,155 +236,139 @@ func (s *server) take(line []byte) {
 	}
 }
 
+// params are the members of all requests that the server reads.
+type params struct {
+	ClientInfo struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"clientInfo"`
+	id             json.RawMessage         // of the request
+	ThreadID       string                  `json:"threadId"`
+	TurnID         string                  `json:"turnId"`
+	Cwd            string                  `json:"cwd"`
+	ApprovalPolicy json.RawMessage         `json:"approvalPolicy"`
+	Sandbox        json.RawMessage         `json:"sandbox"`
+	SandboxPolicy  json.RawMessage         `json:"sandboxPolicy"`
+	Config         *threadConfig           `json:"config"`
+	Input          []struct{ Text string } `json:"input"`
+}
+
+// reply is the answer to a request: a result with what follows it, an error, or neither.
+type reply struct {
+	result object
+	after  func()
+	err    string
+}
+
+// handlers serve the client's requests.
+var handlers = map[string]func(*server, *params) reply{
+	"initialize": (*server).initialize, "thread/start": (*server).startThread, "thread/resume": (*server).resumeThread,
+	"turn/start": (*server).startTurn, "turn/interrupt": (*server).interrupt, "command/exec": (*server).exec,
+	"thread/name/set":          func(*server, *params) reply { return reply{result: object{}} },
+	"experimentalFeature/list": func(*server, *params) reply { return reply{result: object{"data": []any{}, "nextCursor": nil}} },
+	"hooks/list":               func(*server, *params) reply { return reply{result: object{"data": []any{}}} },
+	"config/read": func(*server, *params) reply {
+		return reply{result: object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}}}
+	},
+	"account/read": func(s *server, _ *params) reply {
+		_, needed := s.faults["logged-out"]
+		return reply{result: object{"account": nil, "requiresOpenaiAuth": needed}}
+	},
+}
+
 func (s *server) serve(m *message) {
-	s.mu.Lock()
-	ready := s.initialized
-	s.mu.Unlock()
+	var r reply
+	p := params{id: m.ID}
+	handle := handlers[m.Method]
+	_, noExec := s.faults["no-exec"]
 	switch {
 	case len(m.Params) == 0:
-		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `params`")
-	case m.Method == "initialize":
-		s.initialize(m)
-	case !ready:
-		s.refuse(m.ID, invalidRequest, "Not initialized")
-	case m.Method == "thread/start":
-		s.startThread(m)
-	case m.Method == "thread/resume":
-		s.resumeThread(m)
-	case m.Method == "thread/name/set":
-		s.result(m.ID, object{})
-	case m.Method == "turn/start":
-		s.startTurn(m)
-	case m.Method == "turn/interrupt":
-		s.interrupt(m)
-	case m.Method == "command/exec":
-		s.exec(m)
-	case slices.Contains(inspected, m.Method):
-		s.inspect(m)
+		r.err = "Invalid request: missing field `params`"
+	case handle == nil || noExec && m.Method == "command/exec":
+		r.err = unknownVariant(m.Method, slices.Sorted(maps.Keys(handlers)))
+	case !s.initialized && m.Method != "initialize": // only the reader writes it
+		r.err = "Not initialized"
 	default:
-		s.refuse(m.ID, invalidRequest, unknownVariant(m.Method, methods...))
+		if err := json.Unmarshal(m.Params, &p); err != nil {
+			r.err = "Invalid request: " + err.Error()
+		} else if r.err = p.check(); r.err == "" {
+			r = handle(s, &p)
+		}
+	}
+	if r.err != "" {
+		s.send(object{"error": object{"code": -32600, "message": r.err}, "id": m.ID})
+		return
+	}
+	if r.result != nil {
+		s.send(object{"id": m.ID, "result": r.result})
+	}
+	if r.after != nil {
+		r.after()
 	}
 }
 
-// methods are what the server names in its refusal of an unknown method.
-var methods = []string{"initialize", "thread/start", "thread/resume", "thread/name/set", "turn/start", "turn/interrupt"}
-
-func (s *server) initialize(m *message) {
-	var p struct {
-		ClientInfo struct {
-			Name    string `json:"name"`
-			Version string `json:"version"`
-		} `json:"clientInfo"`
-	}
-	if err := json.Unmarshal(m.Params, &p); err != nil || p.ClientInfo.Name == "" || p.ClientInfo.Version == "" {
-		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `clientInfo`")
-		return
-	}
-	s.mu.Lock()
-	again := s.initialized
-	s.initialized, s.client = true, p.ClientInfo.Name
-	s.mu.Unlock()
+// check is codex's error message for policies that it refuses, "" for valid ones.
+func (p *params) check() string {
+	var policy struct{ Type string }
+	var word string
 	switch {
-	case again:
-		s.refuse(m.ID, invalidRequest, "Already initialized")
-		return
-	case s.o.Faults.SilentInitialize:
-		return
-	case s.o.Faults.InitializeError != "":
-		s.refuse(m.ID, invalidRequest, s.o.Faults.InitializeError)
-		return
+	case json.Unmarshal(p.ApprovalPolicy, &word) == nil && !slices.Contains(approvalPolicies, word):
+		return unknownVariant(word, approvalPolicies)
+	case json.Unmarshal(p.Sandbox, &word) == nil && !slices.Contains(sandboxModes, word):
+		return unknownVariant(word, sandboxModes)
+	case len(p.SandboxPolicy) == 0:
+		return ""
+	case json.Unmarshal(p.SandboxPolicy, &policy) != nil:
+		return "Invalid request: invalid type: expected internally tagged enum SandboxPolicyDeserialize"
+	case policy.Type == "":
+		return "Invalid request: missing field `type`"
+	case !slices.Contains(sandboxPolicies, policy.Type):
+		return unknownVariant(policy.Type, sandboxPolicies)
 	}
-	s.result(m.ID, object{
-		"userAgent":      fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%s; %s)", p.ClientInfo.Name, cmp.Or(s.o.Faults.Version, Version), p.ClientInfo.Name, p.ClientInfo.Version),
-		"codexHome":      s.o.Home,
-		"platformFamily": "unix",
-		"platformOs":     "linux",
-	})
-	s.notify("remoteControl/status/changed", object{
-		"status": "disabled", "serverName": "scripted", "installationId": "00000000-0000-0000-0000-000000000000", "environmentId": nil,
-	})
+	return ""
 }
 
-// Main is the main function of a scripted codex, with the arguments "app-server [flags]" or "--version". It returns the exit
-// status. CODEX_HOME is the default of the flag --home.
-func Main(args []string, in io.Reader, out, errw io.Writer) int {
-	switch {
-	case len(args) == 1 && args[0] == "--version":
-		fmt.Fprintln(out, "codex-cli "+Version)
-		return 0
-	case len(args) == 0 || args[0] != "app-server":
-		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
-		return 2
-	}
-	o, err := parseFlags(args[1:], errw)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	// NotifyContext keeps SIGTERM from ending the process; a deaf Serve does not look at ctx either.
-	o.OnDeaf = func() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) }
-	return Serve(ctx, in, out, errw, o)
+var (
+	approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
+	sandboxModes     = []string{"read-only", "workspace-write", "danger-full-access"}
+	sandboxPolicies  = []string{"dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite"}
+)
+
+func unknownVariant(word string, known []string) string {
+	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
 }
 
-func parseFlags(args []string, errw io.Writer) (ServeOptions, error) {
-	o := ServeOptions{Home: os.Getenv("CODEX_HOME")}
-	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
-	flags.SetOutput(errw)
-	flags.StringVar(&o.Home, "home", o.Home, "folder for threads; must exist")
-	flags.DurationVar(&o.Pace, "pace", 0, "wait before each directive")
-	flags.DurationVar(&o.DeafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
-	flags.Func("fault", "silent-initialize, initialize-error=TEXT, thread-error=TEXT, sandbox=TEXT, no-exec, logged-out, version=TEXT or exit", o.Faults.set)
-	if err := flags.Parse(args); err != nil {
-		return o, err
+func (s *server) initialize(p *params) reply {
+	if p.ClientInfo.Name == "" || p.ClientInfo.Version == "" {
+		return reply{err: "Invalid request: missing field `clientInfo`"}
 	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(errw, "app-server takes no %q\n", flags.Arg(0))
-		return o, errors.New("too many arguments")
+	if s.initialized {
+		return reply{err: "Already initialized"}
 	}
-	return o, nil
+	s.initialized = true
+	if _, silent := s.faults["silent-initialize"]; silent {
+		return reply{}
+	}
+	version := cmp.Or(s.faults["version"], Version)
+	return reply{
+		err: s.faults["initialize-error"],
+		result: object{
+			"userAgent": fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", p.ClientInfo.Name, version, p.ClientInfo.Version),
+			"codexHome": s.home, "platformFamily": "unix", "platformOs": "linux",
+		},
+		after: func() {
+			s.notify("remoteControl/status/changed", object{
+				"status": "disabled", "serverName": "scripted", "installationId": "00000000-0000-0000-0000-000000000000", "environmentId": nil,
+			})
+		},
+	}
 }
 
-// set parses one --fault.
-func (f *Faults) set(text string) error {
-	name, value, _ := strings.Cut(text, "=")
-	switch name {
-	case "silent-initialize":
-		f.SilentInitialize = true
-	case "initialize-error":
-		f.InitializeError = value
-	case "thread-error":
-		f.ThreadError = value
-	case "sandbox":
-		f.Sandbox = value
-	case "no-exec":
-		f.NoExec = true
-	case "logged-out":
-		f.LoggedOut = true
-	case "version":
-		f.Version = value
-	case "exit":
-		f.Exit = true
-	default:
-		return fmt.Errorf("unknown fault %q", name)
+// exec serves the probe of the sandbox. It runs nothing: a fault stands for a machine that cannot sandbox.
+func (s *server) exec(p *params) reply {
+	free := bytes.Contains(p.SandboxPolicy, []byte(`"dangerFullAccess"`)) || bytes.Contains(p.SandboxPolicy, []byte(`"externalSandbox"`))
+	if text := s.faults["sandbox"]; text != "" && !free {
+		return reply{result: object{"exitCode": 1, "stdout": "", "stderr": text + "\n"}}
 	}
-	return nil
-}
-
-// inspected are requests about account and configuration, which need no thread.
-var inspected = []string{"account/read", "config/read", "experimentalFeature/list", "hooks/list"}
-
-// inspect answers one of them like a codex with an empty configuration and a provider that needs no login.
-func (s *server) inspect(m *message) {
-	switch m.Method {
-	case "account/read":
-		s.result(m.ID, object{"account": nil, "requiresOpenaiAuth": s.o.Faults.LoggedOut})
-	case "config/read":
-		s.result(m.ID, object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}})
-	default:
-		s.result(m.ID, object{"data": []any{}, "nextCursor": nil})
-	}
+	return reply{result: object{"exitCode": 0, "stdout": "", "stderr": ""}}
 }

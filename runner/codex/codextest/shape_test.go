@@ -169,7 +169,7 @@ func (p *tap) run(t *testing.T, home, params, resume string, prompts ...string) 
 	outR, outW := io.Pipe()
 	exited := make(chan int, 1)
 	go func() {
-		exited <- codextest.Serve(t.Context(), inR, outW, io.Discard, codextest.ServeOptions{Home: home})
+		exited <- codextest.Main([]string{"app-server", "--home", home}, inR, outW, io.Discard)
 		_ = outW.Close()
 	}()
 	lines := bufio.NewScanner(outR)
@@ -221,3 +221,5 @@ func (p *tap) run(t *testing.T, home, params, resume string, prompts ...string) 
 		t.Errorf("exit %d", code)
 	}
 }
+
+func script(lines ...string) string { return "```agent\n" + strings.Join(lines, "\n") + "\n```" }

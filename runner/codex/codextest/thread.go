@@ -15,23 +15,17 @@ import (
 
 // thread is the state of a thread, in memory and in the home.
 type thread struct {
-	ID             string            `json:"id"`
-	Created        int64             `json:"created"`
-	Cwd            string            `json:"cwd"`
-	ApprovalPolicy json.RawMessage   `json:"approvalPolicy"`
-	Sandbox        string            `json:"sandbox"`
-	Prompt         string            `json:"prompt"`  // the first one
-	Script         string            `json:"script"`  // the last prompt that had one
-	Attempt        int               `json:"attempt"` // of the last prompt that named one
-	Turns          int               `json:"turns"`   // in all processes
-	Total          tokens            `json:"total"`
-	Tools          []json.RawMessage `json:"tools"`
-	History        []exchange        `json:"history"`
+	Prompt  string     `json:"prompt"` // the first one
+	ID      string     `json:"id"`
+	Created int64      `json:"created"`
+	Cwd     string     `json:"cwd"`
+	Total   tokens     `json:"total"` // of all turns
+	History []exchange `json:"history"`
 
-	env  environment
-	here int // turns in this process
-	turn *turn
-	lock *os.File
+	config threadConfig
+	here   int // turns in this process
+	turn   *turn
+	lock   *os.File
 }
 
 type exchange struct {
@@ -40,259 +34,135 @@ type exchange struct {
 	Status string `json:"status"`
 }
 
-// tokens of a thread, summed over its turns.
 type tokens struct {
-	Input     int64 `json:"input"`
-	Cached    int64 `json:"cached"`
-	Output    int64 `json:"output"`
-	Reasoning int64 `json:"reasoning"`
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
 }
 
-// threadParams are what thread/start and thread/resume take.
-type threadParams struct {
-	ThreadID       string            `json:"threadId"`
-	Cwd            string            `json:"cwd"`
-	ApprovalPolicy json.RawMessage   `json:"approvalPolicy"`
-	Sandbox        *string           `json:"sandbox"`
-	Config         map[string]any    `json:"config"`
-	DynamicTools   []json.RawMessage `json:"dynamicTools"`
+// threadConfig is the part of codex's configuration that the server obeys: the environment of commands and their shell.
+type threadConfig struct {
+	Environment struct {
+		Set            map[string]string `json:"set"`
+		IgnoreExcludes *bool             `json:"ignore_default_excludes"` // codex does not exclude by default
+	} `json:"shell_environment_policy"`
+	LoginShell *bool `json:"allow_login_shell"`
 }
 
-// check returns codex's error message for parameters that it refuses, "" for valid ones.
-func (p *threadParams) check() string {
-	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || p.Sandbox == nil {
-		return refusal
+// environ is the environment of commands, given that of the server.
+func (c *threadConfig) environ(env []string) []string {
+	policy := c.Environment
+	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		secret := slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(strings.ToUpper(name), word) })
+		return secret && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes
+	})
+	for name, value := range policy.Set {
+		env = append(env, name+"="+value) // the last one counts
 	}
-	known := []string{"read-only", "workspace-write", "danger-full-access"}
-	if !slices.Contains(known, *p.Sandbox) {
-		return unknownVariant(*p.Sandbox, known...)
-	}
-	return ""
+	return env
 }
 
-func checkApproval(policy json.RawMessage) string {
-	known := []string{"untrusted", "on-request", "granular", "never"}
-	if len(policy) == 0 || policy[0] != '"' {
-		return "" // left out, or an object
+func (c *threadConfig) shellFlag() string {
+	if c.LoginShell != nil && !*c.LoginShell {
+		return "-c"
 	}
-	var word string
-	if err := json.Unmarshal(policy, &word); err != nil {
-		return "Invalid request: " + err.Error()
-	}
-	if !slices.Contains(known, word) {
-		return unknownVariant(word, known...)
-	}
-	return ""
+	return "-lc"
 }
 
-func unknownVariant(word string, known ...string) string {
-	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
+func (s *server) startThread(p *params) reply {
+	if text := s.faults["thread-error"]; text != "" {
+		return reply{err: text}
+	}
+	t := &thread{ID: newID(), Created: time.Now().Unix()}
+	r := s.open(t, "thread/start", p)
+	r.after = func() { s.notify("thread/started", object{"thread": s.threadShape(t)}) }
+	return r
+}
+
+func (s *server) resumeThread(p *params) reply {
+	if text := s.faults["thread-error"]; text != "" {
+		return reply{err: text}
+	}
+	t := &thread{ID: p.ThreadID}
+	text, err := os.ReadFile(s.file(t))
+	if errors.Is(err, fs.ErrNotExist) || s.home == "" {
+		return reply{err: "no rollout found for thread id " + p.ThreadID}
+	}
+	if err == nil {
+		err = json.Unmarshal(text, t)
+	}
+	if err != nil {
+		return reply{err: fmt.Sprintf("rollout of thread %s: %v", p.ThreadID, err)}
+	}
+	if err := s.acquire(t); err != nil {
+		return reply{err: err.Error()}
+	}
+	return s.open(t, "thread/resume", p)
+}
+
+// open answers a request for a thread.
+func (s *server) open(t *thread, method string, p *params) reply {
+	s.mu.Lock()
+	s.threads[t.ID] = t
+	t.apply(p)
+	s.mu.Unlock()
+	return reply{result: shape(method, object{"thread": s.threadShape(t), "cwd": t.Cwd})}
 }
 
 // apply replaces the settings that a request names.
-func (t *thread) apply(p *threadParams) {
+func (t *thread) apply(p *params) {
 	if p.Cwd != "" {
 		t.Cwd = p.Cwd
 	}
-	if len(p.ApprovalPolicy) > 0 {
-		t.ApprovalPolicy = p.ApprovalPolicy
-	}
-	if p.Sandbox != nil {
-		t.Sandbox = *p.Sandbox
-	}
 	if p.Config != nil {
-		t.env = environmentOf(p.Config)
+		t.config = *p.Config
 	}
 }
 
-func (s *server) startThread(m *message) {
-	var p threadParams
-	if err := json.Unmarshal(m.Params, &p); err != nil {
-		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
-		return
-	}
-	if refusal := p.check(); refusal != "" {
-		s.refuse(m.ID, invalidRequest, refusal)
-		return
-	}
-	if text := s.o.Faults.ThreadError; text != "" {
-		s.refuse(m.ID, internalError, text)
-		return
-	}
-	t := &thread{ID: newID(), Created: time.Now().Unix(), ApprovalPolicy: json.RawMessage(`"on-request"`), Tools: p.DynamicTools}
-	t.apply(&p)
-	s.mu.Lock()
-	s.threads[t.ID] = t
-	client := s.client
-	s.mu.Unlock()
-	s.result(m.ID, t.opened(client, s.o.Home, false))
-	s.notify("thread/started", object{"thread": t.shape(client, s.o.Home)})
+func (s *server) threadShape(t *thread) object {
+	return shape("thread", object{"id": t.ID, "sessionId": t.ID, "cwd": t.Cwd, "createdAt": t.Created, "cliVersion": Version})
 }
 
-func (s *server) resumeThread(m *message) {
-	var p threadParams
-	if err := json.Unmarshal(m.Params, &p); err != nil {
-		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
-		return
-	}
-	if refusal := p.check(); refusal != "" {
-		s.refuse(m.ID, invalidRequest, refusal)
-		return
-	}
-	if text := s.o.Faults.ThreadError; text != "" {
-		s.refuse(m.ID, internalError, text)
-		return
-	}
-	t, err := s.load(p.ThreadID)
-	if err != nil {
-		s.refuse(m.ID, invalidRequest, err.Error())
-		return
-	}
-	t.apply(&p)
-	s.mu.Lock()
-	s.threads[t.ID] = t
-	client := s.client
-	s.mu.Unlock()
-	s.result(m.ID, t.opened(client, s.o.Home, true))
-}
-
-// load reads a stored thread and takes its lock.
-func (s *server) load(id string) (*thread, error) {
-	none := fmt.Errorf("no rollout found for thread id %s", id)
-	if s.o.Home == "" || id == "" || strings.ContainsAny(id, `/\`) {
-		return nil, none
-	}
-	t := &thread{ID: id}
-	text, err := os.ReadFile(t.file(s.o.Home))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, none
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, t); err != nil {
-		return nil, fmt.Errorf("rollout of thread %s: %w", id, err)
-	}
-	return t, t.acquire(s.o.Home)
-}
-
-func (t *thread) file(home string) string {
-	return filepath.Join(home, "threads", t.ID+".json")
+func (s *server) file(t *thread) string {
+	return filepath.Join(s.home, "threads", filepath.Base(t.ID)+".json")
 }
 
 // acquire takes the lock that makes this process the thread's only writer. The kernel releases it when the process ends.
-func (t *thread) acquire(home string) error {
-	if home == "" || t.lock != nil {
+func (s *server) acquire(t *thread) error {
+	if s.home == "" || t.lock != nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Join(home, "threads"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.file(t)), 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(t.file(home)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(s.file(t)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close() // nothing was written
 		return fmt.Errorf("thread %s already has an active writer", t.ID)
-	}
-	if err != nil {
-		_ = f.Close()
-		return fmt.Errorf("lock thread %s: %w", t.ID, err)
 	}
 	t.lock = f
 	return nil
 }
 
-func (t *thread) unlock() {
-	if t.lock != nil {
-		_ = t.lock.Close() // closing releases the lock even with an error
-		t.lock = nil
+// save stores the thread, from its first turn on, as codex does. Those of sub-agents have no history and are not kept.
+func (s *server) save(t *thread) {
+	if s.home == "" || len(t.History) == 0 {
+		return
 	}
-}
-
-// save stores the thread. As with codex, a thread is not stored before its first turn.
-func (s *server) save(t *thread) error {
-	if s.o.Home == "" {
-		return nil
-	}
-	if err := t.acquire(s.o.Home); err != nil {
-		return err
-	}
+	err := s.acquire(t)
 	s.mu.Lock()
-	text, err := json.MarshalIndent(t, "", "  ")
+	text, encodeErr := json.MarshalIndent(t, "", "  ")
 	s.mu.Unlock()
+	if err = errors.Join(err, encodeErr); err == nil {
+		temp := s.file(t) + ".new"
+		if err = os.WriteFile(temp, text, 0o600); err == nil {
+			err = os.Rename(temp, s.file(t))
+		}
+	}
 	if err != nil {
-		return err
+		s.log("codex_core::rollout: " + err.Error())
 	}
-	temp := t.file(s.o.Home) + ".new"
-	if err := os.WriteFile(temp, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, t.file(s.o.Home))
-}
-
-// environment is what a thread's config sets for the environment of its commands.
-type environment struct {
-	set map[string]string // shell_environment_policy.set
-	// excluding removes variables whose names look like secrets, before set is applied.
-	excluding bool
-	// noLogin runs commands without a login shell.
-	noLogin bool
-}
-
-// environmentOf reads a config, in which shell_environment_policy is nested or has dotted keys.
-func environmentOf(config map[string]any) environment {
-	const key = "shell_environment_policy"
-	e := environment{set: map[string]string{}}
-	take := func(set any) {
-		m, _ := set.(map[string]any)
-		for k, v := range m {
-			if text, ok := v.(string); ok {
-				e.set[k] = text
-			}
-		}
-	}
-	ignored := config[key+".ignore_default_excludes"]
-	if policy, ok := config[key].(map[string]any); ok {
-		take(policy["set"])
-		if ignored == nil {
-			ignored = policy["ignore_default_excludes"]
-		}
-	}
-	take(config[key+".set"])
-	for k, v := range config {
-		if name, ok := strings.CutPrefix(k, key+".set."); ok {
-			take(map[string]any{name: v})
-		}
-	}
-	e.excluding = ignored == false // codex does not exclude by default
-	e.noLogin = config["allow_login_shell"] == false
-	return e
-}
-
-// of returns the environment of commands, given that of the server.
-func (e environment) of(env []string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		_, set := e.set[name]
-		return set || e.excluding && looksSecret(name)
-	})
-	for name, value := range e.set {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
-func looksSecret(name string) bool {
-	name = strings.ToUpper(name)
-	return strings.Contains(name, "KEY") || strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN")
-}
-
-func (e environment) shellFlag() string {
-	if e.noLogin {
-		return "-c"
-	}
-	return "-lc"
 }

@@ -1,154 +1,73 @@
 package codextest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// turn is a turn under way. It runs in its own goroutine.
+// turn is a turn under way. It runs in a goroutine of its own.
 type turn struct {
 	s       *server
 	t       *thread
 	id      string
 	began   time.Time
-	prompt  string
 	ctx     context.Context
 	stop    context.CancelFunc
-	answer  func() // sends the answer to turn/start, once
-	said    string // the last agent message
-	saidID  string
-	counted bool // a directive tokens was done
-	at      int  // index in the thread's history
+	said    object // the item of the last agent message
+	counted bool   // a directive tokens was done
 }
 
-// turnParams are what turn/start takes.
-type turnParams struct {
-	ThreadID string `json:"threadId"`
-	Input    []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	} `json:"input"`
-	Cwd            string          `json:"cwd"`
-	ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
-	SandboxPolicy  json.RawMessage `json:"sandboxPolicy"`
-}
-
-// maxInput is the longest prompt that codex accepts, in characters.
-const maxInput = 1 << 20
-
-// check returns codex's error message for parameters that it refuses, "" for valid ones.
-func (p *turnParams) check() string {
-	if refusal := checkApproval(p.ApprovalPolicy); refusal != "" || len(p.SandboxPolicy) == 0 {
-		return refusal
+func (s *server) startTurn(p *params) reply {
+	texts := make([]string, 0, len(p.Input))
+	for _, input := range p.Input {
+		texts = append(texts, input.Text)
 	}
-	var policy struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(p.SandboxPolicy, &policy); err != nil {
-		return "Invalid request: invalid type: expected internally tagged enum SandboxPolicyDeserialize"
-	}
-	switch policy.Type {
-	case "":
-		return "Invalid request: missing field `type`"
-	case "workspaceWrite", "readOnly", "dangerFullAccess", "externalSandbox":
-		return ""
-	}
-	return unknownVariant(policy.Type, "dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite")
-}
-
-func (p *turnParams) text() string {
-	var texts []string
-	for _, i := range p.Input {
-		if i.Type == "text" {
-			texts = append(texts, i.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
-}
-
-func (s *server) startTurn(m *message) {
-	var p turnParams
-	if err := json.Unmarshal(m.Params, &p); err != nil {
-		s.refuse(m.ID, invalidRequest, "Invalid request: "+err.Error())
-		return
-	}
-	if refusal := p.check(); refusal != "" {
-		s.refuse(m.ID, invalidRequest, refusal)
-		return
-	}
-	if n := len([]rune(p.text())); n > maxInput {
-		s.send(object{"error": object{
-			"code": -32602, "data": object{"input_error_code": "input_too_large", "max_chars": maxInput, "actual_chars": n},
-			"message": fmt.Sprintf("Input exceeds the maximum length of %d characters.", maxInput),
-		}, "id": m.ID})
-		return
-	}
+	prompt := strings.Join(texts, "\n")
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := s.threads[p.ThreadID]
 	if t == nil {
-		s.mu.Unlock()
-		s.refuse(m.ID, invalidRequest, "thread not found: "+p.ThreadID)
-		return
+		return reply{err: "thread not found: " + p.ThreadID}
 	}
-	if running := t.turn; running != nil {
-		s.mu.Unlock()
+	if u := t.turn; u != nil {
 		// codex starts no second turn: the input joins the running one, which goes on with its script.
-		s.result(m.ID, object{"turn": turnShape(running.id, 0)})
-		running.item(object{"type": "userMessage", "clientId": nil, "content": content(p.text())}, newID())
-		return
+		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.userMessage(prompt) }}
 	}
-	t.apply(&threadParams{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
-	u := s.newTurn(t, p.text())
-	id := m.ID
-	u.answer = func() { s.result(id, object{"turn": turnShape(u.id, 0)}) }
-	s.mu.Unlock()
-	go u.run()
-}
-
-// newTurn makes the thread's next turn. mu is held.
-func (s *server) newTurn(t *thread, prompt string) *turn {
-	u := &turn{s: s, t: t, id: newID(), prompt: prompt, began: time.Now(), answer: func() {}}
+	t.apply(p)
+	u := &turn{s: s, t: t, id: newID(), began: time.Now()}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
-	u.at = len(t.History)
-	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish says otherwise
 	t.here++
-	t.Turns++
-	if t.Prompt == "" {
-		t.Prompt = prompt
+	t.Prompt = cmp.Or(t.Prompt, prompt)
+	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish says otherwise
+	prompts := make([]string, 0, len(t.History))
+	for _, e := range t.History {
+		prompts = append(prompts, e.Prompt)
 	}
-	if n, ok := Attempt(prompt); ok {
-		t.Attempt = n
-	} else if _, found, _ := Parse(prompt); found {
-		t.Attempt = 0
-	}
+	steps, err := Steps(prompts, t.here)
 	s.running.Add(1)
-	return u
+	answer := object{"turn": u.shape(nil)}
+	if slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" }) {
+		return reply{after: func() { go u.run(prompt, steps, err, func() { s.send(object{"id": p.id, "result": answer}) }) }}
+	}
+	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
 }
 
-// steps returns the steps of the script for this turn.
-func (u *turn) steps() ([]Step, error) {
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	script, found, err := Parse(u.prompt)
-	if found && err == nil {
-		u.t.Script = u.prompt
-	} else if !found && u.t.Script != "" {
-		script, found, err = Parse(u.t.Script)
-	}
-	if err != nil || !found {
-		return nil, err
-	}
-	number, ok := Turn(u.prompt)
-	if !ok {
-		number = u.t.here
-	}
-	return script.Steps(u.t.Attempt, number), nil
+// shape is the turn with these members.
+func (u *turn) shape(members object) object {
+	turn := shape("turn", members)
+	turn["id"], turn["rootTurnId"] = u.id, u.id
+	return turn
 }
 
 // end is an error with which a step ends the turn.
@@ -163,62 +82,37 @@ func (e *end) Error() string { return e.status + ": " + e.text }
 // errCrashed ends the turn of a process that is about to exit.
 var errCrashed = errors.New("crashed")
 
-func (u *turn) run() {
+// run plays the turn; ended is called after its end unless the process ends first.
+func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 	defer u.s.running.Done()
 	defer u.stop()
-	steps, err := u.steps()
-	u.save() // so that a thread whose turn is cut off can be resumed
-	late := slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" })
-	if !late {
-		u.answer()
-	}
-	u.status(object{"type": "active", "activeFlags": []any{}})
-	u.notify("turn/started", object{"turn": turnShape(u.id, u.began.Unix())})
-	u.item(object{"type": "userMessage", "clientId": nil, "content": content(u.prompt)}, newID())
-	if err == nil {
-		err = u.play(steps)
-	} else {
-		err = &end{status: "failed", info: "other", text: err.Error()}
-	}
-	if errors.Is(err, errCrashed) {
-		return
-	}
-	select {
-	case <-u.s.quit:
-		return // the process is ending; codex sends nothing about the turn
-	default:
-	}
-	u.finish(err)
-	if late {
-		u.answer()
-	}
-}
-
-// play does the steps, and adds a message and tokens where the steps have none.
-func (u *turn) play(steps []Step) error {
-	for i := range steps {
-		if err := u.sleep(u.s.o.Pace); err != nil {
-			return err
-		}
-		if err := u.step(&steps[i]); err != nil {
-			return err
+	u.s.save(u.t) // so that a thread whose turn is cut off can be resumed
+	u.start()
+	u.userMessage(prompt)
+	for i := 0; i < len(steps) && err == nil; i++ {
+		if err = u.sleep(u.s.pace); err == nil {
+			err = u.step(&steps[i])
 		}
 	}
-	if u.said == "" {
-		if err := u.say("done"); err != nil {
-			return err
-		}
+	if err == nil && u.said == nil {
+		err = u.say("done")
 	}
-	if !u.counted {
+	if err == nil && !u.counted {
 		u.count(1000, 50)
 	}
-	return nil
+	select {
+	case <-u.s.quit: // the process is ending; codex sends nothing about the turn
+	default:
+		if !errors.Is(err, errCrashed) {
+			u.finish(err)
+			ended()
+		}
+	}
 }
 
-func (u *turn) save() {
-	if err := u.s.save(u.t); err != nil {
-		u.s.log("codex_core::rollout: " + err.Error())
-	}
+func (u *turn) start() {
+	u.status(object{"type": "active", "activeFlags": []any{}})
+	u.notify("turn/started", object{"turn": u.shape(object{"startedAt": u.began.Unix()})})
 }
 
 // finish sends the end of the turn.
@@ -227,58 +121,45 @@ func (u *turn) finish(err error) {
 	if err != nil && !errors.As(err, &e) {
 		e = &end{status: "failed", info: "other", text: err.Error()}
 	}
-	failure, items, view := any(nil), []any{}, "notLoaded"
-	if e.status == "failed" {
-		failure = errorShape(e.info, e.text)
-		u.status(object{"type": "systemError"})
-		u.notify("error", object{"error": failure, "willRetry": false, "turnId": u.id})
-	} else {
-		u.status(object{"type": "idle"})
+	members := object{
+		"status": e.status, "startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),
 	}
-	if e.status == "completed" {
-		item := messageItem(u.saidID, u.said)
-		item["startedAtMs"], item["completedAtMs"] = now(), now()
-		items, view = []any{item}, "summary"
+	switch e.status {
+	case "completed":
+		members["items"], members["itemsView"] = []any{u.said}, "summary"
+	case "failed":
+		members["error"] = shape("error", object{"message": e.text, "codexErrorInfo": e.info})
+		u.status(object{"type": "systemError"})
+		u.notify("error", object{"error": members["error"], "willRetry": false, "turnId": u.id})
+	}
+	if e.status != "failed" {
+		u.status(object{"type": "idle"})
 	}
 	u.s.mu.Lock()
 	u.t.turn = nil
-	u.t.History[u.at] = exchange{Prompt: u.prompt, Answer: u.said, Status: e.status}
+	if n := len(u.t.History); n > 0 { // a sub-agent has none
+		answer, _ := u.said["text"].(string)
+		u.t.History[n-1].Answer, u.t.History[n-1].Status = answer, e.status
+	}
 	u.s.mu.Unlock()
-	u.save()
-	u.notify("turn/completed", object{"turn": object{
-		"id": u.id, "rootTurnId": u.id, "items": items, "itemsView": view, "status": e.status, "error": failure,
-		"startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),
-	}})
+	u.s.save(u.t)
+	u.notify("turn/completed", object{"turn": u.shape(members)})
 }
 
-// interrupt ends a turn. A running command continues in the background.
-func (s *server) interrupt(m *message) {
-	var p struct {
-		ThreadID string `json:"threadId"`
-		TurnID   string `json:"turnId"`
-	}
-	if err := json.Unmarshal(m.Params, &p); err != nil || p.ThreadID == "" {
-		s.refuse(m.ID, invalidRequest, "Invalid request: missing field `threadId`")
-		return
-	}
+// interrupt ends a turn. A running command goes on in the background.
+func (s *server) interrupt(p *params) reply {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := s.threads[p.ThreadID]
-	var u *turn
-	if t != nil {
-		u = t.turn
-	}
-	s.mu.Unlock()
 	switch {
 	case t == nil:
-		s.refuse(m.ID, invalidRequest, "thread not found: "+p.ThreadID)
-	case u == nil:
-		s.refuse(m.ID, invalidRequest, "no active turn to interrupt")
-	case u.id != p.TurnID:
-		s.refuse(m.ID, invalidRequest, fmt.Sprintf("expected active turn id %s but found %s", p.TurnID, u.id))
-	default:
-		s.result(m.ID, object{})
-		u.stop()
+		return reply{err: "thread not found: " + p.ThreadID}
+	case t.turn == nil:
+		return reply{err: "no active turn to interrupt"}
+	case t.turn.id != p.TurnID:
+		return reply{err: fmt.Sprintf("expected active turn id %s but found %s", p.TurnID, t.turn.id)}
 	}
+	return reply{result: object{}, after: t.turn.stop}
 }
 
 // notify sends a notification of this turn's thread.
@@ -287,23 +168,15 @@ func (u *turn) notify(method string, params object) {
 	u.s.notify(method, params)
 }
 
-func (u *turn) status(status object) {
-	u.notify("thread/status/changed", object{"status": status})
-}
+func (u *turn) status(status object) { u.notify("thread/status/changed", object{"status": status}) }
 
 // sleep waits, or ends the turn if it is interrupted.
 func (u *turn) sleep(d time.Duration) error {
-	if d <= 0 {
-		return u.interrupted()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(d):
 	case <-u.ctx.Done():
-		return u.interrupted()
 	}
+	return u.interrupted()
 }
 
 func (u *turn) interrupted() error {
@@ -313,6 +186,169 @@ func (u *turn) interrupted() error {
 	return nil
 }
 
-func content(text string) []object {
-	return []object{{"type": "text", "text": text, "text_elements": []any{}}}
+// step does one directive.
+func (u *turn) step(s *Step) error {
+	switch s.Verb {
+	case "sh", "background":
+		wait := u.command(s.Text, u.started(commandItem(s.Text, u.t.Cwd), "call"))
+		if s.Verb == "sh" {
+			wait()
+		}
+	case "say":
+		return u.say(strings.SplitAfter(s.Text, " ")...)
+	case "think":
+		u.completed(u.started(newItem("reasoning", object{"summary": []string{s.Text}}), "rs"))
+	case "patch":
+		u.patch(u.started(fileItem(filepath.Join(u.t.Cwd, s.Name), s.Text), "call"), s.Name, s.Text)
+	case "tokens":
+		u.count(int64(s.N), int64(s.M))
+	case "ratelimits":
+		u.s.notify("account/rateLimits/updated", object{"rateLimits": s.JSON})
+	case "sleep":
+		return u.sleep(s.Wait)
+	case "stream":
+		return u.stream(s.N, s.Wait)
+	case "subagent":
+		u.subAgent(s.Text)
+	case "late-response": // startTurn has read it
+	case "fail":
+		return &end{status: "failed", info: errorInfo(s.Name), text: cmp.Or(s.Text, s.Name)}
+	case "cancel":
+		return &end{status: "interrupted"}
+	case "crash":
+		u.s.crashed <- struct{}{}
+		return errCrashed
+	case "hang", "silent": // they differ only in package modeltest
+		<-u.ctx.Done()
+	case "deaf":
+		u.s.mu.Lock()
+		u.s.deaf = true
+		u.s.mu.Unlock()
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	case "garbage":
+		u.s.write([]byte(s.Text + "\n"))
+	case "long":
+		item := u.started(commandItem("cat large", u.t.Cwd), "call")
+		item["status"], item["exitCode"], item["durationMs"] = "completed", 0, 0
+		item["aggregatedOutput"] = strings.Repeat("x", s.N)
+		u.completed(item)
+	default:
+		return u.ask(s)
+	}
+	return u.interrupted()
+}
+
+// errorInfo makes codexErrorInfo of a word, or of KEY=STATUS an object with an HTTP status, which may be empty.
+func errorInfo(text string) any {
+	key, status, ok := strings.Cut(text, "=")
+	if !ok {
+		return text
+	}
+	return object{key: object{"httpStatusCode": json.RawMessage(cmp.Or(status, "null"))}}
+}
+
+// started gives an item an id and sends its start. The caller completes it.
+func (u *turn) started(item object, prefix string) object {
+	u.s.mu.Lock()
+	u.s.nextItem++
+	item["id"] = fmt.Sprintf("%s_%04d", prefix, u.s.nextItem)
+	u.s.mu.Unlock()
+	item["startedAtMs"], item["completedAtMs"] = now(), nil
+	u.notify("item/started", object{"item": item, "turnId": u.id, "startedAtMs": item["startedAtMs"]})
+	return item
+}
+
+func (u *turn) completed(item object) {
+	item["completedAtMs"] = now()
+	u.notify("item/completed", object{"item": item, "turnId": u.id, "contentTokenCount": nil, "completedAtMs": item["completedAtMs"]})
+}
+
+func (u *turn) userMessage(text string) {
+	content := []object{{"type": "text", "text": text, "text_elements": []any{}}}
+	u.completed(u.started(newItem("userMessage", object{"content": content}), "user"))
+}
+
+// say sends an agent message in these parts.
+func (u *turn) say(parts ...string) error {
+	item := u.started(newItem("agentMessage", nil), "msg")
+	for _, part := range parts {
+		u.delta(item, part)
+	}
+	return u.saidAll(item, strings.Join(parts, ""))
+}
+
+// stream sends a message in n deltas, an interval apart.
+func (u *turn) stream(n int, interval time.Duration) error {
+	item := u.started(newItem("agentMessage", nil), "msg")
+	var text strings.Builder
+	for i := range n {
+		word := fmt.Sprintf("%d ", i+1)
+		text.WriteString(word)
+		u.delta(item, word)
+		if err := u.sleep(interval); err != nil {
+			return err
+		}
+	}
+	return u.saidAll(item, strings.TrimSpace(text.String()))
+}
+
+func (u *turn) delta(item object, text string) {
+	u.notify("item/agentMessage/delta", object{"turnId": u.id, "itemId": item["id"], "delta": text})
+}
+
+func (u *turn) saidAll(item object, text string) error {
+	item["text"] = text
+	u.completed(item)
+	u.said = item
+	return u.interrupted()
+}
+
+// count reports a model call.
+func (u *turn) count(in, out int64) {
+	u.counted = true
+	u.s.mu.Lock()
+	u.t.Total.Input += in
+	u.t.Total.Output += out
+	total := u.t.Total
+	u.s.mu.Unlock()
+	u.s.save(u.t) // first: the tokens are used even if the client is gone
+	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
+		"total": usageShape(total), "last": usageShape(tokens{in, out}), "modelContextWindow": 258400,
+	}})
+	u.s.notify("account/rateLimits/updated", object{"rateLimits": shape("rateLimits", nil)})
+}
+
+// patch writes a file of the workspace and completes its item. As with codex, a path outside fails.
+func (u *turn) patch(item object, name, text string) {
+	item["status"] = "completed"
+	if err := writeFile(u.t.Cwd, name, text); err != nil {
+		item["status"] = "failed"
+		u.s.log("codex_core::tools::router: error=" + err.Error())
+	}
+	u.completed(item)
+}
+
+func writeFile(dir, name, text string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it is only read
+	if err := root.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	return root.WriteFile(name, []byte(text+"\n"), 0o666)
+}
+
+// subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
+func (u *turn) subAgent(text string) {
+	child := &turn{s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd}, id: newID(), began: time.Now(), ctx: u.ctx}
+	call := u.started(newItem("collabAgentToolCall", object{"senderThreadId": u.t.ID, "prompt": text}), "call")
+	call["status"], call["model"], call["receiverThreadIds"] = "completed", "scripted", []string{child.t.ID}
+	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
+	u.completed(call)
+	child.start()
+	err := child.say(text)
+	child.count(1000, 50)
+	child.finish(err)
 }

@@ -183,32 +183,6 @@ func read(body []byte) (Request, error) {
 	return r, nil
 }
 
-// steps are those of the script for the last prompt.
-func steps(prompts []string) ([]codextest.Step, error) {
-	if len(prompts) == 0 {
-		return nil, nil
-	}
-	last := prompts[len(prompts)-1]
-	attempt, script := 0, codextest.Script{}
-	for _, p := range prompts {
-		s, found, err := codextest.Parse(p)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			script, attempt = s, 0
-		}
-		if n, ok := codextest.Attempt(p); ok {
-			attempt = n
-		}
-	}
-	turn, ok := codextest.Turn(last)
-	if !ok {
-		turn = len(prompts)
-	}
-	return script.Steps(attempt, turn), nil
-}
-
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -225,7 +199,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	s.tries[same]++
 	try := s.tries[same]
 	s.mu.Unlock()
-	all, err := steps(req.Prompts)
+	all, err := codextest.Steps(req.Prompts, len(req.Prompts))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return

@@ -1,0 +1,460 @@
+package codextest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
+)
+
+// TestMain makes the test binary a scripted codex if CODEXTEST_AS_CODEX is set. The tests run in a home without a login
+// profile, because a test may kill a shell that still reads its profile.
+func TestMain(m *testing.M) {
+	if os.Getenv("CODEXTEST_AS_CODEX") != "" {
+		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	home, err := os.MkdirTemp("", "codextest-home-")
+	if err == nil {
+		err = os.Setenv("HOME", home)
+	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(home)
+	os.Exit(code)
+}
+
+// process is a server in a process of its own, with a session on its pipes.
+type process struct {
+	*codex.Session
+	t      *testing.T
+	cmd    *exec.Cmd
+	dir    string
+	exited chan struct{}
+
+	mu     sync.Mutex
+	events []string
+}
+
+// patience bounds each step of a test.
+const patience = time.Minute
+
+// spawn starts a server, whose conversation is open.
+func spawn(t *testing.T, o agent.Options, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, dir: t.TempDir(), exited: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // ended by its stdin, or killed below
+	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
+	p.cmd.Stderr = os.Stderr
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW := io.Pipe()
+	p.cmd.Stdout = outW
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	o.ReadTimeout = patience
+	o.OnEvent = func(e agent.Event) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.events = append(p.events, e.Name+" "+e.Message)
+	}
+	p.Session = codex.New(agent.Streams{Stdin: stdin, Stdout: outR}, o)
+	go func() {
+		_ = p.cmd.Wait() // its state is looked at
+		_ = outW.Close()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.Close()
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		<-p.Done()
+	})
+	if server, err := p.Initialize(t.Context()); err != nil || server.Version != codextest.Version {
+		t.Fatal(server, err)
+	}
+	return p
+}
+
+// start starts a server with a thread.
+func start(t *testing.T, o agent.Options, args ...string) *process {
+	t.Helper()
+	p := spawn(t, o, args...)
+	if _, err := p.StartThread(t.Context(), p.params()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) params() agent.ThreadParams {
+	return agent.ThreadParams{
+		Cwd: p.dir, ApprovalPolicy: json.RawMessage(`"never"`),
+		Config: map[string]any{"shell_environment_policy": map[string]any{"set": map[string]any{"MARK": "m1"}}},
+	}
+}
+
+func (p *process) turn(lines ...string) (agent.Turn, error) {
+	return p.RunTurn(p.t.Context(), agent.TurnParams{
+		Input: "Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n", Cwd: p.dir, SandboxPolicy: json.RawMessage(`{"type":"workspaceWrite"}`),
+	})
+}
+
+func (p *process) told() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.events, "\n")
+}
+
+// wants checks that these events came.
+func (p *process) wants(events ...string) {
+	p.t.Helper()
+	for _, e := range events {
+		if !strings.Contains(p.told(), e) {
+			p.t.Errorf("no event %q in\n%s", e, p.told())
+		}
+	}
+}
+
+func (p *process) status() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		p.t.Fatal("the server goes on")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// leavePid is a command that leaves its process id in a file.
+const leavePid = "echo $$ > p; mv p pid; exec sleep 600"
+
+func (p *process) pid() int {
+	p.t.Helper()
+	waitFor(p.t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
+	text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
+func code(err error) agent.Code {
+	var e *agent.Error
+	errors.As(err, &e)
+	if e == nil {
+		return ""
+	}
+	return e.Code
+}
+
+func TestTurns(t *testing.T) {
+	p := start(t, agent.Options{})
+	turn, err := p.turn("think hm", "sh echo $MARK-$CODEX_CI > out; exit 3", "patch sub/f.txt hello", "say all good")
+	if err != nil || turn.Status != "completed" || turn.LastMessage != "all good" {
+		t.Fatalf("turn: %+v, %v", turn, err)
+	}
+	for name, text := range map[string]string{"out": "m1-1\n", "sub/f.txt": "hello\n"} {
+		if got, err := os.ReadFile(filepath.Join(p.dir, name)); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if u := p.Usage(); u != (agent.Usage{Input: 1000, CachedInput: 250, Output: 50, Reasoning: 10, Total: 1050}) {
+		t.Errorf("usage %+v", u)
+	}
+	if turn, err := p.turn("tokens 10 5", "say two"); err != nil || turn.LastMessage != "two" || p.Usage().Total != 1065 {
+		t.Errorf("second turn: %+v, %v, %+v", turn, err, p.Usage())
+	}
+	p.wants("session_started session "+p.ThreadID()+"-"+turn.ID, "notification command exited 3: echo $MARK-$CODEX_CI > out; exit 3",
+		"notification 1 file change completed: f.txt", "notification all good", "turn_completed turn completed",
+		"notification tokens: 1000 in (250 cached), 50 out, 1050 in all")
+	_ = p.Close()
+	if code := p.status(); code != 0 {
+		t.Errorf("exit %d after EOF", code)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for script, want := range map[string]struct {
+		code agent.Code
+		text string
+	}{
+		"fail other went wrong":                               {agent.CodeTurnFailed, "went wrong"},
+		"fail httpConnectionFailed=401 unexpected status 401": {agent.CodeAgentAuth, "401"},
+		"fail httpConnectionFailed=503 x":                     {agent.CodeNetwork, "x"},
+		"fail responseStreamDisconnected= gone":               {agent.CodeNetwork, "gone"},
+		"fail usageLimitExceeded you hit it":                  {agent.CodeAgentQuota, "you hit it"},
+		"fail serverOverloaded x":                             {agent.CodeNetwork, "x"},
+		"fail other Missing environment variable: `KEY`.":     {agent.CodeAgentAuth, "KEY"},
+		"cancel":              {agent.CodeTurnCancelled, "interrupted"},
+		"crash":               {agent.CodePortExit, "agent ended"},
+		"ask-user Which way?": {agent.CodeTurnInputRequired, "Which way?"},
+		"bogus":               {agent.CodeTurnFailed, `line 1: unknown directive "bogus"`},
+		"steal-turn":          {agent.CodeTurnFailed, "line 1: only a model"},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			_, err := start(t, agent.Options{}).turn(script)
+			if code(err) != want.code || !strings.Contains(err.Error(), want.text) {
+				t.Errorf("%v, want %s: %s", err, want.code, want.text)
+			}
+		})
+	}
+}
+
+func TestStream(t *testing.T) {
+	for script, event := range map[string]string{
+		"garbage this is no JSON":        "malformed this is no JSON",
+		`garbage {"id":"x","result":{}}`: `other_message answer to no request of ours, id "x"`,
+		"late-response":                  "turn_completed",
+		"subagent child says":            "notification child says",
+		"stream 3 1ms":                   "notification 1 2 3",
+		"long 3000000":                   "notification command exited 0: cat large",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, agent.Options{})
+			if turn, err := p.turn(script, "say the end"); err != nil || turn.Status != "completed" {
+				t.Fatal(turn, err)
+			}
+			p.wants(event)
+		})
+	}
+}
+
+// TestInterrupt checks that an interrupt leaves the command running, and that the server kills it when it ends.
+func TestInterrupt(t *testing.T) {
+	p := start(t, agent.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		waitFor(t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "pid")); return err == nil })
+	}()
+	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + leavePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := p.Interrupt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if turn, err := p.turn("say next"); err != nil || turn.LastMessage != "next" {
+		t.Errorf("turn after an interrupt: %+v, %v", turn, err)
+	}
+	if err := syscall.Kill(p.pid(), 0); err != nil {
+		t.Errorf("the command ended with the turn: %v", err)
+	}
+	_ = p.Close()
+	p.status()
+	waitFor(t, func() bool { return syscall.Kill(p.pid(), 0) != nil })
+}
+
+// TestTermination checks that SIGTERM ends the server well, and with it commands, which have sessions of their own.
+func TestTermination(t *testing.T) {
+	p := start(t, agent.Options{})
+	if _, err := p.turn("background " + leavePid); err != nil {
+		t.Fatal(err)
+	}
+	pid := p.pid()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// pid (comm) state ppid pgrp session
+	if fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); fields[3] != strconv.Itoa(pid) {
+		t.Errorf("the command %d is in session %s", pid, fields[3])
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.status(); code != 0 {
+		t.Errorf("exit %d on SIGTERM", code)
+	}
+	waitFor(t, func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// TestCrash checks that commands outlive a crash, and that a thread whose first turn was cut off can be resumed.
+func TestCrash(t *testing.T) {
+	home := t.TempDir()
+	p := start(t, agent.Options{}, "--home", home)
+	if _, err := p.turn("background "+leavePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(err) != agent.CodePortExit {
+		t.Fatal(err)
+	}
+	if code := p.status(); code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	if err := syscall.Kill(p.pid(), syscall.SIGKILL); err != nil {
+		t.Errorf("the command ended with the server: %v", err)
+	}
+	next := spawn(t, agent.Options{}, "--home", home)
+	if err := next.ResumeThread(t.Context(), p.ThreadID(), next.params()); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join(home, "threads", p.ThreadID()+".json"))
+	if err != nil || !strings.Contains(string(text), `"interrupted"`) {
+		t.Errorf("the cut turn is not kept as interrupted: %v\n%s", err, text)
+	}
+}
+
+func TestResume(t *testing.T) {
+	home := t.TempDir()
+	first := start(t, agent.Options{}, "--home", home)
+	id := first.ThreadID()
+	if _, err := first.turn("say one", "turn 2:", "say two"); err != nil {
+		t.Fatal(err)
+	}
+	second := spawn(t, agent.Options{}, "--home", home)
+	if err := second.ResumeThread(t.Context(), id, second.params()); !errors.Is(err, agent.ErrThreadBusy) {
+		t.Fatalf("resume of a thread in use: %v", err)
+	}
+	_ = first.Close()
+	first.status()
+	if err := second.ResumeThread(t.Context(), "01a00000-0000-7000-8000-000000000000", second.params()); !errors.Is(err, agent.ErrNoThread) {
+		t.Fatalf("resume of nothing: %v", err)
+	}
+	if err := second.ResumeThread(t.Context(), id, second.params()); err != nil {
+		t.Fatal(err)
+	}
+	turn, err := second.RunTurn(t.Context(), agent.TurnParams{Input: "This is continuation turn #2 of 3.", Cwd: second.dir})
+	if err != nil || turn.LastMessage != "two" {
+		t.Fatalf("%+v, %v", turn, err)
+	}
+	if u := second.Usage(); u.Total != 2100 {
+		t.Errorf("usage goes on from the stored total: %+v", u)
+	}
+}
+
+// TestAsk checks that the server obeys the answer to each of its requests.
+func TestAsk(t *testing.T) {
+	for _, c := range []struct {
+		yes   bool
+		kinds string
+		files int
+		said  []string
+	}{
+		{true, "command command file_change permissions question question", 3, []string{
+			"permissions: 2 granted for the turn", `answered: ["Yes"]`, `form: accept {"n":2,"region":"us"}`,
+		}},
+		{false, "command command command file_change permissions question question", 0, []string{
+			"permissions: 0 granted for the turn", "answered: []", "form: decline null",
+		}},
+	} {
+		var kinds []string // requests come one after the other
+		p := start(t, agent.Options{OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: func(_ context.Context, r agent.Request) agent.Decision {
+			kinds = append(kinds, string(r.Kind))
+			d := agent.Decision{Approve: c.yes, ForSession: r.Summary == "touch a"}
+			if c.yes {
+				d.Answers = map[string][]string{"q1": {"Yes"}, "region": {"us"}, "n": {"2"}}
+			}
+			return d
+		}})
+		turn, err := p.turn("ask-command touch a", "ask-command touch a", "ask-command touch d", "ask-file b", "ask-permissions",
+			"ask-user Which way?", "ask-form Where?", "say end")
+		if err != nil || turn.LastMessage != "end" {
+			t.Fatal(turn, err)
+		}
+		if got := strings.Join(kinds, " "); got != c.kinds {
+			t.Errorf("asked %s\nwant  %s", got, c.kinds)
+		}
+		if files, err := os.ReadDir(p.dir); err != nil || len(files) != c.files {
+			t.Errorf("%d files, %v", len(files), err)
+		}
+		p.wants(c.said...)
+	}
+}
+
+func TestMainUsage(t *testing.T) {
+	for _, c := range []struct {
+		args     []string
+		code     int
+		out, err string
+	}{
+		{[]string{"--version"}, 0, "codex-cli " + codextest.Version, ""},
+		{nil, 2, "", "usage:"},
+		{[]string{"exec"}, 2, "", "usage:"},
+		{[]string{"app-server", "--nope"}, 2, "", "-nope"},
+		{[]string{"app-server", "--fault", "odd"}, 2, "", "unknown fault"},
+		{[]string{"app-server", "--fault", "exit"}, 1, "", "told to fail"},
+		{[]string{"app-server", "--home", "/nonexistent/home"}, 1, "", "does not exist"},
+		{[]string{"app-server", "--home", "", "--pace", "1ms"}, 0, "", ""},
+	} {
+		var out, errw bytes.Buffer
+		code := codextest.Main(c.args, strings.NewReader(""), &out, &errw)
+		if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errw.String(), c.err) {
+			t.Errorf("%q: exit %d, out %q, err %q", c.args, code, &out, &errw)
+		}
+	}
+}
+
+// TestRefusals checks that requests are refused in codex's words.
+func TestRefusals(t *testing.T) {
+	in := strings.Join([]string{
+		`{"id":1,"method":"thread/start","params":{}}`,
+		`not json`, `{"id":null,"method":"initialize","params":{}}`, `[]`,
+		`{"id":2,"method":"initialize","params":{}}`,
+		`{"id":3,"method":"initialize","params":{"clientInfo":{"name":"a","version":"1"}}}`,
+		`{"id":4,"method":"initialize","params":{"clientInfo":{"name":"a","version":"1"}}}`,
+		`{"method":"initialized"}`,
+		`{"id":5,"method":"thread/start"}`,
+		`{"id":6,"method":"thread/start","params":{"sandbox":"workspaceWrite"}}`,
+		`{"id":7,"method":"thread/start","params":{"approvalPolicy":"on-failure"}}`,
+		`{"id":8,"method":"turn/start","params":{"threadId":"x","input":[]}}`,
+		`{"id":9,"method":"turn/start","params":{"threadId":"x","sandboxPolicy":{"mode":"x"}}}`,
+		`{"id":10,"method":"turn/start","params":{"threadId":"x","sandboxPolicy":"workspace-write"}}`,
+		`{"id":11,"method":"newConversation","params":{}}`,
+		`{"id":12,"method":"turn/interrupt","params":{"threadId":"x","turnId":"y"}}`,
+		`{"id":13,"method":"thread/resume","params":{"threadId":"x"}}`,
+	}, "\n")
+	var out bytes.Buffer
+	if code := codextest.Main([]string{"app-server", "--home", ""}, strings.NewReader(in), &out, io.Discard); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var m struct {
+			ID    json.RawMessage
+			Error struct{ Message string }
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		got[string(m.ID)] = m.Error.Message
+	}
+	for id, text := range map[string]string{
+		"1": "Not initialized", "2": "missing field `clientInfo`", "4": "Already initialized", "5": "missing field `params`",
+		"6": "unknown variant `workspaceWrite`", "7": "unknown variant `on-failure`", "8": "thread not found: x", "9": "missing field `type`",
+		"10": "expected internally tagged enum", "11": "unknown variant `newConversation`", "12": "thread not found", "13": "no rollout found",
+	} {
+		if !strings.Contains(got[id], text) {
+			t.Errorf("answer %s: %q, want %q in it", id, got[id], text)
+		}
+	}
+}
