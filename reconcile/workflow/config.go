@@ -2,9 +2,9 @@ package workflow
 
 import (
 	"encoding/json"
-	"log/slog"
+	"fmt"
+	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +14,8 @@ import (
 // Config is the typed configuration of one workflow (specification 5.3 and 6.4). All paths are absolute and
 // clean; symlinks in them are not resolved.
 type Config struct {
+	// Policy is the part that decisions depend on, without what depends on the machine: WorkspaceRoot and StopGrace.
+	Policy    reconcile.Policy
 	Tracker   Tracker
 	Polling   Polling
 	Workspace Workspace
@@ -26,9 +28,12 @@ type Config struct {
 	Warnings []Warning
 	// KeyIsLiteral says that the file holds the tracker's key itself.
 	KeyIsLiteral bool
-
-	redacted []byte
-	keyVars  []string
+	// Redacted is the file with $SYMPHONY_LITERAL_API_KEY in the place of a literal tracker.api_key, and otherwise byte for
+	// byte what was read. Parse reads it back where the environment has that variable.
+	Redacted []byte
+	// SecretVars names the environment variables that hold the tracker's key, sorted: the one that the file names,
+	// LINEAR_API_KEY, and the placeholder's. Neither agents nor hooks may get them.
+	SecretVars []string
 }
 
 // Tracker is where the work comes from (specification 5.3.1).
@@ -38,19 +43,13 @@ type Tracker struct {
 	// APIKey is empty only where Environment.KeyOptional allowed it.
 	APIKey Secret
 	// ProjectSlug is what the file says; of a project's URL the slug in it.
-	ProjectSlug    string
-	ActiveStates   []string
-	TerminalStates []string
+	ProjectSlug string
 	// NamedStates are the states that the file itself names, without defaults.
 	NamedStates []string
-	// RequiredLabels are trimmed and in lower case.
-	RequiredLabels []string
-	// Assignee is an email, an id, "me", or empty for any issue.
-	Assignee string
 	// CAFile names a PEM file with certificates to trust; empty for the system's alone.
 	CAFile string
-	// ToolReadOnly is tracker.tool_scope: read: the agent's tool refuses mutations.
-	ToolReadOnly bool
+	// ToolScope is any, or read: the agent's tool refuses mutations.
+	ToolScope string
 }
 
 // Polling is how often --loop runs a pass (specification 5.3.2).
@@ -63,8 +62,6 @@ type Workspace struct {
 	Root string
 	// KeepRemoved is how long a removed workspace stays in the trash; 0 deletes at once.
 	KeepRemoved time.Duration
-	// MinFreeBytes of the volume below which nothing is dispatched.
-	MinFreeBytes int64
 }
 
 // Hooks are shell scripts around a workspace's life, empty where there is none (specification 5.3.4).
@@ -77,20 +74,9 @@ type Hooks struct {
 	Timeout      time.Duration
 }
 
-// Agent is how much is done at once, how often, and what the agent may do (specification 5.3.5, design 5 and 9).
+// Agent is how long an agent works, and what it may do (specification 5.3.5, design 5 and 9).
 type Agent struct {
-	MaxConcurrent int
-	// MaxByState has normalised states as keys; it is never nil.
-	MaxByState      map[string]int
-	MaxTurns        int
-	MaxRetryBackoff time.Duration
-
-	// The caps hold an issue when they are reached; 0 switches one off.
-	MaxFailures int
-	MaxIdleRuns int
-	MaxRuns     int
-	MaxTokens   int64
-
+	MaxTurns   int
 	OnApproval Answer
 	OnQuestion Answer
 	// AnswerTimeout is how long an operator may take where either is Ask.
@@ -143,33 +129,6 @@ type Codex struct {
 	StallTimeout time.Duration
 }
 
-// Policy is the part of the configuration that decisions depend on.
-func (c *Config) Policy() reconcile.Policy {
-	return reconcile.Policy{
-		Project:         c.Tracker.Endpoint + " " + c.Tracker.ProjectSlug,
-		ActiveStates:    c.Tracker.ActiveStates,
-		TerminalStates:  c.Tracker.TerminalStates,
-		RequiredLabels:  c.Tracker.RequiredLabels,
-		Assignee:        c.Tracker.Assignee,
-		MaxConcurrent:   c.Agent.MaxConcurrent,
-		MaxByState:      c.Agent.MaxByState,
-		MaxRetryBackoff: c.Agent.MaxRetryBackoff,
-		MaxFailures:     c.Agent.MaxFailures,
-		MaxIdleRuns:     c.Agent.MaxIdleRuns,
-		MaxRuns:         c.Agent.MaxRuns,
-		MaxTokens:       c.Agent.MaxTokens,
-		MinFreeBytes:    c.Workspace.MinFreeBytes,
-	}
-}
-
-// Redacted is the file with $SYMPHONY_LITERAL_API_KEY in the place of a literal tracker.api_key, and otherwise
-// byte for byte what was read. Parse reads it back where the environment has that variable.
-func (c *Config) Redacted() []byte { return slices.Clone(c.redacted) }
-
-// SecretVars names the environment variables that hold the tracker's key, sorted: the one that the file names,
-// LINEAR_API_KEY, and the placeholder's. Neither agents nor hooks may get them.
-func (c *Config) SecretVars() []string { return slices.Clone(c.keyVars) }
-
 // DefaultRoot is where workspaces are without workspace.root (specification 5.3.3).
 func DefaultRoot(temp string) string { return filepath.Join(temp, "symphony_workspaces") }
 
@@ -181,22 +140,18 @@ const hidden = "[redacted]"
 // Reveal gives the secret itself.
 func (s Secret) Reveal() string { return string(s) }
 
-// String implements fmt.Stringer without the secret.
-func (s Secret) String() string {
+// Format implements fmt.Formatter without the secret.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.hide()) }
+
+// MarshalText implements encoding.TextMarshaler, which encoding/json and log/slog use, without the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.hide()), nil }
+
+func (s Secret) hide() string {
 	if s == "" {
 		return ""
 	}
 	return hidden
 }
-
-// GoString implements fmt.GoStringer without the secret.
-func (s Secret) GoString() string { return `workflow.Secret("` + s.String() + `")` }
-
-// MarshalText implements encoding.TextMarshaler without the secret.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue implements slog.LogValuer without the secret.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // scrub removes the secret from a text.
 func (s Secret) scrub(text string) string {

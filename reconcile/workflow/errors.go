@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -88,4 +89,49 @@ func shorten(message string) string {
 		return string(runes[:longest]) + "…"
 	}
 	return message
+}
+
+// report collects what is said about one file.
+type report struct {
+	file     string
+	faults   []located
+	warnings []Warning
+}
+
+// located is an error with its line, for sorting.
+type located struct {
+	line int
+	err  *reconcile.Error
+}
+
+func (r *report) fail(code string, f field, message, hint string) {
+	if f.key != "" {
+		message = f.key + ": " + message
+	}
+	r.faults = append(r.faults, located{f.line, fault(code, r.file, f.line, message, hint)})
+}
+
+func (r *report) invalid(f field, message, hint string) { r.fail(CodeInvalid, f, message, hint) }
+
+func (r *report) warn(f field, message string) {
+	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
+}
+
+// result sorts what was collected by lines and takes the secret out of it. The error is nil or Errors.
+func (r *report) result(secret Secret) ([]Warning, error) {
+	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
+	for i := range r.warnings {
+		w := &r.warnings[i]
+		w.Key, w.Message = secret.scrub(w.Key), shorten(secret.scrub(w.Message))
+	}
+	if len(r.faults) == 0 {
+		return r.warnings, nil
+	}
+	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
+	all := make(Errors, len(r.faults))
+	for i, f := range r.faults {
+		f.err.Message = shorten(secret.scrub(f.err.Message))
+		all[i] = f.err
+	}
+	return r.warnings, all
 }

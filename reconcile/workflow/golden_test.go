@@ -110,7 +110,7 @@ func describe(data []byte) string {
 	if err != nil {
 		return out.String()
 	}
-	for _, section := range []any{cfg.Tracker, cfg.Polling, cfg.Workspace, cfg.Hooks, cfg.Agent, cfg.Codex} {
+	for _, section := range []any{cfg.Policy, cfg.Tracker, cfg.Polling, cfg.Workspace, cfg.Hooks, cfg.Agent, cfg.Codex} {
 		v := reflect.ValueOf(section)
 		for i := range v.NumField() {
 			value := v.Field(i).Interface()
@@ -126,6 +126,6 @@ func describe(data []byte) string {
 			fmt.Fprintf(&out, "%s.%s = %s\n", v.Type().Name(), v.Type().Field(i).Name, text)
 		}
 	}
-	fmt.Fprintf(&out, "KeyIsLiteral = %v\nSecretVars = %v\nProject = %s\n", cfg.KeyIsLiteral, cfg.SecretVars(), cfg.Policy().Project)
+	fmt.Fprintf(&out, "KeyIsLiteral = %v\nSecretVars = %v\n", cfg.KeyIsLiteral, cfg.SecretVars)
 	return out.String()
 }

@@ -18,11 +18,32 @@ type Key struct {
 	// Words are all the values of a choice.
 	Words []string
 
-	min, max int64 // of numbers; max 0 is no bound but that of the type
+	min int64 // of numbers
 	// to is where the value goes, a pointer into the configuration; its type says how the value is read.
-	to func(*Config) any
-	// read reads a value that takes more than its type says.
-	read func(*reader, Key, *Config)
+	to any
+	// after checks or completes a value that was read, or is absent.
+	after func(*reader, field)
+}
+
+func key(name, typ, standard string, to any, meaning string) Key {
+	return Key{Name: name, Type: typ, Default: standard, Meaning: meaning, to: to}
+}
+
+func (k Key) then(after func(*reader, field)) Key {
+	k.after = after
+	return k
+}
+
+// atLeast bounds a number, which is 0 or more otherwise.
+func (k Key) atLeast(n int64) Key {
+	k.min = n
+	return k
+}
+
+func (k Key) oneOf(words ...string) Key {
+	last := len(words) - 1
+	k.Words, k.Type = words, strings.Join(words[:last], ", ")+" or "+words[last]
+	return k
 }
 
 // maxMS is a hundred years, far below the limit of time.Duration.
@@ -46,107 +67,91 @@ const (
 )
 
 // Keys lists every key that has an effect, in the order in which they are documented.
-func Keys() []Key {
-	return slices.Concat(trackerKeys(), placeKeys(), agentKeys(), codexKeys())
-}
+func Keys() []Key { return keys(&Config{}) }
 
-func trackerKeys() []Key {
+// keys is the table whose values go into the configuration.
+func keys(c *Config) []Key {
 	return []Key{
-		{Name: "tracker.kind", Type: typeString, Meaning: "which tracker: linear; required", read: (*reader).kind},
-		{Name: "tracker.endpoint", Type: typeURL, Default: "https://api.linear.app/graphql", Meaning: "the tracker's API", read: (*reader).endpoint},
-		{Name: "tracker.api_key", Type: typeString, Default: "$" + APIKeyVar, Meaning: "the key, or better $NAME of a variable that holds it", read: (*reader).apiKey},
-		{Name: "tracker.project_slug", Type: typeString, Meaning: "slug or URL of the project, or $NAME of a variable that holds it; required", read: (*reader).project},
-		{Name: "tracker.active_states", Type: typeStrings, Default: "[Todo, In Progress]", Meaning: "states that work is done in", read: (*reader).activeStates},
-		{Name: "tracker.terminal_states", Type: typeStrings, Default: "[Closed, Cancelled, Canceled, Duplicate, Done]", Meaning: "states that end an issue and remove its workspace", read: (*reader).terminalStates},
-		{Name: "tracker.required_labels", Type: typeStrings, Default: "[]", Meaning: "labels that an issue must all carry", read: (*reader).requiredLabels},
-		{Name: "tracker.assignee", Type: typeString, Default: "$" + AssigneeVar, Meaning: "email, id or me: only issues assigned so; $NAME is looked up", read: (*reader).assignee},
-		{Name: "tracker.tool_scope", Type: "any or read", Default: "any", Meaning: "what the agent may do in the tracker; read: its mutations are refused", Words: []string{"any", "read"}, read: (*reader).toolScope},
-		{Name: "tracker.ca_file", Type: typePath, Meaning: "PEM file with certificates to trust beside the system's, such as a private CA", read: (*reader).caFile},
-		{Name: "tracker.provider.endpoint", Type: typeURL, Meaning: "another place for tracker.endpoint"},
-		{Name: "tracker.provider.api_key", Type: typeString, Meaning: "another place for tracker.api_key"},
-		{Name: "tracker.provider.project_slug", Type: typeString, Meaning: "another place for tracker.project_slug"},
-		{Name: "tracker.provider.assignee", Type: typeString, Meaning: "another place for tracker.assignee"},
-	}
-}
+		key("tracker.kind", typeString, "", &c.Tracker.Kind, "which tracker: linear; required").then((*reader).kind),
+		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint,
+			"the tracker's API").then((*reader).endpoint),
+		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
+			"the key, or better $NAME of a variable that holds it").then((*reader).apiKey),
+		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
+			"slug or URL of the project, or $NAME of a variable that holds it; required").then((*reader).project),
+		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
+			"states that work is done in").then((*reader).activeStates),
+		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,
+			"states that end an issue and remove its workspace").then((*reader).terminalStates),
+		key("tracker.required_labels", typeStrings, "[]", &c.Policy.RequiredLabels,
+			"labels that an issue must all carry").then((*reader).requiredLabels),
+		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
+			"email, id or me: only issues assigned so; $NAME is looked up").then((*reader).assignee),
+		key("tracker.tool_scope", "", "any", &c.Tracker.ToolScope,
+			"what the agent may do in the tracker; read: its mutations are refused").oneOf("any", "read"),
+		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
+			"PEM file with certificates to trust beside the system's, such as a private CA"),
+		key("tracker.provider.endpoint", typeURL, "", nil, "another place for tracker.endpoint"),
+		key("tracker.provider.api_key", typeString, "", nil, "another place for tracker.api_key"),
+		key("tracker.provider.project_slug", typeString, "", nil, "another place for tracker.project_slug"),
+		key("tracker.provider.assignee", typeString, "", nil, "another place for tracker.assignee"),
 
-func placeKeys() []Key {
-	return []Key{
-		{
-			Name: "polling.interval_ms", Type: typeMS, Default: "30000",
-			Meaning: "time between passes of tick --loop and of an installed timer", min: 1, max: maxMS, to: func(c *Config) any { return &c.Polling.Interval },
-		},
-		{Name: "workspace.root", Type: typePath, Default: "<temp>/symphony_workspaces", Meaning: "where workspaces are made; ~ and $NAME are expanded, relative to WORKFLOW.md", read: (*reader).root},
-		{
-			Name: "workspace.keep_removed_ms", Type: typeMS, Default: "86400000",
-			Meaning: "how long a removed workspace can be got back; 0 deletes at once", max: maxMS, to: func(c *Config) any { return &c.Workspace.KeepRemoved },
-		},
-		{
-			Name: "workspace.min_free_bytes", Type: typeInteger, Default: "2147483648",
-			Meaning: "free space of the volume below which nothing is started; 0 never", to: func(c *Config) any { return &c.Workspace.MinFreeBytes },
-		},
-		{Name: "hooks.after_create", Type: typeShell, Meaning: "run in a new workspace; where it fails the workspace is removed", to: func(c *Config) any { return &c.Hooks.AfterCreate }},
-		{Name: "hooks.before_run", Type: typeShell, Meaning: "run before each run; where it fails the run fails", to: func(c *Config) any { return &c.Hooks.BeforeRun }},
-		{Name: "hooks.after_run", Type: typeShell, Meaning: "run after each run, whatever its outcome", to: func(c *Config) any { return &c.Hooks.AfterRun }},
-		{Name: "hooks.before_remove", Type: typeShell, Meaning: "run before a workspace is removed", to: func(c *Config) any { return &c.Hooks.BeforeRemove }},
-		{Name: "hooks.on_attention", Type: typeShell, Meaning: "run in the home directory when a person is wanted: a request, a hold, a blocked project", to: func(c *Config) any { return &c.Hooks.OnAttention }},
-		{Name: "hooks.timeout_ms", Type: typeMS, Default: "60000", Meaning: "limit for each hook", max: maxMS, read: (*reader).hookTimeout},
-	}
-}
+		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
+			"time between passes of tick --loop and of an installed timer").atLeast(1),
+		key("workspace.root", typePath, "<temp>/symphony_workspaces", nil,
+			"where workspaces are made; ~ and $NAME are expanded, relative to WORKFLOW.md").then((*reader).root),
+		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
+			"how long a removed workspace can be got back; 0 deletes at once"),
+		key("workspace.min_free_bytes", typeInteger, "2147483648", &c.Policy.MinFreeBytes,
+			"free space of the volume below which nothing is started; 0 never"),
+		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "run in a new workspace; where it fails the workspace is removed"),
+		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "run before each run; where it fails the run fails"),
+		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "run after each run, whatever its outcome"),
+		key("hooks.before_remove", typeShell, "", &c.Hooks.BeforeRemove, "run before a workspace is removed"),
+		key("hooks.on_attention", typeShell, "", &c.Hooks.OnAttention,
+			"run in the home directory when a person is wanted: a request, a hold, a blocked project"),
+		key("hooks.timeout_ms", typeMS, "60000", &c.Hooks.Timeout, "limit for each hook").then((*reader).hookTimeout),
 
-func agentKeys() []Key {
-	return []Key{
-		{Name: "agent.max_concurrent_agents", Type: typeInteger, Default: "10", Meaning: "runs at once", min: 1, max: 10_000, to: func(c *Config) any { return &c.Agent.MaxConcurrent }},
-		{Name: "agent.max_concurrent_agents_by_state", Type: typeStateMap, Default: "{}", Meaning: "runs at once for issues in a state", to: func(c *Config) any { return &c.Agent.MaxByState }},
-		{Name: "agent.max_turns", Type: typeInteger, Default: "20", Meaning: "turns of one run", min: 1, max: 1_000_000, to: func(c *Config) any { return &c.Agent.MaxTurns }},
-		{Name: "agent.max_retry_backoff_ms", Type: typeMS, Default: "300000", Meaning: "longest wait before a retry", min: 1, max: maxMS, to: func(c *Config) any { return &c.Agent.MaxRetryBackoff }},
-		{Name: "agent.max_failures", Type: typeInteger, Default: "10", Meaning: "failures in a row that hold an issue; 0 never", max: 1_000_000, to: func(c *Config) any { return &c.Agent.MaxFailures }},
-		{Name: "agent.max_idle_runs", Type: typeInteger, Default: "3", Meaning: "runs in a row without progress that hold an issue; 0 never", max: 1_000_000, to: func(c *Config) any { return &c.Agent.MaxIdleRuns }},
-		{
-			Name: "agent.max_runs", Type: typeInteger, Default: "20",
-			Meaning: "runs without a change of state or description that hold an issue; 0 never", max: 1_000_000, to: func(c *Config) any { return &c.Agent.MaxRuns },
-		},
-		{
-			Name: "agent.max_tokens", Type: typeInteger, Default: "0",
-			Meaning: "tokens of one issue that hold it; a turn that crosses it is interrupted; 0 no limit", to: func(c *Config) any { return &c.Agent.MaxTokens },
-		},
-		{
-			Name: "agent.on_approval", Type: "approve, deny, fail or ask", Default: "approve with approval_policy never, else fail",
-			Meaning: "what an agent gets that asks for approval", Words: []string{"approve", "deny", "fail", "ask"}, to: func(c *Config) any { return &c.Agent.OnApproval },
-		},
-		{Name: "agent.on_question", Type: "fail or ask", Default: "fail", Meaning: "what an agent gets that asks a question", Words: []string{"fail", "ask"}, to: func(c *Config) any { return &c.Agent.OnQuestion }},
-		{
-			Name: "agent.answer_timeout_ms", Type: typeMS, Default: "3600000",
-			Meaning: "how long a person may take to answer what is asked, then it is declined", min: 1, max: maxMS, to: func(c *Config) any { return &c.Agent.AnswerTimeout },
-		},
-		{Name: "agent.network", Type: typeBool, Default: "false", Meaning: "commands in the default sandbox may use the network", to: func(c *Config) any { return &c.Agent.Network }},
-		{Name: "agent.writable_roots", Type: typePaths, Default: "[]", Meaning: "directories that the default sandbox may write to, besides the workspace", read: (*reader).writableRoots},
-		{Name: "agent.pass_env", Type: typeVars, Default: "[]", Meaning: "variables that the agent's commands get although their names hold KEY, SECRET or TOKEN", read: (*reader).passEnv},
-		{
-			Name: "agent.trust_repository", Type: typeBool, Default: "false",
-			Meaning: "codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set", to: func(c *Config) any { return &c.Agent.TrustRepository },
-		},
-		{
-			Name: "agent.keep_git_config", Type: typeBool, Default: "false",
-			Meaning: "git hooks and configuration that an agent has set stay, also where they run programs in your hooks", to: func(c *Config) any { return &c.Agent.KeepGitConfig },
-		},
-		{Name: "agent.resume_thread", Type: typeBool, Default: "true", Meaning: "a later run goes on with the thread of an earlier one", to: func(c *Config) any { return &c.Agent.ResumeThread }},
-		{Name: "agent.prices", Type: typePrices, Default: "{}", Meaning: "what a million tokens cost, by model or `default`: input, cached, output; and currency; for the estimates of report", read: (*reader).prices},
-	}
-}
+		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "runs at once").atLeast(1),
+		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState, "runs at once for issues in a state"),
+		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "turns of one run").atLeast(1),
+		key("agent.max_retry_backoff_ms", typeMS, "300000", &c.Policy.MaxRetryBackoff, "longest wait before a retry").atLeast(1),
+		key("agent.max_failures", typeInteger, "10", &c.Policy.MaxFailures, "failures in a row that hold an issue; 0 never"),
+		key("agent.max_idle_runs", typeInteger, "3", &c.Policy.MaxIdleRuns, "runs in a row without progress that hold an issue; 0 never"),
+		key("agent.max_runs", typeInteger, "20", &c.Policy.MaxRuns,
+			"runs without a change of state or description that hold an issue; 0 never"),
+		key("agent.max_tokens", typeInteger, "0", &c.Policy.MaxTokens,
+			"tokens of one issue that hold it; a turn that crosses it is interrupted; 0 no limit"),
+		key("agent.on_approval", "", "approve with approval_policy never, else fail", &c.Agent.OnApproval,
+			"what an agent gets that asks for approval").oneOf("approve", "deny", "fail", "ask"),
+		key("agent.on_question", "", "fail", &c.Agent.OnQuestion, "what an agent gets that asks a question").oneOf("fail", "ask"),
+		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
+			"how long a person may take to answer what is asked, then it is declined").atLeast(1),
+		key("agent.network", typeBool, "false", &c.Agent.Network, "commands in the default sandbox may use the network"),
+		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
+			"directories that the default sandbox may write to, besides the workspace").then((*reader).writableRoots),
+		key("agent.pass_env", typeVars, "[]", &c.Agent.PassEnv,
+			"variables that the agent's commands get although their names hold KEY, SECRET or TOKEN").then((*reader).passEnv),
+		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
+			"codex obeys the repository's .codex/config.toml where codex.thread_sandbox is set"),
+		key("agent.keep_git_config", typeBool, "false", &c.Agent.KeepGitConfig,
+			"git hooks and configuration that an agent has set stay, also where they run programs in your hooks"),
+		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread, "a later run goes on with the thread of an earlier one"),
+		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
+			"what a million tokens cost, by model or `default`: input, cached, output; and currency; for report").then((*reader).prices),
 
-func codexKeys() []Key {
-	return []Key{
-		{Name: "codex.command", Type: "shell command", Default: "codex app-server", Meaning: "what starts the agent, by bash -lc in the workspace", read: (*reader).command},
-		{Name: "codex.home", Type: typePath, Meaning: "CODEX_HOME of the agent", read: (*reader).home},
-		{Name: "codex.approval_policy", Type: typeCodex, Default: "never", Meaning: "when codex asks for approval", read: (*reader).approvalPolicy},
-		{Name: "codex.thread_sandbox", Type: typeCodex, Meaning: "sandbox of the thread; left out by default", to: func(c *Config) any { return &c.Codex.ThreadSandbox }},
-		{Name: "codex.turn_sandbox_policy", Type: typeCodex, Default: "workspaceWrite on the workspace and its git directories", Meaning: "sandbox of every turn", read: (*reader).turnSandboxPolicy},
-		{Name: "codex.turn_timeout_ms", Type: typeMS, Default: "3600000", Meaning: "longest silence of the agent within a turn", min: 1, max: maxMS, to: func(c *Config) any { return &c.Codex.TurnTimeout }},
-		{Name: "codex.read_timeout_ms", Type: typeMS, Default: "5000", Meaning: "limit for the answer to one request", min: 1, max: maxMS, to: func(c *Config) any { return &c.Codex.ReadTimeout }},
-		{
-			Name: "codex.stall_timeout_ms", Type: typeMS, Default: "300000",
-			Meaning: "longest time without progress; 0 or less: no limit", min: -maxMS, max: maxMS, to: func(c *Config) any { return &c.Codex.StallTimeout },
-		},
+		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
+			"what starts the agent, by bash -lc in the workspace").then((*reader).command),
+		key("codex.home", typePath, "", &c.Codex.Home, "CODEX_HOME of the agent"),
+		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
+			"when codex asks for approval").then((*reader).approvalPolicy),
+		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; left out by default"),
+		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
+			"sandbox of every turn").then((*reader).turnSandboxPolicy),
+		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout, "longest silence of the agent within a turn").atLeast(1),
+		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "limit for the answer to one request").atLeast(1),
+		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
+			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
 	}
 }
 

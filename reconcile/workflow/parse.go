@@ -2,83 +2,73 @@ package workflow
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error is Errors, with all faults at once. The Config
 // then has only Warnings, and Prompt where that could be parsed.
 func Parse(src Source, env Environment) (*Config, error) {
-	r := &reader{src: src, env: env, keys: Keys(), fields: map[string]field{}, lines: map[string]int{}}
-	r.parents = sections(r.keys)
-	cfg := &Config{redacted: src.Data}
+	cfg := &Config{Redacted: src.Data}
+	r := newReader(src, env, cfg)
 	if r.load() {
 		for _, k := range r.keys {
-			r.value(k, cfg)
+			f := r.field(k.Name)
+			if r.value(k, f) && k.after != nil {
+				k.after(r, f)
+			}
 		}
-		r.together(cfg)
+		r.together()
 	}
-	r.prompt(cfg)
-	if cfg.KeyIsLiteral {
-		r.redact(cfg)
-	}
-	err := r.errors(cfg.Tracker.APIKey)
-	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
-	for i := range r.warnings {
-		w := &r.warnings[i]
-		w.Key, w.Message = cfg.Tracker.APIKey.scrub(w.Key), shorten(cfg.Tracker.APIKey.scrub(w.Message))
-	}
-	cfg.Warnings = r.warnings
-	if err != nil {
-		return &Config{Warnings: cfg.Warnings, Prompt: cfg.Prompt}, err
-	}
-	return cfg, nil
-}
-
-// prompt parses the body; an empty one is the default prompt (specification 5.4).
-func (r *reader) prompt(cfg *Config) {
-	prompt, err := ParsePrompt(r.src.Body, r.src.Name, r.src.bodyLine)
+	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {
-		r.faults = append(r.faults, located{r.src.bodyLine, f})
+		r.faults = append(r.faults, located{src.bodyLine, f})
 	}
+	if err == nil {
+		cfg.Prompt = prompt
+		r.warnings = append(r.warnings, prompt.check().joined...)
+	}
+	if cfg.KeyIsLiteral {
+		r.redact()
+	}
+	warnings, err := r.result(cfg.Tracker.APIKey)
 	if err != nil {
-		return
+		return &Config{Warnings: warnings, Prompt: cfg.Prompt}, err
 	}
-	cfg.Prompt = prompt
-	for _, p := range prompt.check().joined {
-		r.warn(p.Line, "", p.Message)
-	}
+	cfg.Warnings = warnings
+	return cfg, nil
 }
 
 // together completes values that depend on others, and warns about settings that have no effect together or that codex
 // would refuse.
-func (r *reader) together(cfg *Config) {
-	asksNothing := string(cfg.Codex.ApprovalPolicy) == `"never"`
+func (r *reader) together() {
+	agent, codex := &r.cfg.Agent, &r.cfg.Codex
+	asksNothing := string(codex.ApprovalPolicy) == `"never"`
 	switch {
-	case cfg.Agent.OnApproval == "" && asksNothing:
-		cfg.Agent.OnApproval = Approve
-	case cfg.Agent.OnApproval == "":
-		cfg.Agent.OnApproval = Fail
-	case cfg.Agent.OnApproval == Ask && asksNothing:
+	case agent.OnApproval == "" && asksNothing:
+		agent.OnApproval = Approve
+	case agent.OnApproval == "":
+		agent.OnApproval = Fail
+	case agent.OnApproval == Ask && asksNothing:
 		r.warnKey("agent.on_approval", "no effect: codex asks for no approval under codex.approval_policy never; on-request is what it asks under")
 	}
-	if cfg.Agent.OnApproval != Ask && cfg.Agent.OnQuestion != Ask {
+	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
-	_, cfg.Codex.ReadTimeoutSet = r.fields["codex.read_timeout_ms"]
-	cfg.Codex.StallTimeout = max(0, cfg.Codex.StallTimeout)
-	cfg.Codex.ThreadSandbox = strings.TrimSpace(cfg.Codex.ThreadSandbox)
-	if cfg.Codex.ThreadSandbox == "" {
+	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
+	codex.StallTimeout = max(0, codex.StallTimeout)
+	if codex.ThreadSandbox == "" {
 		r.warnKey("agent.trust_repository", "no effect without codex.thread_sandbox")
 	}
-	if cfg.Codex.TurnSandboxPolicy == nil {
+	if codex.TurnSandboxPolicy == nil {
 		return
 	}
 	var policy struct {
 		Type          string           `json:"type"`
 		WritableRoots *json.RawMessage `json:"writableRoots"`
 	}
-	if err := json.Unmarshal(cfg.Codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
+	if err := json.Unmarshal(codex.TurnSandboxPolicy, &policy); err != nil || policy.Type == "" {
 		r.warnKey("codex.turn_sandbox_policy", "has no `type` that is a word, which codex wants")
 	}
 	const replaced = "no effect: codex.turn_sandbox_policy says it"
@@ -92,6 +82,43 @@ func (r *reader) together(cfg *Config) {
 // warnKey warns about a key that the file has.
 func (r *reader) warnKey(key, message string) {
 	if line, set := r.lines[key]; set {
-		r.warn(line, key, message)
+		r.warn(field{key: key, line: line}, message)
 	}
+}
+
+// redact makes the copy of the file that is kept with a run: the placeholder stands wherever the literal key does. The copy
+// is read again, so that a key which the file has in another form, such as with escapes, is refused and not kept.
+func (r *reader) redact() {
+	r.cfg.Redacted = nil
+	const placeholder, hint = "$" + LiteralKeyVar, "put it into a variable, and write api_key: $" + APIKeyVar
+	key := r.cfg.Tracker.APIKey.Reveal()
+	literals := []field{r.field("tracker.api_key")}
+	if other := r.field("tracker.provider.api_key"); other.node != nil && other.node != literals[0].node {
+		literals = append(literals, other)
+	}
+	if len(key) < shortestKey {
+		r.invalid(literals[0], "too short for a key", hint)
+		return
+	}
+	text := strings.ReplaceAll(string(r.src.Data), key, placeholder)
+	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // what is wrong with it shows below
+	again := newReader(src, r.env, &Config{})
+	again.load()
+	own := map[int]bool{}
+	for _, f := range literals {
+		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != placeholder {
+			r.invalid(f, "a literal key must stand on one line, without escapes", hint)
+			return
+		}
+		own[r.line(f.node)] = true
+		if f.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 { // its text begins on the next line
+			own[r.line(f.node)+1] = true
+		}
+	}
+	for i, line := range strings.Split(string(r.src.Data), "\n") {
+		if strings.Contains(line, key) && !own[i+1] {
+			r.warn(field{line: i + 1}, "the tracker's key stands here too; runs see "+placeholder+" in its place")
+		}
+	}
+	r.cfg.Redacted = []byte(text)
 }

@@ -45,14 +45,14 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%q: %v", tt.text, err)
 			continue
 		}
-		if got := string(cfg.Redacted()); got != tt.want || !cfg.KeyIsLiteral {
+		if got := string(cfg.Redacted); got != tt.want || !cfg.KeyIsLiteral {
 			t.Errorf("got  %q\nwant %q (literal %v)", got, tt.want, cfg.KeyIsLiteral)
 		}
 		key := cfg.Tracker.APIKey
-		again, err := Parse(source(t, string(cfg.Redacted())), Environment{Temp: "/tmp", Lookup: func(name string) (string, bool) {
+		again, err := Parse(source(t, string(cfg.Redacted)), Environment{Temp: "/tmp", Lookup: func(name string) (string, bool) {
 			return key.Reveal(), name == LiteralKeyVar
 		}})
-		if err != nil || again.Tracker.APIKey != key || again.Policy().Project != cfg.Policy().Project || again.KeyIsLiteral {
+		if err != nil || again.Tracker.APIKey != key || again.Policy.Project != cfg.Policy.Project || again.KeyIsLiteral {
 			t.Errorf("%q read back: %v", tt.want, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 		cfg, err := Parse(source(t, literalFile(value)), Environment{Temp: "/tmp"})
 		wantCode(t, err, CodeInvalid, "tracker.api_key: ")
 		wantCode(t, err, CodeInvalid, part)
-		if strings.Contains(err.Error(), literalKey) || cfg.Redacted() != nil {
+		if strings.Contains(err.Error(), literalKey) || cfg.Redacted != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -191,8 +191,8 @@ func TestAssigneeVariable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Tracker.Assignee != tt.want || len(cfg.Warnings) > 0 != tt.warned {
-			t.Errorf("%s: %q, %v", tt.value, cfg.Tracker.Assignee, cfg.Warnings)
+		if cfg.Policy.Assignee != tt.want || len(cfg.Warnings) > 0 != tt.warned {
+			t.Errorf("%s: %q, %v", tt.value, cfg.Policy.Assignee, cfg.Warnings)
 		}
 	}
 }
@@ -290,13 +290,13 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		key := cfg.Tracker.APIKey.Reveal()
-		if cfg.KeyIsLiteral && len(key) >= shortestKey && bytes.Contains(cfg.Redacted(), []byte(key)) {
-			t.Fatalf("the key is kept: %q", cfg.Redacted())
+		if cfg.KeyIsLiteral && len(key) >= shortestKey && bytes.Contains(cfg.Redacted, []byte(key)) {
+			t.Fatalf("the key is kept: %q", cfg.Redacted)
 		}
-		if !cfg.KeyIsLiteral && string(cfg.Redacted()) != text {
+		if !cfg.KeyIsLiteral && string(cfg.Redacted) != text {
 			t.Fatal("the copy differs")
 		}
-		again, err := Parse(source(t, string(cfg.Redacted())), Environment{Home: "/home/ann", Temp: "/tmp", Lookup: func(name string) (string, bool) {
+		again, err := Parse(source(t, string(cfg.Redacted)), Environment{Home: "/home/ann", Temp: "/tmp", Lookup: func(name string) (string, bool) {
 			if name == LiteralKeyVar {
 				return key, true
 			}

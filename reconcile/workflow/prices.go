@@ -1,7 +1,7 @@
 package workflow
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +24,8 @@ type Prices struct {
 type Price struct{ Input, Cached, Output float64 }
 
 const (
-	anyModel        = "default"
-	currencyKey     = "currency"
-	usualCurrency   = "USD"
-	longestCurrency = 8 // characters
-	highestPrice    = 1e6
-	pricesHint      = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}, in the currency of a million tokens"
+	anyModel   = "default"
+	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}, in the currency of a million tokens"
 )
 
 // Of is the price of a model; false where it is not known.
@@ -48,72 +44,54 @@ func (p Price) Cost(t reconcile.Tokens) float64 {
 }
 
 // prices reads agent.prices. It checks everything, because a wrong price would give a wrong figure without a sign of it.
-func (r *reader) prices(k Key, cfg *Config) {
-	cfg.Agent.Prices.Currency = usualCurrency
-	if f, given := r.fields[k.Name]; given {
-		cfg.Agent.Prices = r.priceMap(k, f)
-	}
-}
-
-func (r *reader) priceMap(k Key, f field) Prices {
-	key, p := k.Name, Prices{Currency: usualCurrency}
-	if f.node.Kind != yaml.MappingNode {
-		r.fail(CodeInvalid, f.line, f.key, fmt.Sprintf("must be %s, is %s", article(k.Type), kindName(f.node)), pricesHint)
-		return p
-	}
-	if again := repeated(f.node); again != nil {
-		r.fail(CodeParse, r.line(again), f.key, strconv.Quote(again.Value)+" is given twice", "keep one of them")
-		return p
+func (r *reader) prices(f field) {
+	p := Prices{Currency: "USD"}
+	defer func() { r.cfg.Agent.Prices = p }()
+	switch {
+	case f.node == nil:
+		return
+	case f.node.Kind != yaml.MappingNode:
+		r.wrong(Key{Type: typePrices}, f, pricesHint)
+		return
+	case !r.unrepeated(f):
+		return
 	}
 	p.Models = map[string]Price{}
 	for i := 0; i+1 < len(f.node.Content); i += 2 {
 		name, value := f.node.Content[i], deref(f.node.Content[i+1])
+		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: value}
+		text := strings.TrimSpace(value.Value)
 		switch {
-		case name.Kind != yaml.ScalarNode || strings.TrimSpace(name.Value) == "":
-			r.fail(CodeInvalid, r.line(name), key, "an entry names no model", pricesHint)
-		case name.Value == currencyKey:
-			p.Currency = r.currency(r.line(name), value)
+		case strings.TrimSpace(name.Value) == "":
+			r.invalid(field{key: f.key, line: entry.line}, "an entry names no model", pricesHint)
+		case name.Value != "currency":
+			p.Models[name.Value] = r.price(entry)
+		case null(value) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
+			r.wrong(Key{Type: "short word"}, entry, "write USD or €")
 		default:
-			p.Models[name.Value] = r.price(r.line(name), key+"."+name.Value, value)
+			p.Currency = text
 		}
 	}
 	if len(p.Models) == 0 {
-		r.warn(f.line, key, "no effect: it has the price of no model")
+		r.warn(f, "no effect: it has the price of no model")
 	}
-	return p
-}
-
-func (r *reader) currency(line int, value *yaml.Node) string {
-	text := strings.TrimSpace(value.Value)
-	if value.Kind != yaml.ScalarNode || null(value) || text == "" || utf8.RuneCountInString(text) > longestCurrency || strings.ContainsAny(text, "\t\n") {
-		r.fail(CodeInvalid, line, "agent.prices.currency", "must be a short word, is "+given(value), "write USD or €")
-		return usualCurrency
-	}
-	return text
 }
 
 // price reads one entry. Cached tokens without a price cost as much as other input.
-func (r *reader) price(line int, key string, value *yaml.Node) Price {
-	if value.Kind != yaml.MappingNode {
-		r.fail(CodeInvalid, line, key, "must be a map with input, cached and output, is "+given(value), pricesHint)
-		return Price{}
-	}
+func (r *reader) price(f field) Price {
+	var written map[string]string
+	err := f.node.Decode(&written)
 	amounts := map[string]float64{}
-	for i := 0; i+1 < len(value.Content); i += 2 {
-		name, amount := value.Content[i], deref(value.Content[i+1])
-		n, err := strconv.ParseFloat(strings.TrimSpace(amount.Value), 64)
-		switch {
-		case !slices.Contains([]string{"input", "cached", "output"}, name.Value):
-			r.fail(CodeInvalid, r.line(name), key, strconv.Quote(name.Value)+" is none of input, cached, output", pricesHint)
-		case amount.Kind != yaml.ScalarNode || err != nil || !(n >= 0 && n <= highestPrice): // not NaN either
-			r.fail(CodeInvalid, r.line(name), key+"."+name.Value, "must be a number, 0 or more, is "+given(amount), "it is the price of a million tokens")
+	for name, text := range written {
+		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if amounts[name] = n; bad != nil || !(n >= 0 && n <= 1e6) || !slices.Contains([]string{"input", "cached", "output"}, name) { // not NaN either
+			err = errors.Join(err, errors.New(name))
 		}
-		amounts[name.Value] = n
 	}
 	input, hasInput := amounts["input"]
 	output, hasOutput := amounts["output"]
-	if !hasInput || !hasOutput {
-		r.fail(CodeInvalid, line, key, "input and output must both be given", pricesHint)
+	if err != nil || !hasInput || !hasOutput {
+		r.invalid(f, "must be a map with input and output, and perhaps cached, as numbers of 0 or more", pricesHint)
 	}
 	cached, given := amounts["cached"]
 	if !given {

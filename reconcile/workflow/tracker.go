@@ -7,94 +7,72 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func (r *reader) kind(k Key, cfg *Config) {
+func (r *reader) kind(f field) {
 	const hint = "write `kind: linear` under `tracker:` in the front matter"
-	f, given := r.fields[k.Name]
-	cfg.Tracker.Kind = strings.ToLower(strings.TrimSpace(r.text(k)))
+	kind := &r.cfg.Tracker.Kind
+	*kind = strings.ToLower(*kind)
+	first, _, _ := strings.Cut(r.src.Body, "\n")
 	switch {
-	case !given && r.src.FrontMatter == nil && fencedLater(r.src.Body):
-		r.fail(CodeTrackerKind, 1, k.Name, "missing, for the file has no front matter", "the line of --- must be the very first one")
-	case !given:
-		r.fail(CodeTrackerKind, r.sectionLine("tracker"), k.Name, "missing", hint)
-	case cfg.Tracker.Kind != "linear":
-		r.fail(CodeTrackerKind, f.line, f.key, fmt.Sprintf("%s is not supported, only linear is", strconv.Quote(f.node.Value)), hint)
+	case f.node == nil && r.src.FrontMatter == nil && strings.TrimSpace(first) == "---":
+		r.fail(CodeTrackerKind, f, "missing, for the file has no front matter", "the line of --- must be the very first one")
+	case f.node == nil:
+		r.fail(CodeTrackerKind, f, "missing", hint)
+	case *kind != "linear":
+		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported, only linear is", hint)
 	}
 }
 
-// fencedLater reports a file whose front matter is preceded by something, which makes it part of the prompt.
-func fencedLater(body string) bool {
-	first, _, _ := strings.Cut(body, "\n")
-	return strings.TrimSpace(first) == "---"
-}
+// otherKind reports a tracker whose settings are not known.
+func (r *reader) otherKind() bool { return r.cfg.Tracker.Kind != "linear" && r.cfg.Tracker.Kind != "" }
 
-// sectionLine is the line for a message about a key that is missing in a section.
-func (r *reader) sectionLine(section string) int {
-	if line, ok := r.lines[section]; ok {
-		return line
-	}
-	return 1
-}
-
-func (r *reader) endpoint(k Key, cfg *Config) {
-	cfg.Tracker.Endpoint = k.Default
-	f, text, given := r.scalar(k)
-	if !given {
-		return
-	}
-	cfg.Tracker.Endpoint = text
-	u, err := url.Parse(text)
+func (r *reader) endpoint(f field) {
+	u, err := url.Parse(r.cfg.Tracker.Endpoint)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		r.fail(CodeInvalid, f.line, f.key, "must be an http or https URL", "leave it out for Linear's own")
+		r.invalid(f, "must be an http or https URL", "leave it out for Linear's own")
 	case u.User != nil:
-		r.fail(CodeInvalid, f.line, f.key, "must not hold a user or password", "the key belongs into tracker.api_key")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		r.warn(f.line, f.key, "the tracker's key travels unencrypted over http")
+		r.invalid(f, "must not hold a user or password", "the key belongs into tracker.api_key")
+	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+		r.warn(f, "the tracker's key travels unencrypted over http")
 	}
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // apiKey resolves the key (specification 5.3.1).
-func (r *reader) apiKey(k Key, cfg *Config) {
-	name, vars := APIKeyVar, []string{APIKeyVar, LiteralKeyVar}
-	cfg.keyVars = vars
-	f, given := r.fields[k.Name]
-	var key string
-	if !given {
-		key, _ = r.env.lookup(APIKeyVar)
-	} else {
-		_, text, scalar := r.scalar(k)
-		if !scalar {
-			return
-		}
-		var isVar bool
-		if name, isVar = reference(text); isVar {
-			vars = append(vars, name)
-			key = r.variable(name, APIKeyVar)
-		} else if strings.HasPrefix(text, "$") {
-			r.fail(CodeInvalid, f.line, f.key, "$ is not followed by the name of a variable", "write $"+APIKeyVar+", or the key itself")
-			return
-		} else if key = text; key != "" {
-			cfg.KeyIsLiteral = true
+func (r *reader) apiKey(f field) {
+	written := r.cfg.Tracker.APIKey.Reveal()
+	name, isVar := reference(written)
+	key := written
+	switch {
+	case isVar:
+		key = r.variable(name, APIKeyVar)
+	case strings.HasPrefix(written, "$"):
+		r.invalid(f, "$ is not followed by the name of a variable", "write $"+APIKeyVar+", or the key itself")
+		key = ""
+	}
+	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
+	r.cfg.SecretVars = []string{APIKeyVar, LiteralKeyVar}
+	if isVar && !slices.Contains(r.cfg.SecretVars, name) {
+		r.cfg.SecretVars = append(r.cfg.SecretVars, name)
+		slices.Sort(r.cfg.SecretVars)
+	}
+	f.key = "tracker.api_key"
+	missing := func(what, hint string) {
+		if !r.env.KeyOptional && !r.otherKind() {
+			r.fail(CodeMissingAPIKey, f, what, hint)
 		}
 	}
-	key = strings.TrimSpace(key)
-	cfg.Tracker.APIKey = Secret(key)
-	slices.Sort(vars)
-	cfg.keyVars = slices.Compact(vars)
-	if strings.ContainsFunc(key, blank) {
-		r.fail(CodeInvalid, r.keyLine(), k.Name, "the key holds blanks or control characters", "copy it again from the tracker's settings")
-	}
-	if key == "" && !r.env.KeyOptional && (cfg.Tracker.Kind == "linear" || cfg.Tracker.Kind == "") {
-		r.missingKey(given, name)
+	switch {
+	case strings.ContainsFunc(key, blank):
+		r.invalid(f, "the key holds blanks or control characters", "copy it again from the tracker's settings")
+	case key != "" || strings.HasPrefix(written, "$") && !isVar:
+	case name == LiteralKeyVar:
+		missing("the key stood in WORKFLOW.md itself and was not kept", "write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
+	case f.node != nil && isVar:
+		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+	default:
+		missing("missing, and "+APIKeyVar+" is not set", r.setHint(APIKeyVar, APIKeyVar))
 	}
 }
 
@@ -110,27 +88,6 @@ func (r *reader) variable(name, usual string) string {
 	return strings.TrimSpace(value)
 }
 
-func (r *reader) keyLine() int {
-	if f, ok := r.fields["tracker.api_key"]; ok {
-		return f.line
-	}
-	return r.sectionLine("tracker")
-}
-
-func (r *reader) missingKey(given bool, name string) {
-	switch {
-	case given && name == LiteralKeyVar:
-		r.fail(CodeMissingAPIKey, r.keyLine(), "tracker.api_key", "the key stood in WORKFLOW.md itself and was not kept",
-			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
-	case given && name != "":
-		r.fail(CodeMissingAPIKey, r.keyLine(), "tracker.api_key", "the environment variable "+name+" is not set, or empty",
-			r.setHint(name, "it"))
-	default:
-		r.fail(CodeMissingAPIKey, r.keyLine(), "tracker.api_key", "missing, and "+APIKeyVar+" is not set",
-			r.setHint(APIKeyVar, APIKeyVar))
-	}
-}
-
 func (r *reader) setHint(name, short string) string {
 	if r.env.EnvFile == "" {
 		return "set " + short + ", or put it into the environment file"
@@ -138,111 +95,75 @@ func (r *reader) setHint(name, short string) string {
 	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
 }
 
-// literalFields are the places of the file that contain the key: tracker.provider.api_key may repeat tracker.api_key.
-func (r *reader) literalFields() []field {
-	f := r.fields["tracker.api_key"]
-	other, both := r.fields["tracker.provider.api_key"]
-	if both && other.node != f.node {
-		return []field{f, other}
-	}
-	return []field{f}
-}
-
 // project reads the slug, which may be given by a variable or as the URL of the project's page.
-func (r *reader) project(k Key, cfg *Config) {
-	f, text, given := r.scalar(k)
-	if _, ok := r.fields[k.Name]; ok != given || cfg.Tracker.Kind != "linear" && cfg.Tracker.Kind != "" {
-		return // of the wrong type, which is said, or for a tracker with other needs
-	}
-	if name, isVar := reference(text); isVar {
-		if text = r.variable(name, ""); text == "" {
-			r.fail(CodeMissingProject, f.line, f.key, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
-			return
-		}
-	}
-	if strings.Contains(text, "://") {
-		if text = slugOf(text); text == "" {
-			r.fail(CodeInvalid, f.line, f.key, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
-			return
-		}
-	}
-	cfg.Tracker.ProjectSlug = text
-	switch {
-	case text == "" && given:
-		r.fail(CodeMissingProject, f.line, f.key, "empty", projectHint)
-	case text == "":
-		r.fail(CodeMissingProject, r.sectionLine("tracker"), k.Name, "missing", projectHint)
-	case strings.ContainsFunc(text, blank):
-		r.fail(CodeInvalid, f.line, f.key, "a slug holds no blanks or control characters", projectHint)
-	}
-}
-
-const projectHint = "the slug is the part after /project/ in the project's URL; the whole URL will do"
-
-// slugOf is the slug in the URL of a project's page, empty where there is none.
-func slugOf(page string) string {
-	u, err := url.Parse(page)
-	if err != nil {
-		return ""
-	}
-	_, after, _ := strings.Cut(u.Path, "/project/")
-	slug, _, _ := strings.Cut(after, "/")
-	return slug
-}
-
-func (r *reader) activeStates(k Key, cfg *Config) {
-	cfg.Tracker.ActiveStates = r.states(k, cfg)
-	if f, given := r.fields[k.Name]; given && len(cfg.Tracker.ActiveStates) == 0 && len(f.node.Content) == 0 {
-		r.warn(f.line, f.key, "no state is active, so that nothing will be started")
-	}
-}
-
-func (r *reader) terminalStates(k Key, cfg *Config) {
-	cfg.Tracker.TerminalStates = r.states(k, cfg)
-	for _, a := range cfg.Tracker.ActiveStates {
-		for _, b := range cfg.Tracker.TerminalStates {
-			if reconcile.NormalizeState(a) == reconcile.NormalizeState(b) {
-				line := max(r.sectionLine("tracker.active_states"), r.lines[k.Name])
-				r.warn(line, k.Name, strconv.Quote(a)+" is among the active states too, and counts as terminal")
-			}
-		}
-	}
-}
-
-func (r *reader) states(k Key, cfg *Config) []string {
-	states, named := r.list(k)
-	if named {
-		cfg.Tracker.NamedStates = append(cfg.Tracker.NamedStates, states...)
-	}
-	return states
-}
-
-func (r *reader) requiredLabels(k Key, cfg *Config) {
-	cfg.Tracker.RequiredLabels = []string{}
-	labels, _ := r.list(k)
-	for _, l := range labels {
-		cfg.Tracker.RequiredLabels = append(cfg.Tracker.RequiredLabels, strings.ToLower(l))
-	}
-}
-
-func (r *reader) assignee(k Key, cfg *Config) {
-	f, text, given := r.scalar(k)
-	if !given {
-		cfg.Tracker.Assignee = r.variable(AssigneeVar, AssigneeVar)
+func (r *reader) project(f field) {
+	const hint = "the slug is the part after /project/ in the project's URL; the whole URL will do"
+	if r.otherKind() {
 		return
 	}
-	if name, isVar := reference(text); isVar {
-		if text = r.variable(name, AssigneeVar); text == "" {
-			r.warn(f.line, f.key, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
+	slug := &r.cfg.Tracker.ProjectSlug
+	if name, isVar := reference(*slug); isVar {
+		if *slug = r.variable(name, ""); *slug == "" {
+			r.fail(CodeMissingProject, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+			return
 		}
 	}
-	cfg.Tracker.Assignee = text
+	if strings.Contains(*slug, "://") {
+		page, err := url.Parse(*slug)
+		*slug = ""
+		if err == nil {
+			_, after, _ := strings.Cut(page.Path, "/project/")
+			*slug, _, _ = strings.Cut(after, "/")
+		}
+		if *slug == "" {
+			r.invalid(f, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
+			return
+		}
+	}
+	switch {
+	case *slug == "" && f.node != nil:
+		r.fail(CodeMissingProject, f, "empty", hint)
+	case *slug == "":
+		r.fail(CodeMissingProject, f, "missing", hint)
+	case strings.ContainsFunc(*slug, blank):
+		r.invalid(f, "a slug holds no blanks or control characters", hint)
+	}
+	r.cfg.Policy.Project = r.cfg.Tracker.Endpoint + " " + *slug
 }
 
-func (r *reader) caFile(k Key, cfg *Config) {
-	if f, value, given := r.scalar(k); given {
-		cfg.Tracker.CAFile = r.path(f, f.line, value)
+func (r *reader) activeStates(f field) {
+	if f.node == nil {
+		return
+	}
+	r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.ActiveStates...)
+	if len(r.cfg.Policy.ActiveStates) == 0 {
+		r.warn(f, "no state is active, so that nothing will be started")
 	}
 }
 
-func (r *reader) toolScope(k Key, cfg *Config) { cfg.Tracker.ToolReadOnly = r.choice(k) == "read" }
+func (r *reader) terminalStates(f field) {
+	if f.node != nil {
+		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
+	}
+	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
+	for _, state := range r.cfg.Policy.ActiveStates {
+		if r.cfg.Policy.Terminal(state) {
+			r.warn(f, strconv.Quote(state)+" is among the active states too, and counts as terminal")
+		}
+	}
+}
+
+func (r *reader) requiredLabels(field) {
+	for i, label := range r.cfg.Policy.RequiredLabels {
+		r.cfg.Policy.RequiredLabels[i] = strings.ToLower(label)
+	}
+}
+
+func (r *reader) assignee(f field) {
+	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
+		r.cfg.Policy.Assignee = r.variable(name, AssigneeVar)
+		if r.cfg.Policy.Assignee == "" && f.node != nil {
+			r.warn(f, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
+		}
+	}
+}

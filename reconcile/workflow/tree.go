@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// reader reads one front matter and collects errors and warnings.
+// reader reads one front matter into a configuration.
 type reader struct {
+	report
 	src  Source
 	env  Environment
+	cfg  *Config
 	keys []Key
 	// parents are the keys that hold maps of keys.
 	parents []string
@@ -25,62 +25,57 @@ type reader struct {
 	fields map[string]field
 	// lines are those of sections and keys, for messages about missing keys.
 	lines map[string]int
+}
 
-	faults   []located
-	warnings []Warning
+func newReader(src Source, env Environment, cfg *Config) *reader {
+	r := &reader{
+		report: report{file: src.Name}, src: src, env: env, cfg: cfg, keys: keys(cfg),
+		fields: map[string]field{}, lines: map[string]int{},
+	}
+	r.parents = sections(r.keys)
+	return r
 }
 
 // field is one value of the file, with the key as the file has it, also for tracker.provider.*.
 type field struct {
 	key  string
-	node *yaml.Node
 	line int // of the file, of the value or else of its key
+	node *yaml.Node
 }
 
-// located is an error with its line, for sorting.
-type located struct {
-	line int
-	err  *reconcile.Error
-}
-
-// fail records an error at a line of the file.
-func (r *reader) fail(code string, line int, key, message, hint string) {
-	if key != "" {
-		message = key + ": " + message
+// field is the value of a key. Without a node the file has none, and the line is that of the section, or the first.
+func (r *reader) field(key string) field {
+	if f, given := r.fields[key]; given {
+		return f
 	}
-	r.faults = append(r.faults, located{line, fault(code, r.src.Name, line, message, hint)})
-}
-
-func (r *reader) warn(line int, key, message string) {
-	r.warnings = append(r.warnings, Warning{File: r.src.Name, Line: line, Key: key, Message: message})
-}
-
-// errors are the collected errors in the order of the lines, without the secret; nil if there are none.
-func (r *reader) errors(secret Secret) error {
-	if len(r.faults) == 0 {
-		return nil
-	}
-	sort.SliceStable(r.faults, func(i, j int) bool { return r.faults[i].line < r.faults[j].line })
-	all := make(Errors, len(r.faults))
-	for i, f := range r.faults {
-		f.err.Message = shorten(secret.scrub(f.err.Message))
-		all[i] = f.err
-	}
-	return all
+	section, _, _ := strings.Cut(key, ".")
+	return field{key: key, line: max(1, r.lines[section])}
 }
 
 // load turns the YAML text into fields. It returns false if no key of the file can be read.
 func (r *reader) load() bool {
-	root, ok := r.document()
-	if !ok || root == nil {
-		return ok
+	front := r.src.FrontMatter
+	at := func(line int) field { return field{line: r.src.frontLine + line} }
+	decoder := yaml.NewDecoder(bytes.NewReader(front))
+	var doc, second yaml.Node
+	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
+		return true
+	} else if err != nil {
+		r.fail(CodeParse, at(faultyLine(front, err)), yamlMessage(err), "the front matter is YAML: check indentation, quotes and tabs")
+		return false
 	}
-	root = deref(root)
+	if !errors.Is(decoder.Decode(&second), io.EOF) {
+		end := bytes.Index(append([]byte("\n"), front...), []byte("\n..."))
+		r.fail(CodeParse, at(bytes.Count(front[:max(end, 0)], []byte("\n"))), "the front matter holds more than one YAML document",
+			"keep one, without lines of `...`")
+		return false
+	}
+	root := deref(doc.Content[0])
 	if null(root) {
 		return true
 	}
 	if root.Kind != yaml.MappingNode {
-		r.fail(CodeNotAMap, r.line(root), "", "the front matter is "+kindName(root)+", not a map of keys",
+		r.fail(CodeNotAMap, field{line: r.line(root)}, "the front matter is "+kindName(root)+", not a map of keys",
 			"write it as `tracker:` and the other sections, each with its keys indented below")
 		return false
 	}
@@ -89,96 +84,53 @@ func (r *reader) load() bool {
 	return true
 }
 
-// document decodes the YAML document; nil without an error is an empty one.
-func (r *reader) document() (*yaml.Node, bool) {
-	decoder := yaml.NewDecoder(bytes.NewReader(r.src.FrontMatter))
-	var doc, second yaml.Node
-	err := decoder.Decode(&doc)
-	if errors.Is(err, io.EOF) {
-		return nil, true
-	}
-	if err == nil && !errors.Is(decoder.Decode(&second), io.EOF) {
-		end := bytes.Index(append([]byte("\n"), r.src.FrontMatter...), []byte("\n..."))
-		line := lineAt(r.src.FrontMatter, max(end, 0))
-		r.fail(CodeParse, r.src.frontLine+line-1, "", "the front matter holds more than one YAML document", "keep one, without lines of `...`")
-		return nil, false
-	}
-	if err != nil {
-		r.fail(CodeParse, r.src.frontLine+faultyLine(r.src.FrontMatter, err), "", yamlMessage(err), "the front matter is YAML: check indentation, quotes and tabs")
-		return nil, false
-	}
-	return doc.Content[0], true
-}
-
 // section reads the keys of one map.
 func (r *reader) section(prefix string, node *yaml.Node) {
-	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], deref(node.Content[i+1])
-		line := r.line(name)
+		f := field{key: prefix + name.Value, line: r.line(name), node: value}
 		if name.Kind != yaml.ScalarNode {
-			r.fail(CodeParse, line, strings.TrimSuffix(prefix, "."), "a key must be a plain word", "")
+			f.key = strings.TrimSuffix(prefix, ".")
+			r.fail(CodeParse, f, "a key must be a plain word", "")
 			continue
 		}
-		key := prefix + name.Value
-		if first, twice := seen[key]; twice {
-			r.fail(CodeParse, line, key, fmt.Sprintf("given twice, before on line %d", first), "keep one of them")
+		if first, twice := r.lines[f.key]; twice {
+			r.fail(CodeParse, f, fmt.Sprintf("given twice, before on line %d", first), "keep one of them")
 			continue
 		}
-		seen[key] = line
-		r.lines[key] = line
+		r.lines[f.key] = f.line
+		known := slices.IndexFunc(r.keys, func(k Key) bool { return k.Name == f.key })
+		section := slices.Contains(r.parents, f.key)
+		message, unbuilt := Unbuilt()[f.key]
 		switch {
 		case name.Tag == "!!merge":
-			r.fail(CodeInvalid, line, key, "merge keys are not supported", "write the keys out")
+			r.invalid(f, "merge keys are not supported", "write the keys out")
+		case known < 0 && !section && !unbuilt:
+			message := "unknown key, ignored"
+			if near := r.suggest(f.key); near != "" {
+				message += "; did you mean " + near + "?"
+			}
+			r.warn(f, message)
 		case null(value):
-			if r.known(key, line) && value.Value == "~" && r.key(key).Type == typePath {
-				r.warn(line, key, `~ alone is YAML's null, so that the key counts as absent; the home directory is "~"`)
+			if known >= 0 && value.Value == "~" && r.keys[known].Type == typePath {
+				r.warn(f, `~ alone is YAML's null, so that the key counts as absent; the home directory is "~"`)
 			}
-		case slices.Contains(r.parents, key):
-			if value.Kind != yaml.MappingNode {
-				r.fail(CodeInvalid, line, key, "must be a map of keys, is "+kindName(value), "")
-				continue
+		case section && value.Kind != yaml.MappingNode:
+			r.invalid(f, "must be a map of keys, is "+kindName(value), "")
+		case section:
+			r.section(f.key+".", value)
+		case known >= 0:
+			if scalar := node.Content[i+1]; scalar.Kind == yaml.ScalarNode {
+				f.line = r.line(scalar)
 			}
-			r.section(key+".", value)
-		case r.known(key, line):
-			r.fields[key] = field{key: key, node: value, line: r.valueLine(line, node.Content[i+1])}
-		case isUnbuilt(key):
-			r.notBuilt(key, line, value)
+			r.fields[f.key] = f
+		case message != "":
+			r.warn(f, message)
+		case value.Kind != yaml.SequenceNode || len(value.Content) > 0: // an empty list asks for nothing
+			r.fail(CodeUnsupportedKey, f, "not built yet, and to ignore it would not do what you asked for",
+				"remove the key, or use a version that knows it")
 		}
 	}
-}
-
-// valueLine is the line of a scalar, or of the key of a list or a map.
-func (r *reader) valueLine(keyLine int, value *yaml.Node) int {
-	if value.Kind == yaml.ScalarNode {
-		return r.line(value)
-	}
-	return keyLine
-}
-
-// key is the key of this name, nil if there is none.
-func (r *reader) key(name string) *Key {
-	for i := range r.keys {
-		if r.keys[i].Name == name {
-			return &r.keys[i]
-		}
-	}
-	return nil
-}
-
-// known reports whether the key has an effect, and warns about unknown keys.
-func (r *reader) known(key string, line int) bool {
-	if r.key(key) != nil {
-		return true
-	}
-	if !isUnbuilt(key) && !slices.Contains(r.parents, key) {
-		message := "unknown key, ignored"
-		if near := r.suggest(key); near != "" {
-			message += "; did you mean " + near + "?"
-		}
-		r.warn(line, key, message)
-	}
-	return false
 }
 
 // suggest is a near key of the same section, or else a key of another section with the same last word.
@@ -205,35 +157,19 @@ func (r *reader) suggest(key string) string {
 	return elsewhere
 }
 
-func isUnbuilt(key string) bool { _, ok := Unbuilt()[key]; return ok }
-
-func (r *reader) notBuilt(key string, line int, value *yaml.Node) {
-	if message := Unbuilt()[key]; message != "" {
-		r.warn(line, key, message)
-		return
-	}
-	if value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
-		return // an empty list asks for nothing
-	}
-	r.fail(CodeUnsupportedKey, line, key, "not built yet, and to ignore it would not do what you asked for", "remove the key, or use a version that knows it")
-}
-
 // mergeProvider moves values from tracker.provider.* to the same keys of tracker.
 func (r *reader) mergeProvider() {
-	const prefix = "tracker.provider."
-	for _, k := range trackerKeys() {
-		name, ok := strings.CutPrefix(k.Name, prefix)
-		given, set := r.fields[k.Name]
-		if !ok || !set {
+	for _, k := range r.keys {
+		name, ok := strings.CutPrefix(k.Name, "tracker.provider.")
+		given := r.fields[k.Name]
+		if !ok || given.node == nil {
 			continue
 		}
-		other, both := r.fields["tracker."+name]
-		if both && (other.node.Kind != given.node.Kind || other.node.Value != given.node.Value) {
-			r.fail(CodeInvalid, given.line, k.Name, fmt.Sprintf("says something else than tracker.%s on line %d", name, other.line), "keep one of them")
-			continue
-		}
-		if !both {
+		switch other := r.fields["tracker."+name]; {
+		case other.node == nil:
 			r.fields["tracker."+name] = given
+		case other.node.Kind != given.node.Kind || other.node.Value != given.node.Value:
+			r.invalid(given, fmt.Sprintf("says something else than tracker.%s on line %d", name, other.line), "keep one of them")
 		}
 	}
 }
@@ -265,8 +201,8 @@ func kindName(n *yaml.Node) string {
 func yamlMessage(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if i := strings.Index(rest, ": "); i >= 0 {
-			return rest[i+2:]
+		if _, message, ok := strings.Cut(rest, ": "); ok {
+			return message
 		}
 	}
 	return text
@@ -276,17 +212,10 @@ func yamlMessage(err error) string {
 // enclosing part, or one too small, or missing. But the library reads from the front: the shortest beginning of the text
 // with the same error ends on the faulty line.
 func faultyLine(text []byte, err error) int {
-	want := yamlMessage(err)
-	ends := []int{}
-	for i, b := range text {
-		if b == '\n' || i == len(text)-1 {
-			ends = append(ends, i+1)
-		}
-	}
-	n := sort.Search(len(ends), func(n int) bool {
+	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	return sort.Search(len(lines)-1, func(n int) bool {
 		var node yaml.Node
-		e := yaml.Unmarshal(text[:ends[n]], &node)
-		return e != nil && yamlMessage(e) == want
+		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
+		return e != nil && yamlMessage(e) == yamlMessage(err)
 	})
-	return min(n, max(len(ends)-1, 0))
 }

@@ -185,7 +185,7 @@ func (c *pruner) find(ctx context.Context) error {
 
 // findFinished selects the workspaces and runs whose issues are finished or gone.
 func (c *pruner) findFinished(ctx context.Context, spaces []space, past []state.PastIssue) error {
-	ours := c.cfg.Policy().Project
+	ours := c.cfg.Policy.Project
 	spaces = slices.DeleteFunc(spaces, func(s space) bool { return c.claimed[s.rec.IssueID] || s.rec.Project != ours })
 	var ids []string
 	for _, s := range spaces {
@@ -234,7 +234,7 @@ func (c *pruner) finished(ctx context.Context, ids []string) (map[string]string,
 	for _, id := range ids {
 		if issue, there := issues[id]; !there {
 			why[id] = "not in the tracker"
-		} else if c.cfg.Policy().Terminal(issue.State) {
+		} else if c.cfg.Policy.Terminal(issue.State) {
 			why[id] = issue.State
 		}
 	}
@@ -251,7 +251,7 @@ func (c *pruner) findTrash(ctx context.Context, roots []string) error {
 		if !exists {
 			continue
 		}
-		root.Trash = workspace.Trash{Project: c.cfg.Policy().Project, Recheck: true, Clock: func() (string, time.Duration, error) {
+		root.Trash = workspace.Trash{Project: c.cfg.Policy.Project, Recheck: true, Clock: func() (string, time.Duration, error) {
 			boot, err := proc.BootID()
 			return boot, proc.Monotonic(), err
 		}}

@@ -142,7 +142,7 @@ const answerMark = "symphony-doctor:"
 // shell runs a script as hooks and agents are run and returns the line that it prints; empty if it fails. Then it kills what
 // the login profile has left in the background.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
-	script = proc.ShellUnset(e.config.SecretVars(), "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
+	script = proc.ShellUnset(e.config.SecretVars, "printf '\\n%s%s\\n' "+answerMark+` "$(`+script+` 2>/dev/null)"; kill -KILL 0`)
 	cmd := exec.CommandContext(ctx, "bash", "-lc", script)
 	cmd.Env, cmd.Dir = project.RunnerConfig(e.config).Environ(e.p.Environ()), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -189,7 +189,7 @@ func (e *environment) hideKey(text string) string {
 	var keys []string
 	if e.config != nil {
 		keys = append(keys, e.config.Tracker.APIKey.Reveal())
-		names = append(names, e.config.SecretVars()...)
+		names = append(names, e.config.SecretVars...)
 	}
 	for _, name := range names {
 		value, _ := e.p.Lookup(name)

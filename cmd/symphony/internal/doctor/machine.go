@@ -19,7 +19,7 @@ import (
 
 // mentions reports whether the workflow mentions something.
 func (e *environment) mentions(pattern string) bool {
-	return regexp.MustCompile(pattern).Match(e.config.Redacted())
+	return regexp.MustCompile(pattern).Match(e.config.Redacted)
 }
 
 // checkGit looks for git as hooks and agents do.
@@ -104,7 +104,7 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 	if err != nil {
 		return failWith(err)
 	}
-	if least := e.config.Workspace.MinFreeBytes; free < least {
+	if least := e.config.Policy.MinFreeBytes; free < least {
 		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, term.BytesText(free), term.BytesText(least)),
 			"free space there; until then nothing is started")...)
 	}

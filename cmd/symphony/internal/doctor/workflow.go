@@ -63,7 +63,7 @@ func checkEnvFile(_ context.Context, e *environment) []finding {
 // checkKey says where the tracker's key comes from.
 func checkKey(_ context.Context, e *environment) []finding {
 	envFile := e.p.EnvPath()
-	names := e.config.SecretVars()
+	names := e.config.SecretVars
 	switch {
 	case e.config.KeyIsLiteral:
 		return warn("stands in "+e.p.Path+" itself, where every reader of the repository has it", fmt.Sprintf(

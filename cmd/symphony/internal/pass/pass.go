@@ -242,7 +242,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	options.TrackerLow = low.After(p.Env.Now())
 	// Saved before anything is started: if this pass is killed, the next one needs it.
 	if cfgErr == nil && !o.DryRun {
-		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted())); err != nil {
+		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)); err != nil {
 			r.addError(err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // Policy completes the configuration's policy with what this machine knows: the resolved workspace root.
 func Policy(cfg *workflow.Config) reconcile.Policy {
-	p := cfg.Policy()
+	p := cfg.Policy
 	p.WorkspaceRoot = Resolve(cfg.Workspace.Root)
 	p.StopGrace = reconcile.ShortestStop
 	if cfg.Hooks.AfterRun != "" {
@@ -42,8 +42,8 @@ func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	l := &runner.Local{
-		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted(), WorkflowPath: p.Path,
-		Project: cfg.Policy().Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
+		Project: cfg.Policy.Project, Root: Resolve(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
 	if cfg.KeyIsLiteral {
@@ -68,7 +68,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots, PassEnv: cfg.Agent.PassEnv,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
-		Secrets:     cfg.SecretVars(), SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
+		Secrets:     cfg.SecretVars, SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
 	}
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word

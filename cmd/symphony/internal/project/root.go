@@ -72,13 +72,13 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 		}
 	}
 	if dryRun {
-		return workspace.CheckRoot(root, cfg.Policy().Project, p.StateDir)
+		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir)
 	}
 	opened, err := workspace.OpenRoot(root)
 	if err != nil {
 		return err
 	}
-	return opened.ClaimProject(cfg.Policy().Project, p.StateDir)
+	return opened.ClaimProject(cfg.Policy.Project, p.StateDir)
 }
 
 // HandsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.

@@ -33,7 +33,7 @@ func trackerOptions(cfg *workflow.Config, now func() time.Time, warn func(string
 	t := cfg.Tracker
 	return linear.Options{
 		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
-		ReadOnly: t.ToolReadOnly, Now: now, Warn: warn,
+		ReadOnly: t.ToolScope == "read", Now: now, Warn: warn,
 	}
 }
 
@@ -45,8 +45,8 @@ func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn
 
 // TrackerNames are the names of a workflow that a tracker can look up.
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
-	t := cfg.Tracker
-	return reconcile.TrackerNames{States: slices.Concat(t.ActiveStates, t.TerminalStates), Labels: t.RequiredLabels, Assignee: t.Assignee}
+	p := cfg.Policy
+	return reconcile.TrackerNames{States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee}
 }
 
 // VerifyFirst returns the tracker such that its first read checks whether project, states, labels and assignee exist.

@@ -80,7 +80,7 @@ func (s *starter) verify(text []byte) error {
 	for _, problem := range cfg.Prompt.Check() {
 		wrong = append(wrong, problem.String())
 	}
-	t := cfg.Tracker
+	t := cfg.Policy
 	lower := func(list []string) string { return strings.ToLower(strings.Join(list, "\n")) }
 	if lower(t.ActiveStates) != lower(s.answers.Active) || lower(t.TerminalStates) != lower(s.answers.Terminal) ||
 		lower(t.RequiredLabels) != lower(s.answers.Labels) {

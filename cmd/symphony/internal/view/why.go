@@ -222,7 +222,7 @@ func (r *issueReader) nextStart() Next {
 func (r *issueReader) nextChange(code string, f forecast) Next {
 	slug, active := "", ""
 	if r.cfg != nil {
-		slug, active = r.cfg.Tracker.ProjectSlug, strings.Join(r.cfg.Tracker.ActiveStates, " or ")
+		slug, active = r.cfg.Tracker.ProjectSlug, strings.Join(r.cfg.Policy.ActiveStates, " or ")
 	}
 	switch code {
 	case reconcile.SkipBlockedBy:
