@@ -188,13 +188,8 @@ type answer struct {
 	body   []byte
 }
 
-// send posts one GraphQL request and reads the whole answer.
-func (c *Client) send(ctx context.Context, query string, variables any) (answer, error) {
-	return c.sendUpTo(ctx, query, variables, maxBody)
-}
-
-// sendUpTo is send, but an answer of more than limit bytes is an error.
-func (c *Client) sendUpTo(ctx context.Context, query string, variables any, limit int64) (answer, error) {
+// send posts one GraphQL request and reads the answer, of at most limit bytes.
+func (c *Client) send(ctx context.Context, query string, variables any, limit int64) (answer, error) {
 	sent, err := json.Marshal(struct {
 		Query     string `json:"query"`
 		Variables any    `json:"variables,omitempty"`
@@ -236,40 +231,32 @@ func (c *Client) sendUpTo(ctx context.Context, query string, variables any, limi
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
+// ask sends one of the requests in query/ and decodes its data.
+func ask[T any](ctx context.Context, c *Client, query string, variables map[string]any) (*T, error) {
+	a, err := c.send(ctx, query, variables, maxBody)
+	if err != nil {
+		return nil, err
+	}
+	env, err := check[T](c, a)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(env.Errors) > 0:
+		return nil, c.graphqlErrors(env.Errors)
+	case env.Data == nil:
+		return nil, c.fail("linear_unknown_payload", "the answer holds neither data nor errors", "")
+	}
+	return env.Data, nil
+}
+
 // envelope is the outer shape of every GraphQL answer.
-type envelope struct {
-	Data   json.RawMessage `json:"data"`
-	Errors []graphqlError  `json:"errors"`
+type envelope[T any] struct {
+	Data   *T             `json:"data"`
+	Errors []graphqlError `json:"errors"`
 }
 
-// query sends one of the requests in query/ and decodes its data into out.
-func (c *Client) query(ctx context.Context, query string, variables map[string]any, out any) error {
-	a, err := c.send(ctx, query, variables)
-	if err != nil {
-		return err
-	}
-	env, err := c.check(a)
-	if err != nil {
-		return err
-	}
-	if len(env.Errors) > 0 {
-		return c.graphqlErrors(env.Errors)
-	}
-	if len(env.Data) == 0 || bytes.Equal(env.Data, []byte("null")) {
-		return c.fail("linear_unknown_payload", "the answer holds neither data nor errors", "")
-	}
-	if err := json.Unmarshal(env.Data, out); err != nil {
-		return &reconcile.Error{
-			Code: "linear_unknown_payload", Message: c.scrub("the answer is not of the shape asked for: " + err.Error()), Err: err,
-			Class: reconcile.ClassTracker,
-		}
-	}
-	return nil
-}
-
-// check decodes the envelope of an answer. The error is what the HTTP status or the rate limit says.
-func (c *Client) check(a answer) (envelope, error) {
-	var env envelope
+// check decodes an answer. The error is what the rate limit, the HTTP status or the shape of the answer says.
+func check[T any](c *Client, a answer) (env envelope[T], err error) {
 	decodeErr := json.Unmarshal(a.body, &env)
 	// JSON escapes can hide the key until it is decoded.
 	for i := range env.Errors {
@@ -278,19 +265,24 @@ func (c *Client) check(a answer) (envelope, error) {
 			*text = c.scrub(*text)
 		}
 	}
-	if c.isRateLimit(a, env.Errors) {
-		return env, c.rateLimited(a)
-	}
-	if a.status != http.StatusOK {
-		return env, c.statusError(a, env.Errors)
-	}
-	if decodeErr != nil {
-		return env, &reconcile.Error{
+	wrongType := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case c.isRateLimit(a, env.Errors):
+		err = c.rateLimited(a)
+	case a.status != http.StatusOK:
+		err = c.statusError(a, env.Errors)
+	case errors.As(decodeErr, &wrongType) && len(env.Errors) == 0:
+		err = &reconcile.Error{
+			Code: "linear_unknown_payload", Message: c.scrub("the answer is not of the shape asked for: " + decodeErr.Error()), Err: decodeErr,
+			Class: reconcile.ClassTracker,
+		}
+	case decodeErr != nil && wrongType == nil:
+		err = &reconcile.Error{
 			Code: "linear_unknown_payload", Message: "the answer is not GraphQL: " + c.short(a.body),
 			Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: decodeErr, Class: reconcile.ClassTracker,
 		}
 	}
-	return env, nil
+	return env, err
 }
 
 func (c *Client) requestError(err error) error {

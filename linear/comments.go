@@ -40,15 +40,15 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	var comments []reconcile.Comment
 	err := c.pages("comments", func(after string) (*pageInfo, error) {
-		var data struct {
+		data, err := ask[struct {
 			Issue *struct {
 				Comments struct {
 					Nodes    *[]wireComment `json:"nodes"`
 					PageInfo *pageInfo      `json:"pageInfo"`
 				} `json:"comments"`
 			} `json:"issue"`
-		}
-		if err := c.query(ctx, commentsQuery, page(vars, after), &data); err != nil {
+		}](ctx, c, commentsQuery, page(vars, after))
+		if err != nil {
 			return nil, c.notFound(err, issueID)
 		}
 		if data.Issue == nil || data.Issue.Comments.Nodes == nil {

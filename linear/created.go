@@ -64,9 +64,9 @@ func errorsOfIDs(body json.RawMessage) []graphqlError {
 	return env.Errors
 }
 
-func withoutData(body json.RawMessage) (env envelope, empty bool) {
+func withoutData(body json.RawMessage) (env envelope[json.RawMessage], empty bool) {
 	err := json.Unmarshal(body, &env)
-	return env, err == nil && (len(env.Data) == 0 || bytes.Equal(env.Data, []byte("null")))
+	return env, err == nil && env.Data == nil
 }
 
 // takeIDs removes from an answer what askForIDs asked for. An answer without it stays byte for byte as it is.

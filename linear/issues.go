@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the queries
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -104,9 +103,9 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
 	issues = []reconcile.Issue{}
 	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
-	err = c.eachIssue(ctx, "candidates", candidatesQuery, vars, func(raw json.RawMessage) error {
+	err = c.eachIssue(ctx, "candidates", candidatesQuery, vars, func(w *wireIssue) error {
 		found = true
-		issue, err := c.issue(ctx, raw)
+		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
 			id := c.scrub(cmp.Or(m.id, m.identifier, "unknown"))
 			issue = reconcile.Issue{ID: id, Identifier: c.scrub(cmp.Or(m.identifier, id)), Malformed: c.scrub(m.reason)}
@@ -130,8 +129,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		n := min(batch, len(ids))
 		vars := map[string]any{"ids": ids[:n], "first": batch}
 		ids = ids[n:]
-		err := c.eachIssue(ctx, "issues by id", byIDsQuery, vars, func(raw json.RawMessage) error {
-			issue, err := c.issue(ctx, raw)
+		err := c.eachIssue(ctx, "issues by id", byIDsQuery, vars, func(w *wireIssue) error {
+			issue, err := c.issue(ctx, w)
 			if err != nil {
 				return c.asUnknown(err)
 			}
@@ -152,14 +151,13 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	if identifier == "" {
 		return nil, c.missing(identifier)
 	}
-	var data struct {
-		Issue json.RawMessage `json:"issue"`
-	}
-	err := c.query(ctx, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier}, &data)
+	data, err := ask[struct {
+		Issue *wireIssue `json:"issue"`
+	}](ctx, c, byIdentifierQuery+issueFields+relationFields, map[string]any{"id": identifier})
 	if err != nil {
 		return nil, c.notFound(err, identifier)
 	}
-	if len(data.Issue) == 0 || string(data.Issue) == "null" {
+	if data.Issue == nil {
 		return nil, c.missing(identifier)
 	}
 	issue, err := c.issue(ctx, data.Issue)
@@ -187,22 +185,22 @@ func (c *Client) notFound(err error, identifier string) error {
 }
 
 // eachIssue reads all pages of a query for issues.
-func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(json.RawMessage) error) error {
+func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(*wireIssue) error) error {
 	return c.pages(what, func(after string) (*pageInfo, error) {
-		var data struct {
+		data, err := ask[struct {
 			Issues struct {
-				Nodes    *[]json.RawMessage `json:"nodes"`
-				PageInfo *pageInfo          `json:"pageInfo"`
+				Nodes    *[]wireIssue `json:"nodes"`
+				PageInfo *pageInfo    `json:"pageInfo"`
 			} `json:"issues"`
-		}
-		if err := c.query(ctx, query+issueFields+relationFields, page(vars, after), &data); err != nil {
+		}](ctx, c, query+issueFields+relationFields, page(vars, after))
+		if err != nil {
 			return nil, err
 		}
 		if data.Issues.Nodes == nil {
 			return nil, c.fail("linear_unknown_payload", "the answer holds no list of "+what, "")
 		}
-		for _, raw := range *data.Issues.Nodes {
-			if err := each(raw); err != nil {
+		for i := range *data.Issues.Nodes {
+			if err := each(&(*data.Issues.Nodes)[i]); err != nil {
 				return nil, err
 			}
 		}

@@ -18,30 +18,44 @@ type malformed struct{ id, identifier, reason string }
 
 func (m *malformed) Error() string { return fmt.Sprintf("issue %q: %s", m.id, m.reason) }
 
-// wireIssue is an issue as Linear sends it. Raw fields may have any type; see optional.
+// field is a value that Linear may send with another type than its schema says; it is nil and wrong then.
+type field[T any] struct {
+	value *T
+	wrong bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one odd value does not spoil a whole page.
+func (f *field[T]) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &f.value); err != nil {
+		*f = field[T]{wrong: true}
+	}
+	return nil
+}
+
+// wireIssue is an issue as Linear sends it.
 type wireIssue struct {
-	ID          string          `json:"id"`
-	Identifier  string          `json:"identifier"`
-	Title       *string         `json:"title"`
-	Description json.RawMessage `json:"description"`
-	Priority    json.RawMessage `json:"priority"`
-	BranchName  json.RawMessage `json:"branchName"`
-	URL         json.RawMessage `json:"url"`
-	CreatedAt   *string         `json:"createdAt"`
-	UpdatedAt   *string         `json:"updatedAt"`
-	ArchivedAt  *string         `json:"archivedAt"`
-	State       *wireStateName  `json:"state"`
-	Project     *struct {
+	ID          field[string]        `json:"id"`
+	Identifier  field[string]        `json:"identifier"`
+	Title       field[string]        `json:"title"`
+	Description field[string]        `json:"description"`
+	Priority    json.RawMessage      `json:"priority"`
+	BranchName  field[string]        `json:"branchName"`
+	URL         field[string]        `json:"url"`
+	CreatedAt   field[string]        `json:"createdAt"`
+	UpdatedAt   field[string]        `json:"updatedAt"`
+	ArchivedAt  field[string]        `json:"archivedAt"`
+	State       field[wireStateName] `json:"state"`
+	Project     field[struct {
 		SlugID string `json:"slugId"`
-	} `json:"project"`
-	Assignee  json.RawMessage `json:"assignee"`
-	Labels    json.RawMessage `json:"labels"`
-	Relations wireRelations   `json:"inverseRelations"`
-	Comments  struct {
+	}] `json:"project"`
+	Assignee  field[wireAssignee]  `json:"assignee"`
+	Labels    field[wireLabels]    `json:"labels"`
+	Relations field[wireRelations] `json:"inverseRelations"`
+	Comments  field[struct {
 		Nodes []struct {
 			CreatedAt *string `json:"createdAt"`
 		} `json:"nodes"`
-	} `json:"comments"`
+	}] `json:"comments"`
 }
 
 type wireAssignee struct {
@@ -64,10 +78,10 @@ type wireLabels struct {
 type wireRelations struct {
 	Nodes []struct {
 		Type  string `json:"type"`
-		Issue *struct {
-			ID         *string        `json:"id"`
-			Identifier *string        `json:"identifier"`
-			State      *wireStateName `json:"state"`
+		Issue struct {
+			ID         *string       `json:"id"`
+			Identifier *string       `json:"identifier"`
+			State      wireStateName `json:"state"`
 		} `json:"issue"`
 	} `json:"nodes"`
 	PageInfo *pageInfo `json:"pageInfo"`
@@ -75,37 +89,34 @@ type wireRelations struct {
 
 // issue normalises one record (specification 4.1.1 and 11.3) and fetches the labels and relations after the first page.
 // A record that is no issue gives *malformed.
-func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issue, error) {
-	var w wireIssue
-	if err := json.Unmarshal(raw, &w); err != nil {
-		return reconcile.Issue{}, &malformed{id: textOf(raw, "id"), identifier: textOf(raw, "identifier"), reason: err.Error()}
+func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, error) {
+	id, identifier := deref(w.ID.value), deref(w.Identifier.value)
+	if reason := w.fault(); reason != "" {
+		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
-	if err := w.complete(); err != nil {
-		return reconcile.Issue{}, err
+	for name, wrong := range map[string]bool{
+		"description": w.Description.wrong, "branchName": w.BranchName.wrong, "url": w.URL.wrong, "labels": w.Labels.wrong, "assignee": w.Assignee.wrong,
+	} {
+		if wrong {
+			c.warn(identifier, name)
+		}
 	}
-	labels, err := c.labels(ctx, &w)
+	labels, err := c.labels(ctx, w)
 	if err != nil {
 		return reconcile.Issue{}, err
 	}
-	if err := c.moreRelations(ctx, &w); err != nil {
+	blockers, err := c.blockers(ctx, w)
+	if err != nil {
 		return reconcile.Issue{}, err
 	}
 	issue := reconcile.Issue{
-		ID: w.ID, Identifier: w.Identifier, Title: *w.Title, Description: optional[string](c, &w, "description", w.Description),
-		Priority: integer(w.Priority), State: strings.TrimSpace(*w.State.Name),
-		BranchName: optional[string](c, &w, "branchName", w.BranchName), URL: optional[string](c, &w, "url", w.URL),
-		Labels: labels, BlockedBy: w.Relations.blockers(),
-		CreatedAt: timestamp(w.CreatedAt), UpdatedAt: timestamp(w.UpdatedAt),
-		Archived: w.ArchivedAt != nil,
-	}
-	if w.Project != nil {
-		issue.Project = w.Project.SlugID
+		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
+		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
+		Assignee: (*reconcile.Assignee)(w.Assignee.value), CreatedAt: timestamp(w.CreatedAt.value), UpdatedAt: timestamp(w.UpdatedAt.value),
+		Project: deref(w.Project.value).SlugID, Archived: w.ArchivedAt.value != nil,
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
-	if a := optional[wireAssignee](c, &w, "assignee", w.Assignee); a != nil {
-		issue.Assignee = &reconcile.Assignee{ID: a.ID, Email: a.Email, IsMe: a.IsMe}
-	}
-	for _, n := range w.Comments.Nodes {
+	for _, n := range deref(w.Comments.value).Nodes {
 		if t := timestamp(n.CreatedAt); t != nil && (issue.LastCommentAt == nil || t.After(*issue.LastCommentAt)) {
 			issue.LastCommentAt = t
 		}
@@ -113,73 +124,47 @@ func (c *Client) issue(ctx context.Context, raw json.RawMessage) (reconcile.Issu
 	return issue, nil
 }
 
-// optional decodes a field without which an issue can still be worked on. A value of another type is nil, with a
-// warning.
-func optional[T any](c *Client, w *wireIssue, field string, raw json.RawMessage) *T {
-	var value *T
-	if len(raw) == 0 {
-		return nil
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	if err := json.Unmarshal(raw, &value); err != nil {
-		c.warn(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", w.Identifier, field))
-		return nil
-	}
-	return value
+	return v
 }
 
-// warn reports a text once.
-func (c *Client) warn(text string) {
+// fault says why a record is no issue; empty if it is one.
+func (w *wireIssue) fault() string {
+	blank := func(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
+	for _, f := range []struct {
+		name           string
+		wrong, missing bool
+	}{
+		{"id", w.ID.wrong, blank(w.ID.value)},
+		{"identifier", w.Identifier.wrong, blank(w.Identifier.value)},
+		{"title", w.Title.wrong, blank(w.Title.value)},
+		{"state", w.State.wrong, blank(deref(w.State.value).Name)},
+		{"inverseRelations", w.Relations.wrong, false},
+		{"project", w.Project.wrong, false},
+	} {
+		switch {
+		case f.wrong:
+			return f.name + " has an unexpected type"
+		case f.missing:
+			return f.name + " is missing"
+		}
+	}
+	return ""
+}
+
+// warn reports once that a field of an issue is ignored. The issue can still be worked on.
+func (c *Client) warn(identifier, field string) {
+	text := c.scrub(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", identifier, field))
 	c.mu.Lock()
 	seen := c.warned[text]
 	c.warned[text] = true
 	c.mu.Unlock()
 	if !seen {
-		c.report(c.scrub(text))
+		c.report(text)
 	}
-}
-
-func (w *wireIssue) complete() error {
-	missing := func(field string) error {
-		return &malformed{id: w.ID, identifier: w.Identifier, reason: field + " is missing"}
-	}
-	switch {
-	case w.ID == "":
-		return missing("id")
-	case strings.TrimSpace(w.Identifier) == "":
-		return missing("identifier")
-	case w.Title == nil || strings.TrimSpace(*w.Title) == "":
-		return missing("title")
-	case w.State == nil || w.State.Name == nil || strings.TrimSpace(*w.State.Name) == "":
-		return missing("state")
-	}
-	return nil
-}
-
-// textOf reads one field of a record that does not decode as a whole, to name it in messages; empty if unreadable.
-func textOf(raw json.RawMessage, field string) string {
-	var r map[string]any
-	if json.Unmarshal(raw, &r) != nil || r[field] == nil {
-		return ""
-	}
-	return fmt.Sprint(r[field])
-}
-
-func (r wireRelations) blockers() []reconcile.BlockerRef {
-	refs := []reconcile.BlockerRef{}
-	for _, n := range r.Nodes {
-		if !strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
-			continue
-		}
-		var ref reconcile.BlockerRef
-		if n.Issue != nil {
-			ref.ID, ref.Identifier = n.Issue.ID, n.Issue.Identifier
-			if n.Issue.State != nil {
-				ref.State = n.Issue.State.Name
-			}
-		}
-		refs = append(refs, ref)
-	}
-	return refs
 }
 
 // integer is nil for anything but a whole number (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
@@ -217,52 +202,47 @@ func timestamp(s *string) *time.Time {
 // labels returns the names of all labels, in lower case; none where the record's value has another type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	names := []string{}
-	err := c.pages("labels of "+w.Identifier, func(after string) (*pageInfo, error) {
-		raw := w.Labels
-		if after != "" {
-			next, err := c.innerPage(ctx, w, "labels", moreLabelsQuery, after)
-			if err != nil {
-				return nil, err
-			}
-			raw = next.Labels
-		}
-		list := optional[wireLabels](c, w, "labels", raw)
-		if list == nil {
-			return nil, nil //nolint:nilnil // there is no further page
-		}
+	err := c.innerPages(ctx, w, "labels", moreLabelsQuery, func(w *wireIssue) *pageInfo {
+		list := deref(w.Labels.value)
 		for _, n := range list.Nodes {
 			names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
 		}
-		return list.PageInfo, nil
+		return list.PageInfo
 	})
 	return unique(names), err
 }
 
-// moreRelations appends the relations after the first page.
-func (c *Client) moreRelations(ctx context.Context, w *wireIssue) error {
-	return c.pages("relations of "+w.Identifier, func(after string) (*pageInfo, error) {
-		if after == "" {
-			return w.Relations.PageInfo, nil
+// blockers returns the issues that block this one.
+func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
+	refs := []reconcile.BlockerRef{}
+	err := c.innerPages(ctx, w, "relations", moreRelationsQuery+relationFields, func(w *wireIssue) *pageInfo {
+		list := deref(w.Relations.value)
+		for _, n := range list.Nodes {
+			if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
+				refs = append(refs, reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name})
+			}
 		}
-		next, err := c.innerPage(ctx, w, "relations", moreRelationsQuery+relationFields, after)
+		return list.PageInfo
+	})
+	return refs, err
+}
+
+// innerPages calls add with the record itself and then with each further page of one of its connections.
+func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query string, add func(*wireIssue) *pageInfo) error {
+	what += " of " + *w.Identifier.value
+	return c.pages(what, func(after string) (*pageInfo, error) {
+		if after == "" {
+			return add(w), nil
+		}
+		data, err := ask[struct {
+			Issue *wireIssue `json:"issue"`
+		}](ctx, c, query, map[string]any{"id": *w.ID.value, "first": innerPage, "after": after})
 		if err != nil {
 			return nil, err
 		}
-		w.Relations.Nodes = append(w.Relations.Nodes, next.Relations.Nodes...)
-		return next.Relations.PageInfo, nil
+		if data.Issue == nil {
+			return nil, c.fail("linear_unknown_payload", "the answer holds no "+what, "")
+		}
+		return add(data.Issue), nil
 	})
-}
-
-// innerPage fetches a further page of a connection of one issue.
-func (c *Client) innerPage(ctx context.Context, w *wireIssue, what, query, after string) (*wireIssue, error) {
-	var data struct {
-		Issue *wireIssue `json:"issue"`
-	}
-	if err := c.query(ctx, query, map[string]any{"id": w.ID, "first": innerPage, "after": after}, &data); err != nil {
-		return nil, err
-	}
-	if data.Issue == nil {
-		return nil, c.fail("linear_unknown_payload", "the answer holds no "+what+" of "+w.Identifier, "")
-	}
-	return data.Issue, nil
 }

@@ -48,14 +48,14 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 	vars := map[string]any{"first": projectPage}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
 	err := c.pages("projects", func(after string) (*pageInfo, error) {
-		var data struct {
+		data, err := ask[struct {
 			Viewer   wireUser `json:"viewer"`
 			Projects struct {
 				Nodes    *[]reconcile.TrackerProject `json:"nodes"`
 				PageInfo *pageInfo                   `json:"pageInfo"`
 			} `json:"projects"`
-		}
-		if err := c.query(ctx, projectsQuery, page(vars, after), &data); err != nil {
+		}](ctx, c, projectsQuery, page(vars, after))
+		if err != nil {
 			return nil, err
 		}
 		if data.Projects.Nodes == nil {
@@ -99,7 +99,7 @@ func (c *Client) project(ctx context.Context, slug, label string) (reconcile.Tra
 	if err != nil {
 		return board, err
 	}
-	var data struct {
+	data, err := ask[struct {
 		Named struct {
 			Nodes []struct {
 				reconcile.TrackerProject
@@ -115,9 +115,8 @@ func (c *Client) project(ctx context.Context, slug, label string) (reconcile.Tra
 		} `json:"named"`
 		Projects    names `json:"projects"`
 		IssueLabels names `json:"issueLabels"`
-	}
-	vars := map[string]any{"slugs": slugs, "labels": anyOf([]string{label})}
-	if err := c.query(ctx, projectQuery, vars, &data); err != nil {
+	}](ctx, c, projectQuery, map[string]any{"slugs": slugs, "labels": anyOf([]string{label})})
+	if err != nil {
 		return board, err
 	}
 	if len(data.Named.Nodes) == 0 {

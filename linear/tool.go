@@ -152,11 +152,11 @@ func (c *Client) Execute(ctx context.Context, query string, variables json.RawMe
 	if len(variables) > 0 {
 		vars = variables
 	}
-	a, err := c.sendUpTo(ctx, query, vars, maxAnswer)
+	a, err := c.send(ctx, query, vars, maxAnswer)
 	if err != nil {
 		return nil, false, err
 	}
-	env, err := c.check(a)
+	env, err := check[json.RawMessage](c, a)
 	explained := len(env.Errors) > 0 && a.status >= 400 && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
 	if limited := (*RateLimited)(nil); err != nil && (errors.As(err, &limited) || !explained) {
 		return nil, false, err

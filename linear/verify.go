@@ -74,8 +74,8 @@ func (c *Client) Verify(ctx context.Context, spec reconcile.TrackerNames) (recon
 		"withLabels": len(labels) > 0, "labels": anyOf(labels),
 		"withUsers": askUser, "users": userFilter(assignee),
 	}
-	var data verifyAnswer
-	if err := c.query(ctx, verifyQuery, vars, &data); err != nil {
+	data, err := ask[verifyAnswer](ctx, c, verifyQuery, vars)
+	if err != nil {
 		return found, err
 	}
 	if len(data.Named.Nodes) == 0 {
