@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +27,9 @@ import (
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
 //	                         └─ the worker dies ─► the next holder reaps ─► Undo ─► its hooks
 //
-// The configuration and hooks of the repository that the run began with are put back, and links in it removed; settings that
-// can't run a program stay as the agent has made them. Everything else in the workspace that git could run, and that was not
-// there before, is not repaired: Undo says what it is, and no hook may run until it is gone.
+// The configuration and hooks of the workspace's repository are put back, also where the agent has made it, and links in it
+// removed; settings that can't run a program stay as the agent has made them. Everything else in the workspace that git could
+// run, and that was not there before, is not repaired: Undo says what it is, and no hook may run until it is gone.
 //
 // Settings and hooks that the workflow's own hooks make are trusted, in each run anew. Data that git only reads or writes is
 // not guarded: remotes, references, the index, attributes. Git hooks in the work tree are the agent's to write, so git runs
@@ -42,24 +43,26 @@ type Guard struct {
 	// Verify is called before anything in Tree is changed: it fails where Tree was replaced by another directory.
 	Verify func() error
 
-	snapshot *gitSnapshot // what Trust has written down, nil where this value's Trust was not called
+	snapshot *snapshot // what Trust has written down, nil where this value's Trust was not called
 }
 
 const (
 	guardTimeout  = 10 * time.Second
 	searchTimeout = 4 * time.Second // of that; a larger tree is not searched to its end, which is reported
+	maxSnapshot   = 1 << 30         // bytes
+	unsafeShown   = 10              // names in an error
 )
 
-// gitSnapshot is what Trust writes down.
-type gitSnapshot struct {
+// snapshot is what Trust writes down.
+type snapshot struct {
 	// Pending: an agent may have been at work since.
 	Pending bool `json:"pending"`
-	// Dirs are the git directories of the run's repository that the agent can write. Shared is a linked worktree's main
+	// Dirs are the git directories of the workspace's repository that the agent can write. Shared is a linked worktree's main
 	// repository, of which the agent can write some directories.
-	Dirs   []string `json:"dirs,omitempty"`
+	Dirs   []string `json:"dirs"`
 	Shared string   `json:"shared,omitempty"`
 	// Files of Dirs are put back.
-	Files []keptFile `json:"kept_files"`
+	Files map[string]entry `json:"files"`
 	// Known are the programs that git could run before the agent: names and digests.
 	Known     map[string]string `json:"known"`
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
@@ -77,7 +80,7 @@ type AgentReach struct {
 
 // Undone is what Undo has put back.
 type Undone struct {
-	// Names are settings and files: core.hooksPath, hooks/post-commit.
+	// Names are settings and files: core.hookspath, hooks/post-commit.
 	Names []string
 	// Partial: the workspace was too large to be searched to its end.
 	Partial bool
@@ -87,11 +90,9 @@ type Undone struct {
 	Unsettled error
 }
 
-const maxSnapshot = 1 << 30 // bytes
-
 // readSnapshot returns what this holder has written down, else the file: an agent that may write anywhere could have
 // changed that. Nil: no agent has worked here.
-func (g *Guard) readSnapshot() (*gitSnapshot, error) {
+func (g *Guard) readSnapshot() (*snapshot, error) {
 	if g.snapshot != nil {
 		return g.snapshot, nil
 	}
@@ -99,7 +100,7 @@ func (g *Guard) readSnapshot() (*gitSnapshot, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // see above
 	}
-	s := &gitSnapshot{}
+	s := &snapshot{}
 	if err == nil {
 		err = json.Unmarshal(data, s)
 	}
@@ -112,7 +113,7 @@ func (g *Guard) readSnapshot() (*gitSnapshot, error) {
 	return s, nil
 }
 
-func (g *Guard) writeSnapshot(s *gitSnapshot) error {
+func (g *Guard) writeSnapshot(s *snapshot) error {
 	data, err := json.Marshal(s)
 	if err == nil {
 		err = durable.WriteFile(g.File, data, 0o600)
@@ -127,33 +128,34 @@ func (g *Guard) writeSnapshot(s *gitSnapshot) error {
 func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	s := &gitSnapshot{Pending: true}
-	repo, ok, err := openRepository(g.Tree)
-	if err != nil {
-		return err
-	}
-	if ok {
-		s.locate(g, repo, o)
-	}
+	before, unreadable := g.readSnapshot()
+	s := &snapshot{Pending: true, Files: map[string]entry{}}
+	shared, err := s.locate(g.Tree, o)
 	for _, dir := range s.Dirs {
-		if err := s.keep(dir); err != nil {
-			return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
+		for _, name := range controlFiles {
+			if err == nil {
+				err = readTree(filepath.Join(dir, name), s.Files)
+			}
 		}
 	}
-	found, err := g.findPrograms(ctx, s)
+	var found *search
+	if err == nil {
+		found, err = g.search(ctx, s)
+	}
+	if err == nil {
+		s.TreeHooks, err = g.treeHooks(ctx, s, o)
+	}
 	if err != nil {
-		return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
+		return g.failed(ctx, err)
 	}
-	s.Known, s.Partial = found.programs, !found.whole
-	if before, err := g.readSnapshot(); err != nil || before != nil && before.Pending {
-		s.Known = nil // an earlier agent has left something unsafe: it does not become trusted by another run
-		if before != nil {
-			s.Known = before.Known
-		}
+	s.Known, s.Partial = found.programs, found.partial
+	switch { // what an earlier agent has left does not become trusted by another run
+	case unreadable != nil:
+		s.Known = nil
+	case before != nil && before.Pending:
+		s.Known = before.Known
 	}
-	if err := s.findTreeHooks(ctx, g, o); err != nil {
-		return guardFailed(ctx, err, "look at git's files of %s", g.Tree)
-	}
+	s.Shared = shared // only now: a link there may be that of an agent in another worktree
 	if err := g.writeSnapshot(s); err != nil {
 		return err
 	}
@@ -161,75 +163,69 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	return nil
 }
 
-// locate fills in which git directories of the run's repository the agent can write.
-func (s *gitSnapshot) locate(g *Guard, repo repository, o AgentReach) {
-	if repo.linked || within(g.Tree, repo.gitDir) || o.Reaches(repo.gitDir) {
+// locate fills in which git directories of the workspace's repository the agent can write.
+func (s *snapshot) locate(tree string, o AgentReach) (shared string, err error) {
+	repo, ok, err := openRepository(tree)
+	if err != nil || !ok {
+		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may make one
+		return "", err
+	}
+	reaches := func(dir string) bool { return within(tree, dir) || o.Reaches(dir) }
+	if repo.linked || reaches(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
-	switch {
-	case !repo.linked:
-	case within(g.Tree, repo.common) || o.Reaches(repo.common):
-		s.Dirs = append(s.Dirs, repo.common)
-	default:
-		s.Shared = repo.common
+	if repo.linked && !reaches(repo.common) {
+		return repo.common, nil
 	}
+	if repo.linked {
+		s.Dirs = append(s.Dirs, repo.common)
+	}
+	return "", nil
 }
 
-// Undo puts back what an agent has changed of the run's repository, and finds what else git could run that was not
+// Undo puts back what an agent has changed of the workspace's repository, and finds what else git could run that was not
 // there before. With an error no hook may run either, and the next call begins anew.
 func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
 	s, err := g.readSnapshot()
 	if err != nil || s == nil || !s.Pending {
 		return undone, err
 	}
-	if err := g.verify(); err != nil {
+	if err := g.Verify(); err != nil {
 		return undone, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	if undone.Names, err = s.restore(ctx); err != nil {
-		return undone, guardFailed(ctx, err, "put back git configuration in %s", g.Tree)
+	restored, err := s.restore(ctx)
+	var found *search
+	if err == nil {
+		found, err = g.search(ctx, s)
 	}
-	found, err := g.findPrograms(ctx, s)
 	if err != nil {
-		return undone, guardFailed(ctx, err, "look at git's files of %s", g.Tree)
-	}
-	for _, name := range slices.Sorted(maps.Keys(found.links)) {
-		// What a main repository shares with its worktrees may hold a link of another worktree's agent.
-		if s.Known[name] == found.programs[name] && !found.shared[name] {
-			continue
-		}
-		if err := files.RemoveTree(ctx, found.links[name]); err != nil {
-			return undone, guardFailed(ctx, err, "put back git configuration in %s", g.Tree)
-		}
-		undone.Names = append([]string{name}, undone.Names...)
-		delete(found.programs, name)
+		return undone, g.failed(ctx, err)
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
-		if s.Known[name] != found.programs[name] {
+		switch link := found.links[name]; {
+		case s.Known[name] == found.programs[name]:
+		case link == "":
 			unsafe = append(unsafe, name)
+		default:
+			if err := files.RemoveTree(ctx, link); err != nil {
+				return undone, g.failed(ctx, err)
+			}
+			undone.Names = append(undone.Names, name)
 		}
 	}
-	if len(unsafe) > 0 {
-		undone.Unsafe = unsafeError(g.Tree, unsafe) // it stays pending
+	undone.Names = append(undone.Names, restored...)
+	if len(unsafe) > 0 { // it stays pending
+		undone.Unsafe = unsafeError(g.Tree, unsafe)
 		return undone, nil
 	}
 	crash.At("workspace.guard.undone")
-	s.Pending, s.Partial, undone.Partial = false, !found.whole, !found.whole
+	s.Pending, s.Partial, undone.Partial = false, found.partial, found.partial
 	undone.Unsettled = g.writeSnapshot(s) // on a full disk too a hook may have to save the work
 	return undone, nil
 }
-
-func (g *Guard) verify() error {
-	if g.Verify == nil {
-		return nil
-	}
-	return g.Verify()
-}
-
-// unsafeShown are the names that stand in an error.
-const unsafeShown = 10
 
 func unsafeError(path string, names []string) error {
 	shown := strings.Join(names[:min(len(names), unsafeShown)], ", ")
@@ -270,16 +266,14 @@ func (g *Guard) HookSettings() (settings [][2]string, reasons []string, err erro
 	return settings, s.TreeHooks, nil
 }
 
-func guardFailed(ctx context.Context, err error, format string, args ...any) error {
-	var known *reconcile.Error
-	if errors.As(err, &known) {
-		return err
-	}
+func (g *Guard) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("it took longer than %s", guardTimeout)
 	}
-	e := &reconcile.Error{Code: files.CodeFailed}
-	errors.As(files.Failed(err, format, args...), &e)
+	var e *reconcile.Error
+	if !errors.As(err, &e) {
+		errors.As(files.Failed(err, "look at git's files of %s", g.Tree), &e)
+	}
 	if e.Hint == "" {
 		e.Hint = "see what is at that path; agent.keep_git_config: true leaves to the agent what it sets"
 	}

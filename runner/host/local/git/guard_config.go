@@ -14,101 +14,94 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // setting is one entry of a git configuration file. Section and name are in lower case.
 type setting struct {
 	section, sub, name string
 	value              string
-	bare               bool // it stands without a value
+}
+
+// key is the setting's name as git writes it.
+func (s setting) key() string {
+	if s.sub == "" {
+		return s.section + "." + s.name
+	}
+	return s.section + "." + s.sub + "." + s.name
+}
+
+// String is the setting's name for people, without what may hold a password.
+func (s setting) String() string {
+	if s.sub != "" && slices.Contains([]string{"credential", "http", "lfs", "url"}, s.section) {
+		s.sub = "*"
+	}
+	s.sub = text.Within(s.sub, 60)
+	return s.key()
 }
 
 // errNoConfig says that git can't read a configuration, or that there is no git.
 var errNoConfig = errors.New("it can't be read as configuration")
 
-// parseConfig has git read a configuration, from its standard input: no repository, no other configuration and no
+// gitConfig runs git config on one file, or on its standard input for "-". No repository, no other configuration and no
 // include has a part in that.
-func parseConfig(ctx context.Context, data []byte) ([]setting, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	cmd := exec.CommandContext(ctx, "git", "config", "--file", "-", "--no-includes", "--list", "-z")
+func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_DIR=/dev/null",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
 	}
-	cmd.Stdin = bytes.NewReader(data)
+	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
 	}
-	var list []setting
-	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if entry == "" {
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNoConfig, err)
+	}
+	return string(out), nil
+}
+
+func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	out, err := gitConfig(ctx, data, "-", "--list", "-z")
+	for line := range strings.SplitSeq(out, "\x00") {
+		key, value, valued := strings.Cut(line, "\n")
+		if key == "" {
 			continue
 		}
-		s := setting{}
-		var key string
-		var valued bool
-		key, s.value, valued = strings.Cut(entry, "\n")
-		s.bare = !valued
+		if !valued {
+			value = "true"
+		}
 		first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
-		if first < 0 {
+		// A subsection without a name is not the section itself, and no tool writes one.
+		if first < 0 || last == first+1 {
 			return nil, fmt.Errorf("%w: the key %.60q", errNoConfig, key)
 		}
-		s.section, s.name = key[:first], key[last+1:]
+		s := setting{section: key[:first], name: key[last+1:], value: value}
 		if last > first {
 			s.sub = key[first+1 : last]
 		}
-		if last == first+1 { // a subsection without a name is not the section itself, and no tool writes one
-			return nil, fmt.Errorf("%w: the key %.60q", errNoConfig, key)
-		}
 		list = append(list, s)
 	}
-	return list, nil
+	return list, err
 }
 
-// writeConfig is the opposite of parseConfig.
-func writeConfig(list []setting) []byte {
-	var b bytes.Buffer
-	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace
-	section := ""
-	for _, s := range list {
-		header := "[" + s.section + "]\n"
-		if s.sub != "" {
-			header = "[" + s.section + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s.sub) + "\"]\n"
-		}
-		if header != section {
-			b.WriteString(header)
-			section = header
-		}
-		b.WriteString("\t" + s.name)
-		if !s.bare {
-			b.WriteString(` = "` + quote(s.value) + `"`)
-		}
-		b.WriteString("\n")
-	}
-	return b.Bytes()
-}
-
-// wholeFile is the name of a change in a configuration that can't be read.
-const wholeFile = ""
-
-// settleConfig returns what may be read outside the sandbox: the settings that can run a program as they were, the others
-// as they are now. changed names what had to be put back; nothing if the configuration may stay as it is.
-func settleConfig(ctx context.Context, now, was []byte) (result []byte, changed []string, err error) {
+// settleConfig returns the configuration as it was, with what has been added since and can't run a program. changed names
+// what is different otherwise: settings, or name for the file where it can't be read; nothing if it may stay as it is now.
+func settleConfig(ctx context.Context, now, was []byte, name string) (result []byte, changed []string, err error) {
 	have, err := parseConfig(ctx, now)
 	var had []setting
 	if err == nil {
 		had, err = parseConfig(ctx, was)
 	}
 	if errors.Is(err, errNoConfig) {
-		return was, []string{wholeFile}, nil
+		return was, []string{name}, nil
 	}
 	if err != nil {
 		return nil, nil, err
@@ -118,69 +111,88 @@ func settleConfig(ctx context.Context, now, was []byte) (result []byte, changed 
 	if slices.Equal(trusted, risky) {
 		return now, nil, nil
 	}
-	left := slices.DeleteFunc(slices.Clone(have), func(s setting) bool { return !rules.cannotExecute(s) })
-	if left = append(left, trusted...); !slices.ContainsFunc(left, func(s setting) bool { return !slices.Contains(had, s) }) {
-		return was, differing(trusted, risky), nil // the operator's file, with its comments
-	}
-	result = writeConfig(left)
-	if again, err := parseConfig(ctx, result); err != nil || !slices.Equal(again, left) {
-		return was, differing(trusted, risky), ctx.Err()
-	}
-	return result, differing(trusted, risky), nil
-}
-
-// differing names what one list has more often than the other, each key once.
-func differing(was, now []setting) (names []string) {
 	count := map[setting]int{}
-	for _, s := range was {
+	for _, s := range trusted {
 		count[s]--
 	}
-	for _, s := range now {
+	for _, s := range risky {
 		count[s]++
 	}
-	for _, s := range slices.Concat(now, was) {
-		if name := s.spelled(); count[s] != 0 && !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, s := range slices.Concat(risky, trusted) {
+		if count[s] != 0 && !slices.Contains(changed, s.String()) {
+			changed = append(changed, s.String())
 		}
 	}
-	if names == nil {
-		names = append(names, "the order of its entries")
+	if changed == nil {
+		changed = []string{"the order of its entries"}
 	}
-	return names
+	dir, err := os.MkdirTemp("", scratchPattern)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "config")
+	err = os.WriteFile(file, was, 0o600)
+	for _, s := range have {
+		if err == nil && rules.cannotExecute(s) && !slices.Contains(had, s) {
+			_, err = gitConfig(ctx, nil, file, "--add", s.key(), s.value)
+		}
+	}
+	if err == nil {
+		result, err = os.ReadFile(file)
+	}
+	return result, changed, err
 }
 
-// safeSections have no setting that can run a program.
+// safeSections have no setting that can run a program, safeSettings are, by section, those of others; every release of git can
+// bring a new one that can, so this is the list of what may stay. A section with subsections ends with a dot. What is missing
+// here costs an agent a setting, and is reported.
 var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
 
-// safeSettings are, by section, the settings that can't run a program; every release of git can bring a new one that can,
-// so this is the list of what may stay. A section with subsections is followed by a dot. What is missing here costs an agent
-// a setting, and is reported.
-var safeSettings = sync.OnceValue(func() map[string]string {
-	return map[string]string{
-		"am": "threeway keepcr", "apply": "whitespace ignorewhitespace",
-		"blame":      "showroot showemail blankboundary date coloring ignorerevsfile markignoredlines markunblamablelines",
-		"branch":     "autosetupmerge autosetuprebase sort",
-		"branch.":    "merge rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch",
-		"checkout":   "guess workers thresholdforparallelism",
-		"commit":     "cleanup status verbose",
-		"core":       "abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar commitgraph compression eol filemode fscache hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
-		"credential": "username usehttppath", "credential.": "username usehttppath",
-		"diff":       "algorithm colormoved colormovedws context dirstat ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth statnamewidth submodule suppressblankempty wserrorhighlight",
-		"extensions": "compatobjectformat noop objectformat preciousobjects refstorage worktreeconfig", // config.worktree is judged as config is
-		"feature":    "experimental manyfiles",
-		"fetch":      "all output parallel prune prunetags recursesubmodules unpacklimit writecommitgraph",
-		"gc":         "aggressivedepth aggressivewindow auto autodetach autopacklimit bigpackthreshold cruftpacks packrefs pruneexpire reflogexpire reflogexpireunreachable worktreepruneexpire writecommitgraph",
-		"grep":       "linenumber column patterntype extendedregexp threads fullname",
-		"http":       "lowspeedlimit lowspeedtime maxrequests postbuffer version", "init": "defaultbranch defaultobjectformat defaultrefformat",
-		"lfs": "repositoryformatversion", "lfs.": "access locksverify",
-		"log": "abbrevcommit date decorate follow showroot", "maintenance": "auto strategy autodetach",
-		"merge": "autostash conflictstyle ff log renamelimit renames stat branchdesc", "pull": "ff rebase", "push": "autosetupremote default followtags negotiate recursesubmodules usebitmaps useforceifincludes",
-		"rebase":    "abbreviatecommands autosquash autostash forkpoint missingcommitscheck reschedulefailedexec stat updaterefs",
-		"remote.":   "fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags push skipdefaultupdate skipfetchall tagopt",
-		"rerere":    "autoupdate enabled",
-		"submodule": "active fetchjobs propagatebranches recurse", "submodule.": "active branch fetchrecursesubmodules ignore shallow",
-		"tag": "sort", "user": "email name useconfigonly", "worktree": "guessremote userelativepaths",
+const safeSettings = `
+am threeway keepcr
+apply whitespace ignorewhitespace
+branch autosetupmerge autosetuprebase sort
+branch. merge rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch
+commit cleanup status verbose
+core abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase logallrefupdates longpaths
+core multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone
+core splitindex symlinks trustctime untrackedcache whitespace
+credential username usehttppath
+credential. username usehttppath
+diff algorithm colormoved colormovedws context indentheuristic mnemonicprefix noprefix renamelimit renames submodule
+extensions compatobjectformat objectformat preciousobjects refstorage worktreeconfig
+feature experimental manyfiles
+fetch all parallel prune prunetags recursesubmodules writecommitgraph
+gc auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable worktreepruneexpire
+http lowspeedlimit lowspeedtime postbuffer version
+init defaultbranch
+lfs repositoryformatversion
+lfs. access locksverify
+log abbrevcommit date decorate follow
+maintenance auto strategy autodetach
+merge autostash conflictstyle ff log renamelimit renames stat
+pull ff rebase
+push autosetupremote default followtags recursesubmodules useforceifincludes
+rebase autosquash autostash missingcommitscheck stat updaterefs
+remote. fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags push skipfetchall tagopt
+rerere autoupdate enabled
+submodule active fetchjobs recurse
+submodule. active branch fetchrecursesubmodules ignore shallow
+tag sort
+user email name useconfigonly
+worktree guessremote userelativepaths
+`
+
+var isSafe = sync.OnceValue(func() map[string]bool {
+	safe := map[string]bool{}
+	for line := range strings.Lines(safeSettings) {
+		section, names, _ := strings.Cut(line, " ")
+		for _, name := range strings.Fields(names) {
+			safe[section+" "+name] = true
+		}
 	}
+	return safe
 })
 
 // configRules judges the settings of one configuration file.
@@ -194,13 +206,11 @@ type configRules struct {
 // remotesOf are the remotes with an address that was trusted, or may stay.
 func remotesOf(trusted, now []setting) map[string]bool {
 	remotes := map[string]bool{}
-	for _, s := range trusted {
-		remotes[s.sub] = remotes[s.sub] || s.section == "remote" && s.name == "url"
+	for i, s := range slices.Concat(trusted, now) {
+		if s.section == "remote" && s.name == "url" && s.sub != "" && (i < len(trusted) || networkURL(s.value)) {
+			remotes[s.sub] = true
+		}
 	}
-	for _, s := range now {
-		remotes[s.sub] = remotes[s.sub] || s.section == "remote" && s.name == "url" && networkURL(s.value)
-	}
-	delete(remotes, "")
 	return remotes
 }
 
@@ -219,7 +229,7 @@ func (c configRules) cannotExecute(s setting) bool {
 	if s.sub != "" {
 		section += "."
 	}
-	if slices.Contains(safeSections, s.section) || slices.Contains(strings.Fields(safeSettings()[section]), s.name) {
+	if slices.Contains(safeSections, s.section) || isSafe()[section+" "+s.name] {
 		return true
 	}
 	switch section + " " + s.name {
@@ -230,51 +240,23 @@ func (c configRules) cannotExecute(s setting) bool {
 	case "submodule. update":
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":
-		path := s.value
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(c.module, path)
-		}
-		return c.module != "" && within(c.tree, path)
+		return c.module != "" && within(c.tree, absolute(c.module, s.value))
 	}
 	return false
 }
 
+var scpAddress = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)
+
 // networkURL reports an address at which git itself speaks to a server. A path is none: a push to it runs the hooks there.
 // Nor is NAME::ADDRESS, or a scheme that git leaves to a program.
 func networkURL(url string) bool {
-	if strings.Contains(url, "::") || strings.ContainsAny(url, "\n\r\x00") || strings.HasPrefix(url, "-") {
+	if strings.Contains(url, "::") || strings.ContainsAny(url, "\n\r\x00") {
 		return false
 	}
 	if scheme, rest, ok := strings.Cut(url, "://"); ok {
 		return slices.Contains([]string{"https", "http", "ssh", "git", "git+ssh", "ssh+git"}, scheme) && !strings.HasPrefix(rest, "-")
 	}
-	// HOST:PATH, which goes by ssh.
-	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`).MatchString(url)
-}
-
-// spelled is the key for people, without what may hold a password.
-func (s setting) spelled() string {
-	name := s.name
-	for _, as := range strings.Fields("hooksPath sshCommand askPass gitProxy insteadOf pushInsteadOf recentObjectsHook uploadPack receivePack defaultKeyCommand worktreeConfig excludesFile attributesFile pushDefault") {
-		if strings.EqualFold(as, name) {
-			name = as
-		}
-	}
-	section := s.section
-	if section == "includeif" {
-		section = "includeIf"
-	}
-	switch {
-	case s.sub == "":
-		return section + "." + name
-	case slices.Contains([]string{"credential", "http", "lfs", "url"}, s.section):
-		return section + ".*." + name
-	}
-	sub := s.sub
-	if len(sub) > 60 {
-		sub = strings.ToValidUTF8(sub[:60], "") + "…"
-	}
-	return section + "." + sub + "." + name
+	return scpAddress.MatchString(url)
 }
 
 // digest identifies what git could run.

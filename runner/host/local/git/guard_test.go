@@ -44,7 +44,7 @@ func guardEmpty(t *testing.T) *guarded {
 	t.Helper()
 	dir := realTemp(t)
 	g := &guarded{t: t, mark: filepath.Join(dir, "ran"), spare: filepath.Join(dir, "tmp")}
-	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare}, File: filepath.Join(dir, "git-trusted.json")}
+	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare}, File: filepath.Join(dir, "git-trusted.json"), Verify: func() error { return nil }}
 	check(t, os.Mkdir(g.Tree, 0o700))
 	check(t, os.Mkdir(g.spare, 0o700))
 	return g
@@ -127,10 +127,10 @@ var attacks = []struct {
 	linked, reaches   bool
 	undone            []string
 }{
-	{name: "core.hooksPath", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `git config core.hooksPath evil`, hook: "git commit --allow-empty -m x", undone: []string{"core.hooksPath"}},
-	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hooksPath"}},
+	{name: "core.hooksPath", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `git config core.hooksPath evil`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
+	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
 	{name: "core.fsmonitor", agent: `git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"core.fsmonitor"}},
-	{name: "core.sshCommand", agent: `git config core.sshCommand 'touch "$MARK"; false'`, hook: "git fetch ssh://nowhere.invalid/x", undone: []string{"core.sshCommand"}},
+	{name: "core.sshCommand", agent: `git config core.sshCommand 'touch "$MARK"; false'`, hook: "git fetch ssh://nowhere.invalid/x", undone: []string{"core.sshcommand"}},
 	{name: "core.editor", agent: `git config core.editor 'touch "$MARK"; false'`, hook: "git commit --allow-empty", undone: []string{"core.editor"}},
 	{name: "core.pager", agent: `git config core.pager 'touch "$MARK"; cat'`, hook: "script -qc 'git --paginate log' /dev/null </dev/null", undone: []string{"core.pager"}},
 	{name: "credential helper", agent: `git config credential.helper '!touch "$MARK";'`, hook: "printf 'protocol=https\\nhost=x.invalid\\n' | GIT_TERMINAL_PROMPT=0 git credential fill", undone: []string{"credential.helper"}},
@@ -143,10 +143,10 @@ var attacks = []struct {
 	{name: "textconv", agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; echo more >> file`, hook: "git diff", undone: []string{"diff.evil.textconv"}},
 	{name: "merge driver", agent: `git config merge.evil.driver 'touch "$MARK"; true'; echo 'file merge=evil' > .gitattributes; git checkout -qb b; echo b > file; git commit -qam b; git checkout -q main; echo c > file; git commit -qam c`, hook: "git merge b", undone: []string{"merge.evil.driver"}},
 	{name: "include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`, hook: "git publish", undone: []string{"include.path"}},
-	{name: "conditional include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config includeIf.gitdir:/.path ../inc`, hook: "git publish", undone: []string{"includeIf.gitdir:/.path"}},
+	{name: "conditional include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config includeIf.gitdir:/.path ../inc`, hook: "git publish", undone: []string{"includeif.gitdir:/.path"}},
 	{name: "gpg program", agent: `HOOK=gpg; ` + hookEvil + `git config gpg.program "$PWD/gpg"`, hook: "git commit -S --allow-empty -m x", undone: []string{"gpg.program"}},
 	{name: "signing by itself", agent: `HOOK=gpg; ` + hookEvil + `git config gpg.program "$PWD/gpg"; git config commit.gpgSign true`, hook: "git commit --allow-empty -m x", undone: []string{"gpg.program", "commit.gpgsign"}},
-	{name: "url instead of", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`, hook: "git push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"url.*.insteadOf"}},
+	{name: "url instead of", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`, hook: "git push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"url.*.insteadof"}},
 	{name: "a path for a remote", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git remote add origin "$SPARE/e"`, hook: "git push origin HEAD:refs/heads/y", undone: []string{"remote.origin.url"}},
 	{name: "ext:: for a remote", agent: `git config protocol.ext.allow always; git remote add origin 'ext::sh -c touch% $MARK'`, hook: "git fetch origin", undone: []string{"remote.origin.url", "protocol.ext.allow"}},
 	{name: "a branch's remote is a path", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`, hook: "git push", undone: []string{"branch.main.remote"}},
@@ -165,10 +165,10 @@ var attacks = []struct {
 	{name: "configuration by a link", agent: `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`, hook: "git status", undone: []string{"config"}},
 	{name: "submodule without a .gitmodules", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"sub/.git: core.fsmonitor"}},
 	{name: "submodule that was there turned away", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`, hook: "git status", undone: []string{"sub/.git: leads elsewhere"}},
-	{name: "module by a link", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`, hook: "git status", undone: []string{"sub/.git: leads elsewhere", "modules/sub"}},
+	{name: "module by a link", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`, hook: "git status", undone: []string{"core.fsmonitor", "modules/sub"}},
 	{name: "submodule's update", agent: `git config submodule.s.update '!touch "$MARK"'; git config submodule.s.url https://x.invalid/r; printf '[submodule "s"]\n\tpath = s\n\turl = https://x.invalid/r\n' > .gitmodules; git init -q s; git -C s commit -q --allow-empty -m x; git add s .gitmodules; git -C s commit -q --allow-empty -m y`, hook: "git submodule update", undone: []string{"submodule.s.update"}},
 	{name: "a bare repository in a directory", agent: `git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'`, hook: "cd b && git publish", undone: []string{"b: alias.publish"}},
-	{name: "a bare repository without its names", agent: `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`, hook: "cd b && git publish", undone: []string{"b: commondir", "x: alias.publish"}},
+	{name: "a bare repository without its names", agent: `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`, hook: "cd b && git publish", undone: []string{"b: commondir"}},
 	{name: "a rebase under way", agent: `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
 	{name: "a rebase with a list elsewhere", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
 	{name: "a rebase's strategy", agent: twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`, hook: "git rebase --continue", undone: []string{"rebase-merge/strategy"}},
@@ -378,7 +378,7 @@ func TestGuardOperators(t *testing.T) {
 	check(t, os.Chmod(hook, 0o644))
 	write(t, filepath.Join(g.Tree, ".git", "hooks", "lib", "common"), "evil\n")
 	check(t, os.Remove(filepath.Join(g.Tree, ".git", "hooks", "pre-push")))
-	g.undo("alias.ours", "core.sshCommand", "hooks/pre-commit", "hooks/lib/common", "hooks/pre-push")
+	g.undo("alias.ours", "core.sshcommand", "hooks/pre-commit", "hooks/lib/common", "hooks/pre-push")
 	if got := git(t, g.Tree, "config", "alias.ours") + git(t, g.Tree, "config", "core.sshCommand"); got != "!truessh -v" {
 		t.Errorf("configuration %q", got)
 	}
@@ -508,6 +508,22 @@ func TestGuardBareWorkspace(t *testing.T) {
 	g.refuses("core.fsmonitor", "alias.publish", "hooks/post-commit")
 }
 
+// A repository that the agent makes where there was none becomes harmless, and no reason to stop hooks.
+func TestGuardNewRepository(t *testing.T) {
+	t.Parallel()
+	g := guardEmpty(t)
+	g.trust()
+	said := g.sh(`set -e; git init -q .; git config user.name Ann; git remote add origin https://example.com/r; git commit -q --allow-empty -m x`)
+	if !strings.HasSuffix(said, "<nil>") {
+		t.Fatal(said)
+	}
+	g.sh(`git config core.fsmonitor 'touch "$MARK"'; HOOK=.git/hooks/post-commit; ` + hookEvil)
+	g.undo("core.fsmonitor", "hooks/post-commit")
+	if got := git(t, g.Tree, "config", "user.name"); got != "Ann" {
+		t.Errorf("user.name is %q", got)
+	}
+}
+
 // Whatever is put where a file was: nothing is followed, waited for or written through.
 func TestGuardSpecialFiles(t *testing.T) {
 	t.Parallel()
@@ -521,7 +537,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 		"nothing":   func(string) error { return nil },
 		"secret":    func(path string) error { return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"), 0) },
 		"large": func(path string) error {
-			return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"+strings.Repeat("#\n", maxKeptFile)), 0o600)
+			return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"+strings.Repeat("#\n", maxControlFile)), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -573,7 +589,7 @@ func TestGuardPending(t *testing.T) {
 	_, err := g.Undo(ended)
 	wantCode(t, err, files.CodeFailed)
 
-	next := &guarded{t: t, Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File}}
+	next := &guarded{t: t, Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File, Verify: g.Verify}}
 	next.undo("alias.evil")
 	git(t, next.Tree, "config", "alias.ours", "!true") // an after_run
 	next.undo()

@@ -1,0 +1,325 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
+
+// The bounds of the search for git directories.
+const (
+	findEntries  = 1_000_000
+	findDirs     = 2000
+	includeDepth = 10 // as deep as git follows includes
+)
+
+// search looks for everything in the agent's reach that git could run: settings, hooks, and what leads git to other
+// directories or has it write through a link. It needs no git to find repositories, because git could be made to run something
+// in one that is still to be found.
+type search struct {
+	ctx  context.Context
+	tree string
+	own  []string // the git directories of the workspace's repository
+	dirs []string // all git directories, and what git would take for one
+
+	programs map[string]string // what git could run, by names for people, with digests
+	links    map[string]string // of these, the paths of links in the workspace's repository
+	partial  bool              // something was left out
+}
+
+func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
+	f := &search{ctx: ctx, tree: g.Tree, own: s.Dirs, dirs: slices.Clone(s.Dirs), programs: map[string]string{}, links: map[string]string{}}
+	roots := []string{g.Tree}
+	for _, dir := range s.Dirs {
+		roots = append(roots, filepath.Join(dir, "modules"))
+	}
+	timed, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	pointers, links := f.find(timed, roots)
+	more, _ := f.find(timed, f.ledTo(links, g.Temp))
+	for _, path := range append(pointers, more...) {
+		f.pointer(path)
+	}
+	slices.Sort(f.dirs)
+	f.dirs = slices.Compact(f.dirs)
+	for _, dir := range f.dirs {
+		if err := f.gitDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	if s.Shared != "" {
+		for _, dir := range sharedDirs {
+			f.filesIn(s.Shared, dir)
+		}
+	}
+	return f, ctx.Err()
+}
+
+// find adds the git directories below some directories, what is near the roots first, and follows no link. It returns the files
+// and links that are called .git, and the other links. In a directory .git only modules and worktrees are looked into:
+// nothing else there is a repository unless something points to it, and then that is judged. Case does not matter, because
+// it does not to some file systems.
+func (f *search) find(ctx context.Context, queue []string) (pointers, links []string) {
+	left := findEntries
+	for ; len(queue) > 0; queue = queue[1:] {
+		dir := queue[0]
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		entries, _ := os.ReadDir(dir) // git can't read it either
+		if left -= len(entries); left < 0 || len(f.dirs) > findDirs || ctx.Err() != nil {
+			f.partial = true
+			break
+		}
+		has := map[string]bool{}
+		for _, e := range entries {
+			path, name := filepath.Join(dir, e.Name()), strings.ToLower(e.Name())
+			has[name] = true
+			switch {
+			case name == ".git" && e.IsDir():
+				f.dirs = append(f.dirs, path)
+				queue = append(queue, filepath.Join(path, "modules"), filepath.Join(path, "worktrees"))
+			case name == ".git":
+				pointers = append(pointers, path)
+			case e.IsDir():
+				queue = append(queue, path)
+			case e.Type()&fs.ModeSymlink != 0:
+				links = append(links, path)
+			}
+		}
+		if has["head"] && (has["commondir"] || has["objects"] && has["refs"]) {
+			f.dirs = append(f.dirs, dir)
+		}
+	}
+	return pointers, links
+}
+
+// ledTo returns those of the places that a link leads to or into. Where a link leads within the workspace, that is searched
+// anyhow.
+func (f *search) ledTo(links, places []string) (list []string) {
+	for _, link := range links {
+		real, err := filepath.EvalSymlinks(link)
+		if err != nil || within(f.tree, real) {
+			continue
+		}
+		for _, place := range places {
+			if (real == place || within(place, real)) && !slices.Contains(list, place) {
+				list = append(list, place)
+			}
+		}
+	}
+	return list
+}
+
+// add names something and returns the name; what lies in another repository than the workspace's begins with where that is.
+func (f *search) add(dir, what, digest string) string {
+	if !slices.Contains(f.own, dir) {
+		what = f.relative(dir) + ": " + what
+	}
+	f.programs[what] += digest
+	return what
+}
+
+// relative is a path for people.
+func (f *search) relative(path string) string {
+	if rel, err := filepath.Rel(f.tree, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// pointer judges a file or link named .git: it may lead to a git directory that is searched, or nowhere.
+func (f *search) pointer(path string) {
+	leads := path
+	e, _, err := readEntry(path)
+	if err == nil && e.Mode.IsRegular() {
+		to, ok := strings.CutPrefix(strings.TrimRight(string(e.Data), "\r\n"), "gitdir:")
+		if !ok {
+			return
+		}
+		leads = absolute(filepath.Dir(path), strings.TrimPrefix(to, " "))
+	}
+	real, err := filepath.EvalSymlinks(leads)
+	switch above := filepath.Dir(real); {
+	case strings.ContainsAny(leads, "\r\n\x00"): // to git that means something else than here
+	case files.Absent(err), err == nil && slices.Contains(f.dirs, real):
+		return
+	case err == nil && filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
+		f.dirs = append(f.dirs, real) // a worktree that was added to the repository
+		return
+	}
+	f.programs[f.relative(path)+": leads elsewhere"] = digest(string(e.Data), real)
+}
+
+// inProgress are files by which a hook that continues a rebase or a series of picks runs a program, and what in them does it.
+// A merge strategy with a slash in it is a path.
+var inProgress = map[string]*regexp.Regexp{
+	"rebase-merge/git-rebase-todo": regexp.MustCompile(`(?m)^\s*(x\s|exec)`), // older versions of git ask for no space after the word
+	"rebase-merge/strategy":        regexp.MustCompile(`/`),
+	"sequencer/opts":               regexp.MustCompile(`(?i)strategy`),
+}
+
+// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
+// are all in which git writes, and so where links matter: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
+// git write into any file of the account, in words of the agent's. Git makes no links itself.
+var (
+	sharedDirs  = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
+	writtenDirs = append(slices.Clone(sharedDirs),
+		"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "hooks", "remotes", "branches", "lfs", "svn")
+)
+
+// gitDir judges what stands in a git directory.
+func (f *search) gitDir(dir string) error {
+	for _, name := range []string{"config", "config.worktree"} {
+		if err := f.config(dir, filepath.Join(dir, name), 0); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !files.Absent(err) {
+		f.add(dir, "unreadable", digest())
+	}
+	for _, e := range entries {
+		if !e.IsDir() || slices.Contains(writtenDirs, e.Name()) {
+			f.filesIn(dir, e.Name())
+		}
+	}
+	return f.ctx.Err()
+}
+
+// filesIn judges what is in a directory of a git directory, or a file there.
+func (f *search) filesIn(dir, root string) {
+	_ = filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, dir+"/")
+		switch {
+		case f.ctx.Err() != nil:
+			return f.ctx.Err()
+		case files.Absent(err):
+			return nil
+		case err != nil:
+			f.add(dir, name, digest("unreadable"))
+			return nil //nolint:nilerr // it is reported
+		case d.IsDir() && (slices.Contains(f.dirs, path) || root == "objects" && len(d.Name()) == 2): // loose objects, which are only read
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		isLink := d.Type()&fs.ModeSymlink != 0
+		runs := slices.Contains([]string{"hooks", "remotes", "branches"}, root) && filepath.Ext(name) != ".sample"
+		if !isLink && !runs && inProgress[name] == nil && name != "commondir" {
+			return nil
+		}
+		switch e, _, _ := readEntry(path); { // one that can't be read is like no other
+		case isLink && name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/"): // as in old repositories; git does not follow it
+		case isLink:
+			named := f.add(dir, name, digest("link", string(e.Data)))
+			if slices.Contains(f.own, dir) || !slices.Contains(f.dirs, dir) { // the latter is the main repository
+				f.links[named] = path
+			}
+		case runs, inProgress[name] != nil && inProgress[name].Match(e.Data):
+			f.add(dir, name, e.digest())
+		case name == "commondir" && !(strings.TrimSpace(string(e.Data)) == "../.." && filepath.Base(filepath.Dir(dir)) == "worktrees"):
+			f.add(dir, name, e.digest()) // that of a worktree which was added to a repository here leads two directories up
+		}
+		return nil
+	})
+}
+
+// config judges the settings of a configuration file and of those that it includes, whatever the condition.
+func (f *search) config(dir, path string, depth int) error {
+	e, there, err := readEntry(path)
+	if !there || depth > includeDepth {
+		return nil
+	}
+	if e.isLink() {
+		f.add(dir, filepath.Base(path), digest("link", string(e.Data)))
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return nil //nolint:nilerr // git can't follow it either
+		}
+		e, _, err = readEntry(path)
+	}
+	var list []setting
+	if err == nil && e.Mode.IsRegular() {
+		list, err = parseConfig(f.ctx, e.Data)
+	}
+	switch {
+	case f.ctx.Err() != nil:
+		return f.ctx.Err()
+	case err != nil || !e.Mode.IsRegular():
+		f.add(dir, filepath.Base(path), e.digest())
+		return nil //nolint:nilerr // it is reported
+	}
+	rules := configRules{tree: f.tree, remotes: remotesOf(nil, list)}
+	if slices.Contains(f.own, dir) { // it has been put back: the addresses in it are trusted
+		rules.remotes = remotesOf(list, nil)
+	}
+	if strings.Contains(dir, "/modules/") {
+		rules.module = dir
+	}
+	for _, s := range rules.risky(list) {
+		f.add(dir, s.String(), digest(s.value))
+		if !strings.HasPrefix(s.section, "include") || s.name != "path" || strings.HasPrefix(s.value, "~") {
+			continue
+		}
+		file := absolute(filepath.Dir(path), s.value)
+		real, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			continue // there is nothing
+		}
+		if real != filepath.Dir(file) {
+			f.add(file, "leads elsewhere", digest(real))
+		}
+		if err := f.config(file, filepath.Join(real, filepath.Base(file)), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// treeHooks says which hooks of the operator lie where the agent can write: core.hooksPath in the work tree, and links from a
+// git directory's hooks to there.
+func (g *Guard) treeHooks(ctx context.Context, s *snapshot, o AgentReach) (reasons []string, err error) {
+	writable := func(path string) bool {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		under := func(dir string) bool { return path == dir || within(dir, path) }
+		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
+		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || o.Reaches(path))
+	}
+	// The setting as the hooks' git sees it, the account's configuration included. Reading it runs nothing.
+	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
+	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, o.Env, time.Second
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if value := strings.TrimRight(string(out), "\n"); value != "" && writable(absolute(g.Tree, value)) {
+		reasons = append(reasons, "core.hooksPath is "+value)
+	}
+	for path, e := range s.Files {
+		name := filepath.Base(path)
+		if e.isLink() && (name == "hooks" || filepath.Base(filepath.Dir(path)) == "hooks") && writable(path) {
+			reasons = append(reasons, filepath.Join("hooks", name)+" leads to "+string(e.Data))
+		}
+	}
+	slices.Sort(reasons)
+	return reasons, ctx.Err()
+}
