@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,8 +39,7 @@ type Inspection struct {
 	drained chan struct{} // closed when stderr is read to its end
 }
 
-// InspectionFolder creates a private directory below parent for a trial of codex. The caller removes it; LeftInspections
-// finds those of processes that died before they did.
+// InspectionFolder creates a private directory below parent for a trial of codex. The caller removes it.
 func InspectionFolder(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, inspectPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err == nil {
@@ -176,25 +174,4 @@ func (i *Inspection) Close() error {
 		errs = append(errs, i.stderr.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
-}
-
-// LeftInspections returns the folders below parent whose process has ended without removing them.
-func LeftInspections(parent string) []string {
-	entries, err := os.ReadDir(parent)
-	if err != nil {
-		return nil // other checks report it
-	}
-	var left []string
-	for _, e := range entries {
-		name, ok := strings.CutPrefix(e.Name(), inspectPrefix)
-		number, _, _ := strings.Cut(name, "-")
-		pid, err := strconv.Atoi(number)
-		if !ok || err != nil {
-			continue
-		}
-		if _, err := proc.StartTime(pid); errors.Is(err, os.ErrProcessDone) {
-			left = append(left, filepath.Join(parent, e.Name()))
-		}
-	}
-	return left
 }

@@ -48,7 +48,7 @@ func TestScheduleCron(t *testing.T) {
 	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
 		t.Errorf("this was no environment of cron's:\n%s", env)
 	}
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")")
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1\n")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
 	m.lives(w, "the schedule's removal")
 	m.open("gate-1")

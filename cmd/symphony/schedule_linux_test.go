@@ -141,15 +141,10 @@ func TestScheduleUser(t *testing.T) {
 	// A changed interval is noticed, rewritten and said; that one counts from pass to pass.
 	m.interval(dir+"/WORKFLOW.md", 7500)
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tpolling.interval_ms has changed since, a pass is wanted every 7.5s: symphony schedule install")
-	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "rewrote /run/symtester/.config/systemd/user/"+unit, "- OnCalendar=*-*-* *:*:*", "+ OnUnitActiveSec=7500ms", "every 7.5s")
+	m.wants(m.schedule(m.as, 0, "install -w "+workflow), "rewrote /run/symtester/.config/systemd/user/"+unit, "every 7.5s")
 	if got := m.userctl("show -P TimersMonotonic " + unit); !strings.Contains(got, "OnUnitActiveUSec=7.5") {
 		t.Errorf("the timer that runs has %s", got)
 	}
-	m.until("the next pass is known to be within 8 s", 20*time.Second, func() (bool, string) {
-		st = m.scheduleStatus(workflow)
-		next := st.Timers[0].Next
-		return next != nil && time.Until(*next) > 0 && time.Until(*next) < 8*time.Second, fmt.Sprintf("%+v", st.Timers)
-	})
 
 	// What is switched off is said, and an install mends it.
 	m.userctl("disable --quiet --now " + unit)
@@ -164,7 +159,7 @@ func TestScheduleUser(t *testing.T) {
 	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "problem\tthe last pass failed (exit-code): journalctl --user -u symphony-web")
 	m.mustSh(m.as("mkdir .config/systemd/user/" + unit + ".d"))
 	said = m.schedule(m.as, 0, "remove -w "+workflow)
-	m.wants(said, "removed /run/symtester/.config/systemd/user/"+unit, unit+".d is yours, and stays", "still running: ABC-1 (pid "+fmt.Sprint(w.pid)+")", "symphony stop --all -w", "symphony pause")
+	m.wants(said, "removed /run/symtester/.config/systemd/user/"+unit, unit+".d is yours, and stays", "still running: ABC-1\n", "symphony stop --all -w", "symphony pause")
 	m.lives(w, "the schedule's removal")
 	m.mustSh(m.as("rmdir .config/systemd/user/" + unit + ".d"))
 	m.untraced(places, before)
@@ -190,18 +185,6 @@ func TestScheduleUser(t *testing.T) {
 	m.lingering(false)
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "your systemd does not answer", "removed /run/symtester/.config/systemd/user/"+unit)
 	m.untraced(places, before)
-
-	// The user's systemd may read another directory.
-	m.mustSh(`mkdir -p /run/systemd/system/user@.service.d
-		printf '[Service]\nEnvironment=XDG_CONFIG_HOME=` + userHome + `/cfg\n' > /run/systemd/system/user@.service.d/config.conf; systemctl daemon-reload`)
-	m.lingering(true)
-	m.wants(m.schedule(m.as, 1, "install -w "+workflow), "symphony: schedule_failed: systemd reads no units in "+userHome+"/.config/systemd/user")
-	m.wants(m.schedule(m.as, 0, "status -w "+workflow), "installed\tnothing")
-	inCfg := func(command string) string { return m.as("export XDG_CONFIG_HOME=" + userHome + "/cfg; " + command) }
-	m.wants(m.schedule(inCfg, 0, "install -w "+workflow), "wrote /run/symtester/cfg/systemd/user/"+unit)
-	m.wants(m.mustSh(m.as("cat cfg/systemd/user/*.service")), "Environment=XDG_CONFIG_HOME="+userHome+"/cfg\n")
-	m.wants(m.schedule(inCfg, 0, "status -w "+workflow), "enabled, active")
-	m.wants(m.schedule(inCfg, 0, "remove -w "+workflow), "removed /run/symtester/cfg/systemd/user/"+unit)
 }
 
 // untraced wants the places as they were, but for empty folders of systemd's.

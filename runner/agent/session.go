@@ -143,9 +143,6 @@ type Usage struct {
 type Inspector interface {
 	Account(ctx context.Context) (Account, error)
 	HomeConfig(ctx context.Context, cwd string) (HomeConfig, error)
-	// Features names the features that are on although they are off by default, sorted.
-	Features(ctx context.Context) ([]string, error)
-	Hooks(ctx context.Context, cwd string) ([]Hook, error)
 }
 
 // Account is the login of an agent.
@@ -155,38 +152,15 @@ type Account struct {
 	Needed bool // the model can't be used without a login
 }
 
-// HomeConfig is the part of the agent's configuration that every thread inherits.
+// HomeConfig is the part of the agent's configuration that says which service runs the model.
 type HomeConfig struct {
-	Provider   string                `json:"model_provider"`
-	Providers  map[string]Provider   `json:"model_providers"`
-	Notify     []string              `json:"notify"`
-	MCPServers map[string]MCPServer  `json:"mcp_servers"`
-	Projects   map[string]TrustLevel `json:"projects"`
+	Provider  string              `json:"model_provider"`
+	Providers map[string]Provider `json:"model_providers"`
 }
 
 // Provider is a service that runs models.
 type Provider struct {
 	EnvKey string `json:"env_key"` // the variable with its key, "" if it needs none
-}
-
-// MCPServer is a server that the agent starts, or connects to, for every thread.
-type MCPServer struct {
-	Command string `json:"command"`
-	URL     string `json:"url"`
-	Enabled *bool  `json:"enabled"`
-}
-
-// TrustLevel is the trust that the configuration puts in a folder.
-type TrustLevel struct {
-	Level string `json:"trust_level"`
-}
-
-// Hook is a program that the agent runs at an event.
-type Hook struct {
-	Event   string `json:"eventName"`
-	Command string `json:"command"`
-	Trust   string `json:"trustStatus"`
-	Enabled bool   `json:"enabled"`
 }
 
 // Errors that callers tell apart with errors.Is.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -55,52 +54,6 @@ func (i inspector) HomeConfig(ctx context.Context, cwd string) (agent.HomeConfig
 	}
 	err := i.inspect(ctx, "config/read", object{"cwd": cwd}, &answer)
 	return answer.Config, err
-}
-
-// Features implements agent.Inspector.
-func (i inspector) Features(ctx context.Context) ([]string, error) {
-	var on []string
-	for params := (object{}); ; {
-		var answer struct {
-			Data []struct {
-				Name           string `json:"name"`
-				Enabled        bool   `json:"enabled"`
-				DefaultEnabled bool   `json:"defaultEnabled"`
-			} `json:"data"`
-			NextCursor string `json:"nextCursor"`
-		}
-		if err := i.inspect(ctx, "experimentalFeature/list", params, &answer); err != nil {
-			return nil, err
-		}
-		for _, f := range answer.Data {
-			if f.Enabled && !f.DefaultEnabled {
-				on = append(on, f.Name)
-			}
-		}
-		// A cursor that does not move would be asked for ever.
-		if answer.NextCursor == "" || answer.NextCursor == params["cursor"] || len(answer.Data) == 0 {
-			slices.Sort(on)
-			return on, nil
-		}
-		params = object{"cursor": answer.NextCursor}
-	}
-}
-
-// Hooks implements agent.Inspector.
-func (i inspector) Hooks(ctx context.Context, cwd string) ([]agent.Hook, error) {
-	var answer struct {
-		Data []struct {
-			Hooks []agent.Hook `json:"hooks"`
-		} `json:"data"`
-	}
-	if err := i.inspect(ctx, "hooks/list", object{"cwds": []string{cwd}}, &answer); err != nil {
-		return nil, err
-	}
-	var all []agent.Hook
-	for _, entry := range answer.Data {
-		all = append(all, entry.Hooks...)
-	}
-	return slices.DeleteFunc(all, func(h agent.Hook) bool { return !h.Enabled }), nil
 }
 
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -88,25 +87,11 @@ func listDisk(ctx context.Context, w *term.Env, projects []project.Known) ([]dis
 	}
 	home := project.StateHome(w)
 	errs = append(errs, add("account", "", filepath.Join(home, "accounts")), add("account", "", filepath.Join(home, "elsewhere")))
-	for _, path := range unitFiles(w) {
+	for _, path := range schedule.UnitFiles(w) {
 		errs = append(errs, add("schedule", "", path))
 	}
 	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
 	return rows, errors.Join(errs...)
-}
-
-// unitFiles are the systemd units that symphony has written, the user's and the system's.
-func unitFiles(w *term.Env) (files []string) {
-	for _, dir := range append(schedule.UnitDirs(w, false, w.Home), schedule.UnitDirs(w, true, w.Home)...) {
-		entries, _ := os.ReadDir(dir) // without the directory there are no units
-		for _, e := range entries {
-			path := filepath.Join(dir, e.Name())
-			if content, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(content), schedule.UnitMark) {
-				files = append(files, path)
-			}
-		}
-	}
-	return files
 }
 
 func printDisk(w *term.Env, rows []diskRow) {

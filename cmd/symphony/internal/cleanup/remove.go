@@ -162,26 +162,8 @@ func (r *remover) checkIdle(ctx context.Context) error {
 	if project.Looping(p.StateDir) {
 		return busy("symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
 	}
-	installed, err := schedule.FindInstalled(ctx, p)
-	if err != nil {
-		return err
-	}
-	if len(installed.Units) > 0 || installed.Line != "" {
-		return busy("a schedule runs passes on "+p.StateDir, "take it out first: symphony schedule remove "+flags)
-	}
-	if !schedule.HasCrontab(r.w) {
-		return nil
-	}
-	crontab, err := schedule.Crontab(ctx, r.w)
-	if err != nil {
-		return nil // an account may not have a crontab
-	}
-	for line := range strings.Lines(crontab) {
-		line = strings.TrimSpace(line)
-		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
-		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
-			return busy("a line of your crontab runs passes on "+p.StateDir+": "+line, "take it out first: crontab -e")
-		}
+	if what, hint := schedule.Running(ctx, p, flags); what != "" {
+		return busy(what+" runs passes on "+p.StateDir, "take it out first: "+hint)
 	}
 	return nil
 }

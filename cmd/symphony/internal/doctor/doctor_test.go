@@ -39,21 +39,6 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-func TestOriginHidesSecrets(t *testing.T) {
-	for address, want := range map[string]string{
-		"https://example.com/mcp":             "https://example.com",
-		"https://ann:pass@example.com/mcp?k=": "https://example.com",
-		"https://example.com?key=pass":        "https://example.com",
-		"https://a@b@example.com":             "https://example.com",
-		"no address":                          "",
-		"":                                    "",
-	} {
-		if got := origin(address); got != want {
-			t.Errorf("%q: %q, want %q", address, got, want)
-		}
-	}
-}
-
 // Findings that both environments have in common are printed once.
 func TestLinesMergeEnvironments(t *testing.T) {
 	good, other, wrong := ok("good")[0], ok("other")[0], fail("wrong", "mend it")[0]
@@ -74,7 +59,8 @@ func TestLinesMergeEnvironments(t *testing.T) {
 	} {
 		var got []string
 		for _, f := range (result{called: c.called, scheduled: c.scheduled}).lines() {
-			got = append(got, statusNames[f.Status]+" "+f.Message+"|"+f.Hint)
+			status, _ := f.Status.MarshalText()
+			got = append(got, string(status)+" "+f.Message+"|"+f.Hint)
 		}
 		if s := strings.Join(got, ", "); s != c.want {
 			t.Errorf("%v, %v:\n%s, want\n%s", c.called, c.scheduled, s, c.want)
@@ -82,41 +68,13 @@ func TestLinesMergeEnvironments(t *testing.T) {
 	}
 }
 
-func newTestDoctor(environ ...string) *doctor {
-	e := &environment{as: asCalled, p: &project.Project{Env: &term.Env{Environ: environ}}}
-	return &doctor{called: e, scheduled: e, returnBound: time.Minute}
-}
-
 func TestHangingCheckIsReported(t *testing.T) {
-	d := newTestDoctor()
-	d.returnBound = time.Millisecond
 	release := make(chan struct{})
 	defer close(release)
-	hangs := check{name: "x", bound: time.Millisecond, run: func(context.Context, *environment) []finding { <-release; return nil }}
-	found := d.runIn(t.Context(), hangs, d.called)
+	hangs := check{name: "x", run: func(context.Context, *environment) []finding { <-release; return nil }}
+	found := (&environment{}).examine(t.Context(), hangs, time.Millisecond)
 	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
 		t.Errorf("%+v", found)
-	}
-	d.returnBound = time.Minute
-	late := check{name: "x", bound: time.Millisecond, run: func(ctx context.Context, _ *environment) []finding {
-		<-ctx.Done()
-		return failWith(ctx.Err())
-	}}
-	if found = d.runIn(t.Context(), late, d.called); len(found) != 1 || !strings.HasPrefix(found[0].Message, "response_timeout: ") {
-		t.Errorf("%+v", found)
-	}
-}
-
-func TestFindingsHideTheKey(t *testing.T) {
-	const key = "lin_api_verysecret"
-	d := newTestDoctor("LINEAR_API_KEY=" + key)
-	tells := check{name: "x", bound: time.Minute, run: func(context.Context, *environment) []finding {
-		return fail("said "+key, "do not say "+key)
-	}}
-	for _, f := range d.runIn(t.Context(), tells, d.called) {
-		if strings.Contains(f.Message+f.Hint, key) || f.Message != "said [key]" {
-			t.Errorf("%+v", f)
-		}
 	}
 }
 

@@ -8,16 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -33,45 +30,25 @@ const (
 
 // environment is the project with the variables that a pass would have.
 type environment struct {
-	as string
-	p  *project.Project
-	// config is the workflow as it is read here, with or without a key. It is nil if configErr is set.
-	config    *workflow.Config
-	configErr error
-	other     *environment // that of the caller, for the one of the schedule
+	as     string
+	p      *project.Project
+	report project.CheckReport
+	config *workflow.Config // with or without a key; nil if the workflow can't be read
+	other  *environment     // that of the caller, for the one of the schedule
 
-	agent   func() (*runner.Inspection, error) // a codex as a worker would start it, once for all checks
-	tracker func() *trackerAnswer              // asked once for all checks
-	mu      sync.Mutex
-	started *runner.Inspection
+	// One codex and one answer of the tracker serve all checks.
+	agent   func() (*runner.Inspection, error)
+	tracker func() trackerAnswer
 }
 
-func newEnvironment(as string, p *project.Project) *environment {
-	e := &environment{as: as, p: p, configErr: p.SourceErr}
-	if e.configErr == nil {
-		env := p.Environment(nil)
-		env.KeyOptional = true
-		if e.config, e.configErr = workflow.Parse(p.Source, env); e.configErr != nil {
-			e.config = nil
-		}
-	}
+func newEnvironment(ctx context.Context, as string, p *project.Project, other *environment) *environment {
+	e := &environment{as: as, p: p, other: other}
+	readable := *p
+	readable.EnvErr = nil // it has a check of its own
+	e.report, e.config = project.CheckResult(&readable)
+	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
+	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
 	return e
-}
-
-// underSchedule returns the project as cron's bare environment shows it. An installed schedule names the workflow and may name
-// the state directory and some variables.
-func underSchedule(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
-	carried := schedule.CarriedBy(ctx, p)
-	w := p.Env
-	name := cmp.Or(w.Getenv("LOGNAME"), w.Getenv("USER"))
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	bare := *w
-	bare.Environ = append([]string{
-		"HOME=" + w.Home, "USER=" + name, "LOGNAME=" + name, "SHELL=" + cmp.Or(w.Getenv("SHELL"), "/bin/sh"), "PATH=/usr/bin:/bin",
-	}, carried.Vars...)
-	return project.New(&bare, p.Path, cmp.Or(stateFlag, carried.StateDir))
 }
 
 func (e *environment) has(n need) bool {
@@ -89,11 +66,25 @@ func (e *environment) has(n need) bool {
 	return true
 }
 
+// secrets are the values of the tracker's key.
+func (e *environment) secrets() (values []string) {
+	names := []string{workflow.APIKeyVar}
+	if e.config != nil {
+		values = append(values, e.config.Tracker.APIKey.Reveal())
+		names = append(names, e.config.SecretVars...)
+	}
+	for _, name := range names {
+		value, _ := e.p.Lookup(name)
+		values = append(values, value)
+	}
+	return values
+}
+
 // startBound is long enough for a codex that starts with a new home on a busy machine.
 const startBound = 40 * time.Second
 
-// startAgent starts codex in a temporary directory. It waits for the one of the other environment: two codexes that start at
-// once with a new home disturb each other.
+// startAgent starts codex as a worker would. It waits for the one of the other environment: two codexes that start at once with
+// a new home disturb each other.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	if e.other != nil && e.other.config != nil {
 		e.other.agent() //nolint:errcheck // the checks of the other environment report it
@@ -103,8 +94,6 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 		// With CODEX_HOME codex would end at once; without, it would create the directory and have no login.
 		return nil, &reconcile.Error{Code: string(agent.CodeAgentAuth), Message: "codex has no home: " + home + " does not exist", Hint: e.loginHint()}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	// In the root, where codex works later, or in a temporary directory.
@@ -112,31 +101,33 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	if project.RootFits(e.p, e.config, true) != nil || !project.Exists(dir) {
 		dir = os.TempDir()
 	}
-	i, err := project.RunnerConfig(e.config).Inspect(ctx, e.p.Environ(), dir, project.Version())
-	if err == nil {
-		e.started = i
-	}
-	return i, err
+	return project.RunnerConfig(e.config).Inspect(ctx, e.p.Environ(), dir, project.Version())
 }
 
-func (e *environment) close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.started == nil {
+// close ends the codex that was started for the checks.
+func (e *environment) close() []finding {
+	if e.config == nil {
 		return nil
 	}
-	return e.started.Close()
+	i, err := e.agent()
+	if err != nil {
+		return nil
+	}
+	if err := i.Close(); err != nil {
+		list := warn("something is left that was started for codex's checks: "+err.Error(), "look at what is named")
+		list[0].Check, list[0].As = "tidying up", e.as
+		return list
+	}
+	return nil
 }
 
 // codexHome is the codex home of agents.
 func (e *environment) codexHome() string {
-	if home, set := e.p.Lookup("CODEX_HOME"); set && e.config.Codex.Home == "" && home != "" {
-		return home
-	}
-	return cmp.Or(e.config.Codex.Home, filepath.Join(e.p.Env.Home, ".codex"))
+	fromEnv, _ := e.p.Lookup("CODEX_HOME")
+	return cmp.Or(e.config.Codex.Home, fromEnv, filepath.Join(e.p.Env.Home, ".codex"))
 }
 
-// answerMark begins the line of a script's output: a login profile may print anything before it.
+// answerMark stands around the answer in a script's output: a login profile may print anything before it.
 const answerMark = "symphony-doctor:"
 
 // shell runs a script as hooks and agents are run and returns the line that it prints; empty if it fails. Then it kills what
@@ -154,12 +145,12 @@ func (e *environment) shell(ctx context.Context, script string) (string, error) 
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("bash -lc: %w", ctx.Err())
 	}
-	for _, line := range slices.Backward(strings.Split(out.String(), "\n")) {
-		if text, ok := strings.CutPrefix(line, answerMark); ok {
-			return text, nil
-		}
+	at := strings.LastIndex(out.String(), "\n"+answerMark)
+	if at < 0 {
+		return "", errors.Join(fmt.Errorf("bash -lc prints nothing: look at the login profile of %s", e.p.Env.Home), err)
 	}
-	return "", errors.Join(fmt.Errorf("bash -lc prints nothing: look at the login profile of %s", e.p.Env.Home), err)
+	answer, _, _ := strings.Cut(out.String()[at+1+len(answerMark):], "\n")
+	return answer, nil
 }
 
 // program returns the path of a program as hooks and agents find it; empty if they do not.
@@ -181,24 +172,4 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 		}
 	}
 	return fmt.Sprintf("install it where bash -lc finds it, or add its folder to PATH in %s", profile)
-}
-
-// hideKey replaces the tracker's key in a text.
-func (e *environment) hideKey(text string) string {
-	names := []string{workflow.APIKeyVar}
-	var keys []string
-	if e.config != nil {
-		keys = append(keys, e.config.Tracker.APIKey.Reveal())
-		names = append(names, e.config.SecretVars...)
-	}
-	for _, name := range names {
-		value, _ := e.p.Lookup(name)
-		keys = append(keys, value)
-	}
-	for _, key := range keys {
-		if len(key) >= 8 { // a shorter word is no key
-			text = strings.ReplaceAll(text, key, "[key]")
-		}
-	}
-	return text
 }

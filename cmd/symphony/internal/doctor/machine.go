@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,11 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
-
-// mentions reports whether the workflow mentions something.
-func (e *environment) mentions(pattern string) bool {
-	return regexp.MustCompile(pattern).Match(e.config.Redacted)
-}
 
 // checkGit looks for git as hooks and agents do.
 func checkGit(ctx context.Context, e *environment) []finding {
@@ -32,8 +25,11 @@ const ghBound = 5 * time.Second
 
 // checkGh looks for gh, and whether it is logged in, if the workflow mentions it.
 func checkGh(ctx context.Context, e *environment) []finding {
+	if !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
+		return nil
+	}
 	found := e.checkProgram(ctx, "gh", "the workflow names it")
-	if found[0].Status != statusOK || !e.mentions(`\bgh\b`) {
+	if found[0].Status != statusOK {
 		return found
 	}
 	ctx, cancel := context.WithTimeout(ctx, ghBound)
@@ -51,15 +47,12 @@ func checkGh(ctx context.Context, e *environment) []finding {
 		"log in with gh auth login, as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
 }
 
-// checkProgram finds a program and its version. If it is missing, missing says what that means; only git is needed by every
-// workflow.
+// checkProgram finds a program and its version. If it is missing, missing says what that means.
 func (e *environment) checkProgram(ctx context.Context, name, missing string) []finding {
 	path, err := e.program(ctx, name)
 	switch {
 	case err != nil:
 		return failWith(err)
-	case path == "" && name != "git" && !e.mentions(`\b`+name+`\b`):
-		return ok("not found, and the workflow does not name it")
 	case path == "":
 		return warn("not found: "+missing, e.hintForProgram(ctx, name))
 	}
@@ -71,27 +64,6 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 		return warn(path+" does not say its version", "try it: "+path+" --version")
 	}
 	return ok("%s, %s", path, version)
-}
-
-// checkSSHAgent says whether hooks and agents have an ssh agent.
-func checkSSHAgent(ctx context.Context, e *environment) []finding {
-	const hint = "give hooks a key without a passphrase of its own (IdentityFile in ~/.ssh/config), or set SSH_AUTH_SOCK to a lasting agent's in the environment file"
-	socket, err := e.shell(ctx, `printf %s "$SSH_AUTH_SOCK"`)
-	switch {
-	case err != nil:
-		return failWith(err)
-	case socket == "" && e.mentions(`git@|ssh://`):
-		return warn("none, and the workflow names a repository by ssh", hint)
-	case socket == "":
-		return ok("none")
-	}
-	dialer := net.Dialer{Timeout: 2 * time.Second}
-	conn, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return warn("SSH_AUTH_SOCK names "+socket+", where none answers", hint)
-	}
-	_ = conn.Close() // nothing was written
-	return ok("%s", socket)
 }
 
 // checkRoot looks at the directory of the workspaces.
@@ -138,24 +110,4 @@ func fileSystem(path string) (name string, lasts bool) {
 		return "", true
 	}
 	return riskyFileSystem(&st)
-}
-
-// checkAccount says what agents can read because this account can.
-func checkAccount(_ context.Context, e *environment) []finding {
-	var files []string
-	if project.Exists(e.p.EnvPath()) {
-		files = append(files, e.p.EnvPath())
-	}
-	if keys, err := filepath.Glob(filepath.Join(e.p.Env.Home, ".ssh", "id_*")); err == nil && len(keys) > 0 {
-		files = append(files, filepath.Join(e.p.Env.Home, ".ssh"))
-	}
-	if e.config != nil {
-		if login := filepath.Join(e.codexHome(), "auth.json"); project.Exists(login) {
-			files = append(files, login)
-		}
-	}
-	if len(files) == 0 {
-		return ok("no environment file, ssh key or login of codex lies where an agent could read it")
-	}
-	return warn("agents run as it, and can read "+strings.Join(files, ", "), "an OS user of its own for symphony keeps the rest of yours from them")
 }

@@ -1,21 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -42,11 +38,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 		}
 		return list
 	}
-	defer func() {
-		if err := db.Close(); err != nil {
-			list = append(list, failWith(err)...)
-		}
-	}()
+	defer db.Close()
 	_, ownerErr := project.OwnerPath(ctx, e.p, db)
 	_, copyErr := project.OriginalPath(ctx, e.p, db)
 	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
@@ -61,74 +53,61 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 }
 
 // checkSchedule says whether passes run by themselves, what is wrong with the installed schedule, and how the last pass went.
-func checkSchedule(ctx context.Context, e *environment) []finding {
-	installed, err := schedule.InstalledStatus(ctx, e.p)
+func checkSchedule(ctx context.Context, e *environment) (list []finding) {
+	st, err := schedule.ReadStatus(ctx, e.p)
 	if err != nil {
-		return failWith(err)
+		return nil // checkState reports it
 	}
-	list := e.checkPasses(ctx, installed)
-	for _, text := range installed.Problems {
+	which, now := " -w "+term.ShellQuote(e.p.Path), e.p.Env.Now()
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	if len(st.Timers) > 0 || st.Cron != nil {
+		hint = "it is installed: symphony schedule status" + which + " says what it does"
+	}
+	last, run := st.LastPass, st.LastRun
+	switch {
+	case last == nil:
+		list = warn("no pass has run yet", hint)
+	case st.Loop:
+		list = ok("symphony tick --loop is running")
+	case run == nil:
+		list = warn("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint)
+	case st.Alive:
+		list = ok("alive, last pass %s ago (%s)", term.Age(now, run.StartedAt), run.Trigger)
+	default:
+		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, term.Age(now, run.StartedAt)), hint)
+	}
+	if last != nil && len(last.Errors) > 0 {
+		var errs []string
+		for _, e := range last.Errors {
+			errs = append(errs, e.Code+": "+e.Message)
+		}
+		list = append(list, warn(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+			"symphony tick runs one now, with what to do")...)
+	}
+	list = append(list, e.checkBlocks(ctx)...)
+	for _, text := range st.Problems {
 		list = append(list, warn(text, "")...) // the problem names the next step
 	}
 	return list
 }
 
-// checkPasses looks at the passes that have run.
-func (e *environment) checkPasses(ctx context.Context, installed schedule.Status) (list []finding) {
-	which := " -w " + term.ShellQuote(e.p.Path)
-	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
-	if len(installed.Timers) > 0 || installed.Cron != nil {
-		hint = "it is installed: symphony schedule status" + which + " says what it does"
-	}
+// checkBlocks reports what keeps all issues from starting.
+func (e *environment) checkBlocks(ctx context.Context) (list []finding) {
 	db, err := state.OpenReadOnly(ctx, e.p.StateDir)
-	if errors.Is(err, state.ErrNoState) {
-		return warn("no pass has run yet", hint)
-	}
 	if err != nil {
-		return nil // checkState reports it
+		return nil
 	}
 	defer db.Close()
-	now := e.p.Env.Now()
-	alive, err := project.ScheduleAlive(ctx, db, now)
-	if err != nil {
-		return failWith(err)
-	}
-	passes, err := db.Views.ScheduleGaps(ctx)
-	switch {
-	case err != nil:
-		return failWith(err)
-	case installed.Loop:
-		list = ok("symphony tick --loop is running")
-	case len(passes) == 0:
-		list = warn("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint)
-	case alive:
-		list = ok("alive, last pass %s ago (%s)", term.Age(now, passes[0].StartedAt), passes[0].Trigger)
-	default:
-		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", passes[0].Trigger, term.Age(now, passes[0].StartedAt)), hint)
-	}
-
-	last, known, err := db.Views.LastPass(ctx)
-	if err != nil {
-		return append(list, failWith(err)...)
-	}
-	var errs []string
-	for _, passErr := range last.Errors {
-		errs = append(errs, passErr.Code+": "+passErr.Message)
-	}
-	if known && len(errs) > 0 {
-		list = append(list, warn(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
-			"symphony tick runs one now, with what to do")...)
-	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {
-		return append(list, failWith(err)...)
+		return failWith(err)
 	}
 	if rec.Paused {
-		list = append(list, warn("it is paused: nothing new is started", "symphony resume")...)
+		list = warn("it is paused: nothing new is started", "symphony resume")
 	}
-	block := project.BlockedBy(rec)
-	if block == nil && e.config != nil {
-		block = project.AccountBlock(project.OpenAccount(e.p, e.config.Codex.Home), now)
+	now, block := e.p.Env.Now(), project.BlockedBy(rec)
+	if e.config != nil {
+		block = cmp.Or(block, project.AccountBlock(project.OpenAccount(e.p, e.config.Codex.Home), now))
 	}
 	if block != nil {
 		list = append(list, warn(fmt.Sprintf("blocked since %s ago by %s: %s", term.Age(now, block.Since), block.Reason, block.Message), "symphony ps shows when it is tried again")...)
@@ -156,121 +135,4 @@ func lifeOfWorkers(s proc.HostUnit) []finding {
 		return warn("your user does not linger: timers of yours, and what they start, end with your last logout", "loginctl enable-linger")
 	}
 	return ok("live on when their pass ends")
-}
-
-// checkLeftovers looks for processes, workspaces and directories that are no longer used.
-func checkLeftovers(ctx context.Context, e *environment) []finding {
-	claimed, runs, err := recorded(ctx, e.p)
-	if err != nil {
-		return nil // checkState reports it
-	}
-	list := processesOfDeadRuns(ctx, e.p, runs)
-	root, found, err := workspace.FindRoot(project.Resolve(e.config.Workspace.Root))
-	if err != nil || !found { // checkRoot reports it
-		if list == nil {
-			return ok("none")
-		}
-		return list
-	}
-	records, err := root.List()
-	if err != nil {
-		list = append(list, warn(err.Error(), "look at the file that is named")...)
-	}
-	unclaimed := 0
-	for _, r := range records {
-		if r.StateDir == e.p.StateDir && !claimed[r.IssueID] {
-			unclaimed++
-		}
-	}
-	for _, folder := range runner.LeftInspections(root.Path) {
-		list = append(list, warn(folder+" is left of a doctor that was killed", "rm -rf "+term.ShellQuote(folder))...)
-	}
-	trash, stuck, size, err := sizeOfTrash(ctx, root.Path)
-	if err != nil {
-		list = append(list, warn("the trash of "+root.Path+": "+err.Error(), "look at its permissions")...)
-	}
-	for _, path := range stuck {
-		list = append(list, warn(path+" could not be deleted", "delete it by hand, maybe as root")...)
-	}
-	if list == nil {
-		list = ok("%s without a claim, %d in the trash (%s)", text.Plural(unclaimed, "workspace"), trash, term.BytesText(size))
-	}
-	return list
-}
-
-// recorded returns the claimed issues and the runs and takeovers of the database; none if there is no database.
-func recorded(ctx context.Context, p *project.Project) (claimed map[string]bool, runs []reconcile.Run, err error) {
-	claimed = map[string]bool{}
-	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if errors.Is(err, state.ErrNoState) {
-		return claimed, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	defer db.Close()
-	rec, err := db.Store.State(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, c := range rec.Claims {
-		claimed[c.IssueID] = true
-	}
-	recent, err := db.Views.RecentRuns(ctx, project.PastRuns)
-	if err != nil {
-		return nil, nil, err
-	}
-	runs = append(rec.Runs, recent...)
-	takeovers, err := project.Rowless(ctx, p, db)
-	for _, d := range takeovers {
-		runs = append(runs, reconcile.Run{ID: d.Name(), Identifier: "a takeover"})
-	}
-	return claimed, runs, err
-}
-
-// processesOfDeadRuns names the processes of runs whose workers are dead.
-func processesOfDeadRuns(ctx context.Context, p *project.Project, runs []reconcile.Run) (list []finding) {
-	local := &runner.Local{StateDir: p.StateDir}
-	seen := map[string]bool{}
-	for _, r := range runs {
-		if seen[r.ID] || ctx.Err() != nil {
-			continue
-		}
-		seen[r.ID] = true
-		hint := "the next pass ends what an unsettled run left"
-		if r.IssueID == "" {
-			hint = "symphony stop --all ends it"
-		}
-		for _, left := range local.Probe(ctx, r).Left {
-			list = append(list, warn(fmt.Sprintf("process %d (%s) is left of run %s of %s", left.PID, left.Name, r.ID, r.Identifier),
-				fmt.Sprintf("%s; else look at it: ps -fp %d", hint, left.PID))...)
-		}
-	}
-	return list
-}
-
-// sizeOfTrash counts the removed workspaces that are kept, and names those that could not be deleted.
-func sizeOfTrash(ctx context.Context, root string) (entries int, stuck []string, size int64, err error) {
-	trash := filepath.Join(root, ".symphony", "trash")
-	err = filepath.WalkDir(trash, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist):
-			return nil // none yet, or deleted meanwhile
-		case err != nil:
-			return err
-		}
-		if filepath.Dir(path) == trash && d.IsDir() {
-			entries++
-			if strings.HasSuffix(path, ".stuck") {
-				stuck = append(stuck, path)
-			}
-		}
-		if info, err := d.Info(); err == nil && d.Type().IsRegular() {
-			size += info.Size()
-		}
-		return nil
-	})
-	return entries, stuck, size, err
 }

@@ -20,26 +20,17 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
 	}
-	if e.configErr != nil {
-		list = failWith(e.configErr)
-		for i := range list {
-			if list[i].Hint == "" {
-				list[i].Hint = "correct it there; symphony check tells whether the file is right"
-			}
-		}
-		return list
+	for _, text := range e.report.Warnings {
+		list = append(list, warn(text, "correct or remove it")...)
 	}
-	for _, w := range e.config.Warnings {
-		list = append(list, warn(w.String(), "correct or remove it")...)
-	}
-	for _, problem := range e.config.Prompt.Check() {
-		list = append(list, fail(workflow.CodeTemplateRender+": "+problem.String(), "a run that renders it would fail")...)
+	for _, fault := range e.report.Errors {
+		list = append(list, finding{Status: statusFail, Message: fault.Code + ": " + fault.Message, Hint: fault.Hint, code: fault.Code})
 	}
 	if _, err := project.MaxAgents(e.p); err != nil {
 		list = append(list, failWith(err)...)
 	}
 	if list == nil {
-		list = ok("%s", e.p.Path)
+		return ok("%s", e.p.Path)
 	}
 	return list
 }
@@ -47,14 +38,13 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 // checkEnvFile prints the names that the environment file sets, never the values.
 func checkEnvFile(_ context.Context, e *environment) []finding {
 	path := e.p.EnvPath()
-	if e.p.EnvErr != nil {
-		return failWith(e.p.EnvErr)
-	}
-	if !project.Exists(path) {
-		return ok("none, it would be %s", path)
-	}
 	names := slices.Sorted(maps.Keys(e.p.EnvFile))
-	if len(names) == 0 {
+	switch {
+	case e.p.EnvErr != nil:
+		return failWith(e.p.EnvErr)
+	case !project.Exists(path):
+		return ok("none, it would be %s", path)
+	case len(names) == 0:
 		return ok("%s sets nothing", path)
 	}
 	return ok("%s sets %s", path, strings.Join(names, ", "))
@@ -62,12 +52,11 @@ func checkEnvFile(_ context.Context, e *environment) []finding {
 
 // checkKey says where the tracker's key comes from.
 func checkKey(_ context.Context, e *environment) []finding {
-	envFile := e.p.EnvPath()
 	names := e.config.SecretVars
 	switch {
 	case e.config.KeyIsLiteral:
 		return warn("stands in "+e.p.Path+" itself, where every reader of the repository has it", fmt.Sprintf(
-			"write api_key: $%s there, and %s=… into %s (mode 0600)", workflow.APIKeyVar, workflow.APIKeyVar, envFile))
+			"write api_key: $%s there, and %[1]s=… into %s (mode 0600)", workflow.APIKeyVar, e.p.EnvPath()))
 	case e.config.Tracker.APIKey == "":
 		name := workflow.APIKeyVar
 		for _, n := range slices.Backward(names) {
@@ -78,7 +67,7 @@ func checkKey(_ context.Context, e *environment) []finding {
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
 			return fail("missing: the variable "+name+" is set and empty, which counts more than the environment file", "unset "+name)
 		}
-		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, envFile))
+		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
 	}
 	for _, name := range names {
 		if v, set := e.p.Env.Lookup(name); set && v == e.config.Tracker.APIKey.Reveal() {
@@ -98,7 +87,7 @@ type trackerAnswer struct {
 
 const trackerBound = 30 * time.Second
 
-func (e *environment) askTracker(ctx context.Context) *trackerAnswer {
+func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	tracker, err := project.NewTracker(e.config, e.p.Env.Now, nil)
@@ -106,9 +95,9 @@ func (e *environment) askTracker(ctx context.Context) *trackerAnswer {
 		tracker, err = project.NewTrackerWithoutProxy(e.config, e.p.Env.Now)
 	}
 	if err != nil {
-		return &trackerAnswer{err: err}
+		return trackerAnswer{err: err}
 	}
-	answer := &trackerAnswer{name: tracker.Name}
+	answer.name = tracker.Name
 	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
 	if tracker.Budget != nil {
 		answer.budget = tracker.Budget()
@@ -153,11 +142,11 @@ func checkClock(_ context.Context, e *environment) []finding {
 	}
 	off, side := budget.At.Sub(budget.ServerTime), "ahead of"
 	if off < 0 {
-		off, side = -off, "behind"
+		side = "behind"
 	}
-	if off < clockTolerance {
+	if off = off.Abs(); off < clockTolerance {
 		return ok("as the tracker's")
 	}
-	return warn(fmt.Sprintf("it is %s %s the tracker's", strings.TrimSpace(term.Duration(off)), side),
+	return warn(fmt.Sprintf("it is %s %s the tracker's", term.Duration(off), side),
 		"set it (timedatectl set-ntp true): by it is judged which comments are new")
 }

@@ -44,11 +44,14 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 	}
 	out.OK = len(out.Errors) == 0
+	if err != nil {
+		cfg = nil
+	}
 	return out, cfg
 }
 
-// PrintCheck prints the result of a check.
-func PrintCheck(p *Project, out CheckReport) {
+// Print prints the result of a check.
+func (out CheckReport) Print(p *Project) {
 	w := p.Env
 	for _, e := range out.Errors {
 		w.PrintError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
@@ -67,7 +70,7 @@ func PrintCheck(p *Project, out CheckReport) {
 // CheckFile checks the workflow and prints the result.
 func CheckFile(p *Project) error {
 	out, _ := CheckResult(p)
-	PrintCheck(p, out)
+	out.Print(p)
 	if !out.OK {
 		return exit.Only(exit.Workflow)
 	}

@@ -124,13 +124,12 @@ func (r *Known) read(ctx context.Context, w *term.Env) (err error) {
 			r.Retrying++
 		}
 	}
-	last, any, err := db.Views.LastPass(ctx)
+	last, err := LastPass(ctx, db)
 	if err != nil {
 		return err
 	}
-	if any {
-		at := last.StartedAt.UTC()
-		r.LastPass = &at
+	if last != nil {
+		r.LastPass = &last.StartedAt
 	}
 	r.Schedule, err = ScheduleAlive(ctx, db, w.Now())
 	r.Schedule = r.Schedule || Looping(r.StateDir)

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,6 +33,21 @@ type LastPassRow struct {
 	StartedAt  time.Time        `json:"started_at"`
 	DurationMS int64            `json:"duration_ms"`
 	Errors     []term.ErrorJSON `json:"errors"`
+}
+
+// LastPass is the last pass of a project, nil if there was none.
+func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
+	last, known, err := db.Views.LastPass(ctx)
+	if err != nil || !known {
+		return nil, err
+	}
+	row := &LastPassRow{
+		ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{},
+	}
+	for _, e := range last.Errors {
+		row.Errors = append(row.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
+	}
+	return row, nil
 }
 
 // ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without

@@ -2,12 +2,12 @@ package schedule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -16,67 +16,72 @@ import (
 
 const everyMinute = "* * * * * "
 
-// cronLine is our line of the crontab. What follows # is a comment for the shell, and the mark by which the line is found.
-func (s *plan) cronLine() (string, error) {
-	command := s.command(project.TriggerCron)
+// cron is the schedule of a line in the user's crontab.
+type cron struct{ *plan }
+
+// line is our line. What follows # is a comment for the shell, and the mark by which the line is found.
+func (c cron) line() (string, error) {
+	command := c.command(project.TriggerCron)
 	var words []string
-	for _, v := range s.vars {
+	for _, v := range c.vars {
 		name, value, _ := strings.Cut(v, "=")
-		words = append(words, name+"="+term.ShellQuote(value))
+		words = append(words, name+"="+cronWord(value))
 	}
 	for _, arg := range command {
-		words = append(words, term.ShellQuote(arg))
+		words = append(words, cronWord(arg))
 	}
-	for _, arg := range append(command, s.vars...) {
+	for _, arg := range append(command, c.vars...) {
 		if strings.Contains(arg, `\`) {
-			return "", &reconcile.Error{
-				Code: "schedule_failed", Message: fmt.Sprintf("%q holds a backslash, which cron programs read in different ways", arg),
-				Hint: "rename it, or use a timer of systemd",
-			}
+			return "", failed("rename it, or use a timer of systemd", "%q holds a backslash, which cron programs read in different ways", arg)
 		}
 	}
-	// For cron a % ends the command, also between quotes.
-	return everyMinute + strings.ReplaceAll(strings.Join(words, " "), "%", `\%`) + cronMark(nameOf(s.p)), nil
+	return everyMinute + strings.Join(words, " ") + cronMark(c.p), nil
 }
+
+// cronWord quotes a word for a crontab, where a % ends the command, also between quotes.
+func cronWord(word string) string { return strings.ReplaceAll(term.ShellQuote(word), "%", `\%`) }
 
 // cronMark is the end of our line.
-func cronMark(name string) string { return " # " + name }
+func cronMark(p *project.Project) string { return " # " + nameOf(p) }
 
-// cronProgram returns the program that our line starts: its first word that is an absolute path.
+// cronProgram returns the program that our line starts; empty where the line was rewritten.
 func cronProgram(line string) string {
-	line = strings.ReplaceAll(strings.TrimPrefix(line, everyMinute), `\%`, "%")
-	var word strings.Builder
-	quoted := false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '\'':
-			quoted = !quoted
-		case c == '\\' && !quoted && i+1 < len(line):
-			i++
-			word.WriteByte(line[i])
-		case c == ' ' && !quoted:
-			if filepath.IsAbs(word.String()) {
-				return word.String()
-			}
-			word.Reset()
-		default:
-			word.WriteByte(c)
-		}
+	words, _, _ := strings.Cut(line, " tick --quiet ")
+	words, quoted := strings.CutSuffix(words, "'")
+	begin := " /"
+	if quoted { // in a quoted word a quote is '\'', and never follows a blank
+		begin = " '/"
 	}
-	return ""
+	at := strings.LastIndex(words, begin)
+	if at < 0 {
+		return ""
+	}
+	return strings.NewReplacer(`'\''`, "'", `\%`, "%").Replace(words[at+len(begin)-1:])
 }
 
-// HasCrontab reports whether there is a crontab program.
-func HasCrontab(w *term.Env) bool {
-	_, err := findProgram(w, "crontab")
+// text implements scheduler.
+func (c cron) text() (string, error) {
+	line, err := c.line()
+	return line + "\n", err
+}
+
+func hasCrontab() bool {
+	_, err := exec.LookPath("crontab")
 	return err == nil
 }
 
-// Crontab reads the crontab of the user. One that can't be read must not be written.
-func Crontab(ctx context.Context, w *term.Env) (string, error) {
+// refuse implements scheduler.
+func (cron) refuse(context.Context, time.Duration) error {
+	if hasCrontab() {
+		return nil
+	}
+	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
+}
+
+// readCrontab reads the crontab of the user. One that can't be read must not be written.
+func readCrontab(ctx context.Context, w *term.Env) (string, error) {
 	text, err := runProgram(ctx, w, "", nil, "crontab", "-l")
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 && text == "" && strings.Contains(err.Error(), "no crontab for") {
+	if err != nil && text == "" && strings.Contains(err.Error(), "no crontab for") {
 		return "", nil
 	}
 	return text, err
@@ -84,11 +89,11 @@ func Crontab(ctx context.Context, w *term.Env) (string, error) {
 
 // writeCrontab writes the crontab. An empty one is removed, as it was before the first line.
 func writeCrontab(ctx context.Context, w *term.Env, text string) error {
-	args := []string{"-"}
+	arg := "-"
 	if text == "" {
-		args = []string{"-r"}
+		arg = "-r"
 	}
-	_, err := runProgram(ctx, w, text, nil, "crontab", args...)
+	_, err := runProgram(ctx, w, text, nil, "crontab", arg)
 	return err
 }
 
@@ -96,48 +101,43 @@ func writeCrontab(ctx context.Context, w *term.Env, text string) error {
 // was is the line that ours was before.
 func withLine(crontab, line, mark string) (text, was string) {
 	var b strings.Builder
-	placed := line == ""
+	if line != "" {
+		line += "\n"
+	}
 	for l := range strings.Lines(crontab) {
-		if !strings.HasSuffix(strings.TrimRight(l, "\n"), mark) || strings.HasPrefix(l, "#") {
-			b.WriteString(l)
-			continue
+		if bare := strings.TrimRight(l, "\n"); strings.HasSuffix(bare, mark) && !strings.HasPrefix(l, "#") {
+			l, line, was = line, "", bare
 		}
-		was = strings.TrimRight(l, "\n")
-		if !placed {
-			b.WriteString(line + "\n")
-			placed = true
-		}
+		b.WriteString(l)
 	}
-	if !placed {
-		if crontab != "" && !strings.HasSuffix(crontab, "\n") {
-			b.WriteString("\n")
-		}
-		b.WriteString(line + "\n")
+	if line != "" && crontab != "" && !strings.HasSuffix(crontab, "\n") {
+		b.WriteString("\n")
 	}
+	b.WriteString(line)
 	return b.String(), was
 }
 
-func (s *plan) installLine(ctx context.Context) (changed bool, err error) {
-	w := s.caller.Env
-	line, err := s.cronLine()
+// install implements scheduler.
+func (c cron) install(ctx context.Context) (changed bool, err error) {
+	w := c.caller.Env
+	line, err := c.line()
 	if err != nil {
 		return false, err
 	}
-	crontab, err := Crontab(ctx, w)
+	crontab, err := readCrontab(ctx, w)
 	if err != nil {
 		return false, err
 	}
-	text, was := withLine(crontab, line, cronMark(nameOf(s.p)))
+	text, was := withLine(crontab, line, cronMark(c.p))
 	if text != crontab {
 		if err := writeCrontab(ctx, w, text); err != nil {
 			return false, err
 		}
+		verb := "added to your crontab:"
 		if was != "" {
-			fmt.Fprintln(w.Stdout, "rewrote the line of your crontab\n  -", term.Visible(was))
-			fmt.Fprintln(w.Stdout, "  +", term.Visible(line))
-		} else {
-			fmt.Fprintln(w.Stdout, "added to your crontab:", term.Visible(line))
+			verb = "rewrote the line of your crontab:"
 		}
+		fmt.Fprintln(w.Stdout, verb, term.Visible(line))
 	}
 	if runs := cronRuns(); runs != nil && !*runs {
 		fmt.Fprintln(w.Stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
@@ -146,14 +146,11 @@ func (s *plan) installLine(ctx context.Context) (changed bool, err error) {
 }
 
 func removeLine(ctx context.Context, p *project.Project) error {
-	crontab, err := Crontab(ctx, p.Env)
+	crontab, err := readCrontab(ctx, p.Env)
 	if err != nil {
 		return err
 	}
-	text, was := withLine(crontab, "", cronMark(nameOf(p)))
-	if was == "" {
-		return nil
-	}
+	text, was := withLine(crontab, "", cronMark(p))
 	if err := writeCrontab(ctx, p.Env, text); err != nil {
 		return err
 	}
@@ -163,11 +160,8 @@ func removeLine(ctx context.Context, p *project.Project) error {
 
 // cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.
 func cronRuns() *bool {
-	if _, err := os.Stat("/proc/1/comm"); err != nil {
-		return nil
-	}
-	list, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
+	list, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is well-formed
+	if !project.Exists("/proc/1/comm") {
 		return nil
 	}
 	runs := false

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestUnitWord(t *testing.T) {
 		"":                               `""`,
 		"#x;":                            `"#x;"`,
 	} {
-		if got := UnitWord(word); got != want {
+		if got := unitWord(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
 	}
@@ -64,7 +65,7 @@ func TestWithLine(t *testing.T) {
 		if len(lines) > 0 {
 			before = strings.Join(lines, "\n") + "\n"
 		}
-		mark := cronMark("symphony-a")
+		const mark = " # symphony-a"
 		once, was := withLine(before, "* * * * * ours"+mark, mark)
 		if was != "" || strings.Count(once, "ours") != 1 {
 			t.Fatalf("added: %q, was %q", once, was)
@@ -90,28 +91,21 @@ func TestWithLineAfterNoNewline(t *testing.T) {
 	}
 }
 
-func TestSystemdTimes(t *testing.T) {
+func TestSystemdTime(t *testing.T) {
 	want := time.Date(2026, 11, 20, 18, 17, 30, 0, time.UTC)
-	for text, want := range map[string]time.Time{"Fri 2026-11-20 18:17:30 UTC": want, "": {}, "n/a": {}, "0": {}} {
-		if got := systemdTime(text); !got.Equal(want) {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
+	if got := systemdTime("Fri 2026-11-20 18:17:30 UTC"); got == nil || !got.Equal(want) {
+		t.Errorf("%v, want %v", got, want)
 	}
-	for text, want := range map[string]time.Duration{
-		"10h 20min 26.488399s": 10*time.Hour + 20*time.Minute + 26488399*time.Microsecond,
-		"1w 2d 5ms 7us":        9*24*time.Hour + 5*time.Millisecond + 7*time.Microsecond,
-		"1month 1y":            730*time.Hour + 30*time.Minute + 365*24*time.Hour + 6*time.Hour,
-	} {
-		if got, ok := systemdSpan(text); !ok || (got-want).Abs() > time.Microsecond {
-			t.Errorf("%q: %v %v, want %v", text, got, ok, want)
-		}
-	}
-	for _, text := range []string{"", "0", "infinity", "5", "3 apples", "-1s x"} {
-		if got, ok := systemdSpan(text); ok {
+	for _, text := range []string{"", "n/a", "0"} {
+		if got := systemdTime(text); got != nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}
 	}
 }
+
+type willing struct{ scheduler }
+
+func (willing) refuse(context.Context, time.Duration) error { return nil }
 
 // Programs that will not stay are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
@@ -131,7 +125,7 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 		"/home/ann/cache/4b/" + hash + "-d/symphony":           true,
 		"": true,
 	} {
-		err := (&plan{caller: p, program: program}).refuseTemporary()
+		err := (&plan{caller: p, program: program}).refuse(t.Context(), willing{}, 0)
 		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
 			t.Errorf("%s: %v", program, err)
 		}
@@ -167,7 +161,7 @@ func TestCronProgram(t *testing.T) {
 			p: &project.Project{Env: &term.Env{Home: "/h"}, Path: "/x y/WORKFLOW.md"}, program: program,
 			vars: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
 		}
-		line, err := s.cronLine()
+		line, err := cron{s}.line()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,108 +12,72 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // Installed is what Install has written and is still there.
 type Installed struct {
-	Units []installedUnit
+	Units []units
 	Line  string // of the crontab
-	// lineErr is why the crontab could not be read. Some accounts may have none.
-	lineErr error
-}
-
-// installedUnit is a timer with its service.
-type installedUnit struct {
-	system         bool
-	Service, timer string // paths
-	timerText      string // empty if the file is gone
-	program, runAs string
+	// problem is why the crontab can't be read. Some accounts may have none.
+	problem error
+	crontab string
 }
 
 // FindInstalled looks for the units and the line of the crontab. It does not ask systemd.
-func FindInstalled(ctx context.Context, p *project.Project) (in Installed, err error) {
+func FindInstalled(ctx context.Context, p *project.Project) (in Installed) {
 	for _, system := range []bool{false, true} {
-		for _, dir := range UnitDirs(p.Env, system, p.Env.Home) {
-			base := filepath.Join(dir, nameOf(p))
-			u := installedUnit{system: system, Service: base + ".service", timer: base + ".timer"}
-			service, err := readFile(u.Service)
-			if err != nil {
-				return in, err
-			}
-			if u.timerText, err = readFile(u.timer); err != nil {
-				return in, err
-			}
-			u.program, _ = strconv.Unquote(lineAfter(service, programLine))
-			u.runAs = lineAfter(service, "User=")
-			if strings.HasPrefix(service, UnitMark) || strings.HasPrefix(u.timerText, UnitMark) {
-				in.Units = append(in.Units, u)
-			}
+		u, err := units{env: p.Env, system: system, name: nameOf(p)}.read()
+		if err == nil && u.service+u.timer != "" { // others may have units of that name
+			in.Units = append(in.Units, u)
 		}
 	}
-	if HasCrontab(p.Env) {
-		crontab, err := Crontab(ctx, p.Env)
-		in.lineErr = err
-		_, in.Line = withLine(crontab, "", cronMark(nameOf(p)))
+	if hasCrontab() {
+		in.crontab, in.problem = readCrontab(ctx, p.Env)
+		_, in.Line = withLine(in.crontab, "", cronMark(p))
 	}
-	return in, nil
+	return in
 }
 
-// readFile returns the text of a unit, empty if it does not exist.
-func readFile(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", unitError(path, err)
+// Running says what runs passes of a project, and how it is taken away: what Install has written, or a line of the crontab that
+// names the project. It is empty for nothing.
+func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
+	found := FindInstalled(ctx, p)
+	if len(found.Units) > 0 || found.Line != "" {
+		return "a schedule", "symphony schedule remove " + flags
 	}
-	return string(data), nil
-}
-
-// lineAfter returns the rest of the line that begins with prefix; empty if there is none.
-func lineAfter(text, prefix string) string {
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), prefix); ok {
-			return rest
+	for line := range strings.Lines(found.crontab) {
+		line = strings.TrimSpace(line)
+		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
+		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
+			return "a line of your crontab", "crontab -e, " + line
 		}
 	}
-	return ""
+	return "", ""
 }
 
-// Carried is what an installed schedule passes on of the caller's environment.
-type Carried struct {
-	StateDir string   // empty if it passes no --state-dir
-	Vars     []string // NAME=value of PathVars
-}
-
-// CarriedBy looks in the installed schedules for the state directory and the variables of the caller. It finds nothing in
-// schedules that can't be read, which InstalledStatus reports.
-func CarriedBy(ctx context.Context, p *project.Project) (c Carried) {
-	found, err := FindInstalled(ctx, p)
-	if err != nil {
-		return c
-	}
+// AsScheduled returns the project as cron's bare environment shows it. An installed schedule names the workflow, and may pass
+// on the caller's state directory and variables; stateFlag wins.
+func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
+	found := FindInstalled(ctx, p)
 	texts := []string{found.Line}
 	for _, u := range found.Units {
-		if service, err := readFile(u.Service); err == nil {
-			texts = append(texts, service)
-		}
+		texts = append(texts, u.service)
 	}
-	contains := func(forms ...string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool {
-			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(text, form) })
-		})
+	carries := func(cron, unit string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, cron) || strings.Contains(text, unit) })
 	}
-	cronWord := func(word string) string { return strings.ReplaceAll(term.ShellQuote(word), "%", `\%`) }
-	if contains(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+strings.ReplaceAll(UnitWord(p.StateDir), "$", "$$")+" ") {
-		c.StateDir = p.StateDir
+	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ") {
+		stateFlag = p.StateDir
 	}
-	for _, name := range PathVars {
+	var vars []string
+	for _, name := range pathVars {
 		v := p.Env.Getenv(name)
-		if v != "" && contains(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+UnitWord(name+"="+v)+"\n") {
-			c.Vars = append(c.Vars, name+"="+v)
+		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n") {
+			vars = append(vars, name+"="+v)
 		}
 	}
-	return c
+	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
 }
 
 // Status is the JSON of schedule status.
@@ -147,7 +109,7 @@ type timerJSON struct {
 	RunAs    string     `json:"run_as"`
 	Enabled  bool       `json:"enabled"`
 	Active   bool       `json:"active"`
-	Next     *time.Time `json:"next_at"`
+	Next     *time.Time `json:"next_at"` // of a calendar; other timers count from the last pass
 	Last     *time.Time `json:"last_at"`
 	Result   string     `json:"last_result"` // of the last pass, in systemd's words
 	KillMode string     `json:"kill_mode"`
@@ -164,20 +126,15 @@ func (out *Status) addProblem(format string, args ...any) {
 	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
 }
 
-// InstalledStatus returns what is installed and what is wrong with it. It does not look at the passes.
-func InstalledStatus(ctx context.Context, p *project.Project) (Status, error) {
+// ReadStatus returns what is installed, what is wrong with it, and what the passes have recorded.
+func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{
 		Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir),
 		Project: scheduledProject{p.Path, p.StateDir},
 	}
-	found, err := FindInstalled(ctx, p)
-	if err != nil {
-		return out, err
-	}
+	found := FindInstalled(ctx, p)
 	for _, u := range found.Units {
-		if err := out.addTimer(ctx, p, u); err != nil {
-			return out, err
-		}
+		out.addTimer(ctx, p, u)
 	}
 	if found.Line != "" {
 		out.Cron = &cronJSON{Line: found.Line, Daemon: cronRuns()}
@@ -188,27 +145,45 @@ func InstalledStatus(ctx context.Context, p *project.Project) (Status, error) {
 			out.addProblem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, term.ShellQuote(p.Path))
 		}
 	}
-	if found.lineErr != nil && len(out.Timers) == 0 { // with a timer it does not matter
-		out.addProblem("%s", found.lineErr)
+	if found.problem != nil && len(out.Timers) == 0 { // with a timer it does not matter
+		out.addProblem("%s", found.problem)
 	}
-	return out, nil
+	db, err := project.OpenForReading(ctx, p)
+	if errors.Is(err, state.ErrNoState) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	defer db.Close()
+	alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+	if err != nil {
+		return out, err
+	}
+	out.Alive = alive || out.Loop
+	if out.LastPass, err = project.LastPass(ctx, db); err != nil {
+		return out, err
+	}
+	passes, err := db.Views.ScheduleGaps(ctx)
+	if err == nil && len(passes) > 0 {
+		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
+	}
+	return out, err
 }
 
 // addTimer asks systemd about a timer, and compares it with what Install would write now.
-func (out *Status) addTimer(ctx context.Context, p *project.Project, u installedUnit) error {
-	timer, service := filepath.Base(u.timer), filepath.Base(u.Service)
-	row := timerJSON{Unit: timer, Manager: "user", RunAs: u.runAs, Lingers: u.system, Files: []string{u.Service, u.timer}}
+func (out *Status) addTimer(ctx context.Context, p *project.Project, u units) {
+	row := timerJSON{Unit: u.name + ".timer", Manager: "user", RunAs: u.runAs(), Lingers: u.system, Files: []string{u.servicePath(), u.timerPath()}}
+	install := "symphony schedule install -w " + term.ShellQuote(p.Path)
+	journal := "journalctl --user -u " + u.name
 	if u.system {
-		row.Manager = "system"
+		row.Manager, journal = "system", "journalctl -u "+u.name
+		install = "sudo " + term.ShellQuote(project.ProgramPath()) + " schedule install --system --run-as " + term.ShellQuote(row.RunAs) + " -w " + term.ShellQuote(p.Path)
 	} else {
-		a, err := passAccount(p.Env, Options{})
-		if err != nil {
-			return err
-		}
-		row.RunAs, row.Lingers = a.name, lingers(a.name)
+		row.RunAs = ownAccount(p.Env).name
+		row.Lingers = lingers(row.RunAs)
 	}
-	found, err := systemctl{p.Env, u.system}.properties(ctx,
-		[]string{"ActiveState", "UnitFileState", "NextElapseUSecRealtime", "NextElapseUSecMonotonic", "LastTriggerUSec", "Result", "KillMode"}, timer, service)
+	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result", "KillMode")
 	if err != nil {
 		out.Timers = append(out.Timers, row)
 		if row.Lingers {
@@ -216,47 +191,44 @@ func (out *Status) addTimer(ctx context.Context, p *project.Project, u installed
 		} else { // systemd ended with the last login
 			out.addProblem("the systemd of %s does not run, and so no timer: loginctl enable-linger %[1]s", row.RunAs)
 		}
-		return nil
+		return
 	}
-	t, s := found[timer], found[service]
-	row.Enabled, row.Active = t["UnitFileState"] == "enabled", t["ActiveState"] == "active"
-	row.Result, row.KillMode = s["Result"], s["KillMode"]
-	if next := nextElapse(t, p.Env.Now()); row.Active && !next.IsZero() {
-		row.Next = &next
+	timer, service := found[row.Unit], found[u.name+".service"]
+	row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
+	row.Result, row.KillMode = service["Result"], service["KillMode"]
+	if row.Active {
+		row.Next = systemdTime(timer["NextElapseUSecRealtime"])
 	}
-	if last := systemdTime(t["LastTriggerUSec"]); !last.IsZero() {
-		row.Last = &last
-	}
+	row.Last = systemdTime(timer["LastTriggerUSec"])
 	out.Timers = append(out.Timers, row)
-	out.addTimerProblems(p, u, row)
-	return nil
-}
 
-func (out *Status) addTimerProblems(p *project.Project, u installedUnit, row timerJSON) {
-	install := "symphony schedule install -w " + term.ShellQuote(p.Path)
-	journal := "journalctl --user -u "
-	if u.system {
-		install = "sudo " + term.ShellQuote(project.ProgramPath()) + " schedule install --system --run-as " + term.ShellQuote(u.runAs) + " -w " + term.ShellQuote(p.Path)
-		journal = "journalctl -u "
-	}
 	if !row.Enabled || !row.Active {
 		out.addProblem("%s is not switched on: %s", row.Unit, install)
 	}
 	if !row.Lingers {
 		out.addProblem("%s does not linger, and the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
 	}
-	if u.program != "" && !project.Exists(u.program) {
-		out.addProblem("%s, which the timer starts, is gone: %s", u.program, install)
+	if program, err := strconv.Unquote(lineAfter(u.service, programLine)); err == nil && !project.Exists(program) {
+		out.addProblem("%s, which the timer starts, is gone: %s", program, install)
 	}
 	if row.Result != "success" && row.Result != "" {
-		out.addProblem("the last pass failed (%s): %s", row.Result, journal+strings.TrimSuffix(filepath.Base(u.Service), ".service"))
+		out.addProblem("the last pass failed (%s): %s", row.Result, journal)
 	}
 	if _, cfg := project.CheckResult(p); cfg != nil {
 		every := timerInterval(cfg.Polling.Interval)
-		if !strings.Contains(u.timerText, "\n"+timerLines(every)+"\n") {
+		if !strings.Contains(u.timer, "\n"+timerLines(every)+"\n") {
 			out.addProblem("polling.interval_ms has changed since, a pass is wanted every %s: %s", every, install)
 		}
 	}
+}
+
+// systemdTime parses a time as systemctl prints it with TZ=UTC; nil if there is none.
+func systemdTime(text string) *time.Time {
+	t, err := time.Parse("Mon 2006-01-02 15:04:05 MST", text)
+	if err != nil {
+		return nil
+	}
+	return &t
 }
 
 // firstPass is when the first pass of a newly installed timer comes; nil if there is no such timer.
@@ -269,22 +241,15 @@ func (out *Status) firstPass(now time.Time) *time.Time {
 	return nil
 }
 
-// readStatus adds to the installed schedule what the passes have recorded.
-func readStatus(ctx context.Context, p *project.Project) (Status, error) {
-	out, err := InstalledStatus(ctx, p)
+// PrintStatus prints the status, one fact a line.
+func PrintStatus(ctx context.Context, p *project.Project) error {
+	out, err := ReadStatus(ctx, p)
 	if err != nil {
-		return out, err
+		return err
 	}
-	db, err := project.OpenForReading(ctx, p)
-	if err == nil {
-		defer db.Close()
-		err = out.addPasses(ctx, db, p.Env.Now())
-	}
-	if err != nil && !errors.Is(err, state.ErrNoState) {
-		return out, err
-	}
+	w, now := p.Env, p.Env.Now()
 	switch {
-	case out.Alive || out.firstPass(p.Env.Now()) != nil:
+	case out.Alive || out.firstPass(now) != nil:
 	case len(out.Timers) == 0 && out.Cron == nil:
 		out.addProblem("nothing runs passes: symphony schedule install -w %s", term.ShellQuote(p.Path))
 	case out.LastRun == nil:
@@ -292,44 +257,10 @@ func readStatus(ctx context.Context, p *project.Project) (Status, error) {
 	default:
 		out.addProblem("no pass of a schedule came when it should have: symphony doctor")
 	}
-	return out, nil
-}
-
-func (out *Status) addPasses(ctx context.Context, db *state.DB, now time.Time) error {
-	alive, err := project.ScheduleAlive(ctx, db, now)
-	if err != nil {
-		return err
-	}
-	out.Alive = alive || out.Loop
-	last, known, err := db.Views.LastPass(ctx)
-	if err != nil {
-		return err
-	}
-	if known {
-		row := project.LastPassRow{ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{}}
-		for _, e := range last.Errors {
-			row.Errors = append(row.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
-		}
-		out.LastPass = &row
-	}
-	passes, err := db.Views.ScheduleGaps(ctx)
-	if err == nil && len(passes) > 0 {
-		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
-	}
-	return err
-}
-
-// PrintStatus prints the status, one fact a line.
-func PrintStatus(ctx context.Context, p *project.Project) error {
-	out, err := readStatus(ctx, p)
-	if err != nil {
-		return err
-	}
-	if p.Env.JSON {
-		p.Env.PrintJSON(out)
+	if w.JSON {
+		w.PrintJSON(out)
 		return nil
 	}
-	w, now := p.Env, p.Env.Now()
 	printFact(w, "schedule", aliveText(w, out, now))
 	if len(out.Timers) == 0 && out.Cron == nil {
 		printFact(w, "installed", "nothing by symphony schedule install")
@@ -367,24 +298,25 @@ func aliveText(w *term.Env, out Status, now time.Time) string {
 	switch {
 	case out.Alive:
 		return w.Green("alive")
-	case first != nil && w.Width > 0:
-		return w.Green("its first pass comes in " + term.Duration(first.Sub(now)))
 	case first != nil:
-		return "its first pass comes at " + term.Rfc3339(*first)
+		return w.Green("its first pass comes " + soonText(w, now, *first))
 	}
 	return w.Yellow("not alive: nothing new is started until you run symphony tick")
+}
+
+// soonText is "in 3m" on a terminal and the time in a pipe.
+func soonText(w *term.Env, now, t time.Time) string {
+	if w.Width == 0 {
+		return "at " + term.Rfc3339(t)
+	}
+	return "in " + term.Duration(t.Sub(now))
 }
 
 func printTimer(w *term.Env, t timerJSON, now time.Time) {
 	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %s, %s", t.Unit, t.Manager, t.RunAs,
 		choose(t.Enabled, "enabled", "not enabled"), choose(t.Active, "active", "not active")))
-	switch {
-	case t.Next != nil && w.Width > 0:
-		printFact(w, "next", "in "+term.Duration(t.Next.Sub(now)))
-	case t.Next != nil:
-		printFact(w, "next", term.Rfc3339(*t.Next))
-	case t.Active:
-		printFact(w, "next", "after the pass that is running")
+	if t.Next != nil {
+		printFact(w, "next", soonText(w, now, *t.Next))
 	}
 	if t.Last != nil {
 		printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
@@ -410,44 +342,4 @@ func printFact(w *term.Env, name, text string) {
 		return
 	}
 	fmt.Fprintf(w.Stdout, "%-10s %s\n", name, text)
-}
-
-// nextElapse is the next time of a timer. systemd gives that of a timer from pass to pass on the monotonic clock.
-func nextElapse(timer map[string]string, now time.Time) time.Time {
-	if next := systemdTime(timer["NextElapseUSecRealtime"]); !next.IsZero() {
-		return next
-	}
-	span, ok := systemdSpan(timer["NextElapseUSecMonotonic"])
-	if !ok {
-		return time.Time{}
-	}
-	return now.Add(span - proc.Monotonic()).UTC().Truncate(time.Second)
-}
-
-// systemdTime parses a time as systemctl prints it with TZ=UTC; zero if there is none.
-func systemdTime(text string) time.Time {
-	t, err := time.Parse("Mon 2006-01-02 15:04:05 MST", text)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
-
-// systemdSpan parses a span such as "1d 2h 26.488399s".
-func systemdSpan(text string) (sum time.Duration, ok bool) {
-	units := map[string]time.Duration{
-		"y": 365*24*time.Hour + 6*time.Hour, "month": 730*time.Hour + 30*time.Minute, "w": 7 * 24 * time.Hour, "d": 24 * time.Hour,
-		"h": time.Hour, "min": time.Minute, "s": time.Second, "ms": time.Millisecond, "us": time.Microsecond,
-	}
-	fields := strings.Fields(text)
-	for _, f := range fields {
-		number := strings.TrimRight(f, "abcdefghijklmnopqrstuvwxyz")
-		unit, known := units[f[len(number):]]
-		n, err := strconv.ParseFloat(number, 64)
-		if err != nil || !known {
-			return 0, false
-		}
-		sum += time.Duration(n * float64(unit))
-	}
-	return sum, len(fields) > 0
 }

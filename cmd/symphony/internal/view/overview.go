@@ -323,17 +323,9 @@ func (v *Overview) addSchedule(ctx context.Context, p *project.Project, db *stat
 
 // addHistory adds the last pass, the rate limits, and the totals: the settled runs and what the others have used so far.
 func (v *Overview) addHistory(ctx context.Context, db *state.DB, recorded reconcile.State) error {
-	last, known, err := db.Views.LastPass(ctx)
-	if err != nil {
+	var err error
+	if v.LastPass, err = project.LastPass(ctx, db); err != nil {
 		return err
-	}
-	if known {
-		v.LastPass = &project.LastPassRow{
-			ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{},
-		}
-		for _, e := range last.Errors {
-			v.LastPass.Errors = append(v.LastPass.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
-		}
 	}
 	totals, err := db.Views.Totals(ctx)
 	if err != nil {

@@ -23,10 +23,10 @@ const (
 	statusFail
 )
 
-var statusNames = [...]string{"ok", "warn", "fail"}
-
 // MarshalText implements encoding.TextMarshaler.
-func (s status) MarshalText() ([]byte, error) { return []byte(statusNames[s]), nil }
+func (s status) MarshalText() ([]byte, error) {
+	return []byte([...]string{"ok", "warn", "fail"}[s]), nil
+}
 
 // finding is one finding of a check in one environment.
 type finding struct {
@@ -51,12 +51,11 @@ func fail(message, hint string) []finding {
 }
 
 // failWith makes findings of an error: one of each fault.
-func failWith(err error) []finding {
+func failWith(err error) (list []finding) {
 	faults := workflow.Faults(err)
 	if len(faults) == 0 {
 		faults = []*reconcile.Error{asError(err)}
 	}
-	var list []finding
 	for _, e := range faults {
 		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code})
 	}
@@ -73,30 +72,32 @@ func asError(err error) *reconcile.Error {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		return &reconcile.Error{Code: string(ofAgent.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs", Err: err}
+		return &reconcile.Error{Code: string(ofAgent.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand", Err: err}
+		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand"}
 	}
 	return exit.From(err)
 }
 
 // result is what one check has found in both environments.
 type result struct {
-	name              string
+	check
 	called, scheduled []finding
 }
 
 // warnIfDifferent makes warnings of findings that are fine under the schedule but not the same as here.
-func (r result) warnIfDifferent(hint string) {
+func (r result) warnIfDifferent() {
 	for i, f := range r.scheduled {
-		if hint != "" && f.Status == statusOK && len(r.called) > 0 && !slices.ContainsFunc(r.called, f.same) {
-			r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, hint
+		if r.ifDifferent != "" && f.Status == statusOK && len(r.called) > 0 && !f.in(r.called) {
+			r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, r.ifDifferent
 		}
 	}
 }
 
-func (f finding) same(other finding) bool {
-	return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
+func (f finding) in(list []finding) bool {
+	return slices.ContainsFunc(list, func(other finding) bool {
+		return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
+	})
 }
 
 // lines merges what both environments have in common, and says for the rest to which it belongs.
@@ -104,32 +105,30 @@ func (r result) lines() (list []finding) {
 	if len(r.scheduled) == 0 {
 		return r.called
 	}
-	var called []finding
+	var called, scheduled []finding
 	for _, f := range r.called {
-		if slices.ContainsFunc(r.scheduled, f.same) {
+		if f.in(r.scheduled) {
 			list = append(list, f)
-		} else {
-			called = append(called, f)
+			continue
 		}
-	}
-	scheduled := slices.DeleteFunc(slices.Clone(r.scheduled), func(f finding) bool { return slices.ContainsFunc(r.called, f.same) })
-	if len(called) == 1 && len(scheduled) == 1 { // one line, with the hint about the worse finding
-		worse := called[0]
-		if scheduled[0].Status >= worse.Status {
-			worse = scheduled[0]
-		}
-		worse.Message = "as called " + called[0].Message + "; by the schedule " + scheduled[0].Message
-		return append(list, worse)
-	}
-	for _, f := range called {
 		f.Message = "as called " + f.Message
-		list = append(list, f)
+		called = append(called, f)
 	}
-	for _, f := range scheduled {
-		f.Message = "by the schedule " + f.Message
-		list = append(list, f)
+	for _, f := range r.scheduled {
+		if !f.in(r.called) {
+			f.Message = "by the schedule " + f.Message
+			scheduled = append(scheduled, f)
+		}
 	}
-	return list
+	if len(called) == 1 && len(scheduled) == 1 { // one line, with the hint about the worse finding
+		both := called[0]
+		if scheduled[0].Status >= both.Status {
+			both = scheduled[0]
+		}
+		both.Message = called[0].Message + "; " + scheduled[0].Message
+		return append(list, both)
+	}
+	return slices.Concat(list, called, scheduled)
 }
 
 func (r result) print(w *term.Env) {
@@ -137,7 +136,7 @@ func (r result) print(w *term.Env) {
 	if w.UTF8() {
 		marks = [...]string{"✓", "!", "✗"}
 	}
-	paint := [...]func(string) string{func(s string) string { return w.Paint("32", s) }, w.Yellow, w.Red}
+	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
 	for _, f := range r.lines() {
 		text := r.name + ": " + f.Message
 		if f.Hint != "" {
