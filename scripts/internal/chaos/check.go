@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +85,7 @@ func (c *checker) fault(column, format string, args ...any) {
 	}
 }
 
-func (c *checker) noteHit(p process, sig unix.Signal) {
+func (c *checker) noteHit(p process, sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kills[p.kind()+" "+unix.SignalName(sig)]++

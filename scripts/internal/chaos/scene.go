@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
@@ -207,31 +206,26 @@ func (p process) run() string {
 	return ""
 }
 
-// errGone is the error of a process that ended before it was hit.
-var errGone = errors.New("the process has ended")
-
-// open returns a pidfd, which never comes to mean another process.
-func (p process) open() (fd int, err error) {
-	fd, err = unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return -1, errGone
-	}
+// open returns a handle of the process that never comes to mean another one: between the listing and the handle the pid may
+// have. A process that has ended is nil.
+func (p process) open() (*os.Process, error) {
+	handle, err := os.FindProcess(p.PID)
 	if err != nil {
-		return -1, fmt.Errorf("%s: %w", p, err)
+		return nil, fmt.Errorf("%s: %w", p, err)
 	}
-	// Between the listing and the pidfd the pid may have become another process.
 	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 	if err != nil || !slices.Equal(stage.Args(now), p.Args) {
-		return -1, errors.Join(errGone, unix.Close(fd))
+		return nil, handle.Release()
 	}
-	return fd, nil
+	return handle, nil
 }
 
-func send(pidfd int, sig unix.Signal) error {
-	if err := unix.PidfdSendSignal(pidfd, sig, nil, 0); !errors.Is(err, unix.ESRCH) {
+// send sends a signal; a process that has ended needs none.
+func send(p *os.Process, sig syscall.Signal) error {
+	if err := p.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return errGone
+	return nil
 }
 
 // end kills what is left and removes the folder.
@@ -247,13 +241,11 @@ func (s *scene) end() error {
 			break
 		}
 		for _, p := range list {
-			fd, err := p.open()
-			if err == nil {
-				err = errors.Join(send(fd, unix.SIGKILL), unix.Close(fd))
+			handle, err := p.open()
+			if handle != nil {
+				err = errors.Join(send(handle, syscall.SIGKILL), handle.Release())
 			}
-			if !errors.Is(err, errGone) {
-				errs = append(errs, err)
-			}
+			errs = append(errs, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
@@ -89,32 +87,32 @@ func (c *checker) killer(ctx context.Context) error {
 		}
 		kinds := slices.Sorted(maps.Keys(byKind))
 		of := byKind[kinds[choice%len(kinds)]]
-		sig := unix.SIGKILL
+		sig := syscall.SIGKILL
 		switch {
 		case way >= 75:
-			sig = unix.SIGSTOP
+			sig = syscall.SIGSTOP
 		case way >= 55:
-			sig = unix.SIGTERM
+			sig = syscall.SIGTERM
 		}
-		if err := c.hit(ctx, of[choice/len(kinds)%len(of)], sig, frozen, &stopped); err != nil && !errors.Is(err, errGone) {
+		if err := c.hit(ctx, of[choice/len(kinds)%len(of)], sig, frozen, &stopped); err != nil {
 			return fmt.Errorf("killer: %w", err)
 		}
 	}
 	return nil
 }
 
-func (c *checker) hit(ctx context.Context, p process, sig unix.Signal, frozen time.Duration, stopped *sync.WaitGroup) error {
-	fd, err := p.open()
-	if err != nil {
+func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen time.Duration, stopped *sync.WaitGroup) error {
+	handle, err := p.open()
+	if handle == nil {
 		return err
 	}
 	c.noteHit(p, sig) // before the signal: the checker must know the cause of a death that it sees
-	if err := send(fd, sig); err != nil || sig != unix.SIGSTOP {
-		return errors.Join(err, unix.Close(fd))
+	if err := send(handle, sig); err != nil || sig != syscall.SIGSTOP {
+		return errors.Join(err, handle.Release())
 	}
 	stopped.Go(func() {
 		pause(ctx, frozen)
-		_ = errors.Join(send(fd, unix.SIGCONT), unix.Close(fd)) // it may have been killed meanwhile
+		_ = errors.Join(send(handle, syscall.SIGCONT), handle.Release()) // it may have been killed meanwhile
 	})
 	return nil
 }
@@ -132,16 +130,16 @@ func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait 
 		if !pause(ctx, time.Duration(rand.IntN(60_000))*time.Microsecond) {
 			return
 		}
-		sig := unix.SIGKILL
+		sig := syscall.SIGKILL
 		if n := rand.IntN(10); n < 2 {
-			sig = unix.SIGTERM
+			sig = syscall.SIGTERM
 		} else if n < 4 {
-			sig = unix.SIGSTOP
+			sig = syscall.SIGSTOP
 		}
 		c.noteHit(process{stage.Process{PID: cmd.Process.Pid, Args: append([]string{"symphony"}, args...)}}, sig)
-		if cmd.Process.Signal(sig) == nil && sig == unix.SIGSTOP {
+		if cmd.Process.Signal(sig) == nil && sig == syscall.SIGSTOP {
 			pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
-			_ = cmd.Process.Signal(unix.SIGCONT) // it may have been killed meanwhile
+			_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been killed meanwhile
 		}
 	})
 	return func() { cancel(); hit.Wait() }
