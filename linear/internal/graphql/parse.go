@@ -4,6 +4,7 @@
 package graphql
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -182,36 +183,14 @@ func (p *parser) skipIgnored() {
 func letter(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
+// readNumber reads what JSON calls a number, too.
 func (p *parser) readNumber() {
-	digits := func() {
-		if p.at == len(p.text) || !digit(p.text[p.at]) {
-			p.fail("a number has no digits")
-		}
-		for p.at < len(p.text) && digit(p.text[p.at]) {
-			p.at++
-		}
-	}
-	has := func(chars string) bool { return p.at < len(p.text) && strings.IndexByte(chars, p.text[p.at]) >= 0 }
-	if has("-") {
-		p.at++
-	}
 	start := p.at
-	if digits(); p.text[start] == '0' && p.at > start+1 {
-		p.fail("a number begins with 0")
-	}
-	if has(".") {
+	for p.at < len(p.text) && (letter(p.text[p.at]) || digit(p.text[p.at]) || strings.IndexByte("+-.", p.text[p.at]) >= 0) {
 		p.at++
-		digits()
 	}
-	if has("eE") {
-		p.at++
-		if has("+-") {
-			p.at++
-		}
-		digits()
-	}
-	if p.at < len(p.text) && (letter(p.text[p.at]) || p.text[p.at] == '.') {
-		p.fail("a number runs into %q", p.text[p.at])
+	if !json.Valid([]byte(p.text[start:p.at])) {
+		p.fail("%q is no number", p.text[start:p.at])
 	}
 }
 
@@ -236,42 +215,25 @@ func (p *parser) readText() string {
 			b.WriteString(quotes)
 		}
 	}
-	var b strings.Builder
-	for p.at++; p.at < len(p.text); {
-		r, size := utf8.DecodeRuneInString(p.text[p.at:])
-		p.at += size
-		switch r {
-		case '"':
-			return b.String()
+	start := p.at
+	for p.at++; p.at < len(p.text) && p.text[p.at] != '"'; p.at++ {
+		switch p.text[p.at] {
 		case '\n', '\r':
 			p.fail("a text is not closed on its line")
 		case '\\':
-			r = p.readEscape()
+			p.at++
 		}
-		b.WriteRune(r)
 	}
-	p.fail("a text is not closed")
-	return ""
-}
-
-func (p *parser) readEscape() rune {
-	rest := p.text[p.at:]
-	if rest == "" {
+	if p.at >= len(p.text) {
 		p.fail("a text is not closed")
 	}
-	if i := strings.IndexByte(`"\/bfnrt`, rest[0]); i >= 0 {
-		p.at++
-		return []rune("\"\\/\b\f\n\r\t")[i]
+	p.at++
+	// The escapes are those of JSON, which does not take tabs as they are.
+	var value string
+	if json.Unmarshal([]byte(strings.ReplaceAll(p.text[start:p.at], "\t", `\t`)), &value) != nil {
+		p.fail("a text has an unknown escape or character: %s", p.text[start:p.at])
 	}
-	if rest[0] != 'u' || len(rest) < 5 {
-		p.fail("unknown escape in a text")
-	}
-	n, err := strconv.ParseUint(rest[1:5], 16, 32)
-	if err != nil {
-		p.fail("unknown escape in a text")
-	}
-	p.at += 5
-	return rune(n)
+	return value
 }
 
 // take passes over the punctuator, if the parser stands on it.
