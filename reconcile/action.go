@@ -114,10 +114,10 @@ func (a Action) LogValue() slog.Value {
 
 // Skip is a candidate that gets no action, and why.
 type Skip struct {
-	IssueID    string
-	Identifier string
-	Reason     string // a code, see the Skip constants
-	Message    string
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Reason     string `json:"reason"` // a code, see the Skip constants
+	Message    string `json:"message"`
 }
 
 // The reasons of a skip.

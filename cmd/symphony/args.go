@@ -116,6 +116,23 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	return args, "", nil
 }
 
+// onProject is the action of a command about a project: it reads the arguments that have names, and the workflow that may
+// follow them.
+func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.Project, args []string) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		w.JSON = c.Bool("json")
+		args, positional, err := arguments(c, names...)
+		if err != nil {
+			return err
+		}
+		p, err := openProject(w, c, positional)
+		if err != nil {
+			return err
+		}
+		return do(c, p, args)
+	}
+}
+
 // openProject finds the workflow (specification 5.1), its state directory and its environment file. A workflow that cannot be
 // read is no error yet, because some commands work without it.
 func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {

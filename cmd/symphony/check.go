@@ -12,17 +12,6 @@ func checkCommand(w *term.Env) *cli.Command {
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: exampleText("symphony check WORKFLOW.md"),
 		Flags:       workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			_, positional, err := arguments(c)
-			if err != nil {
-				return err
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
-			return project.CheckFile(p)
-		},
+		Action:      onProject(w, nil, func(_ *cli.Context, p *project.Project, _ []string) error { return project.CheckFile(p) }),
 	}
 }

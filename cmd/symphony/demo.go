@@ -336,7 +336,7 @@ func (d *playground) clear(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := operate.Apply(ctx, p, reconcile.Command{Verb: reconcile.VerbStopAll}, ""); err != nil {
+	if err := operate.Apply(ctx, p, reconcile.VerbStopAll, ""); err != nil {
 		return err
 	}
 	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/urfave/cli/v2"
@@ -31,21 +32,13 @@ func logsCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "hooks", Usage: "the output of hooks"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print at once, also on a terminal"},
 		),
-		Action: func(c *cli.Context) error {
-			args, positional, err := arguments(c, "ISSUE")
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			o, err := newLogOptions(c, w.Now())
 			if err != nil {
 				return err
 			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
 			return w.Paged(c.Context, !o.Follow && !c.Bool("no-pager"), func() error { return logs.Print(c.Context, p, args[0], o) })
-		},
+		}),
 	}
 }
 

@@ -17,17 +17,9 @@ func promptCommand(w *term.Env) *cli.Command {
 		Description: "Asks the tracker for the issue; nothing is started, and nothing is changed.\n\n" +
 			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
 		Flags: workflowFlags(&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"}),
-		Action: func(c *cli.Context) error {
-			args, positional, err := arguments(c, "ISSUE")
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			if c.Int("attempt") < 0 {
 				return exit.Usage("prompt: --attempt is not negative")
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
 			}
 			cfg, err := p.Config()
 			if err != nil {
@@ -50,6 +42,6 @@ func promptCommand(w *term.Env) *cli.Command {
 			}
 			fmt.Fprintln(w.Stdout, text)
 			return nil
-		},
+		}),
 	}
 }

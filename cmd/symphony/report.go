@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -27,12 +28,7 @@ Example: symphony report --since 2026-01-31`,
 			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			_, positional, err := arguments(c)
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			for _, flag := range []string{"since", "until"} {
 				if c.IsSet(flag) && c.String(flag) == "" {
 					return exit.Usage("report: --%s needs a time; check the script's variables", flag)
@@ -42,15 +38,11 @@ Example: symphony report --since 2026-01-31`,
 			if err != nil {
 				return err
 			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
 			r, err := view.ReadReport(c.Context, p, period)
 			if err != nil {
 				return err
 			}
 			return render.Report(w, r)
-		},
+		}),
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -20,22 +21,13 @@ func showCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print a diff at once, also on a terminal"},
 		),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			args, positional, err := arguments(c, "ISSUE")
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			switch {
-			case err != nil:
-				return err
 			case c.Bool("diff") && w.JSON:
 				return exit.Usage("show: --diff and --json exclude each other")
 			case c.Bool("no-pager") && !c.Bool("diff"):
 				return exit.Usage("show: --no-pager needs --diff: nothing else is paged")
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
-			if c.Bool("diff") {
+			case c.Bool("diff"):
 				return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, p, args[0]) })
 			}
 			v, err := view.ReadIssue(c.Context, p, args[0], c.Bool("offline"))
@@ -44,6 +36,6 @@ func showCommand(w *term.Env) *cli.Command {
 			}
 			render.Issue(w, v)
 			return nil
-		},
+		}),
 	}
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"os"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -35,36 +35,16 @@ Example:
 }
 
 func stopAction(c *cli.Context, w *term.Env) error {
-	w.JSON = c.Bool("json")
-	s := operate.Stop{NoWait: c.Bool("no-wait")}
-	if c.Bool("all") {
-		if name := c.Args().First(); name != "" {
-			// With --all the only argument is a workflow. An issue beside it is a mistake.
-			if _, err := os.Stat(w.Absolute(name)); err != nil {
-				return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
-			}
+	var names []string
+	if !c.Bool("all") {
+		names = []string{"ISSUE"}
+	} else if name := c.Args().First(); name != "" {
+		// With --all the only argument is a workflow. An issue beside it is a mistake.
+		if _, err := os.Stat(w.Absolute(name)); err != nil {
+			return exit.Usage("stop: ISSUE or --all, not both: there is no workflow %q", name)
 		}
-		_, positional, err := arguments(c)
-		if err != nil {
-			return err
-		}
-		if s.P, err = openProject(w, c, positional); err != nil {
-			return err
-		}
-		s.Cmd.Verb = reconcile.VerbStopAll // about every run, so Only stays empty
-		return s.Run(c.Context)
 	}
-	args, positional, err := arguments(c, "ISSUE")
-	if err != nil {
-		return err
-	}
-	if s.P, err = openProject(w, c, positional); err != nil {
-		return err
-	}
-	id, identifier, err := project.FindIssue(c.Context, s.P, args[0])
-	if err != nil {
-		return err
-	}
-	s.Cmd, s.Only = reconcile.Command{Verb: reconcile.VerbStop, IssueID: id, Identifier: identifier}, id
-	return s.Run(c.Context)
+	return onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
+		return operate.Stop(c.Context, p, strings.Join(args, ""), c.Bool("no-wait"))
+	})(c)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -23,24 +24,12 @@ Example:
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask before a run is stopped"},
 			&cli.StringFlag{Name: "then", Usage: "do not ask at the end: retry or hold"},
 		),
-		Action: func(c *cli.Context) error {
-			args, positional, err := arguments(c, "ISSUE")
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			then := c.String("then")
 			if then != "" && then != "retry" && then != "hold" {
 				return exit.Usage("takeover: --then is retry or hold, not %q", then)
 			}
-			if err := operate.NeedsTerminal(w); err != nil {
-				return err
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
-			t := operate.Takeover{P: p, Yes: c.Bool("yes"), Then: then}
-			return t.Run(c.Context, args[0])
-		},
+			return operate.Takeover(c.Context, p, args[0], c.Bool("yes"), then)
+		}),
 	}
 }

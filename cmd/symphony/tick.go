@@ -62,7 +62,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	return pass.Tick(c.Context, w, p, o)
+	return pass.Tick(c.Context, p, o)
 }
 
 // portFlag is --port of the specification (13.7), which is refused by name.

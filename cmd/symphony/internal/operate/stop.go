@@ -17,20 +17,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
-	"github.com/symphony-cron/symphony/state"
 )
 
-// Stop ends the run of one issue, or all runs, and waits until they have ended.
-type Stop struct {
-	P      *project.Project
-	Cmd    reconcile.Command
-	Only   string // the issue's id, empty for all
-	NoWait bool
-	// ForTakeover is set by takeover itself: another takeover of the issue is then refused by the workspace's lease.
-	ForTakeover bool
-
-	stopped []stoppedRun
+// stopping is a stop that waits for the end of runs.
+type stopping struct {
+	*operation
+	began       time.Duration
+	interrupted <-chan struct{} // ends the waiting only
+	stopped     []stoppedRun
 }
 
 // stopJSON is the pass as tick --json prints it, with what was stopped.
@@ -69,162 +63,170 @@ const (
 	lookStep    = 50 * time.Millisecond
 )
 
-// Run stores the command, runs a pass, and waits for the end of the runs.
-func (s *Stop) Run(ctx context.Context) error {
-	return WithDatabase(ctx, s.P, s.Cmd.Verb, func(db *state.DB) error { return s.run(ctx, db) })
-}
-
-func (s *Stop) run(ctx context.Context, db *state.DB) error {
-	began := proc.Monotonic()
-	before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
-	r, applied, err := runCommand(ctx, s.P, db, s.Cmd, s.Only)
-	if err != nil || r == nil {
-		return err
+// Stop stores the command to stop an issue, or to stop all where issue is empty, runs a pass, and waits for the end of the
+// runs unless noWait is set.
+func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) error {
+	verb := reconcile.VerbStop
+	if issue == "" {
+		verb = reconcile.VerbStopAll
 	}
-	if !s.P.Env.JSON {
-		if err := printPass(ctx, s.P, db, s.Cmd, *r, applied); err != nil {
+	return operate(ctx, p, verb, issue, func(op *operation) error {
+		s := &stopping{operation: op, began: proc.Monotonic(), interrupted: ctx.Done(), stopped: []stoppedRun{}}
+		before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
+		if err := s.run(ctx); err != nil {
 			return err
 		}
-	}
-	var waited error
-	if applied && !s.NoWait {
-		waited = s.wait(context.WithoutCancel(ctx), ctx.Done(), *r, before, began)
-	}
-	if s.P.Env.JSON {
-		s.P.Env.PrintJSON(stopJSON{r.JSON(false), append([]stoppedRun{}, s.stopped...)})
-	}
-	return cmp.Or(waited, reportRest(ctx, s.P, db, s.Cmd, *r, applied))
+		if !p.Env.JSON {
+			if err := s.print(ctx); err != nil {
+				return err
+			}
+		}
+		var waited error
+		if s.applied && !noWait {
+			waited = s.wait(context.WithoutCancel(ctx), before)
+		}
+		if p.Env.JSON {
+			p.Env.PrintJSON(stopJSON{s.result.JSON(), s.stopped})
+		}
+		return cmp.Or(waited, s.reportRest(ctx))
+	})
 }
 
 // unsettledRuns lists the runs that the command is about and that no pass has settled yet.
-func (s *Stop) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
-	db, err := project.OpenForReading(ctx, s.P)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	rec, err := db.Views.StateOf(ctx, s.Only)
-	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.Only != "" && r.IssueID != s.Only }), err
+func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
+	rec, err := s.db.Views.StateOf(ctx, s.only)
+	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
 }
 
-// wait waits until every run has ended and is settled, and prints each. interrupted ends the waiting only. If no other pass
-// kills and settles what is left, it runs one.
-func (s *Stop) wait(ctx context.Context, interrupted <-chan struct{}, r pass.Result, before []reconcile.Run, began time.Duration) error {
+// wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles what is left, it
+// runs one.
+func (s *stopping) wait(ctx context.Context, runs []reconcile.Run) error {
 	after, err := s.unsettledRuns(ctx)
 	if err != nil {
 		return err
 	}
 	s.endCleanups(ctx, after)
-	runs := append(before, slices.DeleteFunc(after, func(a reconcile.Run) bool {
-		return slices.ContainsFunc(before, func(b reconcile.Run) bool { return a.ID == b.ID })
-	})...)
-	db, err := project.OpenForReading(ctx, s.P)
-	if err != nil {
-		return err
+	for _, a := range after {
+		if !slices.ContainsFunc(runs, func(b reconcile.Run) bool { return a.ID == b.ID }) {
+			runs = append(runs, a)
+		}
 	}
-	defer db.Close()
 	grace := reconcile.ShortestStop
-	if r.Config != nil {
-		grace = project.Policy(r.Config).StopGrace
+	if s.result.Config != nil {
+		grace = project.Policy(s.result.Config).StopGrace
 	}
 	patience := grace + stopSlack
-	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
+	if slices.ContainsFunc(s.result.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
 		patience = settleEvery // no pass can settle anything
 	}
 	settledAt := proc.Monotonic() - settleEvery + settleAfter
-	for len(runs) > 0 {
-		open, err := s.collectEnded(ctx, db, runs, began)
-		if err != nil {
+	for {
+		if runs, err = s.collectEnded(ctx, runs); err != nil {
 			return err
 		}
-		now := proc.Monotonic()
-		switch {
-		case len(open) == 0:
-			runs = nil
-			continue
-		case now-began > patience:
-			return s.notEnded(ctx, db, open, began)
-		case now-settledAt > settleEvery && (now-began > grace || slices.ContainsFunc(open, s.needsPass)):
-			options := pass.Options{Trigger: project.TriggerCommand, Only: s.Only, LockTimeout: settleEvery}
-			if _, err := pass.Run(ctx, s.P, options); err != nil {
+		if len(runs) == 0 {
+			return s.checkLeft(ctx)
+		}
+		switch now := proc.Monotonic(); {
+		case now-s.began > patience:
+			return s.notEnded(ctx, runs)
+		case now-settledAt > settleEvery && (now-s.began > grace || slices.ContainsFunc(runs, s.needsPass)):
+			options := pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: settleEvery}
+			if _, err := pass.Run(ctx, s.p, options); err != nil {
 				return err
 			}
 			settledAt = proc.Monotonic()
 		}
-		if runs = open; !sleepUnless(interrupted, lookStep) {
-			return waitInterrupted(open)
+		if !s.sleep() {
+			var names []string
+			for _, r := range runs {
+				names = append(names, r.Identifier)
+			}
+			return &reconcile.Error{
+				Code: "canceled", Message: "ended by a signal; still ending: " + strings.Join(names, ", "),
+				Hint: "they end all the same: symphony ps shows them",
+			}
 		}
 	}
-	passes, err := s.waitForPasses(interrupted)
-	if err != nil {
-		return err
-	}
-	takeovers, err := s.endTakeovers(ctx, db)
-	return cmp.Or(err, s.leftProcesses(passes, takeovers))
 }
 
-// waitForPasses waits for the passes that ended workers have started, and returns those that do not end. Only stop --all
-// does so: it promises that nothing is left.
-func (s *Stop) waitForPasses(interrupted <-chan struct{}) (list []reconcile.Process, err error) {
-	if s.Only != "" {
-		return nil, nil
+// sleep waits for a moment. It returns false after a signal.
+func (s *stopping) sleep() bool {
+	select {
+	case <-time.After(lookStep):
+		return true
+	case <-s.interrupted:
+		return false
 	}
-	for end := proc.Monotonic() + stopSlack; ; {
-		list, err = proc.OwnPasses(s.P.StateDir)
-		if errors.Is(err, errors.ErrUnsupported) {
-			return nil, nil // they end by themselves, within seconds
+}
+
+// endCleanups ends workers that remove workspaces. They have no claim, so no command reaches them. A later pass continues
+// the removal.
+func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
+	short, cancel := context.WithTimeout(ctx, lookStep) // wait waits for their end
+	defer cancel()
+	for _, r := range runs {
+		if s.only != "" || r.Kind != reconcile.CleanupRun || r.Outcome != "" {
+			continue
 		}
-		if err != nil || len(list) == 0 || proc.Monotonic() > end || !sleepUnless(interrupted, lookStep) {
-			return list, err
+		if err := s.local().Stop(short, r); err != nil {
+			s.p.Env.PrintError(exit.From(err))
 		}
 	}
 }
+
+func (s *stopping) local() *runner.Local { return &runner.Local{StateDir: s.p.StateDir} }
 
 // collectEnded records and prints the runs that have ended, and returns the others.
-func (s *Stop) collectEnded(ctx context.Context, db *state.DB, runs []reconcile.Run, began time.Duration) (open []reconcile.Run, err error) {
+func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
 	for _, r := range runs {
-		run, err := db.Views.Run(ctx, r.ID)
+		run, err := s.db.Views.Run(ctx, r.ID)
 		if err != nil {
 			return nil, err
 		}
-		if !run.Settled || project.Alive(s.P.StateDir, run.ID) {
+		if !run.Settled || project.Alive(s.p.StateDir, run.ID) {
 			open = append(open, run)
 			continue
 		}
-		row, err := s.describe(ctx, db, run, began)
+		row, err := s.describe(ctx, run)
 		if err != nil {
 			return nil, err
 		}
 		s.stopped = append(s.stopped, row)
-		if !s.P.Env.JSON {
-			fmt.Fprintln(s.P.Env.Stdout, term.Visible(row.text(run)))
+		if !s.p.Env.JSON {
+			fmt.Fprintln(s.p.Env.Stdout, term.Visible(row.text(run)))
 		}
 	}
 	return open, nil
 }
 
 // needsPass reports whether only a pass can settle the run: its worker is dead.
-func (s *Stop) needsPass(run reconcile.Run) bool {
-	return !project.Alive(s.P.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+func (s *stopping) needsPass(run reconcile.Run) bool {
+	return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 }
 
-// endCleanups ends workers that remove workspaces. They have no claim, so no command reaches them. A later pass continues
-// the removal.
-func (s *Stop) endCleanups(ctx context.Context, runs []reconcile.Run) {
-	if s.Only != "" {
-		return
+func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun, error) {
+	row := stoppedRun{
+		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
+		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []process{},
 	}
-	local := &runner.Local{StateDir: s.P.StateDir}
-	short, cancel := context.WithTimeout(ctx, lookStep) // wait waits for their end
-	defer cancel()
-	for _, r := range runs {
-		if r.Kind != reconcile.CleanupRun || r.Outcome != "" {
-			continue
-		}
-		if err := local.Stop(short, r); err != nil {
-			s.P.Env.PrintError(exit.From(err))
-		}
+	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
+	if claimed {
+		row.Claim = string(c.Status)
 	}
+	switch row.Claim {
+	case string(reconcile.Held):
+		row.Reason = c.HoldReason
+	case string(reconcile.Waiting):
+		row.Reason = string(c.Kind)
+	}
+	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
+		row.WorkspacePath = &run.WorkspacePath
+	}
+	for _, left := range s.local().Probe(ctx, run).Left {
+		row.Left = append(row.Left, process{left.PID, left.Name})
+	}
+	return row, err
 }
 
 // text is the line about a run that has ended.
@@ -251,59 +253,15 @@ func (row stoppedRun) text(run reconcile.Run) string {
 	return line + ", workspace kept at " + *row.WorkspacePath
 }
 
-func (s *Stop) describe(ctx context.Context, db *state.DB, run reconcile.Run, began time.Duration) (stoppedRun, error) {
-	row := stoppedRun{
-		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
-		AfterMS: (proc.Monotonic() - began).Milliseconds(), Claim: "released", Left: []process{},
-	}
-	c, claimed, err := db.Views.ClaimByIssue(ctx, run.IssueID)
-	switch {
-	case err != nil:
-		return row, err
-	case claimed && c.Status == reconcile.Held:
-		row.Claim, row.Reason = "held", c.HoldReason
-	case claimed && c.Status == reconcile.Waiting:
-		row.Claim, row.Reason = "waiting", string(c.Kind)
-	case claimed:
-		row.Claim = string(c.Status)
-	}
-	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
-		row.WorkspacePath = &run.WorkspacePath
-	}
-	for _, left := range (&runner.Local{StateDir: s.P.StateDir}).Probe(ctx, run).Left {
-		row.Left = append(row.Left, process{left.PID, left.Name})
-	}
-	return row, nil
-}
-
-// leftProcesses is an error if processes of ended runs live on.
-func (s *Stop) leftProcesses(passes []reconcile.Process, takeovers []string) error {
-	list := takeovers
-	for _, p := range passes {
-		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
-	}
-	for _, row := range s.stopped {
-		list = append(list, row.leftTexts()...)
-	}
-	return notStopped(list)
-}
-
-func (row stoppedRun) leftTexts() (list []string) {
-	for _, left := range row.Left {
-		list = append(list, fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier))
-	}
-	return list
-}
-
 // notEnded is the error about runs that have not ended in time. It names their workers and processes.
-func (s *Stop) notEnded(ctx context.Context, db *state.DB, open []reconcile.Run, began time.Duration) error {
+func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 	var list []string
 	for _, run := range open {
-		row, err := s.describe(ctx, db, run, began)
+		row, err := s.describe(ctx, run)
 		if err != nil {
 			return err
 		}
-		if project.Alive(s.P.StateDir, run.ID) {
+		if project.Alive(s.p.StateDir, run.ID) {
 			row.Left = append([]process{{run.Worker.PID, "symphony worker"}}, row.Left...)
 		}
 		s.stopped = append(s.stopped, row)
@@ -313,6 +271,13 @@ func (s *Stop) notEnded(ctx context.Context, db *state.DB, open []reconcile.Run,
 		}
 	}
 	return notStopped(list)
+}
+
+func (row stoppedRun) leftTexts() (list []string) {
+	for _, left := range row.Left {
+		list = append(list, fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier))
+	}
+	return list
 }
 
 func notStopped(list []string) error {
@@ -325,85 +290,56 @@ func notStopped(list []string) error {
 	}
 }
 
-// waitInterrupted is the error after a signal that ended the waiting.
-func waitInterrupted(open []reconcile.Run) error {
-	var names []string
-	for _, r := range open {
-		names = append(names, r.Identifier)
+// checkLeft is an error if processes of ended runs or takeovers live on. stop --all promises that nothing is left, so it also
+// waits for the passes that ended workers have started.
+func (s *stopping) checkLeft(ctx context.Context) error {
+	var passes []reconcile.Process
+	var err error
+	for end := proc.Monotonic() + stopSlack; s.only == ""; {
+		passes, err = proc.OwnPasses(s.p.StateDir)
+		if errors.Is(err, errors.ErrUnsupported) {
+			passes, err = nil, nil // they end by themselves, within seconds
+		}
+		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !s.sleep() {
+			break
+		}
 	}
-	return &reconcile.Error{
-		Code: "canceled", Message: "ended by a signal; still ending: " + strings.Join(names, ", "),
-		Hint: "they end all the same: symphony ps shows them",
-	}
-}
-
-// sleepUnless sleeps for d. It returns false if interrupted comes first.
-func sleepUnless(interrupted <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-interrupted:
-		return false
-	}
-}
-
-// endTakeovers ends the processes that killed takeovers have left. No pass knows of takeovers. It returns what has not ended,
-// and the takeovers that are still in use, which their operators end.
-func (s *Stop) endTakeovers(ctx context.Context, db *state.DB) (list []string, err error) {
-	dirs, err := project.Rowless(ctx, s.P, db)
-	if err != nil || len(dirs) == 0 {
-		return nil, err
-	}
-	records, err := workspacesByRun(ctx, db)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	local := &runner.Local{StateDir: s.P.StateDir}
+	list, err := s.endTakeovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range passes {
+		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
+	}
+	for _, row := range s.stopped {
+		list = append(list, row.leftTexts()...)
+	}
+	return notStopped(list)
+}
+
+// endTakeovers ends the processes that killed takeovers have left. No pass knows of takeovers. It returns what has not ended;
+// for stop --all, also the takeovers that are in use, which their operators end.
+func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
+	dirs, err := project.Rowless(ctx, s.p, s.db)
 	for _, d := range dirs {
-		rec := records[d.Name()]
-		if s.Only != "" && s.Only != rec.IssueID {
+		run := reconcile.Run{ID: d.Name()}
+		live := s.local().Probe(ctx, run)
+		if live.Alive && s.only == "" {
+			list = append(list, fmt.Sprintf("the takeover %s, which ends in its own terminal", run.ID))
+		}
+		if live.Alive || len(live.Left) == 0 {
 			continue
 		}
-		run := reconcile.Run{ID: d.Name(), IssueID: rec.IssueID, Identifier: rec.Identifier}
-		live := local.Probe(ctx, run)
-		switch {
-		case live.Alive && rec.IssueID != "" && !s.ForTakeover:
-			list = append(list, fmt.Sprintf("the takeover of %s (run %s), which ends in its own terminal", run.Identifier, run.ID))
-		case live.Alive || len(live.Left) == 0:
-			continue // or a run that is just being created
-		}
-		left, err := local.Reap(ctx, run, func([]reconcile.Process) error { return nil })
-		if errors.Is(err, reconcile.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return list, err
+		left, err := s.local().Reap(ctx, run, func([]reconcile.Process) error { return nil })
+		if err != nil && !errors.Is(err, reconcile.ErrConflict) {
+			return nil, err
 		}
 		for _, p := range left {
-			list = append(list, fmt.Sprintf("process %d (%s) of a takeover that was killed (run %s)", p.PID, p.Name, run.ID))
+			list = append(list, fmt.Sprintf("process %d (%s) of a takeover that was killed (%s)", p.PID, p.Name, run.ID))
 		}
 	}
-	return list, nil
-}
-
-// workspacesByRun returns the records of the project's workspaces by the run that used each last.
-func workspacesByRun(ctx context.Context, db *state.DB) (map[string]workspace.Record, error) {
-	roots, err := project.RootsOf(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	byRun := map[string]workspace.Record{}
-	for _, path := range roots {
-		root, found, err := workspace.FindRoot(path)
-		if err != nil || !found {
-			continue // passes report it
-		}
-		records, _ := root.List() // passes report unreadable records, too
-		for _, r := range records {
-			byRun[r.RunID] = r
-		}
-	}
-	return byRun, nil
+	return list, err
 }

@@ -24,9 +24,29 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+const (
+	wakeStep  = 100 * time.Millisecond // how often a loop looks for ended workers between two passes
+	runsStep  = 2 * time.Second        // how often it looks for runs that another process has started
+	reapStep  = 5 * time.Second
+	stopSlack = 5 * time.Second  // what the end of a worker may take beyond its own bound
+	trialTime = 10 * time.Second // how long a new program may take to print its version
+)
+
+// looper is one tick --loop.
+type looper struct {
+	w        *term.Env
+	options  TickOptions
+	log      *slog.Logger
+	interval time.Duration
+	// woken are the ended runs for which a pass was started early. Each wakes one pass only, even if it can't be settled.
+	woken map[string]bool
+	// program is the path of the program, version the stamp of the file that this process runs, or refused to run.
+	program, version string
+}
+
 // loop repeats passes until a signal (specification 8.1) and loads the workflow before each. If the first pass finds the
 // workflow or configuration invalid, the loop ends at once; it reports later mistakes and goes on.
-func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
+func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 	if _, err := readConfig(p); err != nil {
 		return err
 	}
@@ -47,8 +67,14 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) e
 		// An operator's command holds the lock for a moment, and looks at one issue only.
 		o.LockTimeout = project.CommandPatience
 	}
-	l := &looper{w: w, options: o, log: o.logger(w), interval: 30 * time.Second, woken: map[string]bool{}, program: thisProgram()}
-	reapInherited(ctx, l.log)
+	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
+	if l.version = stamp("/proc/self/exe"); l.version == "" { // the file at the path may have been replaced already
+		l.version = stamp(l.program)
+	}
+	// Reaps also the workers that this process started before it executed a new program.
+	if reaper, err := proc.NewReaper(); err == nil {
+		go reaper.Run(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
+	}
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
 		if first && code == exit.Workflow {
@@ -59,20 +85,9 @@ func loop(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) e
 			l.leave(p, r)
 			return nil
 		}
-		p = project.New(w, p.Path, p.StateDir)
+		p = project.New(l.w, p.Path, p.StateDir)
 		l.upgrade(ctx, p)
 	}
-}
-
-// looper is one tick --loop.
-type looper struct {
-	w        *term.Env
-	options  TickOptions
-	log      *slog.Logger
-	interval time.Duration
-	// woken are the ended runs for which a pass was started early. Each wakes one pass only, even if it can't be settled.
-	woken   map[string]bool
-	program programFile
 }
 
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
@@ -88,7 +103,7 @@ func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 	if err != nil {
 		return r, exit.With(l.w, quietError(ctx, p, l.options, err))
 	}
-	report(ctx, p, l.w, l.options, r)
+	report(ctx, p, l.options, r)
 	if r.Config != nil {
 		l.interval = r.Config.Polling.Interval
 	}
@@ -96,13 +111,6 @@ func (l *looper) pass(ctx context.Context, p *project.Project) (Result, int) {
 	errors.As(r.ExitCode(), &code)
 	return r, int(code)
 }
-
-const (
-	// wakeStep is how often a loop looks for ended workers between two passes.
-	wakeStep = 100 * time.Millisecond
-	// runsStep is how often it looks for runs that another process has started.
-	runsStep = 2 * time.Second
-)
 
 // wait waits for the next pass: for polling.interval_ms, or less if a retry is due or a worker ends before. It returns
 // false if a signal came.
@@ -142,10 +150,7 @@ func unsettledRuns(ctx context.Context, p *project.Project) []reconcile.Run {
 		return nil
 	}
 	defer db.Close()
-	rec, err := db.Store.State(ctx)
-	if err != nil {
-		return nil
-	}
+	rec, _ := db.Store.State(ctx)
 	return rec.Runs
 }
 
@@ -170,9 +175,6 @@ func (l *looper) leave(p *project.Project, r Result) {
 	l.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended, %d %s on without it; to end what runs: symphony stop --all -w %s --state-dir %s",
 		len(live), verb, term.ShellQuote(p.Path), term.ShellQuote(p.StateDir)))
 }
-
-// stopSlack is what the end of a worker may take beyond its own bound.
-const stopSlack = 5 * time.Second
 
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
 // whose workers have not ended. The next pass starts the runs again.
@@ -202,91 +204,42 @@ func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result)
 	return living
 }
 
-// A schedule runs the program that is on the disk at the time. A loop would keep the one that it was started with, and start
-// nothing once a newer one has migrated the state. So between two passes it looks whether its program has been replaced, and
-// executes the new one: the same process with the same arguments. A loop keeps nothing in memory that would be lost, and
-// workers continue with the program that they run.
-
-// programFile is the file of the program that this process runs.
-type programFile struct {
-	path string
-	file os.FileInfo
-	// refused is a replacement that did not work.
-	refused os.FileInfo
-}
-
-func thisProgram() programFile {
-	p := programFile{path: project.ProgramPath()}
-	there, err := os.Stat(p.path)
-	if err == nil {
-		p.file = there
+// stamp identifies the contents of a program's file; empty if there is none. A layered file system may have two inodes for
+// one file, so they do not count.
+func stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
 	}
-	// The program may have been replaced already. Compare sizes and times, not inodes: a layered file system may have two
-	// inodes for one file, and the loop would replace itself for ever.
-	runs, err := os.Stat("/proc/self/exe")
-	if err == nil && (p.file == nil || runs.Size() != there.Size() || !runs.ModTime().Equal(there.ModTime())) {
-		p.file = runs
-	}
-	return p
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode())
 }
 
-// replacement returns the other program at the path of this one, nil if there is none.
-func (p programFile) replacement() os.FileInfo {
-	now, err := os.Stat(p.path)
-	if err != nil || p.file == nil || sameProgram(now, p.file) || p.refused != nil && sameProgram(now, p.refused) && now.Mode() == p.refused.Mode() {
-		return nil
-	}
-	return now
-}
-
-func sameProgram(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// trialBound is how long a new program may take to print its version.
-const trialBound = 10 * time.Second
-
-// upgrade executes the program that has replaced this one, if there is one. It returns if the new program can't print its
-// version, or if the workflow is invalid, because the first pass of the new loop would then end it.
+// upgrade executes the program that has replaced this one between two passes, if there is one: the same process, with the same
+// arguments. A loop that kept the old program would start nothing once a newer one has migrated the state. It returns if the
+// new program can't print its version, or if the workflow is invalid, because the first pass of the new loop would then end it.
 func (l *looper) upgrade(ctx context.Context, p *project.Project) {
-	next := l.program.replacement()
-	if next == nil || ctx.Err() != nil {
+	next := stamp(l.program)
+	if next == "" || next == l.version {
 		return
 	}
 	if _, err := p.Config(); err != nil {
 		return
 	}
-	err := tryProgram(ctx, l.program.path)
+	trial, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	cmd := exec.CommandContext(trial, l.program, "version")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = io.Discard, io.Discard, time.Second
+	err := cmd.Run()
 	if ctx.Err() != nil || errors.Is(err, syscall.ETXTBSY) { // it is still being written
 		return
 	}
 	if err == nil {
 		if !l.options.Quiet {
-			l.w.Note(slog.LevelInfo, l.program.path+" has been replaced: the loop goes on with the new program")
+			l.w.Note(slog.LevelInfo, "the program "+l.program+" was replaced; the loop continues with the new one")
 		}
 		// Executing it unlocks the loop's lock, and the new program takes it again.
-		err = syscall.Exec(l.program.path, os.Args, os.Environ())
+		err = syscall.Exec(l.program, os.Args, os.Environ())
 	}
-	l.program.refused = next
-	l.w.Note(slog.LevelWarn, fmt.Sprintf("%s has been replaced by a program that can't be run (%v): the loop goes on with the old one", l.program.path, err))
-}
-
-func tryProgram(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, trialBound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "version")
-	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
-	cmd.WaitDelay = time.Second
-	return cmd.Run()
-}
-
-const reapStep = 5 * time.Second
-
-// reapInherited reaps the workers that this process started before it executed a new program.
-func reapInherited(ctx context.Context, log *slog.Logger) {
-	reaper, err := proc.NewReaper()
-	if err != nil {
-		return // zombies then stay until the loop ends
-	}
-	go reaper.Run(ctx, reapStep, func(err error) { log.Warn("reaping", slog.String("error", err.Error())) })
+	l.version = next
+	l.w.Note(slog.LevelWarn, fmt.Sprintf("the program %s was replaced by one that does not run (%v); the loop continues with the old one", l.program, err))
 }

@@ -3,10 +3,8 @@ package pass
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,20 +25,15 @@ const lastGoodKey = "last_good_workflow"
 // hasKey is false if the tracker's key stood in the file itself: that is never stored, so the tracker can't be asked.
 func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, hasKey bool) {
 	text, known, err := db.Meta(ctx, lastGoodKey)
-	if err != nil || !known {
-		if err != nil {
-			r.addError(err)
+	if err == nil && known {
+		var src workflow.Source
+		if src, err = workflow.NewSource(p.Path, p.Path, []byte(text)); err == nil {
+			env := p.Environment(nil)
+			env.KeyOptional = true
+			cfg, err = workflow.Parse(src, env)
 		}
-		return nil, false
 	}
-	src, err := workflow.NewSource(p.Path, p.Path, []byte(text))
-	if err != nil {
-		r.addError(err)
-		return nil, false
-	}
-	env := p.Environment(nil)
-	env.KeyOptional = true
-	if cfg, err = workflow.Parse(src, env); err != nil {
+	if err != nil || !known {
 		r.addError(err)
 		return nil, false
 	}
@@ -55,26 +48,16 @@ const rootsKept = 5
 
 // loadOldRoots passes the former workspace roots on to the runners, which remove workspaces there when their issues are
 // done. Unless readOnly, it remembers the present root.
-func loadOldRoots(ctx context.Context, p *project.Project, db *state.DB, runners reconcile.Runners, readOnly bool) error {
-	local, ok := runners.(*runner.Local)
-	if !ok {
-		return nil
-	}
-	text, known, err := db.Meta(ctx, project.RootsKey)
+func loadOldRoots(ctx context.Context, db *state.DB, runners *runner.Local, readOnly bool) error {
+	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
 		return err
 	}
-	var roots []string
-	if known {
-		if err := json.Unmarshal([]byte(text), &roots); err != nil {
-			return fmt.Errorf("%s: %w", project.RootsKey, err)
-		}
-	}
-	local.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == local.Root })
-	if readOnly || len(roots) > 0 && roots[0] == local.Root {
+	runners.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == runners.Root })
+	if readOnly || len(roots) > 0 && roots[0] == runners.Root {
 		return nil
 	}
-	roots = append([]string{local.Root}, local.OldRoots...)
+	roots = append([]string{runners.Root}, runners.OldRoots...)
 	next, err := json.Marshal(roots[:min(len(roots), rootsKept)])
 	if err != nil {
 		return fmt.Errorf("%s: %w", project.RootsKey, err)
@@ -109,9 +92,7 @@ const (
 // removeOldRuns deletes old runs and their directories.
 func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
-	if err != nil {
-		r.addError(err)
-	}
+	r.addError(err)
 	for _, id := range ids {
 		crash.At("tidy.pruned")
 		if err := os.RemoveAll(runner.RunDir(p.StateDir, id)); err != nil {
@@ -128,27 +109,15 @@ func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Res
 
 // removeOrphans deletes run directories without a row, left by a pass that was killed between the two deletions.
 func removeOrphans(ctx context.Context, p *project.Project, db *state.DB) error {
-	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
+	orphans, err := project.Rowless(ctx, p, db)
+	for _, e := range orphans {
 		info, err := e.Info()
-		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge {
-			continue // deleted meanwhile, or just being created
-		}
-		if runner.Alive(p.StateDir, e.Name()) {
-			continue // a takeover, which has no row
-		}
-		if _, err := db.Views.Run(ctx, e.Name()); !errors.Is(err, state.ErrNotFound) {
-			continue
+		if err != nil || p.Env.Now().Sub(info.ModTime()) < project.OrphanAge || runner.Alive(p.StateDir, e.Name()) {
+			continue // deleted meanwhile, just being created, or of a takeover, which has no row
 		}
 		if err := os.RemoveAll(runner.RunDir(p.StateDir, e.Name())); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,40 +58,30 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 	}
 	ctx = context.WithoutCancel(ctx)
 	hook := AttentionHook(p, r.Config).OfPass(p.StateDir)
-	if err := endAbandonedHooks(ctx, db, hook); err != nil {
-		r.addError(err)
-	}
+	r.addError(endAbandonedHooks(ctx, db, hook))
 	if strings.TrimSpace(r.Config.Hooks.OnAttention) == "" {
-		if err := db.Attentions.DropAttentions(ctx, p.Env.Now()); err != nil {
-			r.addError(err)
-		}
+		r.addError(db.Attentions.DropAttentions(ctx, p.Env.Now()))
 		return
 	}
-	n := Notifier{P: p, DB: db, Hook: hook, By: byPass}
-	n.standing = accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())
+	n := Notifier{P: p, DB: db, Hook: hook, By: byPass, standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())}
 	results, err := n.deliver(ctx)
 	if len(results) > 0 {
 		err = errors.Join(err, n.Hook.EndLeftovers(ctx))
 	}
-	if err != nil {
-		r.addError(err)
-	}
-	if err := hookErrors(results); err != nil {
-		r.addError(err)
-	}
+	r.addError(err)
+	r.addError(hookErrors(results))
 }
 
 // endAbandonedHooks ends the hooks of a pass that was killed: no process bounds their time any more.
 func endAbandonedHooks(ctx context.Context, db *state.DB, hook runner.AttentionHook) error {
-	now := hook.Now()
-	left, err := db.Attentions.LeftAttentions(ctx, now, runner.AttentionPatience, byPass)
+	left, err := db.Attentions.LeftAttentions(ctx, hook.Now(), runner.AttentionPatience, byPass)
+	if err == nil && left {
+		err = hook.EndLeftovers(ctx)
+	}
 	if err != nil || !left {
 		return err
 	}
-	if err := hook.EndLeftovers(ctx); err != nil {
-		return err
-	}
-	return db.Attentions.GiveUpAttentions(ctx, now, runner.AttentionPatience, byPass)
+	return db.Attentions.GiveUpAttentions(ctx, hook.Now(), runner.AttentionPatience, byPass)
 }
 
 // accountAttentions returns the conditions that stop all projects of a codex account. They are stored with the account.
@@ -113,26 +104,15 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 
 // hookErrors joins the errors of hooks into one, nil if there is none.
 func hookErrors(results []runner.AttentionResult) error {
-	var first *reconcile.Error
-	more := 0
-	for _, one := range results {
-		switch {
-		case one.Err == nil:
-		case first == nil:
-			first = exit.From(one.Err)
-		default:
-			more++
-		}
-	}
-	if first == nil {
+	failed := slices.DeleteFunc(slices.Clone(results), func(one runner.AttentionResult) bool { return one.Err == nil })
+	if len(failed) == 0 {
 		return nil
 	}
-	if more > 0 {
-		all := *first
-		all.Message += fmt.Sprintf(" (and %d more)", more)
-		first = &all
+	first := *exit.From(failed[0].Err)
+	if more := len(failed) - 1; more > 0 {
+		first.Message += fmt.Sprintf(" (and %d more)", more)
 	}
-	return first
+	return &first
 }
 
 // deliver runs the hook for each open notification, several at once, and returns the results.

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -49,10 +50,10 @@ type Result struct {
 	dryRun   bool
 }
 
-// addError records an error; each fault of a workflow is one.
+// addError records an error, if there is one; each fault of a workflow is one.
 func (r *Result) addError(err error) {
 	faults := workflow.Faults(err)
-	if len(faults) == 0 {
+	if err != nil && len(faults) == 0 {
 		faults = []*reconcile.Error{exit.From(err)}
 	}
 	r.Errors = append(r.Errors, faults...)
@@ -80,8 +81,7 @@ func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 func (r Result) ExitCode() error {
 	code := exit.OK
 	for _, e := range r.Errors {
-		c := exit.Code(e)
-		if code == exit.OK || c == exit.Workflow {
+		if c := exit.Code(e); code == exit.OK || c == exit.Workflow {
 			code = c
 		}
 	}
@@ -93,10 +93,7 @@ func (r Result) ExitCode() error {
 
 // Run runs one pass. It returns an error if no pass took place; errors during the pass are in the result.
 func Run(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
-	if err := p.Nested(); err != nil {
-		return r, err
-	}
-	if err := errors.Join(proc.CheckLimits(), proc.CheckPidfds()); err != nil {
+	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
 	cfg, cfgErr := readConfig(p)
@@ -107,15 +104,12 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 		return dryRun(ctx, p, o, cfg, cfgErr)
 	}
 	release, holder, err := lockProject(ctx, p, o)
-	began := p.Env.Now()
-	if err != nil {
+	if err != nil || release == nil {
+		r.Holder = holder
 		return r, err
 	}
-	if release == nil {
-		r.Holder = holder
-		return r, nil
-	}
 	defer func() { err = errors.Join(err, release()) }()
+	began, mono := p.Env.Now(), proc.Monotonic()
 	if o.LockTimeout > 0 {
 		// The workflow may have changed during the wait.
 		p = project.New(p.Env, p.Path, p.StateDir)
@@ -133,7 +127,6 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 		return r, err
 	}
 
-	mono := proc.Monotonic()
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects does not find it then")
@@ -143,9 +136,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	// An interrupted pass is recorded, too: it shows that the schedule is alive, and what was done.
 	ctx = context.WithoutCancel(ctx)
 	boot, bootErr := proc.BootID()
-	if bootErr != nil {
-		r.addError(bootErr)
-	}
+	r.addError(bootErr)
 	r.Pass = state.Pass{
 		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
 		Actions: len(r.Applied), Skipped: len(r.Skips),
@@ -153,9 +144,8 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 	for _, e := range r.Errors {
 		r.Pass.Errors = append(r.Pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
 	}
-	if r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass); err != nil {
-		r.addError(err)
-	}
+	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
+	r.addError(err)
 	removeOldRuns(ctx, p, db, &r)
 	r.dropRepeatedErrors()
 	return r, nil
@@ -192,14 +182,10 @@ func lockProject(ctx context.Context, p *project.Project, o Options) (func() err
 
 // reconcileOnce plans and applies on an open database.
 func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
-	options := reconcile.Options{DryRun: o.DryRun, Only: o.Only, AnySlot: o.AnySlot}
 	interruptible := ctx // a signal ends the wait for the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
 	askTracker := o.Only != NoIssue
-	if cfgErr != nil {
-		r.addError(cfgErr)
-		options.DispatchOff = true
-	}
+	r.addError(cfgErr)
 	if cfg == nil {
 		var hasKey bool
 		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
@@ -207,75 +193,60 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		}
 		askTracker = askTracker && hasKey
 	}
-	r.Config = cfg
-	r.warnings = workflowWarnings(cfg)
-	if err := db.Newer(); err != nil {
-		r.addError(err) // reconcile.Tick starts nothing on such a database
-	}
-	rootErr := project.RootFits(p, cfg, o.DryRun)
-	if rootErr != nil {
-		r.addError(rootErr)
-		options.DispatchOff = true
-	}
+	r.Config, r.warnings = cfg, workflowWarnings(cfg)
+	r.addError(db.Newer()) // reconcile.Tick starts nothing on such a database
+	rootErr := project.RootFits(p, cfg, false)
+	r.addError(rootErr)
+	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AnySlot: o.AnySlot}
 	if o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
-		if err != nil {
-			r.addError(err)
-		}
+		r.addError(err)
 		options.DispatchOff = options.DispatchOff || !alive
 	}
-	deps, err := newDeps(p, db, cfg, o, askTracker, r)
+	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
 	if err != nil {
 		r.addError(err)
 		return
 	}
-	if err := loadOldRoots(ctx, p, db, deps.Runners, o.DryRun || rootErr != nil); err != nil {
-		r.addError(err)
+	if deps.Store = db.Store; o.Only != "" {
+		deps.Store = oneIssueStore{db.Store, db.Views, o.Only}
 	}
+	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
 	if rootErr != nil {
-		deps.Runners = project.HandsOff{Runners: deps.Runners}
+		deps.Runners = handsOff{runners}
 	}
 	low, err := project.LowUntil(ctx, p, db)
-	if err != nil {
-		r.addError(err)
-	}
+	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
 	// Saved before anything is started: if this pass is killed, the next one needs it.
-	if cfgErr == nil && !o.DryRun {
-		if err := db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)); err != nil {
-			r.addError(err)
-		}
+	if cfgErr == nil {
+		r.addError(db.SetMeta(ctx, lastGoodKey, string(cfg.Redacted)))
 	}
-	report := reconcile.Tick(interruptible, crash.Deps(deps), options)
+	r.take(reconcile.Tick(interruptible, crash.Deps(deps), options))
+	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
+}
+
+// take makes a report the result's, after the errors that came before it.
+func (r *Result) take(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	r.Report = report
-	if err := saveLowBudget(ctx, p, db, deps.Tracker, low, r); err != nil {
-		r.addError(err)
-	}
 }
 
 // newDeps builds what reconcile.Tick works with.
-func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, error) {
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *runner.Local, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
-		return reconcile.Deps{}, err
+		return reconcile.Deps{}, nil, err
 	}
-	runners.Stays = o.Stays
 	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
-	runners.Slots = account
+	runners.Stays, runners.Slots = o.Stays, account
 	boot, err := proc.BootID()
 	if err != nil {
-		return reconcile.Deps{}, fmt.Errorf("boot id: %w", err)
+		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
 		Policy: project.Policy(cfg), Runners: runners, Accounts: account, CheckHost: runners.Shelter, Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
-	}
-	if db != nil {
-		d.Store = db.Store
-	}
-	if db != nil && o.Only != "" {
-		d.Store = oneIssueStore{db.Store, db.Views, o.Only}
 	}
 	if askTracker {
 		var mu sync.Mutex // a pass makes two requests at once
@@ -286,11 +257,11 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		}
 		tracker, err := project.NewTracker(cfg, p.Env.Now, warn)
 		if err != nil {
-			return reconcile.Deps{}, err
+			return reconcile.Deps{}, nil, err
 		}
 		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
 	}
-	return d, nil
+	return d, runners, nil
 }
 
 // oneIssueStore is the database of a pass that is confined to one issue: it reads the rows of that issue only.
@@ -305,6 +276,15 @@ func (s oneIssueStore) State(ctx context.Context) (reconcile.State, error) {
 	return s.views.StateOf(ctx, s.only)
 }
 
+// handsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.
+type handsOff struct{ reconcile.Runners }
+
+// Workspaces implements reconcile.Runners.
+func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
+
+// TrashDue implements reconcile.Runners.
+func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
 	r.dryRun = true
@@ -315,7 +295,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 	if err := project.RootFits(p, cfg, true); err != nil {
 		return r, err
 	}
-	deps, err := newDeps(p, nil, cfg, o, true, &r)
+	deps, runners, err := newDeps(p, nil, cfg, o, true, &r)
 	if err != nil {
 		return r, err
 	}
@@ -326,21 +306,15 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 			return r, err
 		}
 		defer db.Close()
-		if _, err := project.OriginalPath(ctx, p, db); err != nil {
-			return r, err
-		}
-		if _, err := project.OwnerPath(ctx, p, db); err != nil {
-			return r, err
-		}
-		if err := loadOldRoots(ctx, p, db, deps.Runners, true); err != nil {
+		_, placeErr := project.OriginalPath(ctx, p, db)
+		_, ownerErr := project.OwnerPath(ctx, p, db)
+		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, true)); err != nil {
 			return r, err
 		}
 		deps.Store = db.Store
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
-	report := reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot})
-	report.Errors = slices.Concat(r.Errors, report.Errors)
-	r.Report = report
+	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AnySlot: o.AnySlot}))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }

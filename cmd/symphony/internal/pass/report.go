@@ -12,12 +12,14 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // report prints a pass: as lines, as one JSON object, or with --quiet only what has changed in its errors.
-func report(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) {
+func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
+	w := p.Env
 	if w.Log != nil {
 		r.writeLog(ctx, w.Log)
 	}
@@ -27,17 +29,18 @@ func report(ctx context.Context, p *project.Project, w *term.Env, o TickOptions,
 			reportQuiet(ctx, p, r.Errors)
 		}
 	case o.JSON:
-		w.PrintJSON(r.JSON(o.DryRun))
+		w.PrintJSON(r.JSON())
 		for _, e := range r.Errors {
 			w.PrintError(e)
 		}
 	default:
-		ReportText(p, w, r)
+		ReportText(p, r)
 	}
 }
 
 // ReportText prints a line for each action, the errors, and a summary.
-func ReportText(p *project.Project, w *term.Env, r Result) {
+func ReportText(p *project.Project, r Result) {
+	w := p.Env
 	if r.Holder != nil {
 		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.Holder))
 		return
@@ -167,11 +170,12 @@ func quietError(ctx context.Context, p *project.Project, o TickOptions, err erro
 
 // ResultJSON is the documented shape of tick --json.
 type ResultJSON struct {
-	Pass    *passJSON        `json:"pass"`
-	Holder  *holderJSON      `json:"holder,omitempty"`
+	Pass *passJSON `json:"pass"`
+	// Holder has the lock; it is left out as long as it has not written its name.
+	Holder  *state.Holder    `json:"holder,omitempty"`
 	Actions []actionJSON     `json:"actions"`
 	Skipped any              `json:"skipped"`
-	Counts  countsJSON       `json:"counts"`
+	Counts  view.Counts      `json:"counts"`
 	Errors  []term.ErrorJSON `json:"errors"`
 }
 
@@ -183,13 +187,6 @@ type passJSON struct {
 	DryRun     bool   `json:"dry_run"`
 }
 
-// holderJSON is the process that has the lock. Its fields are null until it has written them.
-type holderJSON struct {
-	PID     *int    `json:"pid"`
-	Trigger *string `json:"trigger"`
-	Since   *string `json:"since"`
-}
-
 type actionJSON struct {
 	Action     string  `json:"action"`
 	IssueID    string  `json:"issue_id"`
@@ -198,45 +195,26 @@ type actionJSON struct {
 	Reason     string  `json:"reason"`
 }
 
-type skipJSON struct {
-	IssueID    string `json:"issue_id"`
-	Identifier string `json:"issue_identifier"`
-	Reason     string `json:"reason"`
-	Message    string `json:"message"`
-}
-
-type countsJSON struct {
-	Running  int `json:"running"`
-	Retrying int `json:"retrying"`
-	Held     int `json:"held"`
-}
-
 // JSON returns the pass as tick --json prints it.
-func (r Result) JSON(dryRun bool) ResultJSON {
-	out := ResultJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: countsJSON{r.Running, r.Retrying, r.Held}}
+func (r Result) JSON() ResultJSON {
+	out := ResultJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held}}
 	if r.Holder != nil {
 		out.Skipped = "locked"
-		out.Holder = &holderJSON{}
-		if h := r.Holder; h.PID != 0 {
-			out.Holder = &holderJSON{&h.PID, &h.Trigger, new(term.Rfc3339(h.Since))}
+		if r.Holder.PID != 0 {
+			out.Holder = r.Holder
 		}
 		return out
 	}
-	var id *int64
-	if !dryRun {
-		id = &r.Pass.ID
+	out.Pass = &passJSON{&r.Pass.ID, r.Pass.Trigger, term.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), r.dryRun}
+	if r.dryRun {
+		out.Pass.ID = nil
 	}
-	out.Pass = &passJSON{id, r.Pass.Trigger, term.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), dryRun}
 	for _, a := range r.Applied {
 		if a.Err == nil {
 			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, term.OrNull(a.RunID), a.Reason})
 		}
 	}
-	skips := []skipJSON{}
-	for _, s := range r.Skips {
-		skips = append(skips, skipJSON(s))
-	}
-	out.Skipped = skips
+	out.Skipped = append([]reconcile.Skip{}, r.Skips...)
 	for _, e := range r.Errors {
 		out.Errors = append(out.Errors, term.ErrorOf(e))
 	}

@@ -1,28 +1,13 @@
 package pass
 
 import (
-	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
-
-// Between taking the lock and writing the holder, the fields of the holder are unknown.
-func TestUnknownHolderIsNull(t *testing.T) {
-	r := Result{Holder: &state.Holder{}}
-	got, err := json.Marshal(r.JSON(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `"holder":{"pid":null,"trigger":null,"since":null}`; !strings.Contains(string(got), want) {
-		t.Errorf("got %s, want %s in it", got, want)
-	}
-}
 
 // Equal errors are kept once, a full disk once for all steps that it stops.
 func TestDropRepeatedErrors(t *testing.T) {

@@ -23,24 +23,21 @@ type TickOptions struct {
 	LogLevel, LogFormat string
 }
 
-// LogFormats returns the values of --log-format.
-func LogFormats() []string { return []string{term.TextLog, term.JSONLog} }
-
-// LogLevelNames returns the values of --log-level.
-func LogLevelNames() []string { return []string{"debug", "info", "warn", "error"} }
-
 // Check refuses flags that contradict each other.
 func (o *TickOptions) Check(triggerSet bool) error {
-	switch o.Trigger {
-	case project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand:
-	default:
-		return exit.Usage("tick: --trigger is one of cron, timer, manual, worker, command, not %q", o.Trigger)
+	for _, flag := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"trigger", o.Trigger, []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand}},
+		{"log-level", o.LogLevel, []string{"debug", "info", "warn", "error", ""}},
+		{"log-format", o.LogFormat, []string{term.TextLog, term.JSONLog, ""}},
+	} {
+		if !slices.Contains(flag.allowed, flag.value) {
+			return exit.Usage("tick: --%s is one of %s, not %q", flag.name, strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", "), flag.value)
+		}
 	}
 	switch {
-	case o.LogLevel != "" && !slices.Contains(LogLevelNames(), o.LogLevel):
-		return exit.Usage("tick: --log-level is one of %s, not %q", strings.Join(LogLevelNames(), ", "), o.LogLevel)
-	case o.LogFormat != "" && !slices.Contains(LogFormats(), o.LogFormat):
-		return exit.Usage("tick: --log-format is one of %s, not %q", strings.Join(LogFormats(), ", "), o.LogFormat)
 	case o.Loop && (o.DryRun || o.Wait):
 		return exit.Usage("tick: --loop goes with neither --dry-run nor --wait")
 	case o.Loop && triggerSet:
@@ -75,35 +72,28 @@ func (o TickOptions) logger(w *term.Env) *slog.Logger {
 }
 
 // Tick runs one pass, or with Loop one after the other.
-func Tick(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
+func Tick(ctx context.Context, p *project.Project, o TickOptions) error {
 	if o.wantsLog() {
-		w.Log = o.logger(w) // the log replaces the lines on stderr
+		p.Env.Log = o.logger(p.Env) // the log replaces the lines on stderr
 	}
 	if o.Loop {
-		return loop(ctx, w, p, o)
+		return loop(ctx, p, o)
 	}
 	o.Stays = o.Wait
-	return tickOnce(ctx, w, p, o)
-}
-
-func tickOnce(ctx context.Context, w *term.Env, p *project.Project, o TickOptions) error {
 	r, err := Run(ctx, p, o.Options)
-	if err != nil && o.Trigger != project.TriggerWorker {
-		return quietError(ctx, p, o, err)
-	}
-	if err != nil {
-		return err
-	}
 	switch {
+	case err != nil && o.Trigger == project.TriggerWorker:
+		return err
+	case err != nil:
+		return quietError(ctx, p, o, err)
 	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
 		return exit.Only(exit.Lock) // a lock that is held is nothing to report
 	case r.Holder != nil && o.LockTimeout > 0:
 		return project.LockedError(r.Holder)
+	case o.Trigger == project.TriggerWorker:
+		return followUp(ctx, p, o, r) // its output goes nowhere; its errors are in the row of the pass
 	}
-	if o.Trigger == project.TriggerWorker {
-		return followUp(ctx, p, w, o, r) // its output goes nowhere; its errors are in the row of the pass
-	}
-	report(ctx, p, w, o, r)
+	report(ctx, p, o, r)
 	if o.Wait && !o.DryRun {
 		failed, err := waitForRuns(ctx, p, r, o)
 		if err != nil {
@@ -121,16 +111,15 @@ func tickOnce(ctx context.Context, w *term.Env, p *project.Project, o TickOption
 const followUpWait = 3 * time.Second
 
 // followUp runs a second pass for a continuation that is due soon, so that it does not wait for the schedule.
-func followUp(ctx context.Context, p *project.Project, w *term.Env, o TickOptions, r Result) error {
-	wait := r.NextWake.Sub(w.Now())
+func followUp(ctx context.Context, p *project.Project, o TickOptions, r Result) error {
+	wait := r.NextWake.Sub(p.Env.Now())
 	if r.NextWake.IsZero() || wait > followUpWait {
 		return r.ExitCode()
 	}
 	if !project.Sleep(ctx, max(wait, 0)) {
 		return nil
 	}
-	p = project.New(w, p.Path, p.StateDir)
-	r, err := Run(ctx, p, o.Options)
+	r, err := Run(ctx, project.New(p.Env, p.Path, p.StateDir), o.Options)
 	if err != nil {
 		return err
 	}

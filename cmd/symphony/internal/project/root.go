@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -80,12 +79,3 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	}
 	return opened.ClaimProject(cfg.Policy.Project, p.StateDir)
 }
-
-// HandsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.
-type HandsOff struct{ reconcile.Runners }
-
-// Workspaces implements reconcile.Runners.
-func (HandsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
-
-// TrashDue implements reconcile.Runners.
-func (HandsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }

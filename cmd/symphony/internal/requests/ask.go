@@ -1,4 +1,4 @@
-package main
+package requests
 
 import (
 	"context"
@@ -7,68 +7,58 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
-	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/agent"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// confirmApproval shows a request and asks whether to approve it.
-func confirmApproval(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
-	showRequest(w, r)
-	answer, err := term.AskLine(ctx, w, "Approve? [y]es, for the [s]ession, [N]o: ", false)
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+// ask asks the operator for the decision, or for the answers that are missing. It returns false if nothing was decided.
+func (d *Decision) ask(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
+	if d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
+		return d.askAnswers(ctx, w, r)
+	}
+	prompt := "Approve? [y]es, for the [s]ession, [N]o: "
+	switch d.How {
+	case reconcile.DecideDeny:
+		prompt = "Deny? [y]es, [N]o: "
+	case reconcile.DecideAnswer:
+		prompt = "Send your answer? [y]es, [N]o: "
+	case reconcile.DecideApprove, reconcile.DecideForSession:
+	}
+	line, err := term.AskLine(ctx, w, prompt, false)
+	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
+		return true, err
 	case "s", "session":
-		d.how = reconcile.DecideForSession
-	default:
-		return false, nothingDecided(w, r, err)
+		if d.How == reconcile.DecideApprove || d.How == reconcile.DecideForSession {
+			d.How = reconcile.DecideForSession
+			return true, err
+		}
 	}
-	return true, err
+	return false, err
 }
 
-// confirmDenial shows a request and asks whether to deny it.
-func confirmDenial(ctx context.Context, w *term.Env, r reconcile.Request, _ *decision) (bool, error) {
-	showRequest(w, r)
-	return confirm(ctx, w, r, "Deny? [y]es, [N]o: ")
-}
-
-// confirm asks a question that yes or no answers.
-func confirm(ctx context.Context, w *term.Env, r reconcile.Request, prompt string) (bool, error) {
-	answer, err := term.AskLine(ctx, w, prompt, false)
-	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-		return false, nothingDecided(w, r, err)
-	}
-	return true, err
-}
-
-// askAnswers asks each question. If the answers were given, it shows the request and asks whether to send them.
-func askAnswers(ctx context.Context, w *term.Env, r reconcile.Request, d *decision) (bool, error) {
-	showRequest(w, r)
-	if len(d.texts)+len(d.choices) > 0 {
-		return confirm(ctx, w, r, "Send your answer? [y]es, [N]o: ")
-	}
+func (d *Decision) askAnswers(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
 	for i, q := range r.Detail.Questions {
-		prompt := "Answer: "
+		prompt := "Answer"
 		if len(r.Detail.Questions) > 1 {
-			prompt = fmt.Sprintf("Answer %d: ", i+1)
+			prompt += fmt.Sprintf(" %d", i+1)
 		}
-		if len(q.Options) > 0 {
-			prompt = strings.TrimSuffix(prompt, ": ") + fmt.Sprintf(" (1-%d", len(q.Options))
-			if q.Other {
-				prompt += ", or a text"
-			}
-			prompt += "): "
+		switch {
+		case len(q.Options) > 0 && q.Other:
+			prompt += fmt.Sprintf(" (1-%d, or a text)", len(q.Options))
+		case len(q.Options) > 0:
+			prompt += fmt.Sprintf(" (1-%d)", len(q.Options))
 		}
-		text, err := askQuestion(ctx, w, r, q, prompt)
-		if err != nil || text == "" && !q.Optional {
-			return false, nothingDecided(w, r, err)
+		answer, err := askQuestion(ctx, w, r, q, prompt+": ")
+		if err != nil || answer == "" && !q.Optional {
+			return false, err
 		}
-		d.texts = append(d.texts, text)
+		d.Texts = append(d.Texts, answer)
 	}
 	return true, nil
 }
@@ -81,37 +71,24 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 		if err != nil || line == "" {
 			return "", err
 		}
-		var text string
 		if n, notNumber := strconv.Atoi(line); notNumber == nil && len(q.Options) > 0 {
-			text, err = optionNumber(r, q, n)
+			line, err = optionNumber(r, q, n)
 		} else {
-			text = line
 			_, err = parseAnswer(r, q, line)
 		}
 		if err == nil {
-			return text, nil
+			return line, nil
 		}
 		fmt.Fprintln(w.Stderr, term.Visible(exit.From(err).Message))
 	}
 }
 
-// nothingDecided is the end without a decision.
-func nothingDecided(w *term.Env, r reconcile.Request, err error) error {
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(w.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
-	return nil
-}
-
-// showRequest prints everything that is known about a request.
-func showRequest(w *term.Env, r reconcile.Request) {
+// show prints everything that is known about a request.
+func show(w *term.Env, r reconcile.Request) {
 	out := func(label, text string) {
-		for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-			if i > 0 {
-				label = ""
-			}
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 			fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
+			label = ""
 		}
 	}
 	some := func(label, text string) {
@@ -140,11 +117,7 @@ func showRequest(w *term.Env, r reconcile.Request) {
 	for _, q := range d.Questions {
 		some(strings.ToLower(term.Visible(q.Header)), q.Text)
 		for i, o := range q.Options {
-			text := fmt.Sprintf("%d) %s", i+1, o.Label)
-			if o.Description != "" {
-				text += ": " + o.Description
-			}
-			out("", text)
+			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
 		}
 	}
 	if d.Cut > 0 {
@@ -153,45 +126,40 @@ func showRequest(w *term.Env, r reconcile.Request) {
 }
 
 // answersTo gives each question its answer, in their order. Answers to secret questions are encrypted for the worker.
-func answersTo(r reconcile.Request, texts []string, choices []int) (reconcile.RequestAnswer, error) {
+func answersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
-		return reconcile.RequestAnswer{}, exit.Usage("answer: %s asks %s, and %s given: %s",
-			r.ID(), text.Plural(len(questions), "question"), howMany(given), view.HowToAnswer(r))
+		verb := "are"
+		if given == 1 {
+			verb = "is"
+		}
+		return answer, exit.Usage("answer: %s asks %s, and %s %s given: %s",
+			r.ID(), text.Plural(len(questions), "question"), text.Plural(given, "answer"), verb, view.HowToAnswer(r))
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
-		var given []string
-		var err error
+		given := make([]string, 1)
 		if len(choices) > 0 {
-			given = make([]string, 1)
 			given[0], err = optionNumber(r, q, choices[i])
 		} else {
 			given, err = parseAnswer(r, q, texts[i])
 		}
 		if err != nil {
-			return reconcile.RequestAnswer{}, err
+			return answer, err
 		}
 		if len(given) > 0 {
 			answers[q.ID] = append(answers[q.ID], given...) // two questions may have one id
 		}
 	}
-	if len(answers) == 0 {
-		return reconcile.RequestAnswer{}, emptyAnswer(r)
+	switch {
+	case len(answers) == 0:
+		return answer, emptyAnswer(r)
+	case r.Detail.SealKey == nil:
+		answer.Answers = answers
+	default:
+		answer.Sealed, err = agent.SealAnswers(r.Detail.SealKey, answers)
 	}
-	if r.Detail.SealKey == nil {
-		return reconcile.RequestAnswer{Answers: answers}, nil
-	}
-	sealed, err := agent.SealAnswers(r.Detail.SealKey, answers)
-	return reconcile.RequestAnswer{Sealed: sealed}, err
-}
-
-// howMany says how many answers there are.
-func howMany(n int) string {
-	if n == 1 {
-		return "1 answer is"
-	}
-	return text.Plural(n, "answer") + " are"
+	return answer, err
 }
 
 // optionNumber returns the label of the nth option.
@@ -226,32 +194,27 @@ func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) 
 }
 
 func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
+	plain := strings.TrimSpace(text)
 	for _, o := range q.Options {
-		if strings.EqualFold(strings.TrimSpace(text), o.Label) {
+		if strings.EqualFold(plain, o.Label) {
 			return o.Label, nil
 		}
 	}
 	switch {
-	case strings.TrimSpace(text) == "":
+	case plain == "":
 		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
 		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), render.Numbered(q))
 	}
-	var err error
-	what := ""
-	switch q.Type {
-	case "integer":
-		what = "a whole number"
-		_, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	case "number":
-		what = "a number such as 0.5"
-		n := json.Number(strings.TrimSpace(text))
-		if _, err = n.Float64(); err == nil && !json.Valid([]byte(n)) {
-			err = strconv.ErrSyntax // NaN and the like
+	if q.Type == "integer" {
+		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
+			return "", exit.Usage("answer: %q of %s takes a whole number", q.Text, r.ID())
 		}
 	}
-	if err != nil {
-		return "", exit.Usage("answer: %q of %s takes %s", q.Text, r.ID(), what)
+	if q.Type == "number" {
+		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) { // not NaN
+			return "", exit.Usage("answer: %q of %s takes a number such as 0.5", q.Text, r.ID())
+		}
 	}
 	return text, nil
 }

@@ -1,0 +1,207 @@
+// Package requests decides what agents ask of an operator: consent and answers.
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+const (
+	// workerBound is how long the command waits until the worker acts on a decision.
+	workerBound = 5 * time.Second
+	workerStep  = 50 * time.Millisecond
+)
+
+// Decision is the decision of the operator.
+type Decision struct {
+	How    reconcile.RequestDecision
+	Reason string // of a denial
+	// Texts or Choices answer the questions in their order; both are empty if the operator is to be asked.
+	Texts   []string
+	Choices []int
+}
+
+// decided is the JSON of a request that was decided.
+type decided struct {
+	ID         string  `json:"id"`
+	Identifier string  `json:"issue_identifier"`
+	RunID      string  `json:"run_id"`
+	Kind       string  `json:"kind"`
+	Summary    string  `json:"summary"`
+	Decision   string  `json:"decision"`
+	Fate       *string `json:"fate"`
+	Taken      bool    `json:"taken"` // the worker has acted on it
+}
+
+// Decide records the decision about the request that ref names. If ref names an issue or no answer is given, it asks on the
+// terminal.
+func Decide(ctx context.Context, p *project.Project, ref string, d Decision) error {
+	if err := p.Nested(); err != nil {
+		return err // an agent must not answer its own requests
+	}
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return project.NoState(p, err)
+	}
+	defer db.Close()
+	if _, err := project.OwnerPath(ctx, p, db); err != nil {
+		return err
+	}
+	r, named, err := d.find(ctx, p, db, ref)
+	if err != nil {
+		return err
+	}
+	if !named || d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
+		if !p.Env.OnTerminal() {
+			return d.notAskable(ctx, p, db, r, named)
+		}
+		show(p.Env, r)
+		if asked, err := d.ask(ctx, p.Env, r); err != nil || !asked {
+			if err == nil {
+				fmt.Fprintln(p.Env.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
+			}
+			return err
+		}
+	}
+	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
+	if d.How == reconcile.DecideAnswer {
+		if r.Answer, err = answersTo(r, d.Texts, d.Choices); err != nil {
+			return err
+		}
+	}
+	at, err := view.Instant()
+	if err != nil {
+		return err
+	}
+	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil && r.Fate == "" {
+		r, err = waitForWorker(ctx, p, db, r)
+	}
+	if errors.Is(err, state.ErrNotFound) {
+		return &reconcile.Error{Code: "request_not_found", Message: "the request is no longer there", Hint: "symphony ps shows what is asked", Err: err}
+	}
+	if err == nil {
+		printDecided(p.Env, r)
+	}
+	return err
+}
+
+// find finds the named request, or the first of an issue that takes this decision. named is false for the latter.
+func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, ref string) (r reconcile.Request, named bool, err error) {
+	identifier, number := reconcile.RequestRef(ref)
+	var candidates []reconcile.Request
+	if named = number > 0; named {
+		candidates = make([]reconcile.Request, 1)
+		candidates[0], err = db.Views.FindRequest(ctx, identifier, number)
+		identifier = fmt.Sprintf("%s.%d", identifier, number)
+	} else {
+		candidates, err = view.OpenRequests(ctx, p, db)
+		candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, identifier) })
+	}
+	if errors.Is(err, state.ErrNotFound) || err == nil && len(candidates) == 0 {
+		err = &reconcile.Error{Code: "request_not_found", Message: "there is no request " + identifier, Hint: "symphony ps shows what is asked"}
+	}
+	if err != nil {
+		return r, named, err
+	}
+	if i := slices.IndexFunc(candidates, d.fits); i >= 0 {
+		return candidates[i], named, nil
+	}
+	other := candidates[len(candidates)-1]
+	verb, what := "approve", "asks for consent"
+	if d.How == reconcile.DecideAnswer {
+		verb = "answer"
+	}
+	if other.Kind == reconcile.QuestionRequest {
+		what = "is a question"
+	}
+	return r, named, exit.Usage("%s: %s %s: %s", verb, other.ID(), what, view.HowToAnswer(other))
+}
+
+// fits reports whether a request takes this decision: a question wants an answer, others do not. All can be denied.
+func (d Decision) fits(r reconcile.Request) bool {
+	return d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (r.Kind == reconcile.QuestionRequest)
+}
+
+// notAskable shows the request, and says what to type where the operator can't be asked.
+func (d Decision) notAskable(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, named bool) error {
+	if !p.Env.JSON {
+		show(p.Env, r)
+	}
+	if named {
+		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
+	}
+	open, err := view.OpenRequests(ctx, p, db)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, other := range open {
+		if other.IssueID == r.IssueID && d.fits(other) {
+			names = append(names, other.ID()+" ("+other.Summary+")")
+		}
+	}
+	return &reconcile.Error{
+		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and without a terminal you can't be asked which of its requests you mean",
+		Hint: "name the request: " + strings.Join(names, ", "),
+	}
+}
+
+// waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.
+func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+	for end := p.Env.Now().Add(workerBound); ; {
+		dead := !project.Alive(p.StateDir, r.RunID) // checked first: it may act and end before the next line
+		is, err := db.Views.RequestByID(ctx, r.IssueID, r.Number)
+		if err != nil {
+			return r, err
+		}
+		if dead && is.EndedAt.IsZero() {
+			is.Fate = reconcile.RequestRunEnded
+		}
+		switch {
+		case is.Fate == reconcile.RequestAnswered && !is.EndedAt.IsZero():
+			return is, nil
+		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
+			return is, nil // the next run gets it
+		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
+			return r, &reconcile.Error{
+				Code: "request_ended", Message: r.ID() + " has just ended, " + string(is.Fate), Hint: "symphony ps shows what is open",
+			}
+		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
+			return r, nil
+		}
+	}
+}
+
+// printDecided prints the decision, but never the answer to a secret question.
+func printDecided(w *term.Env, r reconcile.Request) {
+	taken := !r.EndedAt.IsZero()
+	if w.JSON {
+		w.PrintJSON(map[string]any{"request": decided{
+			r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), term.OrNull(string(r.Fate)), taken,
+		}})
+		return
+	}
+	what := map[reconcile.RequestDecision]string{
+		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
+		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
+	}[r.Decision]
+	fmt.Fprintln(w.Stdout, term.Visible(what+" "+r.ID()+": "+r.Summary))
+	switch {
+	case r.Fate == reconcile.RequestRunEnded:
+		fmt.Fprintln(w.Stdout, term.Visible("the run has ended; the next run of "+r.Identifier+" gets the answer"))
+	case !taken:
+		fmt.Fprintln(w.Stderr, "symphony: the worker has not acted on it yet")
+	}
+}
