@@ -211,14 +211,14 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []process{},
 	}
 	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
-	if claimed {
+	switch {
+	case !claimed:
+	case c.Status == reconcile.Held:
+		row.Claim, row.Reason = "held", c.HoldReason
+	case c.Status == reconcile.Waiting:
+		row.Claim, row.Reason = "waiting", string(c.Kind)
+	default:
 		row.Claim = string(c.Status)
-	}
-	switch row.Claim {
-	case string(reconcile.Held):
-		row.Reason = c.HoldReason
-	case string(reconcile.Waiting):
-		row.Reason = string(c.Kind)
 	}
 	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
