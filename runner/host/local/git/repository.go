@@ -1,19 +1,17 @@
 package git
 
 import (
-	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // repository is where git keeps the data of a work tree. All paths are absolute and free of links.
 type repository struct {
+	tree   string
 	gitDir string // HEAD and index
 	// common holds objects and refs: gitDir itself, but for a linked worktree the main repository's.
 	common string
@@ -44,7 +42,7 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	if repo.gitDir, ok, err = resolveDir(gitDir); !ok || err != nil {
 		return repository{}, false, err
 	}
-	repo.inTree = info.IsDir()
+	repo.tree, repo.inTree = tree, info.IsDir()
 	common, ok, err := pointer(filepath.Join(repo.gitDir, "commondir"), "")
 	if err != nil {
 		return repository{}, false, err
@@ -104,7 +102,7 @@ func resolveDir(path string) (real string, ok bool, err error) {
 // in <main>/worktrees and points back. A git directory elsewhere (a link, --separate-git-dir, a submodule)
 // is given only where it resolves to a place inside dir, or inside one of the opened directories: those the agent
 // may write anyhow, but codex protects the git directory in them for as long as it is not named itself.
-func Writable(dir string, opened ...string) ([]string, error) {
+func Writable(dir string, opened ...string) (list []string, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
 		return nil, err
@@ -116,14 +114,26 @@ func Writable(dir string, opened ...string) ([]string, error) {
 	case repo.inTree && !repo.linked:
 		return []string{repo.gitDir}, nil
 	case !repo.linked:
-		return repo.inside(append([]string{tree}, opened...))
+		for _, dir := range append([]string{tree}, opened...) {
+			real, ok, err := resolveDir(dir)
+			if err != nil || ok && within(real, repo.gitDir) {
+				return []string{repo.gitDir}, err
+			}
+		}
+		return nil, nil
+	case filepath.Dir(repo.gitDir) != filepath.Join(repo.common, "worktrees"):
+		return nil, nil
 	}
-	back, ok, err := repo.pointsBack(tree)
-	if err != nil || !ok || !back {
+	back, ok, err := pointer(filepath.Join(repo.gitDir, "gitdir"), "")
+	if err != nil || !ok || filepath.Base(back) != ".git" {
 		return nil, err
 	}
-	list := []string{repo.gitDir}
-	for _, name := range []string{"objects", "refs", "logs", "reftable", "rr-cache"} {
+	// Resolved but for its last part: that must be our .git, not a link to it.
+	if owner, ok, err := resolveDir(filepath.Dir(back)); err != nil || !ok || owner != tree {
+		return nil, err
+	}
+	list = []string{repo.gitDir}
+	for _, name := range sharedDirs {
 		path := filepath.Join(repo.common, name)
 		// A link here would open what it leads to.
 		if info, err := os.Lstat(path); err == nil && info.IsDir() {
@@ -133,34 +143,6 @@ func Writable(dir string, opened ...string) ([]string, error) {
 		}
 	}
 	return list, nil
-}
-
-// inside gives the git directory where it lies in one of the directories.
-func (repo repository) inside(dirs []string) ([]string, error) {
-	for _, dir := range dirs {
-		real, ok, err := resolveDir(dir)
-		if err != nil {
-			return nil, err
-		}
-		if ok && within(real, repo.gitDir) {
-			return []string{repo.gitDir}, nil
-		}
-	}
-	return nil, nil
-}
-
-// pointsBack reports whether a linked worktree is registered in its main repository as the one at tree.
-func (repo repository) pointsBack(tree string) (back, ok bool, err error) {
-	if filepath.Dir(repo.gitDir) != filepath.Join(repo.common, "worktrees") {
-		return false, true, nil
-	}
-	named, ok, err := pointer(filepath.Join(repo.gitDir, "gitdir"), "")
-	if !ok || err != nil {
-		return false, ok, err
-	}
-	// Resolved but for its last part: that must be our .git, not a link to it.
-	owner, ok, err := resolveDir(filepath.Dir(named))
-	return owner == tree && filepath.Base(named) == ".git", ok, err
 }
 
 func within(dir, path string) bool {
@@ -182,82 +164,22 @@ func Root(dir string) (string, error) {
 	for at := real; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(filepath.Join(at, ".git"))
 		switch {
-		case err == nil:
-			return mainRoot(at, info)
-		case !files.Absent(err):
-			return "", files.Failed(err, "find the repository of %s", dir)
-		case at == filepath.Dir(at):
+		case files.Absent(err) && at == filepath.Dir(at):
 			return real, nil
+		case files.Absent(err):
+			continue
+		case err != nil:
+			return "", files.Failed(err, "find the repository of %s", dir)
+		case !info.Mode().IsRegular():
+			return at, nil
 		}
-	}
-}
-
-func mainRoot(at string, dotGit fs.FileInfo) (string, error) {
-	if !dotGit.Mode().IsRegular() {
-		return at, nil
-	}
-	gitDir, ok, err := pointer(filepath.Join(at, ".git"), "gitdir:")
-	if err == nil && ok {
-		gitDir, ok, err = resolveDir(gitDir)
-	}
-	if err != nil {
-		return "", err
-	}
-	if worktrees := filepath.Dir(gitDir); ok && filepath.Base(worktrees) == "worktrees" {
-		return filepath.Dir(filepath.Dir(worktrees)), nil
-	}
-	return at, nil
-}
-
-// head reads HEAD: its content, and the commit that it leads to, empty for a branch without one.
-func (repo repository) head() (content, commit string, err error) {
-	b, err := files.ReadRegular(filepath.Join(repo.gitDir, "HEAD"), maxGitFile)
-	if err != nil {
-		return "", "", err
-	}
-	content = strings.TrimSpace(string(b))
-	commit = content
-	for range 5 { // as deep as git follows symbolic references
-		ref, symbolic := strings.CutPrefix(commit, "ref:")
-		if !symbolic {
-			break
+		gitDir, ok, err := pointer(filepath.Join(at, ".git"), "gitdir:")
+		if err == nil && ok {
+			gitDir, ok, err = resolveDir(gitDir)
 		}
-		if commit, err = repo.ref(strings.TrimSpace(ref)); err != nil {
-			return "", "", err
+		if worktrees := filepath.Dir(gitDir); ok && filepath.Base(worktrees) == "worktrees" {
+			return filepath.Dir(filepath.Dir(worktrees)), err
 		}
+		return at, err
 	}
-	if commit != "" && !objectID(commit) {
-		return "", "", fmt.Errorf("HEAD leads to %.60q", commit)
-	}
-	return content, commit, nil
-}
-
-// ref reads a reference from its own file or packed-refs; empty where it does not exist.
-func (repo repository) ref(name string) (string, error) {
-	if !strings.HasPrefix(name, "refs/") || !filepath.IsLocal(name) {
-		return "", fmt.Errorf("no reference: %.60q", name)
-	}
-	for _, dir := range []string{repo.gitDir, repo.common} {
-		b, err := files.ReadRegular(filepath.Join(dir, name), maxGitFile)
-		if err == nil {
-			return strings.TrimSpace(string(b)), nil
-		}
-		if !files.Absent(err) && !errors.Is(err, syscall.EISDIR) {
-			return "", err
-		}
-	}
-	b, err := files.ReadRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
-	if err != nil && !files.Absent(err) {
-		return "", err
-	}
-	for line := range strings.Lines(string(b)) {
-		if id, ref, ok := strings.Cut(strings.TrimSpace(line), " "); ok && ref == name {
-			return id, nil
-		}
-	}
-	return "", nil
-}
-
-func objectID(s string) bool {
-	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }

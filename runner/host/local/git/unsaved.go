@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,7 +36,7 @@ const (
 // A tag counts only while it is a file of its own: git clone packs the tags of its remote, reachable or not, and those
 // exist there. In a linked worktree whose main repository lies outside of dir the branches and stashes are safe there.
 //
-// Nothing that a repository names is run, and nothing in it is written: see borrowedGit.
+// Nothing that a repository names is run, and nothing in it is written.
 func Unsaved(ctx context.Context, dir string) string {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
@@ -94,19 +93,16 @@ func findRepositories(ctx context.Context, top string) (trees []string, unread b
 
 // unsavedIn judges the repository of one work tree, and the git directories of submodules that are not checked out.
 func unsavedIn(ctx context.Context, tree, top string, seen map[string]bool) string {
-	b, ok, err := borrow(tree)
+	r, ok, err := openToCompare(tree)
 	if err != nil || !ok {
 		return "a repository that can't be read"
 	}
-	defer b.done() //nolint:errcheck // a temporary directory
-	seen[b.repo.gitDir] = true
-	var list []string
-	if work := b.unsavedCommits(ctx, top); work != "" {
-		list = append(list, work)
-	}
+	defer r.close() //nolint:errcheck // a temporary directory
+	seen[r.gitDir] = true
+	list := r.unsavedCommits(ctx, top)
 	changes := 0
-	err = b.eachChange(ctx, func(c Changed) {
-		if !strings.HasSuffix(c.Path, "/") { // a repository of its own, which is judged by itself
+	err = r.eachChange(ctx, func(_, path string) {
+		if !strings.HasSuffix(path, "/") { // a repository of its own, which is judged by itself
 			changes++
 		}
 	})
@@ -116,96 +112,87 @@ func unsavedIn(ctx context.Context, tree, top string, seen map[string]bool) stri
 	case changes > 0:
 		list = append(list, text.Plural(changes, "change")+" not committed")
 	}
-	for _, module := range b.repo.modules() {
-		if seen[module] {
-			continue
+	_ = filepath.WalkDir(filepath.Join(r.gitDir, "modules"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || seen[path] || !isFile(filepath.Join(path, "HEAD")) || !isFile(filepath.Join(path, "config")) {
+			return nil //nolint:nilerr // most repositories have none
 		}
-		seen[module] = true
-		m := borrowed{repo: repository{gitDir: module, common: module}, tree: module, scratch: b.scratch}
-		if work := m.unsavedCommits(ctx, top); work != "" {
-			list = append(list, "in submodule "+filepath.Base(module)+" "+work)
+		seen[path] = true
+		module := reader{repository: repository{tree: path, gitDir: path, common: path}, scratch: r.scratch}
+		work := []string{"commits that git can't count"}
+		if err := module.readReferences(); err == nil {
+			work = module.unsavedCommits(ctx, top)
 		}
-	}
+		if len(work) > 0 {
+			list = append(list, "in submodule "+filepath.Base(path)+" "+work[0])
+		}
+		return nil
+	})
 	return strings.Join(list, ", ")
 }
 
-// modules lists the git directories of submodules.
-func (repo repository) modules() (dirs []string) {
-	_ = filepath.WalkDir(filepath.Join(repo.gitDir, "modules"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || !exists(filepath.Join(path, "HEAD")) || !exists(filepath.Join(path, "config")) {
-			return nil //nolint:nilerr // most repositories have none
-		}
-		dirs = append(dirs, path)
-		return nil
-	})
-	return dirs
-}
-
-// unsavedCommits counts the commits that no remote-tracking reference contains.
-func (b *borrowed) unsavedCommits(ctx context.Context, top string) string {
-	const unknown = "commits that git can't count"
-	refs, err := b.repo.references()
+// unsavedCommits says how many commits no remote-tracking reference contains, nothing for none.
+func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
+	unknown := []string{"commits that git can't count"}
+	ours := r.common == top || within(top, r.common) // else branches survive in the main repository
+	work, err := r.heads(ours)
 	if err != nil {
 		return unknown
 	}
-	ours := b.repo.common == top || within(top, b.repo.common) // else branches survive in the main repository
-	var saved, work []string
-	for _, r := range refs {
+	var saved []string
+	for name, id := range r.refs {
 		switch {
-		case strings.HasPrefix(r.name, "refs/remotes/"), strings.HasPrefix(r.name, "refs/prefetch/"), !ours:
-			saved = append(saved, "^"+r.id)
-		case r.packed && strings.HasPrefix(r.name, "refs/tags/"):
-		default:
-			work = append(work, r.id)
+		case strings.HasPrefix(id, "ref:"): // what it leads to is listed, too
+		case !objectID(id):
+			return unknown
+		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !ours:
+			saved = append(saved, "^"+id)
+		case !r.packed[name] || !strings.HasPrefix(name, "refs/tags/"):
+			work = append(work, id)
 		}
 	}
-	heads, err := b.repo.heads(ours)
-	if err != nil {
-		return unknown
+	if len(work) == 0 {
+		return nil
 	}
-	if work = append(work, heads...); len(work) == 0 {
-		return ""
-	}
-	cmd := b.git(ctx, "rev-list", "--count", "--stdin")
+	cmd := r.git(ctx, "rev-list", "--count", "--stdin")
 	cmd.Stdin = strings.NewReader(strings.Join(append(work, saved...), "\n") + "\n")
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	err = b.run(cmd)
+	err = r.run(cmd)
 	n, notNumber := strconv.Atoi(strings.TrimSpace(out.String()))
 	switch {
 	case err != nil || notNumber != nil:
 		return unknown
 	case n > 0:
-		return text.Plural(n, "commit") + " not on any remote"
+		return []string{text.Plural(n, "commit") + " not on any remote"}
 	}
-	return ""
+	return nil
 }
 
 // heads are the commits of HEAD, and, where the repository itself is in the workspace, of the HEADs of its linked
 // worktrees and of every stash: older ones than refs/stash stand in its log only.
-func (repo repository) heads(ours bool) (ids []string, err error) {
-	add := func(gitDir string) error {
-		_, commit, err := repository{gitDir: gitDir, common: repo.common}.head()
-		if commit != "" {
-			ids = append(ids, commit)
+func (r *reader) heads(ours bool) (ids []string, err error) {
+	dirs := []string{r.gitDir}
+	var log []byte
+	if ours {
+		worktrees, err := os.ReadDir(filepath.Join(r.common, "worktrees"))
+		if err != nil && !files.Absent(err) {
+			return nil, err
 		}
-		return err
-	}
-	if err := add(repo.gitDir); err != nil || !ours {
-		return ids, err
-	}
-	worktrees, err := os.ReadDir(filepath.Join(repo.common, "worktrees"))
-	if err != nil && !files.Absent(err) {
-		return nil, err
-	}
-	for _, w := range worktrees {
-		if err := add(filepath.Join(repo.common, "worktrees", w.Name())); err != nil {
+		for _, w := range worktrees {
+			dirs = append(dirs, filepath.Join(r.common, "worktrees", w.Name()))
+		}
+		if log, err = files.ReadRegular(filepath.Join(r.common, "logs", "refs", "stash"), maxGitFile); err != nil && !files.Absent(err) {
 			return nil, err
 		}
 	}
-	log, err := files.ReadRegular(filepath.Join(repo.common, "logs", "refs", "stash"), maxGitFile)
-	if err != nil && !files.Absent(err) {
-		return nil, err
+	for _, dir := range dirs {
+		_, commit, err := r.headOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		if commit != "" {
+			ids = append(ids, commit)
+		}
 	}
 	for line := range strings.Lines(string(log)) {
 		if words := strings.Fields(line); len(words) > 1 && objectID(words[1]) {
@@ -213,57 +200,4 @@ func (repo repository) heads(ours bool) (ids []string, err error) {
 		}
 	}
 	return ids, nil
-}
-
-// reference is a name in a repository with the object that it stands for.
-type reference struct {
-	name, id string
-	packed   bool
-}
-
-// references lists all references but symbolic ones: what those lead to is listed, too. A link or anything else that git
-// does not write itself is an error.
-func (repo repository) references() (refs []reference, err error) {
-	loose := map[string]bool{}
-	root := filepath.Join(repo.common, "refs")
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is not a file", path)
-		}
-		if strings.HasSuffix(path, ".lock") {
-			return nil
-		}
-		data, err := files.ReadRegular(path, 1<<10)
-		if err != nil {
-			return err
-		}
-		id := strings.TrimSpace(string(data))
-		name := "refs/" + filepath.ToSlash(strings.TrimPrefix(path, root+"/"))
-		loose[name] = true
-		switch {
-		case strings.HasPrefix(id, "ref:"):
-		case !objectID(id):
-			return fmt.Errorf("%s holds %.60q", path, id)
-		default:
-			refs = append(refs, reference{name: name, id: id})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	packed, err := files.ReadRegular(filepath.Join(repo.common, "packed-refs"), maxGitFile)
-	if err != nil && !files.Absent(err) {
-		return nil, err
-	}
-	for line := range strings.Lines(string(packed)) {
-		id, name, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if ok && objectID(id) && !loose[name] {
-			refs = append(refs, reference{name: name, id: id, packed: true})
-		}
-	}
-	return refs, nil
 }

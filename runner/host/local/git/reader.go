@@ -1,0 +1,235 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
+
+// scratchPattern names the git directories of symphony's own.
+const scratchPattern = "symphony-git-"
+
+// errUnread says that git is missing or can't read the repository (a torn file, a format that it does not know).
+var errUnread = errors.New("git can't read it")
+
+// reader reads a repository. Nothing that the repository names is run, and nothing in it is written: git gets a git directory
+// of symphony's own, where an agent can't write, that borrows the repository's objects and index, so that its configuration,
+// with the filters, monitors, hooks and transports there, is never read.
+type reader struct {
+	repository
+	scratch      string
+	head, commit string            // the content of HEAD, and the commit that it leads to, empty for a branch without one
+	refs         map[string]string // by name: an object, or "ref: " and another name
+	packed       map[string]bool   // those that are no files of their own
+	index        string            // a copy of the repository's, empty while that is good enough
+}
+
+// openReader opens the repository of a work tree; ok is false where git has none there. The caller owes close.
+func openReader(dir string) (r *reader, ok bool, err error) {
+	tree, ok, err := resolveDir(dir)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	r = &reader{}
+	if r.repository, ok, err = openRepository(tree); err != nil || !ok {
+		return nil, false, err
+	}
+	if err = r.readReferences(); err == nil {
+		r.head, r.commit, err = r.headOf(r.gitDir)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	if r.scratch, err = os.MkdirTemp("", scratchPattern); err != nil {
+		return nil, false, err
+	}
+	head, config := "ref: refs/heads/none\n", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+	if r.commit != "" {
+		head = r.commit + "\n"
+	}
+	if len(r.commit) == 64 {
+		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
+	}
+	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700), os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
+		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
+		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600))
+	if err != nil {
+		return nil, false, errors.Join(err, r.close())
+	}
+	return r, true, nil
+}
+
+func (r *reader) close() error { return os.RemoveAll(r.scratch) }
+
+// readFailed says where it happened; nil stays nil.
+func readFailed(ctx context.Context, dir string, err error) error {
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	return files.Failed(err, "read the repository of %s", dir)
+}
+
+// readReferences reads all references. One that git does not write itself, such as a link, leads nowhere.
+func (r *reader) readReferences() error {
+	r.refs, r.packed = map[string]string{}, map[string]bool{}
+	packed, err := files.ReadRegular(filepath.Join(r.common, "packed-refs"), maxGitFile)
+	if err != nil && !files.Absent(err) {
+		return err
+	}
+	for line := range strings.Lines(string(packed)) {
+		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && objectID(id) {
+			r.refs[name], r.packed[name] = id, true
+		}
+	}
+	return filepath.WalkDir(filepath.Join(r.common, "refs"), func(path string, d fs.DirEntry, err error) error {
+		if files.Absent(err) || err == nil && (d.IsDir() || strings.HasSuffix(path, ".lock")) {
+			return nil
+		}
+		name := strings.TrimPrefix(path, r.common+"/")
+		delete(r.packed, name)
+		r.refs[name] = "unreadable"
+		if err == nil && d.Type().IsRegular() {
+			if data, err := files.ReadRegular(path, 1<<10); err == nil {
+				r.refs[name] = strings.TrimSpace(string(data))
+			}
+		}
+		return nil
+	})
+}
+
+// headOf reads the HEAD of a git directory: its content, and the commit that it leads to.
+func (r *reader) headOf(gitDir string) (content, commit string, err error) {
+	data, err := files.ReadRegular(filepath.Join(gitDir, "HEAD"), maxGitFile)
+	if err != nil {
+		return "", "", err
+	}
+	content = strings.TrimSpace(string(data))
+	_, commit, err = r.follow(content)
+	return content, commit, err
+}
+
+// follow returns the reference that a symbolic one leads to, and its commit; empty where there is none.
+func (r *reader) follow(content string) (name, commit string, err error) {
+	for range 5 { // as deep as git follows symbolic references
+		next, symbolic := strings.CutPrefix(content, "ref:")
+		if !symbolic {
+			break
+		}
+		name = strings.TrimSpace(next)
+		content = r.refs[name]
+	}
+	if content != "" && !objectID(content) {
+		return "", "", fmt.Errorf("%s leads to %.60q", name, content)
+	}
+	return name, content, nil
+}
+
+func objectID(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// git is git, told everything and allowed nothing: no configuration but ours, no hook, no monitor, no transport (a partial clone
+// would fetch what is missing), no lock, no terminal.
+func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
+		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS says
+		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
+	}, args...)...)
+	cmd.Dir = r.tree
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + r.scratch, "LC_ALL=C",
+		"GIT_DIR=" + r.scratch, "GIT_WORK_TREE=" + r.tree,
+		"GIT_INDEX_FILE=" + filepath.Join(r.gitDir, "index"),
+		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.common, "objects"),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
+		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
+		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
+	}
+	// A shallow clone ends where this file says, and not with an error.
+	if shallow := filepath.Join(r.common, "shallow"); isFile(shallow) {
+		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
+	}
+	if r.index != "" {
+		borrowed := filepath.Join(r.common, "objects")
+		if strings.ContainsAny(borrowed, `:"`) { // it is an entry of a list
+			borrowed = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(borrowed) + `"`
+		}
+		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"),
+			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+borrowed, "GIT_LITERAL_PATHSPECS=1")
+	}
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// run runs git and makes the last that it complains of part of the error.
+func (r *reader) run(cmd *exec.Cmd) error {
+	complaint := &files.Tail{Limit: 4 << 10}
+	cmd.Stderr = complaint
+	if err := cmd.Run(); err != nil {
+		text, _ := complaint.Text()
+		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(text))
+	}
+	return nil
+}
+
+func (r *reader) output(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := r.git(ctx, args...)
+	cmd.Stdout = &out
+	err := r.run(cmd)
+	return strings.TrimSpace(out.String()), err
+}
+
+// eachChange calls f for every entry of git status, with the path that it is about: after 8 fields of a changed one, 10 of one
+// in conflict, 1 of others.
+func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
+	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
+		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
+	fields := map[byte]int{'1': 8, 'u': 10, '?': 1}
+	cmd.Stdout = &splitWriter{each: func(entry string) {
+		if entry == "" {
+			return
+		}
+		n := fields[entry[0]]
+		if parts := strings.SplitN(entry, " ", n+1); n > 0 && len(parts) > n {
+			f(entry, parts[n])
+		}
+	}}
+	return r.run(cmd)
+}
+
+// splitWriter calls each for what ends with a zero byte.
+type splitWriter struct {
+	each func(string)
+	rest []byte
+}
+
+func (s *splitWriter) Write(b []byte) (int, error) {
+	s.rest = append(s.rest, b...)
+	for {
+		entry, rest, ok := bytes.Cut(s.rest, []byte{0})
+		if !ok {
+			return len(b), nil
+		}
+		s.each(string(entry))
+		s.rest = rest
+	}
+}
