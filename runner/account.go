@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"os"
-	"sync/atomic"
+	"maps"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -25,74 +23,50 @@ type Account interface {
 
 // limitsReporter passes codex's rate limits on to the account, from the goroutine of the agent's events.
 type limitsReporter struct {
-	account Account // nil: limits are not shared
-	now     func() time.Time
-	log     *slog.Logger
-
+	*job
 	last   []byte                     // the record that was reported last
 	shared map[string]json.RawMessage // its members as they were stored
 }
 
-// report stores the members that have changed. What could not be stored is repeated with the next change.
+// report stores the members that have changed, with the name of their limit: an old value of this worker must not replace
+// a newer one of another worker. What could not be stored is repeated with the next change.
 func (r *limitsReporter) report(ctx context.Context, record []byte) {
-	if r.account == nil || record == nil || bytes.Equal(record, r.last) {
+	if r.Account == nil || record == nil || bytes.Equal(record, r.last) {
 		return
 	}
 	r.last = bytes.Clone(record)
-	changed, members, err := changedMembers(record, r.shared)
-	if err == nil && changed != nil {
-		err = r.account.SaveLimits(ctx, r.now(), changed)
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(record, &members)
+	changed := maps.Clone(members)
+	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // else nothing is known of this limit
+		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
+			return name != "limitId" && bytes.Equal(value, r.shared[name])
+		})
 	}
-	if err != nil {
-		r.log.Warn("rate limits not shared", slog.String("error", err.Error()))
-		return
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(changed)
 	}
-	r.shared = members
-}
-
-// changedMembers returns the members of a record that differ from before, with the name of their limit; nil if none
-// does. Only those are stored, because an old value of this worker must not replace a newer one of another worker.
-func changedMembers(record []byte, before map[string]json.RawMessage) (changed []byte, members map[string]json.RawMessage, err error) {
-	if err := json.Unmarshal(record, &members); err != nil {
-		return nil, nil, fmt.Errorf("rate limits: %w", err)
+	if err == nil {
+		err = r.Account.SaveLimits(ctx, r.Now(), data)
 	}
-	if !bytes.Equal(members["limitId"], before["limitId"]) {
-		before = nil // it belongs to another limit
+	if r.warn("rate limits not shared", err); err == nil {
+		r.shared = members
 	}
-	differing := map[string]json.RawMessage{}
-	for name, value := range members {
-		if !bytes.Equal(value, before[name]) {
-			differing[name] = value
-		}
-	}
-	if len(differing) == 0 {
-		return nil, members, nil
-	}
-	if id, known := members["limitId"]; known {
-		differing["limitId"] = id
-	}
-	changed, err = json.Marshal(differing)
-	return changed, members, err
 }
 
 // shareFault stores a fault of the account by which the run ended. It comes before the outcome, so that no pass settles the
 // run and starts another into the same fault.
 func (j *job) shareFault(ctx context.Context, code, message string) {
-	if j.Account == nil || !reconcile.AccountFault(code) {
-		return
-	}
-	if err := j.Account.Failed(ctx, j.Now(), code, message); err != nil {
-		j.Log.LogAttrs(ctx, slog.LevelWarn, "fault of the account not shared", slog.String("error", err.Error()))
+	if j.Account != nil && reconcile.AccountFault(code) {
+		j.warn("fault of the account not shared", j.Account.Failed(ctx, j.Now(), code, message))
 	}
 }
 
 // shareSuccess ends a block of the account that was there when the run began.
 func (j *job) shareSuccess(ctx context.Context) {
-	if j.Account == nil {
-		return
-	}
-	if err := j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt); err != nil {
-		j.Log.LogAttrs(ctx, slog.LevelWarn, "block of the account not ended", slog.String("error", err.Error()))
+	if j.Account != nil {
+		j.warn("block of the account not ended", j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt))
 	}
 }
 
@@ -107,44 +81,16 @@ func (e errOverBudget) Error() string {
 	return fmt.Sprintf("%d tokens used, agent.max_tokens is %d", e.used, e.most)
 }
 
-// budget ends the run of an issue that has used up its tokens.
-type budget struct {
-	*job
-	cancel context.CancelCauseFunc
-	spent  atomic.Bool
-}
-
-// check ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier runs
-// count, but for those before an operator's retry. The next pass holds the issue.
-func (b *budget) check(ctx context.Context) {
-	most := b.Config.Policy.MaxTokens
+// checkBudget ends the run, in the middle of a turn if need be, once its issue has used up its tokens. Tokens of earlier
+// runs count, but for those before an operator's retry. The next pass holds the issue.
+func (j *job) checkBudget(ctx context.Context) {
+	most := j.Config.Policy.MaxTokens
 	if most <= 0 {
 		return
 	}
-	used, err := b.Journal.IssueTokens(context.WithoutCancel(ctx), b.run.IssueID)
-	if err != nil {
-		b.Log.LogAttrs(ctx, slog.LevelWarn, "tokens of the issue not read", slog.String("error", err.Error()))
-		return // the next count checks again
+	used, err := j.Journal.IssueTokens(ctx, j.run.IssueID)
+	j.warn("tokens of the issue not read", err) // the next count checks again
+	if err == nil && used >= most && j.overBudget.CompareAndSwap(false, true) {
+		time.AfterFunc(overBudgetGrace, func() { j.cancel(errOverBudget{used, most}) })
 	}
-	if used >= most && b.spent.CompareAndSwap(false, true) {
-		time.AfterFunc(overBudgetGrace, func() { b.cancel(errOverBudget{used, most}) })
-	}
-}
-
-// SlotSource hands out the slots of the account that a pass has taken (reconcile.Accounts). If the number of runs is not
-// bounded, bounded is false. If the slots are used up Next returns an error.
-type SlotSource interface {
-	Next() (slot *os.File, bounded bool, err error)
-}
-
-// slotFor takes a slot for an agent's run; cleanup runs need none.
-func (l *Local) slotFor(run reconcile.Run) (*os.File, error) {
-	if l.Slots == nil || run.Kind != reconcile.AgentRun {
-		return nil, nil
-	}
-	slot, bounded, err := l.Slots.Next()
-	if !bounded {
-		return nil, nil
-	}
-	return slot, err
 }

@@ -75,7 +75,8 @@ func wantTold(t *testing.T, a *toldAccount, want ...string) {
 // Limits are shared as they change, and only what has changed of them.
 func TestLimitsAreShared(t *testing.T) {
 	a := &toldAccount{}
-	reporter := limitsReporter{account: a, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	j := (&Worker{Account: a, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).newJob(reconcile.Run{}, nil)
+	reporter := limitsReporter{job: j}
 	for _, step := range []struct {
 		record, stored string
 		err            error
@@ -158,10 +159,7 @@ func (f *forgetful) Thread(ctx context.Context, id string) (reconcile.Tokens, bo
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
 	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
-	r := record{
-		journal: &forgetful{m, 1}, now: time.Now, log: slog.New(slog.DiscardHandler), base: map[string]reconcile.Tokens{},
-		counted: func(context.Context) {},
-	}
+	r := (&Worker{Journal: &forgetful{m, 1}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
 		r.usage(t.Context(), map[string]agent.Usage{"T": {Input: row.total, Total: row.total}})
 		if got := r.get().Tokens; got != (reconcile.Tokens{Input: row.used, Total: row.used}) {

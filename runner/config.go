@@ -82,5 +82,16 @@ type Journal interface {
 	// Meta and SetMeta store single values, here which codex homes have been used.
 	Meta(ctx context.Context, key string) (string, bool, error)
 	SetMeta(ctx context.Context, key, value string) error
-	ThreadNotes
+
+	// LastSeen returns what a thread was told of its issue, false if that was not stored; RecordLastSeen stores it.
+	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
+	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
+	// LastRunOf returns the newest ended run on a thread; false if there is none.
+	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
+	// Created returns which of these ids of the tracker were created by agents.
+	Created(ctx context.Context, ids []string) (map[string]bool, error)
+	// LateAnswers returns the answers to requests of ended runs that no run was told yet. MarkAnswersSeen records that a
+	// run was told them.
+	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
+	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"strconv"
+	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -20,18 +21,12 @@ type conversation struct {
 	ending <-chan struct{} // closed when the run is to end
 	agent  *agentProcess   // nil until it is launched
 	guide  *guide
-	tools  *toolCalls
 	limits limitsReporter
 	used   agent.Usage // what was counted last; only the handler of events uses it
 }
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
-	created := &createdEntities{job: j}
-	g := &guide{job: j, created: created}
-	return &conversation{
-		job: j, ending: ending, guide: g, tools: &toolCalls{job: j, created: created, guide: g},
-		limits: limitsReporter{account: j.Account, now: j.Now, log: j.Log},
-	}
+	return &conversation{job: j, ending: ending, guide: &guide{job: j}, limits: limitsReporter{job: j}}
 }
 
 // run goes on until the issue wants no further turn.
@@ -41,13 +36,17 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
 		return err
 	}
-	var err error
+	launched, err := c.lockLaunch(ctx)
+	if err != nil {
+		return err
+	}
+	defer launched(false)
 	if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
 		return err
 	}
-	thread, err := c.handshake(ctx)
+	thread, err := c.handshake(ctx, launched)
 	if err != nil {
-		return c.agent.startFault(ctx, err)
+		return c.agent.withStderr(c.agent.explain(ctx, err))
 	}
 	input, err := c.guide.firstInput(ctx, prompt, thread)
 	if err != nil {
@@ -66,47 +65,42 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	}
 }
 
+// options are those of the session with g, which may speak before the session is set.
 func (c *conversation) options(g *agentProcess) agent.Options {
 	o := agent.Options{
-		ClientVersion: c.Version, ReadTimeout: c.Config.ReadTimeout, InitializeTimeout: c.Config.InitializeTimeout,
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
 		OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion, Busy: g.busy,
-	}
-	// The agent may speak before the session is set.
-	o.Ask = func(ctx context.Context, ask agent.Request) agent.Decision {
-		<-g.ready
-		return c.desk(g).Decide(ctx, ask)
-	}
-	o.OnEvent = func(e agent.Event) {
-		<-g.ready
-		c.onEvent(g, e)
+		Ask: func(ctx context.Context, ask agent.Request) agent.Decision {
+			<-g.ready
+			desk := agent.Desk{
+				Store: c.Requests, Timeout: c.Config.AnswerTimeout, Redactor: c.Redactor, Log: c.Log, Now: c.Now, Notify: c.Attend,
+				Instant: func() (reconcile.Instant, error) {
+					boot, err := proc.BootID()
+					return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
+				},
+				Run: c.rec.get, Ending: c.ending, Gone: g.session.Done(),
+			}
+			return desk.Decide(ctx, ask)
+		},
+		OnEvent: func(e agent.Event) {
+			<-g.ready
+			c.onEvent(g, e)
+		},
 	}
 	if tool := c.Tracker.Tool; tool != nil {
 		o.Tools = []agent.Tool{{Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema}}
 		o.CallTool = func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
-			answer := c.tools.call(ctx, args)
+			answer := c.callTool(ctx, args)
 			return agent.ToolResult{Text: c.exact.Text(answer.Text), Success: answer.Success}
 		}
 	}
 	return o
 }
 
-// desk passes the agent's requests to a person.
-func (c *conversation) desk(g *agentProcess) *agent.Desk {
-	return &agent.Desk{
-		Store: c.Requests, Timeout: c.Config.AnswerTimeout, Redactor: c.Redactor, Log: c.Log, Now: c.Now, Notify: c.Attend,
-		Instant: func() (reconcile.Instant, error) {
-			boot, err := proc.BootID()
-			return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
-		},
-		Run: c.rec.get, Ending: c.ending, Gone: g.session.Done(),
-	}
-}
-
 // wantsMore asks the tracker whether the issue wants another turn. A stop after a completed turn takes nothing from it: the
 // run succeeds.
 func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if ctx.Err() != nil || c.budget.spent.Load() {
+	if ctx.Err() != nil || c.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
 	err := c.refreshPatiently(ctx)
@@ -115,7 +109,7 @@ func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
 	}
 	var moved errMovedOn
 	if errors.As(err, &moved) {
-		c.Log.LogAttrs(ctx, slog.LevelInfo, "issue moved on", slog.String("reason", moved.reason))
+		c.Log.Info("issue moved on", "reason", moved.reason)
 		return false, nil // it was handed over, so the run succeeds
 	}
 	return turn < c.Config.MaxTurns, err
@@ -130,14 +124,14 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 	before := c.rec.get()
 	c.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	c.rec.flush(ctx)
-	c.note(agent.EventPrompt, "turn "+strconv.Itoa(number)+", "+strconv.Itoa(utf8.RuneCountInString(input))+" characters", agent.PromptEvent{Turn: number, Text: input})
+	c.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, utf8.RuneCountInString(input)), agent.PromptEvent{Turn: number, Text: input})
 	c.agent.beginTurn()
 	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
 	c.rec.usage(ctx, c.agent.session.UsageByThread())
 	if fault := c.agent.sandboxFault(); fault != nil && ctx.Err() == nil {
-		c.logHint(ctx, fault)
+		c.logHint(fault)
 		err = fault
 	}
 	outcome := "completed"
@@ -148,21 +142,19 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 		outcome = err.Error()
 	}
 	if after := c.rec.get(); after.TurnID != before.TurnID { // else it never started
-		c.Log.LogAttrs(ctx, slog.LevelInfo, "turn ended", sessionID(after), slog.Int("turn", number), slog.String("outcome", outcome))
+		c.Log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
 	}
 	c.rec.flush(ctx)
 	return err
 }
 
 // sessionID names a turn as the specification does (4.1.6).
-func sessionID(r reconcile.Run) slog.Attr { return slog.String("session_id", r.ThreadID+"-"+r.TurnID) }
+func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
 
 // onEvent writes an event to the run's event file, and the latest state to its row.
 func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the bounded file, and a secret is not recognised in pieces
-		if err := c.events.Append(e); err != nil {
-			c.Log.Warn("event not stored", slog.String("error", err.Error()))
-		}
+		c.warn("event not stored", c.events.Append(e))
 	}
 	ctx := context.Background()
 	g.watch(e.Item)
@@ -195,8 +187,46 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		return
 	}
 	if run := c.rec.get(); e.ThreadID == run.ThreadID {
-		c.Log.Info("turn started", sessionID(run), slog.Int("turn", run.Turns))
+		c.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
 		c.guide.turnAccepted(ctx)
 	}
 	c.rec.flush(ctx) // views show the session at once
+}
+
+// callTool runs the agent's call of the tracker's tool (specification 10.5). A call that changes the issue is announced in the
+// run's row before it is sent, and the state that it led to is stored after, so that a pass can tell a handoff from a move by
+// a person. What it has changed is stored before anything else happens.
+func (c *conversation) callTool(ctx context.Context, args json.RawMessage) reconcile.ToolAnswer {
+	changes := c.Tracker.Tool.ChangesIssue(args)
+	if changes {
+		c.rec.handsOver()
+		c.rec.flush(ctx)
+	}
+	answer := c.Tracker.Tool.Call(ctx, args)
+	if m := answer.Mutation; m != nil {
+		message := strings.Join(m.Fields, ", ")
+		if !m.Success {
+			message += " failed"
+		}
+		c.note(agent.EventMutation, message, m)
+		c.keepLinks(linksInMutation(*m))
+		// If it never is stored, the next run takes the agent's own comment for a person's.
+		c.warn("creations of the agent not stored yet", c.guide.saveCreated(ctx, m.Created))
+		crash.At("runner.mutation.after")
+	}
+	if !changes {
+		return answer
+	}
+	found, err := c.Tracker.ByIDs(ctx, []string{c.job.run.IssueID})
+	if err != nil {
+		c.warn("handoff not confirmed", err)
+		return answer
+	}
+	issue, visible := found[c.job.run.IssueID]
+	c.rec.change(func(r *reconcile.Run) { r.HandoffState = issue.State })
+	c.rec.flush(ctx)
+	if visible && answer.Success {
+		c.guide.noteDescription(ctx, args, issue)
+	}
+	return answer
 }

@@ -3,7 +3,6 @@ package runner
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -71,6 +70,11 @@ func (e environment) hook(issue reconcile.Issue, attempt int, outcome reconcile.
 // codex is the environment that codex is started with.
 func (e environment) codex() []string {
 	return slices.DeleteFunc(e.common(), func(entry string) bool { return ownSecret(nameOf(entry)) })
+}
+
+// Environ returns the environment of hooks, without the variables of a run, if env is that of a pass.
+func (c Config) Environ(env []string) []string {
+	return cleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
 
 // withheld names the variables that codex does not get: the tracker's and symphony's own secrets. The login shell must
@@ -149,10 +153,7 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 	// Of codex.command and what runs below it, such as codex below a wrapper.
 	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
 	has := found.Environ
-	if err != nil {
-		g.Log.LogAttrs(ctx, slog.LevelWarn, "the agent's environment can't be read: secrets that only the login profile sets are not known",
-			slog.String("error", err.Error()))
-	}
+	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not known", err)
 	if len(has) == 0 {
 		has = given
 	}

@@ -5,22 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
-
-// inspectPrefix begins the names of the directories that Inspect creates. The id of its process follows.
-const inspectPrefix = ".symphony-doctor-"
 
 // Inspection is an agent that was started to be asked about itself, as a worker starts one, in a workspace of its own. Close
 // must be called.
@@ -33,15 +26,12 @@ type Inspection struct {
 	Policy         json.RawMessage
 
 	dir     string
-	host    host.Host
-	child   host.Process
-	stderr  *agent.TailFile
-	drained chan struct{} // closed when stderr is read to its end
+	process *agentProcess
 }
 
 // InspectionFolder creates a private directory below parent for a trial of codex. The caller removes it.
 func InspectionFolder(parent string) (string, error) {
-	dir, err := os.MkdirTemp(parent, inspectPrefix+strconv.Itoa(os.Getpid())+"-")
+	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
@@ -52,126 +42,51 @@ func InspectionFolder(parent string) (string, error) {
 }
 
 // Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
-// Codex writes to its home as in a run.
-//
-// Errors: codex_not_found if there is no bash; those of agent.Session.Initialize, with the last line of stderr.
+// Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
 func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := InspectionFolder(parent)
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspection{dir: dir, host: &local.Host{}}
+	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace"), Elsewhere: filepath.Join(dir, "elsewhere")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	space, err := i.createFolders()
-	if err != nil {
-		return nil, fmt.Errorf("a folder to try codex in: %w", err)
+	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
+	for _, d := range []string{i.Cwd, i.Elsewhere, space.TmpDir, space.CacheDir} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, fmt.Errorf("a folder to try codex in: %w", err)
+		}
 	}
-	if i.Policy, err = c.sandboxPolicy(ctx, i.host, space); err != nil {
+	w := &Worker{
+		Config: c, Host: &local.Host{}, Dir: dir, Env: env, Version: version,
+		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
+	}
+	// The name of the folder takes the place of a run's id: it marks the processes.
+	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
+	j.space = space
+	if i.Policy, err = c.sandboxPolicy(ctx, w.Host, *space); err != nil {
 		return nil, err
 	}
-	if i.stderr, err = agent.OpenTailFile(filepath.Join(i.dir, "stderr"), stderrLimit, agent.NewRedactor(c.SecretValues)); err != nil {
-		return nil, fmt.Errorf("a folder to try codex in: %w", err)
+	if i.process, err = launchAgent(ctx, j, func(*agentProcess) agent.Options { return agent.Options{} }); err != nil {
+		return nil, err
 	}
-	i.child, err = i.host.Start(ctx, host.StartRequest{
-		Argv: []string{"bash", "-lc", proc.ShellIn(space.Path, proc.ShellUnset(c.withheld(env), c.Command))},
-		Env:  c.inspectEnv(env, space), Dir: space.Path,
-	})
-	if err != nil {
-		return nil, noShell(err)
-	}
-	i.drained = make(chan struct{})
-	go func() {
-		defer close(i.drained)
-		_, _ = io.Copy(i.stderr, i.child.Stderr())
-	}()
-	i.Session = c.StartAgent(agent.Streams{Stdin: i.child.Stdin(), Stdout: i.child.Stdout()}, agent.Options{
-		ClientVersion: version, ReadTimeout: c.ReadTimeout, InitializeTimeout: c.InitializeTimeout,
-	})
+	i.Session = i.process.session
 	if i.Server, err = i.Session.Initialize(ctx); err != nil {
-		return nil, i.explain(err)
+		return nil, i.process.withStderr(i.process.explain(ctx, err))
 	}
 	return i, nil
 }
 
-// createFolders creates the folders of a workspace, and one that no agent can write.
-func (i *Inspection) createFolders() (host.Workspace, error) {
-	w := host.Workspace{
-		Path: filepath.Join(i.dir, "workspace"), TmpDir: filepath.Join(i.dir, "tmp"), CacheDir: filepath.Join(i.dir, "cache"),
-	}
-	i.Cwd, i.Elsewhere = w.Path, filepath.Join(i.dir, "elsewhere")
-	for _, d := range []string{w.Path, w.TmpDir, w.CacheDir, i.Elsewhere} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return w, err
-		}
-	}
-	return w, nil
-}
-
-// Environ returns the environment of hooks, without the variables of a run, if env is that of a pass.
-func (c Config) Environ(env []string) []string {
-	return cleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
-}
-
-// inspectEnv returns the environment of an agent without a run.
-func (c Config) inspectEnv(env []string, w host.Workspace) []string {
-	own := []string{"TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir, proc.RunMark + "=" + inspectionID(filepath.Dir(w.Path))}
-	return cleanEnv(env, c.withheld(env), c.SecretValues, append(own, c.codexHome()...))
-}
-
-// inspectionID marks the processes of an inspection: the name of its folder takes the place of a run's id.
-func inspectionID(dir string) string { return filepath.Base(dir) }
-
-// lastWordsKept is how much of an agent's stderr is looked at for its last line.
-const lastWordsKept = 4 << 10
-
-// explain adds the last line of the agent's stderr to the error of a start. Mostly it is the reason: command not found.
-func (i *Inspection) explain(err error) error {
-	var failed *agent.Error
-	if errors.As(err, &failed) && failed.Code == agent.CodePortExit {
-		// The message depends on which of its pipes broke first.
-		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
-		defer cancel()
-		if i.child.Wait(ctx) == nil {
-			err = &agent.Error{Code: agent.CodePortExit, Message: "codex.command ended before it answered"}
-		}
-	}
-	select {
-	case <-i.drained:
-	case <-time.After(outputBound): // another process still holds its stderr
-	}
-	if words := agent.LastWords(i.stderr.Tail(lastWordsKept)); words != "" {
-		return fmt.Errorf("%w; it said: %s", err, words)
-	}
-	return err
-}
-
 // Close ends the agent and all processes that it left, and removes the folder.
-func (i *Inspection) Close() error {
-	var errs []error
-	if i.Session != nil {
-		errs = append(errs, i.Session.Close())
-	}
-	if i.child != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stdinBound)
-		if i.child.Wait(ctx) != nil { // mostly it ends when its stdin does
-			_ = i.child.SignalGroup(unix.SIGTERM)
-		}
-		cancel()
-		if err := i.child.SignalGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			errs = append(errs, err)
-		}
-		_, err := i.child.Close()
+func (i *Inspection) Close() (err error) {
+	if i.process != nil {
+		ctx := context.Background()
+		i.process.end(ctx)
 		// MCP servers, and what a login profile starts, have left the group.
-		id := inspectionID(i.dir)
-		answer, killErr := i.host.Kill(context.Background(), host.KillRequest{Owned: host.Owned{Run: host.Run{ID: id}}})
-		errs = append(errs, err, killErr, host.Leftover(id, answer.Left))
+		err = i.process.kill(ctx, host.KillRequest{Owned: host.Owned{Run: host.Run{ID: i.process.run.ID}}})
 	}
-	if i.stderr != nil {
-		errs = append(errs, i.stderr.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
+	return errors.Join(err, os.RemoveAll(i.dir))
 }

@@ -2,8 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,13 +25,13 @@ func (j *job) keepLinks(links []reconcile.Link) {
 	for i := range links {
 		links[i].URL = j.Redactor.Text(links[i].URL)
 	}
-	var before, after int
+	more := false
 	j.rec.change(func(r *reconcile.Run) {
-		before = len(r.Links)
+		before := len(r.Links)
 		r.Links = reconcile.MergeLinks(r.Links, links)
-		after = len(r.Links)
+		more = len(r.Links) > before
 	})
-	if after > before {
+	if more {
 		j.rec.flush(context.Background())
 	}
 }
@@ -47,9 +45,9 @@ func linksInItem(item *agent.Item) []reconcile.Link {
 	switch {
 	case item == nil || !item.Ended:
 	case item.Kind == agent.ItemMessage:
-		return pullRequests(item.Text)
+		return linksIn(item.Text, false)
 	case item.Kind == agent.ItemCommand && createsPullRequest.MatchString(item.Command):
-		return pullRequests(item.Output)
+		return linksIn(item.Output, false)
 	}
 	return nil
 }
@@ -59,53 +57,22 @@ func linksInMutation(m reconcile.Mutation) []reconcile.Link {
 	if !m.Success {
 		return nil
 	}
-	text := m.Query + " " + strings.Join(stringsIn(m.Variables), " ")
-	links := pullRequests(text)
-	if !slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") }) {
-		return links
-	}
-	for _, u := range urlsIn(text) {
-		if pullRequest(u) == nil {
-			links = append(links, reconcile.Link{Kind: linkAttachment, URL: u.String()})
-		}
-	}
-	return links
+	attaches := slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") })
+	text := m.Query + " " + string(m.Variables)
+	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches) // as JSON may write an address
 }
 
-// stringsIn returns the strings in a JSON value, those of objects in the order of their keys.
-func stringsIn(raw json.RawMessage) []string {
-	var value any
-	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {
-		return nil
-	}
-	var all []string
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			all = append(all, v)
-		case []any:
-			for _, member := range v {
-				walk(member)
-			}
-		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				walk(v[key])
-			}
-		}
-	}
-	walk(value)
-	return all
-}
-
-func pullRequests(text string) []reconcile.Link {
-	var links []reconcile.Link
+// linksIn returns the pull requests that a text names, and its other addresses if they are attachments.
+func linksIn(text string, attachments bool) []reconcile.Link {
+	var links, others []reconcile.Link
 	for _, u := range urlsIn(text) {
 		if pr := pullRequest(u); pr != nil {
 			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: pr.String()})
+		} else if attachments {
+			others = append(others, reconcile.Link{Kind: linkAttachment, URL: u.String()})
 		}
 	}
-	return links
+	return append(links, others...)
 }
 
 // pullRequest returns the main page of the pull request that an address belongs to, nil if it belongs to none:

@@ -31,7 +31,7 @@ func TestPullRequestsInAText(t *testing.T) {
 		"no address: httpx://github.com/o/r/pull/8 http https://":           nil,
 		"broken: https://github.com:port/o/r/pull/8":                        nil,
 	} {
-		if diff := cmp.Diff(want, pullRequests(text)); diff != "" {
+		if diff := cmp.Diff(want, linksIn(text, false)); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}

@@ -37,8 +37,9 @@ type Local struct {
 	Host host.Host
 	// Secret is a literal key, passed to workers over a socket; nil if the environment contains it.
 	Secret []byte
-	// Slots gives each agent's worker its slot of the account; nil if the number of runs is not bounded.
-	Slots SlotSource
+	// NextSlot gives an agent's worker its slot of the account (reconcile.Accounts), an error if all are used up. Where the
+	// number of runs is not bounded it is nil, or returns nil.
+	NextSlot func() (*os.File, error)
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes *proc.ScopeManager
 	// Stays: this pass waits for the runs that it starts, so that it need not outlive its own unit.
@@ -60,17 +61,17 @@ func (l *Local) dir(run reconcile.Run) string { return RunDir(l.StateDir, run.ID
 // Prepare implements reconcile.Runners.
 func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 	dir := l.dir(run)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fail("run directory", err)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(dir, workflowFile), l.Workflow, 0o600)
 	}
-	if err := durable.WriteFile(filepath.Join(dir, workflowFile), l.Workflow, 0o600); err != nil {
-		return fail("run directory", err)
+	if err == nil {
+		err = proc.CreateAlive(filepath.Join(dir, aliveFile)) // it syncs the directory too, so it comes last
 	}
-	// CreateAlive syncs the directory too, so it comes last.
-	if err := proc.CreateAlive(filepath.Join(dir, aliveFile)); err != nil {
-		return fail("run directory", err)
+	if err == nil {
+		err = durable.SyncDir(filepath.Dir(dir))
 	}
-	return fail("run directory", durable.SyncDir(filepath.Dir(dir)))
+	return fail("run directory", err)
 }
 
 // Start implements reconcile.Runners.
@@ -81,9 +82,11 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	defer log.Close()
 	argv := []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath}
-	slot, err := l.slotFor(run)
-	if err != nil {
-		return fail("slot", err)
+	var slot *os.File
+	if l.NextSlot != nil && run.Kind == reconcile.AgentRun { // cleanup runs need none
+		if slot, err = l.NextSlot(); err != nil {
+			return fail("slot", err)
+		}
 	}
 	if slot != nil {
 		argv = append(argv, "--slot", slot.Name())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,43 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
-
-// finish is the last step. It ends the agent and everything that the run has started, restores git settings, runs
-// after_run, ends what that has left, and sets the outcome in the worker's copy. It goes on after ctx has ended.
-func (a *attempt) finish(ctx context.Context, workErr error) error {
-	outcome, code, message := a.judge(ctx, workErr)
-	ours := !errors.Is(context.Cause(ctx), errNotOurs)
-	ctx = context.WithoutCancel(ctx)
-	if ours {
-		a.rec.phase(ctx, reconcile.Finishing)
-	}
-	a.conversation.agent.end(ctx)
-	a.shareFault(ctx, code, a.Redactor.Text(message))
-	err := a.killEverything(ctx)
-	if err == nil {
-		err = a.workspace.restoreGit(ctx)
-	}
-	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err == nil))
-	if err != nil && outcome == reconcile.Succeeded {
-		outcome = reconcile.Failed
-		code, message = codeOf(err)
-	} else if err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelError, "the run's end", slog.String("error", err.Error()))
-	}
-	if err := a.Host.Finish(ctx, host.FinishRequest{Run: a.hostRun()}); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "lease", slog.String("error", err.Error()))
-	}
-	if !ours {
-		a.Log.LogAttrs(ctx, slog.LevelWarn, "run lost, nothing is recorded")
-		return errNotOurs
-	}
-	message = a.Redactor.Text(message)
-	a.rec.change(func(r *reconcile.Run) {
-		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
-	})
-	a.Log.LogAttrs(ctx, slog.LevelInfo, "run ended", slog.String("outcome", string(outcome)), slog.String("code", code), slog.String("error", message))
-	return nil
-}
 
 // judge turns the error that ended the work into the run's outcome (specification 10.6).
 func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
@@ -78,14 +40,11 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 		return reconcile.Failed, codeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
 	}
 	var failed *agent.Error
-	if errors.As(err, &failed) {
-		switch failed.Code {
-		case agent.CodeTurnTimeout:
-			return reconcile.TimedOut, code, message
-		case agent.CodeStalled:
-			return reconcile.Stalled, code, message
-		default: // it failed
-		}
+	switch {
+	case errors.As(err, &failed) && failed.Code == agent.CodeTurnTimeout:
+		return reconcile.TimedOut, code, message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled:
+		return reconcile.Stalled, code, message
 	}
 	return reconcile.Failed, code, message
 }
@@ -129,11 +88,6 @@ func codeOf(err error) (code, message string) {
 	return "run_failed", err.Error()
 }
 
-func isCode(err error, code string) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && known.Code == code
-}
-
 // The patience of the outcome: a full disk or a busy database must not lose what a run has done.
 const (
 	concludePatience = 10 * time.Minute
@@ -151,18 +105,18 @@ func (j *job) conclude(run context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil && last != nil {
-			return fmt.Errorf("outcome of %s: %w", j.run.ID, last) // err only says that the time is over
+			err = last // this one only says that the time is over
+		}
+		code, _ := codeOf(err)
+		terminated := errors.Is(context.Cause(run), errTerminated)
+		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
+			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // given up, or the database needs manual repair
 		}
 		last = err
-		terminated := errors.Is(context.Cause(run), errTerminated)
-		if isCode(err, "state_replaced") || terminated && (isCode(err, "state_missing") || isCode(err, "state_corrupt")) {
-			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // the database needs manual repair
-		}
-		j.Log.LogAttrs(ctx, slog.LevelError, "outcome not stored, trying again", slog.String("error", err.Error()))
+		j.Log.Error("outcome not stored, trying again", "error", err)
 		select {
 		case <-time.After(concludePause):
 		case <-ctx.Done():
-			return fmt.Errorf("outcome of %s: %w", j.run.ID, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -25,46 +24,34 @@ const (
 // record is the worker's copy of its run's row, and the only writer of it. Events change the copy as they come; it is
 // written at every heartbeat, and at once where a view should show the change.
 type record struct {
-	journal Journal
-	alive   *proc.Alive
-	scan    func() // records the run's processes
-	locks   func() // records them too, and ends those that keep a lock of symphony
-	now     func() time.Time
-	log     *slog.Logger
-	// stopped is called when a pass wants the run to end, lost when a pass has settled the run.
-	stopped func(reason string)
-	lost    func(err error)
-	// counted is called after tokens were counted.
-	counted func(ctx context.Context)
-
+	*job
 	write sync.Mutex // one write of the row at a time, in order
-	mu    sync.Mutex
-	run   reconcile.Run
-	// base is what a resumed thread had used before this run.
-	base map[string]reconcile.Tokens
+	mu    sync.Mutex // of row and handedOver
+	row   reconcile.Run
 	// handedOver is when, on the monotonic clock, the agent last changed its issue.
 	handedOver time.Duration
-	count      sync.Mutex // one count of tokens at a time, so that no older one comes last
+	count      sync.Mutex                  // one count of tokens at a time, so that no older one comes last
+	base       map[string]reconcile.Tokens // what resumed threads had used before this run
 }
 
 // change alters the copy; the next heartbeat writes it.
 func (r *record) change(f func(*reconcile.Run)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.run)
+	f(&r.row)
 }
 
 // get returns the copy.
 func (r *record) get() reconcile.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.run
+	return r.row
 }
 
 // phase moves the run to its next phase and writes it at once.
 func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 	r.change(func(run *reconcile.Run) { run.Phase = p })
-	r.log.LogAttrs(ctx, slog.LevelInfo, "phase", slog.String("phase", string(p)))
+	r.Log.Info("phase", "phase", p)
 	r.flush(ctx)
 }
 
@@ -73,37 +60,38 @@ func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 func (r *record) flush(ctx context.Context) {
 	r.write.Lock()
 	defer r.write.Unlock()
-	now := r.now()
-	r.change(func(run *reconcile.Run) { r.keepHandoff(run, now) })
-	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
-	switch {
-	case errors.Is(err, reconcile.ErrConflict):
-		r.lost(err)
-	case err != nil:
-		r.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat not stored", slog.String("error", err.Error()))
+	now := r.Now()
+	r.change(func(run *reconcile.Run) {
+		// The handoff keeps its age if the wall clock was stepped, or ran on during a suspend.
+		at := now.Add(r.handedOver - proc.Monotonic())
+		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
+			run.HandoffAt = at
+		}
+	})
+	reason, err := r.Journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
+	if errors.Is(err, reconcile.ErrConflict) {
+		r.cancel(errNotOurs)
+		return
 	}
-	if reason != "" && !errors.Is(err, reconcile.ErrConflict) {
-		r.stopped(reason) // also if it could only be read
+	r.warn("heartbeat not stored", err)
+	if reason != "" { // also if it could only be read
+		r.cancel(errStopped{reason})
 	}
 }
 
 // handsOver notes that the agent is changing its issue.
 func (r *record) handsOver() {
 	r.change(func(run *reconcile.Run) {
-		run.HandoffAt, run.HandoffState, r.handedOver = r.now(), "", proc.Monotonic()
+		run.HandoffAt, run.HandoffState, r.handedOver = r.Now(), "", proc.Monotonic()
 	})
 }
 
-// keepHandoff moves the time of the handoff along with a wall clock that was stepped, or that ran on during a suspend, so
-// that its age stays the same. mu is held.
-func (r *record) keepHandoff(run *reconcile.Run, now time.Time) {
-	if run.HandoffAt.IsZero() {
-		return
-	}
-	at := now.Add(r.handedOver - proc.Monotonic())
-	if at.Sub(run.HandoffAt).Abs() > clockStep {
-		run.HandoffAt = at
-	}
+// startHeartbeat beats until stop is called, even after ctx has ended.
+func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
+	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var over sync.WaitGroup
+	over.Go(func() { r.beat(beats, heartbeat) })
+	return beats, func() { cancel(); over.Wait() }
 }
 
 // beat runs until ctx ends. The counter in the alive file is raised even while the database refuses writes or is slow,
@@ -113,15 +101,13 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 	defer others.Wait()
 	others.Go(func() {
 		repeat(ctx, every, func() {
-			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
-			if err := r.alive.Beat(r.get().Beats, proc.Monotonic()); err != nil {
-				r.log.LogAttrs(ctx, slog.LevelWarn, "alive file not written", slog.String("error", err.Error()))
-			}
+			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.Now() })
+			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, proc.Monotonic()))
 		})
 	})
-	others.Go(func() { repeat(ctx, scanInterval, r.scan) })
+	others.Go(func() { repeat(ctx, scanInterval, func() { r.observe(false) }) })
 	repeat(ctx, every, func() {
-		r.locks()
+		r.observe(true)
 		r.flush(ctx)
 	})
 }
@@ -144,40 +130,27 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 func (r *record) usage(ctx context.Context, byThread map[string]agent.Usage) {
 	r.count.Lock()
 	defer r.count.Unlock()
+	ctx = context.WithoutCancel(ctx)
 	run := r.get()
 	var sum reconcile.Tokens
 	for id, u := range byThread {
-		t := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
-		base, known := r.threadBase(ctx, id)
+		base, known := r.base[id]
 		if !known {
-			return // a total that is saved now could no longer be divided between runs
+			var err error
+			if base, _, err = r.Journal.Thread(ctx, id); err != nil {
+				r.Log.Warn("thread not read", "thread_id", id, "error", err)
+				return // a total that is saved now could no longer be divided between runs
+			}
+			r.base[id] = base
 		}
-		sum = sum.Plus(t.Since(base))
-		if err := r.journal.SaveThread(context.WithoutCancel(ctx), run.ID, run.IssueID, id, run.WorkspaceID, t, r.now()); err != nil {
+		total := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
+		sum = sum.Plus(total.Since(base))
+		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
 			// The run must not count them either, because a resume would count them again.
-			r.log.LogAttrs(ctx, slog.LevelWarn, "thread not stored", slog.String("thread_id", id), slog.String("error", err.Error()))
+			r.Log.Warn("thread not stored", "thread_id", id, "error", err)
 			return
 		}
 	}
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
-	r.counted(ctx)
-}
-
-// threadBase reads, once, what a thread had used before this run; false if it can't be read.
-func (r *record) threadBase(ctx context.Context, id string) (base reconcile.Tokens, known bool) {
-	r.mu.Lock()
-	base, known = r.base[id]
-	r.mu.Unlock()
-	if known {
-		return base, true
-	}
-	base, _, err := r.journal.Thread(context.WithoutCancel(ctx), id)
-	if err != nil {
-		r.log.LogAttrs(ctx, slog.LevelWarn, "thread not read", slog.String("thread_id", id), slog.String("error", err.Error()))
-		return base, false
-	}
-	r.mu.Lock()
-	r.base[id] = base
-	r.mu.Unlock()
-	return base, true
+	r.checkBudget(ctx)
 }

@@ -124,7 +124,7 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := loose(t)
 	off := time.Duration(0)
 	now := time.Now()
-	a.rec.now = func() time.Time { return now.Add(off) }
+	a.Now = func() time.Time { return now.Add(off) }
 	a.rec.handsOver()
 	a.rec.flush(t.Context())
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {
@@ -168,10 +168,8 @@ func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 	must(t, err)
 	defer alive.Close()
 	goOn := make(chan struct{})
-	r := &record{
-		journal: stuck{goOn: goOn}, alive: alive, scan: func() {}, locks: func() {}, now: time.Now,
-		log: slog.New(slog.DiscardHandler), stopped: func(string) {}, lost: func(error) {},
-	}
+	w := &Worker{Journal: stuck{goOn: goOn}, Alive: alive, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	r := w.newJob(reconcile.Run{}, func(error) {}).rec
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() { defer close(over); r.beat(ctx, time.Millisecond) }()
@@ -242,13 +240,10 @@ func (refusing) UpdateRun(context.Context, time.Time, reconcile.Run) (string, er
 
 // A stop that a pass asked for is heard even if the worker can't write its row.
 func TestStopOnAFullDisk(t *testing.T) {
-	reason := ""
-	r := &record{
-		journal: refusing{}, now: time.Now, log: slog.New(slog.DiscardHandler),
-		stopped: func(why string) { reason = why }, lost: func(error) { t.Error("the run was given up") },
-	}
-	r.flush(t.Context())
-	if reason != reconcile.StopTerminal {
-		t.Errorf("stopped for %q", reason)
+	var cause error
+	w := &Worker{Journal: refusing{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
+	if cause != (errStopped{reconcile.StopTerminal}) {
+		t.Errorf("stopped for %v", cause)
 	}
 }

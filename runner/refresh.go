@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -59,10 +58,10 @@ func (j *job) refreshPatiently(ctx context.Context) error {
 	for {
 		err := j.refresh(ctx)
 		var known *reconcile.Error
-		if err == nil || !errors.As(err, &known) || !reconcile.TrackerFault(known.Code) {
+		if !errors.As(err, &known) || !reconcile.TrackerFault(known.Code) {
 			return err
 		}
-		j.Log.LogAttrs(ctx, slog.LevelWarn, "refresh failed, trying again", slog.String("error", err.Error()))
+		j.warn("refresh failed, trying again", err)
 		pause := refreshPause
 		var limit reconcile.Limited
 		if errors.As(err, &limit) {

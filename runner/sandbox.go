@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"runtime"
 	"slices"
 	"time"
@@ -130,18 +129,18 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	err = ProbeSandbox(ctx, g.session, policy, g.space.Path, g.Dir)
 	if errors.Is(err, agent.ErrNoProbe) {
 		g.sandboxUnproven = true
-		g.Log.LogAttrs(ctx, slog.LevelInfo, "sandbox not probed, the first turn will tell", slog.String("error", err.Error()))
+		g.Log.Info("sandbox not probed, the first turn will tell", "error", err)
 		return nil
 	}
-	g.logHint(ctx, err)
+	g.logHint(err)
 	return err
 }
 
 // logHint puts the hint of an error into the worker's log; the run's row has only code and message.
-func (j *job) logHint(ctx context.Context, err error) {
+func (j *job) logHint(err error) {
 	var known *reconcile.Error
 	if errors.As(err, &known) {
-		j.Log.LogAttrs(ctx, slog.LevelWarn, known.Message, slog.String("code", known.Code), slog.String("hint", known.Hint))
+		j.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 }
 

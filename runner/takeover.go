@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,10 +48,10 @@ type Takeover struct {
 // Take takes the workspace, creates it if there is none, and ends what its last holder left. The error is workspace_busy if
 // a run holds it. before_run does not run: it is for agents.
 func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
-	if err := t.open(); err != nil {
-		return host.Workspace{}, err
+	err := t.open()
+	if err == nil {
+		err = t.step.take(ctx)
 	}
-	err := t.step.take(ctx)
 	if err == nil {
 		err = t.step.guardGit(ctx)
 	}
@@ -69,12 +68,13 @@ func (t *Takeover) Remove(ctx context.Context, discard bool) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	return cleanup{t.step}.remove(ctx, discard)
+	return t.step.remove(ctx, discard)
 }
+
+const takeoverDir = "directory of the takeover"
 
 // open creates the directory of the takeover, which is like that of a run.
 func (t *Takeover) open() error {
-	const what = "directory of the takeover"
 	dir := RunDir(t.StateDir, t.ID)
 	alive := filepath.Join(dir, aliveFile)
 	err := os.MkdirAll(dir, 0o700)
@@ -85,7 +85,7 @@ func (t *Takeover) open() error {
 		t.alive, err = proc.HoldAlive(alive, killBound)
 	}
 	if err != nil {
-		return fail(what, err)
+		return fail(takeoverDir, err)
 	}
 	w := &Worker{
 		Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
@@ -93,7 +93,7 @@ func (t *Takeover) open() error {
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
 	t.step = &workspaceStep{job: w.newJob(run, func(error) {})}
-	return fail(what, t.step.open())
+	return fail(takeoverDir, t.step.open())
 }
 
 // Stdio are the streams of the operator's terminal.
@@ -110,7 +110,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 		return 0, err
 	}
 	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.env().codex(), io, func(ctx context.Context) {
-		repeat(ctx, scanInterval, t.step.noteProcesses)
+		repeat(ctx, scanInterval, func() { t.step.observe(false) })
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, local.ErrNotStarted) {
@@ -123,53 +123,39 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 // The next holder does what fails here.
 func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	var errs []error
+	var err error
 	if t.step != nil {
-		err := t.step.killEverything(ctx)
-		if err == nil {
+		if err = t.step.killEverything(ctx); err == nil {
 			err = t.step.restoreGit(ctx)
 		}
-		errs = append(errs, err, t.host.Finish(ctx, host.FinishRequest{Run: t.step.hostRun()}))
+		err = errors.Join(err, t.host.Finish(ctx, host.FinishRequest{Run: t.step.hostRun()}))
 		t.step.close()
 	}
 	if t.alive != nil {
-		errs = append(errs, t.alive.Close())
+		err = errors.Join(err, t.alive.Close())
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if err == nil {
+		err = fail(takeoverDir, os.RemoveAll(RunDir(t.StateDir, t.ID)))
 	}
-	return fail("directory of the takeover", os.RemoveAll(RunDir(t.StateDir, t.ID)))
+	return err
 }
 
-// command returns the shell line that opens codex's terminal: codex.command with its word app-server replaced. It is run
-// as an agent's command is: in the workspace, without the secrets that the login profile may set.
+// appServer finds the word of codex.command that makes it an app-server.
+var appServer = regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`)
+
+// command returns the shell line that opens codex's terminal: codex.command with its word app-server replaced by what a run
+// tells codex in thread/start and turn/start. It is run as an agent's command is: in the workspace, without the secrets that
+// the login profile may set.
 func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
-	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
+	at := appServer.FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
 		return "", incompatible(fmt.Sprintf("codex.command has no single word app-server: %.200s", t.Config.Command),
 			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
 	}
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
-	args, err := t.arguments(ctx)
-	if err != nil {
-		return "", err
-	}
-	if thread != "" {
-		args = append([]string{"resume", thread}, args...)
-	}
-	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
-	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
-	for _, arg := range args {
-		line += proc.ShellWord(arg) + " "
-	}
-	return proc.ShellIn(t.step.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
-}
-
-// arguments tell codex what a run tells it in thread/start and turn/start.
-func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
 	config, err := t.step.Config.threadConfig(ctx, &t.host, t.ID, *t.step.space, nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
 	// command line. A login shell could set it again.
@@ -177,17 +163,25 @@ func (t *Takeover) arguments(ctx context.Context) ([]string, error) {
 	config["check_for_update_on_startup"] = false
 	mode, err := t.sandbox(ctx, config)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	args := []string{"--cd", t.step.space.Path, "--sandbox", mode}
-	var policy string
-	if err := json.Unmarshal(t.Config.ApprovalPolicy, &policy); err == nil && policy != "" {
-		args = append(args, "--ask-for-approval", policy)
+	if thread != "" {
+		args = append([]string{"resume", thread}, args...)
+	}
+	var approval string
+	if err := json.Unmarshal(t.Config.ApprovalPolicy, &approval); err == nil && approval != "" {
+		args = append(args, "--ask-for-approval", approval)
 	}
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		args = append(args, "-c", key+"="+toml(config[key]))
 	}
-	return args, nil
+	// Newer releases share a server between sessions, which would know neither this environment nor the lease.
+	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
+	for _, arg := range args {
+		line += proc.ShellWord(arg) + " "
+	}
+	return proc.ShellIn(t.step.space.Path, proc.ShellUnset(t.Config.withheld(t.Env), line+"$alone"+after)), nil
 }
 
 // WithheldPassEnv names the variables of agent.pass_env that commands of a session do not get, because they hold secrets.
@@ -211,20 +205,20 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode str
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return "", incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
 	}
-	switch p.Type {
-	case "workspaceWrite":
+	mode, known := map[string]string{
+		"workspaceWrite": "workspace-write", "readOnly": "read-only", "dangerFullAccess": "danger-full-access",
+	}[p.Type]
+	if !known {
+		return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+			"symphony show names the workspace and the thread: open them by hand")
+	}
+	if mode == "workspace-write" {
 		config["sandbox_workspace_write"] = map[string]any{
 			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
 			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
 		}
-		return "workspace-write", nil
-	case "readOnly":
-		return "read-only", nil
-	case "dangerFullAccess":
-		return "danger-full-access", nil
 	}
-	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
-		"symphony show names the workspace and the thread: open them by hand")
+	return mode, nil
 }
 
 // toml encodes a value: maps as inline tables, all else as JSON, which is also TOML.
@@ -236,13 +230,11 @@ func toml(value any) string {
 		}
 		return "{" + strings.Join(pairs, ",") + "}"
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
+	data, err := json.Marshal(value)
+	if err != nil {
 		return `""` // strings, booleans and lists of strings always encode
 	}
-	return strings.TrimSpace(b.String())
+	return string(data)
 }
 
 // incompatible says that codex.command can't be made to open a session.

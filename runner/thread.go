@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -37,14 +36,14 @@ func (t openedThread) note() string {
 }
 
 // handshake opens the session and the thread.
-func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
+func (c *conversation) handshake(ctx context.Context, launched func(used bool)) (openedThread, error) {
 	c.rec.phase(ctx, reconcile.InitializingSession)
 	server, err := c.agent.session.Initialize(ctx)
-	c.agent.launched(err == nil)
+	launched(err == nil)
 	if err != nil {
 		return openedThread{}, err
 	}
-	c.Log.LogAttrs(ctx, slog.LevelInfo, "agent ready", slog.String("user_agent", server.UserAgent))
+	c.Log.Info("agent ready", "user_agent", server.UserAgent)
 	c.agent.readEnviron(ctx)
 	c.codexHome = c.agent.environ.home(server.Home)
 	if err := c.agent.probeSandbox(ctx); err != nil {
@@ -69,9 +68,9 @@ func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, er
 	fromProfile := environ.fromProfile(c.Config.PassEnv)
 	hasKey := c.agent.profileHasKey()
 	if hasKey {
-		c.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", slog.Any("one_of", c.Config.withheld(c.Env)))
+		c.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", "one_of", c.Config.withheld(c.Env))
 	} else if len(fromProfile) > 0 {
-		c.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", slog.Any("variables", fromProfile))
+		c.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", "variables", fromProfile)
 	}
 	if hasKey || len(fromProfile) > 0 {
 		// Codex runs commands in login shells and copies what those export. Codex itself was started by one, so that only
@@ -97,8 +96,7 @@ func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams
 	}
 	elsewhere := newest.ID != here.ID
 	if elsewhere {
-		c.Log.LogAttrs(ctx, slog.LevelInfo, "the issue's last thread is in another codex home", slog.String("thread_id", newest.ID),
-			slog.String("its_home", newest.CodexHome), slog.String("home", c.codexHome))
+		c.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", c.codexHome)
 	}
 	if workedHere(here) && c.Config.ResumeThread && here.Failed < maxThreadFailures {
 		opened, err := c.resumeThread(ctx, here.ID, params)
@@ -124,7 +122,7 @@ func (c *conversation) resumeThread(ctx context.Context, thread string, params a
 		err = c.agent.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		c.Log.LogAttrs(ctx, slog.LevelInfo, "thread not resumed, a new one is started", slog.String("thread_id", thread), slog.String("error", err.Error()))
+		c.Log.Info("thread not resumed, a new one is started", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
 	return openedThread{id: thread, resumed: err == nil, worked: true}, err

@@ -67,7 +67,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	err := j.open()
 	defer j.close()
 
-	beats, stopBeats := j.startHeartbeat(ctx)
+	beats, stopBeats := j.rec.startHeartbeat(ctx)
 	go func() {
 		select {
 		case <-terminate:
@@ -80,12 +80,21 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	if err == nil {
 		err = a.work(ctx)
 	}
-	if err = a.finish(ctx, err); !errors.Is(err, errNotOurs) {
+	if err = a.finish(ctx, err); err == nil {
 		err = j.conclude(ctx)
 	}
 	// Only now: a worker that waits for free disk space must not look frozen.
 	stopBeats()
 	return j.rec.get(), errors.Join(err, j.recordStoreFailure(err))
+}
+
+// Conclude records the outcome of a run that could not begin, as patiently as Run does.
+func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
+	j := w.newJob(run, func(error) {})
+	_, stopBeats := j.rec.startHeartbeat(ctx)
+	err := j.conclude(ctx)
+	stopBeats()
+	return errors.Join(err, j.recordStoreFailure(err))
 }
 
 // attempt is a run under way: its steps, and what they share.
@@ -98,7 +107,7 @@ type attempt struct {
 // work takes the run through its phases (specification 7.2) up to the end of its last turn.
 func (a *attempt) work(ctx context.Context) error {
 	if a.run.Kind == reconcile.CleanupRun {
-		return cleanup{a.workspace}.run(ctx)
+		return a.workspace.cleanUp(ctx)
 	}
 	a.rec.phase(ctx, reconcile.PreparingWorkspace)
 	if err := a.refresh(ctx); err != nil {
@@ -115,11 +124,38 @@ func (a *attempt) work(ctx context.Context) error {
 	return a.conversation.run(ctx, prompt)
 }
 
-// Conclude records the outcome of a run that could not begin, as patiently as Run does.
-func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
-	j := w.newJob(run, func(error) {})
-	_, stopBeats := j.startHeartbeat(ctx)
-	err := j.conclude(ctx)
-	stopBeats()
-	return errors.Join(err, j.recordStoreFailure(err))
+// finish is the last step. It ends the agent and everything that the run has started, restores git settings, runs
+// after_run, ends what that has left, and sets the outcome in the worker's copy. It goes on after ctx has ended. The error is
+// that the run is no longer the worker's.
+func (a *attempt) finish(ctx context.Context, workErr error) error {
+	outcome, code, message := a.judge(ctx, workErr)
+	ours := !errors.Is(context.Cause(ctx), errNotOurs)
+	ctx = context.WithoutCancel(ctx)
+	if ours {
+		a.rec.phase(ctx, reconcile.Finishing)
+	}
+	a.conversation.agent.end(ctx)
+	a.shareFault(ctx, code, a.Redactor.Text(message))
+	err := a.killEverything(ctx)
+	if err == nil {
+		err = a.workspace.restoreGit(ctx)
+	}
+	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err == nil))
+	if err != nil && outcome == reconcile.Succeeded {
+		outcome = reconcile.Failed
+		code, message = codeOf(err)
+	} else {
+		a.warn("the run's end", err)
+	}
+	a.warn("lease", a.Host.Finish(ctx, host.FinishRequest{Run: a.hostRun()}))
+	if !ours {
+		a.Log.Warn("run lost, nothing is recorded")
+		return errNotOurs
+	}
+	message = a.Redactor.Text(message)
+	a.rec.change(func(r *reconcile.Run) {
+		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
+	})
+	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
+	return nil
 }

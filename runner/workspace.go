@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// workspaceStep takes the workspace of the issue, runs the hooks in it, and guards its git settings (specification 9).
+// workspaceStep takes the workspace of the issue, runs the hooks in it, guards its git settings, and removes it
+// (specification 9).
 type workspaceStep struct {
 	*job
 	// hooksStarted: before_run was started, so that after_run is due.
@@ -31,11 +31,10 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 		return err
 	}
 	facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is not the issue's fault.
-		w.Log.LogAttrs(ctx, slog.LevelWarn, "whether the run changes anything will not be known", slog.String("error", err.Error()))
-	case err != nil:
+		w.warn("whether the run changes anything will not be known", err)
+	} else if err != nil {
 		return fmt.Errorf("state of %s: %w", w.space.Path, err)
 	}
 	w.before = facts.Fingerprint
@@ -49,7 +48,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 // take takes the workspace, and runs after_create in a new one.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
-	w.hold(ctx, answer)
+	w.hold(answer)
 	if err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 }
 
 // hold notes the workspace that the run has now, if it has one.
-func (w *workspaceStep) hold(ctx context.Context, answer host.PrepareAnswer) {
+func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 	if answer.Workspace.Path == "" {
 		return
 	}
@@ -79,42 +78,38 @@ func (w *workspaceStep) hold(ctx context.Context, answer host.PrepareAnswer) {
 	w.rec.change(func(r *reconcile.Run) {
 		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = w.space.Path, w.space.Root, w.space.ID
 	})
-	w.reportRestored(ctx, answer.Git)
+	w.reportRestored(answer.Git)
 }
 
 const hooksLimit = 256 << 10 // bytes kept of hooks.log
 
 // hook runs one of the workflow's scripts in the workspace; an empty one is skipped.
-func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) (err error) {
+func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) error {
 	if strings.TrimSpace(script) == "" {
 		return nil
 	}
 	out := io.Discard
 	if file, err := agent.OpenTailFile(filepath.Join(w.Dir, hooksFile), hooksLimit, w.Redactor); err == nil {
-		defer func() {
-			if err := file.Close(); err != nil {
-				w.Log.LogAttrs(ctx, slog.LevelWarn, "log of the hooks", slog.String("error", err.Error()))
-			}
-		}()
+		defer func() { w.warn("log of the hooks", file.Close()) }()
 		out = file
 	} else { // the run's directory may be gone: work must be pushed all the same
-		w.Log.LogAttrs(ctx, slog.LevelWarn, "hook without a log", slog.String("hook", name), slog.String("error", err.Error()))
+		w.warn("hook "+name+" without a log", err)
 	}
 	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
-	w.Log.LogAttrs(ctx, slog.LevelInfo, "hook started", slog.String("hook", name))
+	w.Log.Info("hook started", "hook", name)
 	answer, err := w.Host.RunHook(ctx, host.HookRequest{
 		Run: w.hostRun(), Name: name, Script: script, Timeout: w.Config.Hooks.Timeout, Env: w.hookEnv(outcome), Unset: w.Config.Secrets,
 	})
 	w.Redactor.Add(secretsAmong(answer.Environ, w.Config.PassEnv)) // before its output is written
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
-		w.Log.LogAttrs(ctx, slog.LevelInfo, "the repository's git hooks do not run in this hook, the agent can write them", slog.String("because", reason))
+		w.Log.Info("the repository's git hooks do not run in this hook, the agent can write them", "because", reason)
 	}
 	if err != nil {
-		w.Log.LogAttrs(ctx, slog.LevelWarn, "hook failed", slog.String("hook", name), slog.String("error", err.Error()))
+		w.Log.Warn("hook failed", "hook", name, "error", err)
 		return err
 	}
-	w.Log.LogAttrs(ctx, slog.LevelInfo, "hook completed", slog.String("hook", name))
+	w.Log.Info("hook completed", "hook", name)
 	return nil
 }
 
@@ -131,10 +126,10 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	switch script := w.Config.Hooks.AfterRun; {
 	case strings.TrimSpace(script) == "":
 	case !safe:
-		w.Log.LogAttrs(ctx, slog.LevelWarn, "after_run is left out: the agent may still change the workspace")
+		w.Log.Warn("after_run is left out: the agent may still change the workspace")
 	default:
 		if err := w.hook(ctx, "after_run", script, outcome); err != nil {
-			w.Log.LogAttrs(ctx, slog.LevelWarn, "after_run failed, the outcome stays", slog.String("error", err.Error()))
+			w.warn("after_run failed, the outcome stays", err)
 			_, message := codeOf(err)
 			w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 		}
@@ -143,9 +138,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	changed := true // if it is not known, the run counts as one that made progress
 	if w.before != "" {
 		facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
-		if err != nil {
-			w.Log.LogAttrs(ctx, slog.LevelWarn, "state of the workspace", slog.String("error", err.Error()))
-		}
+		w.warn("state of the workspace", err)
 		changed = err != nil || facts.Fingerprint != w.before
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
@@ -164,7 +157,7 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 // could change it again. With an error no hook may run in the workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.Host.RestoreGit(ctx, host.RestoreGitRequest{Run: w.hostRun()})
-	w.reportRestored(ctx, restored)
+	w.reportRestored(restored)
 	return err
 }
 
@@ -174,16 +167,16 @@ const (
 	restoredKept   = 200
 )
 
-func (w *workspaceStep) reportRestored(ctx context.Context, restored host.GitRestored) {
+func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if restored.Incomplete != "" {
-		w.Log.LogAttrs(ctx, slog.LevelWarn, restored.Incomplete)
+		w.Log.Warn(restored.Incomplete)
 	}
 	names := restored.Names
 	if len(names) == 0 {
 		return
 	}
 	first := names[:min(len(names), restoredLogged)]
-	w.Log.LogAttrs(ctx, slog.LevelWarn, "git configuration undone", slog.Any("names", first))
+	w.Log.Warn("git configuration undone", "names", first)
 	message := strings.Join(first, ", ")
 	if more := len(names) - len(first); more > 0 {
 		message += fmt.Sprintf(" and %d more", more)
@@ -209,4 +202,56 @@ func (c Config) agentWrites() (anywhere bool, dirs []string) {
 		}
 	}
 	return string(c.ApprovalPolicy) != `"never"`, dirs
+}
+
+// cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if
+// there is one, and deletes what has been in the trash for its time.
+func (w *workspaceStep) cleanUp(ctx context.Context) error {
+	if w.run.IssueID != "" {
+		if err := w.remove(ctx, false); err != nil {
+			return err
+		}
+	}
+	answer, err := w.Host.Purge(ctx, host.PurgeRequest{
+		Root: w.run.WorkspaceRoot, Project: w.Config.Policy.Project, KeepRemoved: w.Config.KeepRemoved,
+		MinFree: w.Config.Policy.MinFreeBytes, Now: w.Now(),
+	})
+	if len(answer.Undeletable) > 0 {
+		w.Log.Warn("could not be deleted", "paths", answer.Undeletable)
+	}
+	for path, work := range answer.Unsaved {
+		w.Log.Warn("left in the trash: it holds work that exists nowhere else", "path", path, "work", work)
+	}
+	return err
+}
+
+// remove removes the workspace. With discard it goes even if work in it exists nowhere else.
+func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
+	const leftAlone = "workspace left alone: it holds work that exists nowhere else"
+	removal, err := w.Host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
+	if removal.Unsaved != "" {
+		w.Log.Warn(leftAlone, "work", removal.Unsaved)
+	}
+	if !removal.Found {
+		return err
+	}
+	w.hold(removal.PrepareAnswer)
+	defer func() { w.space = nil }() // the lease is given up
+	if err == nil && removal.HookDue {
+		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
+	}
+	w.warn("workspace removed, but", err)
+	answer, err := w.Host.Remove(ctx, host.RemoveRequest{Run: w.hostRun()})
+	switch {
+	case err != nil:
+		return err
+	case answer.Unsaved != "":
+		w.Log.Warn(leftAlone, "work", answer.Unsaved)
+		return nil
+	}
+	w.Log.Info("workspace removed", "trash", answer.Trash)
+	if answer.Warning != "" {
+		w.Log.Warn("workspace removed, but", "error", answer.Warning)
+	}
+	return nil
 }

@@ -239,7 +239,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, nil, err
 	}
 	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
-	runners.Stays, runners.Slots = o.Stays, account
+	runners.Stays, runners.NextSlot = o.Stays, account.NextSlot
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)

@@ -86,20 +86,20 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*re
 	return &count, err
 }
 
-// Next implements runner.SlotSource.
-func (a *PassAccount) Next() (slot *os.File, bounded bool, err error) {
+// NextSlot hands out one of the slots that were taken, nil if the number of runs is not bounded.
+func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	if a.max == 0 {
-		return nil, false, nil
+		return nil, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.slots) == 0 {
-		return nil, true, &reconcile.Error{
+		return nil, &reconcile.Error{
 			Code: reconcile.CodeSpawnFailed, Message: "no slot of " + reconcile.MaxAgentsVar + " is left", Hint: "the next pass tries again",
 		}
 	}
 	slot, a.slots = a.slots[0], a.slots[1:]
-	return slot, true, nil
+	return slot, nil
 }
 
 // Release implements reconcile.Accounts.

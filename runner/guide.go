@@ -1,0 +1,242 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// guide writes the text of each turn, and keeps what the run's thread knows of its issue.
+type guide struct {
+	*job
+	mu      sync.Mutex
+	seen    reconcile.LastSeen
+	pending *pendingUpdate // what the turn that is about to begin tells the thread
+
+	saving  sync.Mutex
+	created []reconcile.Created // by the agent in the tracker, not stored yet
+}
+
+// pendingUpdate becomes what the thread knows once codex has accepted the turn.
+type pendingUpdate struct {
+	seen    reconcile.LastSeen
+	answers []reconcile.Request
+}
+
+// firstInput is the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. A resumed
+// thread gets the prompt again if it differs from the one it was given, because the workflow's template, the attempt
+// or the issue has changed.
+func (g *guide) firstInput(ctx context.Context, prompt string, t openedThread) (string, error) {
+	issue := g.rec.get().Issue
+	if !t.resumed {
+		seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
+		g.know(seen)
+		return g.exact.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
+	}
+	seen, last, err := g.lastRun(ctx, t.id, issue)
+	if err != nil {
+		return "", err
+	}
+	g.know(seen)
+	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
+	hash := hashOf(prompt)
+	if seen.Prompt != "" && seen.Prompt != hash { // threads of earlier versions have none: their prompt is taken for this one
+		r.NewPrompt = prompt
+	}
+	seen.Prompt = hash
+	r.Update = g.update(ctx, seen)
+	return g.exact.Text(r.Text()), nil
+}
+
+// nextInput is the text of a later turn of the run.
+func (g *guide) nextInput(ctx context.Context, turn int) string {
+	g.mu.Lock()
+	seen := g.seen
+	g.mu.Unlock()
+	return g.exact.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)))
+}
+
+// updateForNewThread returns what the prompt does not tell a new thread. The first thread of an issue gets the prompt alone. One
+// that replaces another has not seen the comments, and one of them may have ended a hold; but where resuming is off the
+// operator wants each run to begin anew.
+func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, seen reconcile.LastSeen, t openedThread) agent.Update {
+	if t.replaces && g.Config.ResumeThread {
+		return g.update(ctx, seen)
+	}
+	if issue.LastCommentAt != nil {
+		seen.CommentAt = *issue.LastCommentAt
+	}
+	u := agent.Update{Answers: g.lateAnswers(ctx)}
+	g.propose(seen, u.Answers)
+	return u
+}
+
+// lastRun finds out what the thread was told and how its last run ended; nil if that run is no longer stored. A thread of
+// which nothing is stored counts as told of everything that was there when its last run began.
+func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issue) (reconcile.LastSeen, *reconcile.Run, error) {
+	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
+	if err != nil {
+		return reconcile.LastSeen{}, nil, err
+	}
+	seen, known, err := g.Journal.LastSeen(ctx, thread)
+	if !found {
+		last.StartedAt, last.Issue = g.run.StartedAt, issue
+	}
+	if !known {
+		seen = reconcile.LastSeen{CommentAt: last.StartedAt, Description: hashOf(textOf(last.Issue.Description))}
+	}
+	if !found {
+		return seen, nil, err
+	}
+	return seen, &last, err
+}
+
+// update gathers what a thread that has seen this has not been told. What cannot be read now is left to a later turn.
+func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
+	issue := g.rec.get().Issue
+	u := agent.Update{Answers: g.lateAnswers(ctx)}
+	description := textOf(issue.Description)
+	if hash := hashOf(description); hash != seen.Description {
+		u.Description, seen.Description = &description, hash
+	}
+	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
+	g.warn("comments not read, the turn begins without them", err)
+	u.Comments, seen.CommentAt = comments, newest
+	g.propose(seen, u.Answers)
+	return u
+}
+
+// commentsBound is how long a turn waits for the comments of its issue.
+const commentsBound = 30 * time.Second
+
+// newComments returns the comments since then that no agent wrote, the newest first, and the time of the newest of all.
+// Agents' comments are known by their ids only: the tracker's user may be a person who comments by hand.
+func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (fromPeople []reconcile.Comment, newest time.Time, err error) {
+	if g.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
+		return nil, since, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commentsBound)
+	defer cancel()
+	all, err := g.Tracker.Comments(ctx, issue.ID, since)
+	if err == nil {
+		err = g.saveCreated(ctx, nil)
+	}
+	if err != nil {
+		return nil, since, err
+	}
+	ids := make([]string, 0, len(all))
+	for _, c := range all {
+		ids = append(ids, c.ID)
+	}
+	byAgents, err := g.Journal.Created(ctx, ids)
+	if err != nil {
+		return nil, since, err
+	}
+	newest = since
+	for _, c := range all {
+		if c.CreatedAt.After(newest) {
+			newest = c.CreatedAt
+		}
+		if !byAgents[c.ID] {
+			fromPeople = append(fromPeople, c)
+		}
+	}
+	return fromPeople, newest, nil
+}
+
+// saveCreated stores what the agent created in the tracker, and what could not be stored before.
+func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	g.created = append(g.created, more...)
+	if len(g.created) == 0 {
+		return nil
+	}
+	err := g.Journal.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.Now())
+	if err == nil {
+		g.created = nil
+	}
+	return err
+}
+
+func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
+	answers, err := g.Journal.LateAnswers(ctx, g.run.IssueID)
+	g.warn("late answers not read, the turn begins without them", err)
+	return answers
+}
+
+func (g *guide) know(seen reconcile.LastSeen) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = seen
+}
+
+func (g *guide) propose(seen reconcile.LastSeen, answers []reconcile.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pending = &pendingUpdate{seen, answers}
+}
+
+// turnAccepted stores that the thread contains the text of the turn. After a crash before that, the text is sent again.
+func (g *guide) turnAccepted(ctx context.Context) {
+	g.mu.Lock()
+	p := g.pending
+	if p != nil {
+		g.seen, g.pending = p.seen, nil
+	}
+	g.mu.Unlock()
+	if p != nil {
+		g.store(ctx, *p)
+	}
+}
+
+func (g *guide) store(ctx context.Context, p pendingUpdate) {
+	run := g.rec.get()
+	ctx = context.WithoutCancel(ctx)
+	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
+	g.warn("what the thread was told is not stored, it may be told again", errors.Join(
+		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
+	))
+}
+
+// noteDescription notes a tool call by which the agent itself wrote the description of its issue: no turn has to tell it. The
+// issue is as the call left it.
+func (g *guide) noteDescription(ctx context.Context, args json.RawMessage, issue reconcile.Issue) {
+	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	if !has("description") || !has("issueUpdate") && !has("issueBatchUpdate") || !has(issue.ID) && !has(issue.Identifier) {
+		return
+	}
+	hash := hashOf(textOf(issue.Description))
+	g.mu.Lock()
+	if g.pending != nil {
+		g.pending.seen.Description = hash
+	}
+	changed := g.seen.Description != hash
+	g.seen.Description = hash
+	seen := g.seen
+	g.mu.Unlock()
+	if changed {
+		g.store(ctx, pendingUpdate{seen: seen})
+	}
+}
+
+// hashOf is never empty: an empty text has a hash, too.
+func hashOf(text string) string {
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:12])
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
