@@ -1,3 +1,5 @@
+// Package cleanup removes what symphony has made and no longer needs: prune for one project, and the removal of a whole
+// project. Both look first, ask, take the project lock, look again, and then remove.
 package cleanup
 
 import (
@@ -19,7 +21,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -40,24 +41,13 @@ type PruneOptions struct {
 // pruned is what one prune removes and keeps, as --json prints it.
 type pruned struct {
 	DryRun     bool          `json:"dry_run"`
-	Workspaces []prunedSpace `json:"workspaces"`
-	Kept       []prunedSpace `json:"kept"`
+	Workspaces []space       `json:"workspaces"`
+	Kept       []space       `json:"kept"`
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
 	KeptTrash  []keptTrash   `json:"kept_trash"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
-}
-
-type prunedSpace struct {
-	IssueID    string  `json:"issue_id"`
-	Identifier string  `json:"issue_identifier"`
-	Path       string  `json:"path"`
-	Bytes      int64   `json:"bytes"`
-	Why        string  `json:"why"`
-	InUse      bool    `json:"in_use"`
-	Unsaved    *string `json:"unsaved"`
-	space      space
 }
 
 type prunedTrash struct {
@@ -79,18 +69,13 @@ type prunedRuns struct {
 	Why        string `json:"why"`
 }
 
-func newPrunedSpace(s space, why string) prunedSpace {
-	return prunedSpace{s.rec.IssueID, s.rec.Identifier, s.rec.Path, s.size, why, s.inUse, term.OrNull(s.unsaved), s}
-}
-
 // pruner is one call of symphony prune.
 type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// claimed holds the issues that have a claim or an unsettled run: nothing of theirs is removed.
-	claimed map[string]bool
-	found   pruned
+	// accepted are the workspaces that may go although they hold this unsaved work.
+	accepted map[string]string
 }
 
 // Prune removes the trash, workspaces and runs of issues that are finished or gone from the tracker, and run directories
@@ -103,25 +88,23 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if err != nil {
 		return err
 	}
-	c := &pruner{p: p, cfg: cfg, options: o, claimed: map[string]bool{}, found: pruned{
-		DryRun: o.DryRun, Workspaces: []prunedSpace{}, Kept: []prunedSpace{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []keptTrash{}, RunDirs: []string{},
-	}}
-	if err := c.find(ctx); err != nil {
+	c := &pruner{p: p, cfg: cfg, options: o, accepted: map[string]string{}}
+	found, err := c.find(ctx)
+	if err != nil {
 		return err
 	}
 	if !o.DryRun && !o.Yes && p.Env.OnTerminal() {
-		if err := c.askAboutUnsaved(ctx); err != nil {
+		if err := c.askAboutUnsaved(ctx, found); err != nil {
 			return err
 		}
 	}
-	if o.DryRun || c.found.empty() {
-		c.report()
+	if o.DryRun || found.empty() {
+		c.report(found)
 		return nil
 	}
 	if !o.Yes {
-		c.found.print(p.Env, "goes")
-		if sure, err := Confirm(ctx, p.Env, "Remove? [y]es, [N]o: "); err != nil || !sure {
+		found.print(p.Env, "goes")
+		if sure, err := term.Confirm(ctx, p.Env, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
@@ -129,95 +112,102 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if err != nil {
 		return err
 	}
-	if err = c.dropRevived(ctx); err == nil {
-		err = c.remove(context.WithoutCancel(ctx))
+	// An issue may have been reopened, and a workspace worked in, while the operator was asked.
+	seen := found.Workspaces
+	if found, err = c.find(ctx); err == nil {
+		found.keepUnless(func(s space) bool {
+			return slices.ContainsFunc(seen, func(other space) bool { return other.Path == s.Path && (s.Unsaved == "" || s.Unsaved == other.Unsaved) })
+		})
+		err = c.remove(context.WithoutCancel(ctx), found)
 	}
-	if unlockErr := release(); err == nil {
-		err = unlockErr
-	}
-	if err != nil {
+	if err := errors.Join(err, release()); err != nil {
 		return err
 	}
-	c.report()
+	c.report(found)
 	return nil
 }
 
 // find reads the state, the workspaces and the trash, and asks the tracker. It changes nothing.
-func (c *pruner) find(ctx context.Context) error {
+func (c *pruner) find(ctx context.Context) (*pruned, error) {
+	f := &pruned{
+		DryRun: c.options.DryRun, Workspaces: []space{}, Kept: []space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
+		KeptTrash: []keptTrash{}, RunDirs: []string{},
+	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer db.Close()
 	rec, err := db.Store.State(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	claimed := map[string]bool{} // nothing of theirs is removed
 	for _, claim := range rec.Claims {
-		c.claimed[claim.IssueID] = true
+		claimed[claim.IssueID] = true
 	}
 	for _, r := range rec.Runs {
-		c.claimed[r.IssueID] = true
+		claimed[r.IssueID] = true
 	}
 	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if current := project.Policy(c.cfg).WorkspaceRoot; !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	spaces, err := listSpaces(ctx, project.Known{StateDir: c.p.StateDir, Roots: roots})
+	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	spaces = slices.DeleteFunc(spaces, func(s space) bool { return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project })
 	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.findFinished(ctx, spaces, past); err != nil {
-		return err
-	}
-	if err := c.findTrash(ctx, roots); err != nil {
-		return err
-	}
-	return c.findRunDirs(ctx, db)
-}
-
-// findFinished selects the workspaces and runs whose issues are finished or gone.
-func (c *pruner) findFinished(ctx context.Context, spaces []space, past []state.PastIssue) error {
-	ours := c.cfg.Policy.Project
-	spaces = slices.DeleteFunc(spaces, func(s space) bool { return c.claimed[s.rec.IssueID] || s.rec.Project != ours })
-	var ids []string
-	for _, s := range spaces {
-		ids = append(ids, s.rec.IssueID)
-	}
-	for _, i := range past {
-		ids = append(ids, i.IssueID)
-	}
-	why, err := c.finished(ctx, ids)
+	why, err := c.finished(ctx, spaces, past)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, s := range spaces {
-		switch reason, gone := why[s.rec.IssueID]; {
-		case !gone:
-		case s.inUse || s.unsaved != "" && !c.options.Force:
-			c.found.Kept = append(c.found.Kept, newPrunedSpace(s, reason))
-		default:
-			c.found.Workspaces = append(c.found.Workspaces, newPrunedSpace(s, reason))
+		if s.Why = why[s.IssueID]; s.Why == "" {
+			continue
+		}
+		if s.InUse || s.Unsaved != "" && !c.options.Force && c.accepted[s.Path] != s.Unsaved {
+			f.Kept = append(f.Kept, s)
+		} else {
+			f.Workspaces = append(f.Workspaces, s)
 		}
 	}
 	for _, i := range past {
-		if reason, gone := why[i.IssueID]; gone {
-			c.found.Runs = append(c.found.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
+		if reason := why[i.IssueID]; reason != "" {
+			f.Runs = append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
 		}
 	}
-	return nil
+	if err := c.findTrash(ctx, f, roots); err != nil {
+		return nil, err
+	}
+	// Run directories without a row that are neither new nor in use.
+	dirs, err := project.Rowless(ctx, c.p, db)
+	for _, e := range dirs {
+		info, err := e.Info()
+		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !runner.Alive(c.p.StateDir, e.Name()) {
+			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
+		}
+	}
+	return f, err
 }
 
 // finished returns, for the issues that are in a terminal state or no longer in the tracker, a word that says which. The
 // project is verified first: with the key of another workspace every issue would be missing.
-func (c *pruner) finished(ctx context.Context, ids []string) (map[string]string, error) {
+func (c *pruner) finished(ctx context.Context, spaces []space, past []state.PastIssue) (map[string]string, error) {
+	var ids []string
+	for _, s := range spaces {
+		ids = append(ids, s.IssueID)
+	}
+	for _, i := range past {
+		ids = append(ids, i.IssueID)
+	}
 	why := map[string]string{}
 	if len(ids) == 0 {
 		return why, nil
@@ -242,7 +232,7 @@ func (c *pruner) finished(ctx context.Context, ids []string) (map[string]string,
 }
 
 // findTrash selects what the trash of this project holds, however young, but for work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, roots []string) error {
+func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error {
 	for _, path := range roots {
 		root, exists, err := workspace.FindRoot(path)
 		if err != nil {
@@ -262,7 +252,7 @@ func (c *pruner) findTrash(ctx context.Context, roots []string) error {
 		t := prunedTrash{root: root, Path: filepath.Join(root.Path, ".symphony", "trash")}
 		for _, e := range entries {
 			if work := root.UnsavedInTrash(ctx, e); work != "" && !c.options.Force {
-				c.found.KeptTrash = append(c.found.KeptTrash, keptTrash{e, work})
+				f.KeptTrash = append(f.KeptTrash, keptTrash{e, work})
 				continue
 			}
 			size, _, err := diskUsage(ctx, e)
@@ -272,116 +262,84 @@ func (c *pruner) findTrash(ctx context.Context, roots []string) error {
 			t.Entries++
 			t.Bytes += size
 		}
-		if t.Entries > 0 || hasStrayNotes(t.Path) {
-			c.found.Trash = append(c.found.Trash, t)
+		if t.Entries > 0 {
+			f.Trash = append(f.Trash, t)
 		}
 	}
 	return nil
-}
-
-// hasStrayNotes reports notes in the trash about entries that never arrived, because their removal was interrupted.
-func hasStrayNotes(trash string) bool {
-	notes, _ := filepath.Glob(filepath.Join(trash, "*.note")) // the pattern is well-formed
-	return slices.ContainsFunc(notes, func(note string) bool {
-		entry := strings.TrimSuffix(note, ".note")
-		return !project.Exists(entry) && !project.Exists(entry+".stuck")
-	})
-}
-
-// findRunDirs selects run directories without a row that are neither new nor in use.
-func (c *pruner) findRunDirs(ctx context.Context, db *state.DB) error {
-	entries, err := project.Rowless(ctx, c.p, db)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !runner.Alive(c.p.StateDir, e.Name()) {
-			c.found.RunDirs = append(c.found.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
-		}
-	}
-	return err
 }
 
 // askAboutUnsaved lets the operator name each workspace with unsaved work that is to go. A plain yes would be typed too
 // quickly, so the answer is the issue's identifier.
-func (c *pruner) askAboutUnsaved(ctx context.Context) error {
-	kept := c.found.Kept
-	c.found.Kept = []prunedSpace{}
-	for _, s := range kept {
-		word := ""
-		if !s.InUse {
-			var err error
-			fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.space.unsaved))
-			prompt := "Type " + term.Visible(s.Identifier) + " to remove it all the same, or nothing to keep it: "
-			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
-				return err
-			}
+func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
+	for _, s := range f.Kept {
+		if s.InUse {
+			continue
+		}
+		fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
+		prompt := "Type " + term.Visible(s.Identifier) + " to remove it all the same, or nothing to keep it: "
+		word, err := term.AskLine(ctx, c.p.Env, prompt, false)
+		if err != nil {
+			return err
 		}
 		if strings.TrimSpace(word) == s.Identifier {
-			c.found.Workspaces = append(c.found.Workspaces, s)
-		} else {
-			c.found.Kept = append(c.found.Kept, s)
+			c.accepted[s.Path] = s.Unsaved
+			f.Workspaces = append(f.Workspaces, s)
 		}
 	}
+	f.Kept = slices.DeleteFunc(f.Kept, func(s space) bool { return c.accepted[s.Path] != "" })
 	return nil
 }
 
-// dropRevived asks the tracker again under the lock: an issue may have been reopened while the operator was asked.
-func (c *pruner) dropRevived(ctx context.Context) error {
-	var ids []string
-	for _, s := range c.found.Workspaces {
-		ids = append(ids, s.IssueID)
+// keepUnless keeps the workspaces that may not go.
+func (f *pruned) keepUnless(mayGo func(space) bool) {
+	all := f.Workspaces
+	f.Workspaces = []space{}
+	for _, s := range all {
+		if mayGo(s) {
+			f.Workspaces = append(f.Workspaces, s)
+		} else {
+			f.Kept = append(f.Kept, s)
+		}
 	}
-	for _, r := range c.found.Runs {
-		ids = append(ids, r.IssueID)
-	}
-	why, err := c.finished(ctx, ids)
-	if err != nil {
-		return err
-	}
-	c.found.Workspaces = slices.DeleteFunc(c.found.Workspaces, func(s prunedSpace) bool { return why[s.IssueID] == "" })
-	c.found.Runs = slices.DeleteFunc(c.found.Runs, func(r prunedRuns) bool { return why[r.IssueID] == "" })
-	return nil
 }
 
-// remove removes what find selected; afterwards found lists what is gone. The caller holds the project lock, so no run starts.
-func (c *pruner) remove(ctx context.Context) error {
+// remove removes what find selected; afterwards f lists what is gone. The caller holds the project lock, so no run starts.
+func (c *pruner) remove(ctx context.Context, f *pruned) (err error) {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
 		return project.NoState(c.p, err)
 	}
 	defer db.Close()
-	for _, t := range c.found.Trash {
+	for _, t := range f.Trash {
 		purged, err := t.root.PurgeTrash(ctx, workspace.Purge{Now: c.p.Env.Now(), Discard: c.options.Force})
 		if err != nil {
 			return err
 		}
 		if len(purged.Undeletable) > 0 {
-			fmt.Fprintln(c.p.Env.Stderr, term.Visible("symphony: warning: could not be deleted: "+strings.Join(purged.Undeletable, ", ")))
+			c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+strings.Join(purged.Undeletable, ", "))
 		}
 	}
-	selected := c.found.Workspaces
-	c.found.Workspaces = []prunedSpace{}
-	for _, s := range selected {
-		gone, err := c.removeSpace(ctx, db, &s)
-		if err != nil {
-			return err
+	f.keepUnless(func(s space) (gone bool) {
+		if err == nil {
+			gone, err = c.removeSpace(ctx, s)
 		}
-		if gone {
-			c.found.Workspaces = append(c.found.Workspaces, s)
-		} else {
-			c.found.Kept = append(c.found.Kept, s)
-		}
+		return gone
+	})
+	if err != nil {
+		return err
 	}
-	for i, r := range c.found.Runs {
+	for i, r := range f.Runs {
 		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)
 		if err != nil {
 			return err
 		}
-		c.found.Runs[i].Runs = len(ids)
+		f.Runs[i].Runs = len(ids)
 		for _, id := range ids {
-			c.found.RunDirs = append(c.found.RunDirs, runner.RunDir(c.p.StateDir, id))
+			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, id))
 		}
 	}
-	for _, dir := range c.found.RunDirs {
+	for _, dir := range f.RunDirs {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("old run: %w", err)
 		}
@@ -390,22 +348,14 @@ func (c *pruner) remove(ctx context.Context) error {
 	return nil
 }
 
-// removeSpace moves a workspace to the trash as a cleanup run does. It stays if its issue was claimed, its lease taken, or
-// work was added meanwhile.
-func (c *pruner) removeSpace(ctx context.Context, db *state.DB, s *prunedSpace) (gone bool, err error) {
-	if _, claimed, err := db.Views.ClaimByIssue(ctx, s.IssueID); err != nil || claimed {
-		return false, err
-	}
-	if now := git.Unsaved(ctx, s.Path); now != "" && now != s.space.unsaved {
-		s.space.unsaved, s.Unsaved = now, &now
-		return false, nil
-	}
+// removeSpace moves a workspace to the trash as a cleanup run does. It stays if its lease was taken meanwhile.
+func (c *pruner) removeSpace(ctx context.Context, s space) (gone bool, err error) {
 	hand := &runner.Takeover{
-		Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.space.root.Path,
+		Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.root.Path,
 		Issue: reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier},
 		Env:   c.p.Environ(), Version: project.Version(), Now: c.p.Env.Now, Log: project.NewLog(c.p.Env, slog.LevelWarn),
 	}
-	err = hand.Remove(ctx, s.space.unsaved != "")
+	err = hand.Remove(ctx, s.Unsaved != "")
 	if err != nil && exit.From(err).Code == workspace.CodeBusy {
 		return false, hand.Close(ctx)
 	}
@@ -416,33 +366,33 @@ func (f *pruned) empty() bool {
 	return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0
 }
 
-func (c *pruner) report() {
+func (c *pruner) report(f *pruned) {
 	w := c.p.Env
 	if w.JSON {
-		w.PrintJSON(c.found)
+		w.PrintJSON(f)
 		return
 	}
 	verb, end := "gone", "removed"
-	if c.options.DryRun {
+	if f.DryRun {
 		verb, end = "goes", "would remove"
 	}
-	c.found.print(w, verb)
-	if c.found.empty() {
+	f.print(w, verb)
+	if f.empty() {
 		fmt.Fprintln(w.Stdout, "nothing to remove")
 		return
 	}
 	var size int64
 	runs := 0
-	for _, t := range c.found.Trash {
+	for _, t := range f.Trash {
 		size += t.Bytes
 	}
-	for _, s := range c.found.Workspaces {
+	for _, s := range f.Workspaces {
 		size += s.Bytes
 	}
-	for _, r := range c.found.Runs {
+	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(c.found.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", end, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), term.BytesText(size))
 }
 
 // print writes a line for each thing that goes or stays.
@@ -457,7 +407,7 @@ func (f *pruned) print(w *term.Env, verb string) {
 		line(verb, "%s: %d removed before (%s)", t.Path, t.Entries, term.BytesText(t.Bytes))
 	}
 	for _, s := range f.Workspaces {
-		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.space.remark())
+		line(verb, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
 	}
 	for _, r := range f.Runs {
 		line(verb, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
@@ -466,7 +416,7 @@ func (f *pruned) print(w *term.Env, verb string) {
 		line("stays", "%s: removed before, with work that exists nowhere else (%s)", t.Path, t.Unsaved)
 	}
 	for _, s := range f.Kept {
-		line("stays", "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.space.remark())
+		line("stays", "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.remark())
 	}
 	if len(f.RunDirs) > 0 {
 		line(verb, "below %s: %s of runs", filepath.Dir(f.RunDirs[0]), text.Plural(len(f.RunDirs), "folder"))

@@ -49,7 +49,7 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 		return err
 	}
 	if !o.Yes {
-		if sure, err := Confirm(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := term.Confirm(ctx, w, "Remove? [y]es, [N]o: "); err != nil || !sure {
 			return err
 		}
 	}
@@ -77,95 +77,85 @@ func findProject(ctx context.Context, w *term.Env, path string) (project.Known, 
 		if path == project.Resolve(r.StateDir) {
 			return r, nil
 		}
-		if path == r.WorkflowPath || r.WorkflowPath != "" && path == filepath.Dir(r.WorkflowPath) {
+		if r.WorkflowPath != "" && (path == r.WorkflowPath || path == filepath.Dir(r.WorkflowPath)) {
 			meant, dirs = append(meant, r), append(dirs, r.StateDir)
 		}
 	}
-	if len(meant) > 1 {
+	switch len(meant) {
+	case 0:
+	case 1:
+		return meant[0], nil
+	default:
 		return project.Known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
-	if len(meant) == 1 {
-		return meant[0], nil
-	}
-	// The rest of an interrupted removal is no longer listed.
+	// The rest of an interrupted removal is no longer listed. It is at a place of the account's state directories, and holds
+	// what symphony makes there, or nothing.
 	row := project.ReadState(ctx, w, path)
-	known, err := isStateDir(w, path)
-	if err != nil || known || row.Error == nil && row.WorkflowPath != "" {
+	if row.Error == nil && row.WorkflowPath != "" {
+		return row, nil
+	}
+	home := project.StateHome(w)
+	registered, err := state.RegisteredDirs(home)
+	if err != nil {
 		return row, err
 	}
-	return project.Known{}, &reconcile.Error{
+	entries, err := os.ReadDir(path)
+	ours := len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) })
+	place := filepath.Dir(path) == project.Resolve(home) || slices.ContainsFunc(registered, func(dir string) bool { return project.Resolve(dir) == path })
+	if err == nil && ours && place {
+		return row, nil
+	}
+	return row, &reconcile.Error{
 		Code: "unknown_project", Message: path + " is no project of this account",
 		Hint: "symphony projects lists them; give the WORKFLOW.md or the state directory",
 	}
 }
 
-// isStateDir reports whether a folder is at a place of the account's state directories and holds what symphony makes
-// there, or nothing.
-func isStateDir(w *term.Env, dir string) (bool, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }) {
-		return false, nil //nolint:nilerr // an unreadable folder is not certainly symphony's
-	}
-	home := project.StateHome(w)
-	registered, err := state.RegisteredDirs(home)
-	return filepath.Dir(dir) == project.Resolve(home) || slices.ContainsFunc(registered, func(e string) bool { return project.Resolve(e) == dir }), err
-}
-
-// check refuses a project that is in use, or whose workspaces may not be removed, and reads the project anew.
+// check refuses a project that is in use, or whose workspaces may not be removed, and reads the project anew. Recent passes
+// alone refuse nothing: they may be those of a schedule that was removed a moment ago.
 func (r *remover) check(ctx context.Context) (err error) {
-	if err := r.checkIdle(ctx); err != nil {
-		return err
-	}
-	r.row = project.ReadState(ctx, r.w, r.row.StateDir)
-	// The run directories go before the database: without them an interrupted removal is repeated.
-	if r.row.Error != nil && r.options.Workspaces && project.Exists(filepath.Join(r.row.StateDir, "runs")) {
-		return &reconcile.Error{
-			Code: r.row.Error.Code, Message: r.row.Error.Message + "; its workspaces cannot be found without its database",
-			Hint: "mend it first (symphony doctor), or leave --workspaces out and remove them by hand",
-		}
-	}
-	if r.spaces, err = listSpaces(ctx, r.row); err != nil || !r.options.Workspaces {
-		return err
-	}
-	for _, s := range r.spaces {
-		switch {
-		case s.inUse:
-			return &reconcile.Error{
-				Code: workspace.CodeBusy, Message: s.rec.Path + " is in use by run " + s.rec.RunID,
-				Hint: "end what works in it first: symphony stop " + s.rec.Identifier,
-			}
-		case s.unsaved != "" && !r.options.Force:
-			return &reconcile.Error{
-				Code: "unsaved_work", Message: s.rec.Path + " has " + s.unsaved,
-				Hint: "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there",
-			}
-		}
-	}
-	return nil
-}
-
-// checkIdle refuses a project with living workers, a loop or a schedule. Recent passes alone refuse nothing: they may be
-// those of a schedule that was removed a moment ago.
-func (r *remover) checkIdle(ctx context.Context) error {
 	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
 	flags := "--state-dir " + term.ShellQuote(p.StateDir)
 	if p.Path != "" {
 		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
 	}
-	busy := func(message, hint string) error {
-		return &reconcile.Error{Code: "project_busy", Message: message, Hint: hint}
+	refuse := func(code, message, hint string) error {
+		return &reconcile.Error{Code: code, Message: message, Hint: hint}
 	}
+	const busy = "project_busy"
 	if living := project.LivingRuns(p); len(living) > 0 {
-		return busy(fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
+		return refuse(busy, fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
 			"end them first: symphony stop --all "+flags)
 	}
 	if project.Looping(p.StateDir) {
-		return busy("symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
+		return refuse(busy, "symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
-		return busy(what+" runs passes on "+p.StateDir, "take it out first: "+hint)
+		return refuse(busy, what+" runs passes on "+p.StateDir, "take it out first: "+hint)
+	}
+	r.row = project.ReadState(ctx, r.w, r.row.StateDir)
+	if r.options.Workspaces && r.spacesUnknown() {
+		return refuse(r.row.Error.Code, r.row.Error.Message+"; its workspaces cannot be found without its database",
+			"mend it first (symphony doctor), or leave --workspaces out and remove them by hand")
+	}
+	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
+		return err
+	}
+	for _, s := range r.spaces {
+		if s.InUse {
+			return refuse(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "end what works in it first: symphony stop "+s.Identifier)
+		}
+		if s.Unsaved != "" && !r.options.Force {
+			return refuse("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there")
+		}
 	}
 	return nil
+}
+
+// spacesUnknown reports a project whose workspaces only a broken database knows. The run directories go before the database:
+// without them an interrupted removal is repeated.
+func (r *remover) spacesUnknown() bool {
+	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
 
 // announce prints what goes and what stays.
@@ -177,7 +167,7 @@ func (r *remover) announce() error {
 	line := func(verb, text string) { fmt.Fprintf(out, "%-6s %s\n", verb, term.Visible(text)) }
 	line("goes", r.row.StateDir)
 	if env := envFile(r.w, r.row); project.Exists(env) {
-		others, err := envFileSharers(r.w, r.row)
+		others, err := r.sharers()
 		switch {
 		case err != nil:
 			return err
@@ -192,9 +182,9 @@ func (r *remover) announce() error {
 		verb = "goes"
 	}
 	for _, s := range r.spaces {
-		line(verb, s.rec.Path+" "+s.remark())
+		line(verb, s.Path+" "+s.remark())
 	}
-	if r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs")) {
+	if r.spacesUnknown() {
 		line("stays", "everything in its workspace roots, which cannot be found: "+r.row.Error.Message)
 	}
 	if r.row.WorkflowExists {
@@ -208,10 +198,8 @@ func (r *remover) announce() error {
 func (r *remover) remove(ctx context.Context) error {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
-			owner := workspace.Owner{
-				IssueID: s.rec.IssueID, Identifier: s.rec.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand",
-			}
-			removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: r.w.Now(), Discard: s.unsaved != ""})
+			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
+			removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: r.w.Now(), Discard: s.Unsaved != ""})
 			if err := errors.Join(err, removed.Undeletable); err != nil {
 				return err
 			}
@@ -223,17 +211,30 @@ func (r *remover) remove(ctx context.Context) error {
 		}
 	}
 	crash.At("projects.remove.roots")
-	if err := r.removeEnvFile(); err != nil {
+	others, err := r.sharers()
+	if err != nil {
 		return err
+	}
+	if env := envFile(r.w, r.row); len(others) == 0 {
+		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		_ = os.Remove(filepath.Dir(env)) // fails while it holds something
 	}
 	left, err := removeState(r.row.StateDir)
 	if err != nil {
 		return err
 	}
-	if err := state.UnregisterDirs(project.StateHome(r.w)); err != nil {
+	home := project.StateHome(r.w)
+	if err := state.UnregisterDirs(home); err != nil {
 		return err
 	}
-	if err := removeAccount(r.w); err != nil {
+	dirs, err := project.StateDirs(r.w)
+	if err == nil && len(dirs) == 0 { // what the projects of the account have shared goes with the last
+		err = os.RemoveAll(filepath.Join(home, "accounts"))
+		_ = os.Remove(home) // fails while it holds something
+	}
+	if err != nil {
 		return err
 	}
 	if r.w.JSON {
@@ -250,18 +251,18 @@ func (r *remover) remove(ctx context.Context) error {
 // leaveRoot removes the project's claim on a workspace root, and the root itself where its workspaces go too.
 func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	root, found, err := workspace.FindRoot(path)
-	if err != nil {
+	if found && err == nil {
+		_, err = root.UnclaimProjects(r.row.StateDir)
+	}
+	if err != nil || !r.options.Workspaces {
 		return err
 	}
 	if found {
-		if _, err := root.UnclaimProjects(r.row.StateDir); err != nil || !r.options.Workspaces {
-			return err
-		}
 		_, err = root.Dissolve(ctx, r.options.Force)
-	} else if r.options.Workspaces {
+	} else {
 		_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
 	}
-	if r.options.Workspaces && filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
+	if filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
 		_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 	}
 	return err
@@ -271,26 +272,12 @@ func envFile(w *term.Env, row project.Known) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
-// envFileSharers are the other state directories of the same name, which read the same environment file.
-func envFileSharers(w *term.Env, row project.Known) ([]string, error) {
-	dirs, err := project.StateDirs(w)
+// sharers are the other state directories of the same name, which read the same environment file.
+func (r *remover) sharers() ([]string, error) {
+	dirs, err := project.StateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
-		return dir == row.StateDir || filepath.Base(dir) != filepath.Base(row.StateDir)
+		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
 	}), err
-}
-
-// removeEnvFile removes the environment file and the folder that init made for it, unless another project uses them.
-func (r *remover) removeEnvFile() error {
-	others, err := envFileSharers(r.w, r.row)
-	if err != nil || len(others) > 0 {
-		return err
-	}
-	path := envFile(r.w, r.row)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("environment file: %w", err)
-	}
-	_ = os.Remove(filepath.Dir(path)) // fails while it holds something
-	return nil
 }
 
 // stateFiles are what symphony makes in a state directory, in the order of their removal.
@@ -304,7 +291,7 @@ func removeState(dir string) (left []string, err error) {
 	left = []string{}
 	for _, name := range stateFiles {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return left, fmt.Errorf("state directory: %w", err)
+			return left, err
 		}
 		crash.At("projects.remove.file")
 	}
@@ -315,21 +302,5 @@ func removeState(dir string) (left []string, err error) {
 	if err == nil && len(left) == 0 {
 		err = os.Remove(dir)
 	}
-	if err != nil {
-		return left, fmt.Errorf("state directory: %w", err)
-	}
-	return left, nil
-}
-
-// removeAccount removes, after the last project, what the projects of the account have shared.
-func removeAccount(w *term.Env) error {
-	dirs, err := project.StateDirs(w)
-	if err != nil || len(dirs) > 0 {
-		return err
-	}
-	if err := os.RemoveAll(filepath.Join(project.StateHome(w), "accounts")); err != nil {
-		return fmt.Errorf("shared account: %w", err)
-	}
-	_ = os.Remove(project.StateHome(w)) // fails while it holds something
-	return nil
+	return left, err
 }

@@ -7,12 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -20,31 +18,32 @@ import (
 
 // space is a workspace that may be removed.
 type space struct {
-	root *workspace.Root
-	rec  workspace.Record
-	size int64
-	// inUse reports whether a process holds its lease.
-	inUse bool
-	// unsaved describes work that exists nowhere else, empty if there is none.
-	unsaved string
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Path       string `json:"path"`
+	Bytes      int64  `json:"bytes"`
+	Why        string `json:"why"`               // it is not needed
+	InUse      bool   `json:"in_use"`            // a process holds its lease
+	Unsaved    string `json:"unsaved,omitempty"` // work that exists nowhere else
+	root       *workspace.Root
+	rec        workspace.Record
 }
 
 // remark is the size of the workspace and what speaks against its removal, in brackets.
 func (s space) remark() string {
-	text := "(" + term.BytesText(s.size)
-	if s.inUse {
+	text := "(" + term.BytesText(s.Bytes)
+	if s.InUse {
 		text += ", in use"
 	}
-	if s.unsaved != "" {
-		text += ", " + s.unsaved
+	if s.Unsaved != "" {
+		text += ", " + s.Unsaved
 	}
 	return text + ")"
 }
 
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, row project.Known) ([]space, error) {
-	var list []space
-	for _, path := range row.Roots {
+func listSpaces(ctx context.Context, stateDir string, roots []string) (list []space, err error) {
+	for _, path := range roots {
 		root, found, err := workspace.FindRoot(path)
 		if err == nil && !found {
 			continue
@@ -57,26 +56,21 @@ func listSpaces(ctx context.Context, row project.Known) ([]space, error) {
 			return nil, err
 		}
 		for _, rec := range records {
-			if rec.StateDir != row.StateDir && !isGone(filepath.Join(rec.StateDir, "state.db")) {
+			// A file that can't be examined may exist.
+			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
-			s := space{root: root, rec: rec, unsaved: git.Unsaved(ctx, rec.Path)}
-			if s.inUse, err = root.Held(rec.Key); err != nil {
+			s := space{IssueID: rec.IssueID, Identifier: rec.Identifier, Path: rec.Path, Unsaved: git.Unsaved(ctx, rec.Path), root: root, rec: rec}
+			if s.InUse, err = root.Held(rec.Key); err != nil {
 				return nil, err
 			}
-			if s.size, _, err = diskUsage(ctx, rec.Path); err != nil {
+			if s.Bytes, _, err = diskUsage(ctx, rec.Path); err != nil {
 				return nil, err
 			}
 			list = append(list, s)
 		}
 	}
 	return list, nil
-}
-
-// isGone reports whether a file certainly does not exist. A file that cannot be examined may exist.
-func isGone(path string) bool {
-	_, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // diskUsage returns the bytes that a path occupies; exists is false if there is no such path. Files that vanish or cannot
@@ -113,22 +107,4 @@ func lockProject(ctx context.Context, w *term.Env, stateDir string) (release fun
 		err = project.LockedError(holder)
 	}
 	return release, err
-}
-
-// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the command then needs --yes.
-func Confirm(ctx context.Context, w *term.Env, prompt string) (bool, error) {
-	if !w.OnTerminal() {
-		return false, &reconcile.Error{
-			Code: "not_a_terminal", Message: "the command asks before it goes on, and stdin is no terminal", Hint: "give --yes to go on without the question",
-		}
-	}
-	answer, err := term.AskLine(ctx, w, prompt, false)
-	if err != nil {
-		return false, err
-	}
-	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
-		fmt.Fprintln(w.Stderr, "symphony: nothing was changed")
-		return false, nil
-	}
-	return true, nil
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
@@ -36,7 +35,7 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	}
 	if claimed && claim.Status == reconcile.Running && !yes {
 		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", identifier, claim.RunID)))
-		if confirmed, err := cleanup.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
+		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // AskLine reads one line from the terminal. A secret is not echoed. The end of ctx ends the wait.
@@ -50,4 +52,22 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, e
 		fmt.Fprintln(w.Stderr)
 		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
 	}
+}
+
+// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the command then needs --yes.
+func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
+	if !w.OnTerminal() {
+		return false, &reconcile.Error{
+			Code: "not_a_terminal", Message: "the command asks before it goes on, and stdin is no terminal", Hint: "give --yes to go on without the question",
+		}
+	}
+	answer, err := AskLine(ctx, w, prompt, false)
+	if err != nil {
+		return false, err
+	}
+	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
+		fmt.Fprintln(w.Stderr, "symphony: nothing was changed")
+		return false, nil
+	}
+	return true, nil
 }
