@@ -1,9 +1,6 @@
 package reconcile
 
-import (
-	"log/slog"
-	"strings"
-)
+import "log/slog"
 
 // ActionKind names what a pass does.
 type ActionKind string
@@ -18,6 +15,7 @@ const (
 	ActHold            ActionKind = "hold"
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
+	actUpdate          ActionKind = "update" // stores what is known of an issue, and decides nothing; it is not reported
 )
 
 // Action is one step of a plan. It is stored before it takes effect and may be repeated without harm.
@@ -36,8 +34,6 @@ type Action struct {
 	Attempt int
 	// Probe is the block of the account that this dispatch tests, nil for none.
 	Probe *Block
-	// Workspace to remove.
-	Workspace *Workspace
 	// Outcome to record for a dead run that recorded none.
 	Outcome Outcome
 	// Kill: its worker lives and is killed first. GiveUp: the run is settled although processes remain.
@@ -78,28 +74,13 @@ func (c Change) Empty() bool {
 		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil
 }
 
-// onlyClaim reports whether the change does nothing but replace the content of a claim.
-func (c Change) onlyClaim() bool {
-	rest := c
-	rest.Claim = nil
-	return c.Claim != nil && rest.Empty()
-}
-
 // String is the line that symphony tick prints for the action.
 func (a Action) String() string {
-	parts := []string{string(a.Kind), a.Identifier}
-	if a.Identifier == "" {
-		parts = parts[:1]
-	}
-	if a.RunID != "" {
-		parts = append(parts, "run="+a.RunID)
-	}
-	if a.Reason != "" {
-		parts = append(parts, "reason="+a.Reason)
-	}
-	line := strings.Join(parts, " ")
-	if a.Message != "" {
-		line += ": " + a.Message
+	line := string(a.Kind)
+	for _, part := range [][2]string{{" ", a.Identifier}, {" run=", a.RunID}, {" reason=", a.Reason}, {": ", a.Message}} {
+		if part[1] != "" {
+			line += part[0] + part[1]
+		}
 	}
 	return line
 }
@@ -143,9 +124,7 @@ type Plan struct {
 	Skips []Skip
 	// Waits are due retries that can't start, with the reasons of skips.
 	Waits []Skip
-	// Updates refresh what is known of an issue and decide nothing.
-	Updates []Change
 }
 
-// Empty reports whether the plan changes nothing.
-func (p Plan) Empty() bool { return len(p.Actions) == 0 && len(p.Updates) == 0 }
+// starts reports whether the action starts a process that must outlive the pass.
+func (a Action) starts() bool { return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace }

@@ -110,11 +110,7 @@ func finished(t *testing.T, w *world) {
 		9: "held operator", 10: "held operator", 11: "running", 12: "held max_failures", 13: "running", 14: "held operator",
 		15: "held operator", 16: "unclaimed", 17: "held operator", 18: "running then held",
 	} {
-		rec, err := w.State(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := state(newPlanner(Snapshot{Now: w.now, Claims: rec.Claims}), issueNo(n))
+		got := w.told(issueNo(n))
 		first, last, _ := strings.Cut(want, " ")
 		if !strings.HasPrefix(got, first) || !strings.Contains(got, last) {
 			t.Errorf("A-%d is %q, want %q", n, got, want)
@@ -227,10 +223,10 @@ func TestConflict(t *testing.T) {
 // Updates and actions of one issue that alternate in the plan are stored in that order.
 func TestUpdatesInTurn(t *testing.T) {
 	titled := issueNo(1, func(i *Issue) { i.Title = "other work" })
-	s := newScene().claim(issueNo(1), func(c *Claim) { c.DueAt = noon.Add(time.Hour) }).command(VerbRetry, issueNo(1)).answer(titled)
+	s := newScene().claim(issueNo(1), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).command(VerbRetry, issueNo(1)).answer(titled)
 	plan := Compute(s.Snapshot)
 	equal(t, "plan", story(plan), "retry A-1 operator; dispatch A-1 requested")
-	equal(t, "updates", len(plan.Updates), 1)
+	equal(t, "updates", len(updates(plan)), 1)
 	w := worldOf(s.Snapshot)
 	for _, done := range apply(t.Context(), w.deps(s.Policy), plan, nil) {
 		if done.Err != nil {
@@ -250,7 +246,7 @@ func TestClaimMadeAnew(t *testing.T) {
 		command(VerbHold, one).answer(one)
 	plan := Compute(s.Snapshot)
 	equal(t, "plan", story(plan), "settle A-1 canceled; hold A-1 operator")
-	equal(t, "updates", len(plan.Updates), 1) // the command knew the issue's name alone
+	equal(t, "updates", len(updates(plan)), 1) // the command knew the issue's name alone
 	w := worldOf(s.Snapshot)
 	for _, done := range apply(t.Context(), w.deps(s.Policy), plan, s.Runs) {
 		equal(t, done.String(), done.Err, nil)
@@ -283,7 +279,7 @@ func TestUpdatesShareTransactions(t *testing.T) {
 		for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 			c := w.claims[id]
 			c.Issue.Title += ", changed"
-			plan.Updates = append(plan.Updates, Change{Claim: &c})
+			plan.Actions = append(plan.Actions, Action{Kind: actUpdate, IssueID: id, Change: &Change{Claim: &c}})
 		}
 		return plan
 	}
@@ -302,7 +298,7 @@ func TestUpdatesShareTransactions(t *testing.T) {
 
 	w = worldOf(s.Snapshot)
 	plan := updates(w)
-	plan.Updates[120].Claim.Version--
+	plan.Actions[120].Change.Claim.Version--
 	done := apply(t.Context(), w.deps(s.Policy), plan, nil)
 	equal(t, "faults", len(done), 1)
 	equal(t, "the fault is a conflict", errors.Is(done[0].Err, ErrConflict), true)

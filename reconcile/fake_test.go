@@ -33,7 +33,6 @@ type world struct {
 	prepared   map[string]bool
 	workers    map[string]*worker
 	workspaces []Workspace
-	frozen     bool // workers stand still
 	trash      bool // removed workspaces have been kept for their time
 	free       int64
 
@@ -350,9 +349,14 @@ var (
 // mustBe compares the claim of an issue, in the notation of the tables.
 func (w *world) mustBe(t *testing.T, i Issue, want string) {
 	t.Helper()
-	rec, err := w.State(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	equal(t, "claim of "+i.Identifier, w.told(i), want)
+}
+
+// told is the claim of an issue in the notation of the tables.
+func (w *world) told(i Issue) string {
+	claims := map[string]*Claim{}
+	if c, claimed := w.claims[i.ID]; claimed {
+		claims[i.ID] = &c
 	}
-	equal(t, "claim of "+i.Identifier, state(newPlanner(Snapshot{Now: w.now, Claims: rec.Claims}), i), want)
+	return told(claims, i, w.now)
 }

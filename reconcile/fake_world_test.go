@@ -20,11 +20,7 @@ func (w *world) Probe(_ context.Context, run Run) Liveness {
 	case p == nil:
 		return Liveness{}
 	default:
-		beats := w.now.UnixMilli()
-		if w.frozen {
-			beats = 1
-		}
-		return Liveness{Alive: p.alive, Beats: beats, Left: slices.Clone(p.left)}
+		return Liveness{Alive: p.alive, Beats: w.now.UnixMilli(), Left: slices.Clone(p.left)}
 	}
 }
 
@@ -110,16 +106,6 @@ func (w *world) ReapFailed(_ context.Context, id string) error {
 	defer w.mu.Unlock()
 	r := w.runs[id]
 	r.ReapTries++
-	w.runs[id] = r
-	return nil
-}
-
-// RecordHeartbeat implements Store.
-func (w *world) RecordHeartbeat(_ context.Context, id string, beats int64, at Instant) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.runs[id]
-	r.Seen = Pulse{beats, at}
 	w.runs[id] = r
 	return nil
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -13,33 +14,29 @@ func TestCondemned(t *testing.T) {
 	const mono = 100 * time.Hour
 	ago := func(d time.Duration) Instant { return Instant{thisBoot, mono - d} }
 	tests := map[string]struct {
-		seen    Pulse
+		frozen  bool
 		stopAt  Instant
-		beats   int64
 		grace   time.Duration
 		outcome Outcome // empty: left alone
 	}{
-		"beating":                      {seen: Pulse{4, ago(time.Hour)}, beats: 5},
-		"the same beat since a moment": {seen: Pulse{5, ago(19 * time.Second)}, beats: 5},
-		"the same beat for too long":   {seen: Pulse{5, ago(20 * time.Second)}, beats: 5, outcome: Lost},
-		"seen before a reboot":         {seen: Pulse{5, Instant{"boot-1", 0}}, beats: 5},
-		"never seen":                   {beats: 5},
-		"stopping":                     {stopAt: ago(10 * time.Second), beats: 5},
-		"stopping for too long":        {stopAt: ago(11 * time.Second), beats: 5, outcome: Canceled},
-		"stopping with after_run":      {stopAt: ago(11 * time.Second), beats: 5, grace: time.Minute},
-		"asked before a reboot":        {stopAt: Instant{"boot-1", 0}, beats: 5},
+		"beating":                 {},
+		"frozen":                  {frozen: true, outcome: Lost},
+		"stopping":                {stopAt: ago(10 * time.Second)},
+		"stopping for too long":   {stopAt: ago(11 * time.Second), outcome: Canceled},
+		"stopping with after_run": {stopAt: ago(11 * time.Second), grace: time.Minute},
+		"asked before a reboot":   {stopAt: Instant{"boot-1", 0}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			i := issueNo(1)
 			s := newScene().running(i, func(_ *Claim, r *Run) {
-				r.Seen, r.StopAt = test.seen, test.stopAt
+				r.StopAt = test.stopAt
 				if r.StopAt != (Instant{}) {
 					r.StopReason = StopInactive
 				}
 			})
 			s.Mono, s.Policy.StopGrace = mono, test.grace
-			s.Liveness["run-A-1"] = Liveness{Alive: true, Beats: test.beats}
+			s.Liveness["run-A-1"] = Liveness{Alive: true, Frozen: test.frozen}
 			var got Outcome
 			for _, a := range Compute(s.Snapshot).Actions {
 				if a.Kind == ActReap {
@@ -52,60 +49,48 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
-// kept is a world in which a frozen worker keeps the database locked, in the middle of a write, as long as it lives.
-type kept struct {
+// silent is a world whose workers last beat some time ago. One that was only suspended beats when it is looked at again.
+type silent struct {
 	*world
-	beatAt time.Duration
-	beats  bool // it does go on
-	looks  int64
+	beatAt  time.Duration
+	resumed bool
+	looks   int64
 }
 
-func (k *kept) Probe(ctx context.Context, run Run) Liveness {
-	l := k.world.Probe(ctx, run)
-	if l.Alive {
-		l.Beats, l.BeatAt = 7, k.beatAt
-		if k.looks++; k.beats {
-			l.Beats += k.looks
-		}
+func (s *silent) Probe(ctx context.Context, run Run) Liveness {
+	l := s.world.Probe(ctx, run)
+	l.Beats, l.BeatAt = 7, s.beatAt
+	if s.looks++; s.resumed {
+		l.Beats += s.looks
 	}
 	return l
 }
 
-func (k *kept) RecordHeartbeat(ctx context.Context, id string, beats int64, at Instant) error {
-	if k.workers[id].alive {
-		return &Error{Code: "state_busy", Message: "another process holds it"}
-	}
-	return k.world.RecordHeartbeat(ctx, id, beats, at)
-}
-
-// A worker that stands still with the database in its hands lets no pass store what it saw. It is killed all the same,
-// by the beat's own clock; one that goes on, or has just beaten, is not.
-func TestFrozenWithTheDatabase(t *testing.T) {
+// A worker that stands still for longer than four heartbeats is looked at twice, and then killed.
+func TestFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
-		age   time.Duration
-		beats bool
-		alive bool
+		age     time.Duration
+		resumed bool
+		alive   bool
 	}{
-		"for long":          {age: 21 * time.Second},
+		"for long":          {age: 20 * time.Second},
 		"since a moment":    {age: 19 * time.Second, alive: true},
-		"only just resumed": {age: time.Hour, beats: true, alive: true},
+		"only just resumed": {age: time.Hour, resumed: true, alive: true},
 		"before its first":  {alive: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := newScene().running(issueNo(1), nil).same()
 			w := worldOf(s.Snapshot)
 			deps := w.deps(s.Policy)
-			mono := deps.Mono() + time.Hour
-			deps.Mono = func() time.Duration { return mono }
-			k := &kept{world: w, beats: test.beats}
+			k := &silent{world: w, resumed: test.resumed}
 			if test.age > 0 {
-				k.beatAt = mono - test.age
+				k.beatAt = deps.Mono() - test.age
 			}
-			deps.Store, deps.Runners = k, k
+			deps.Runners = k
 			Tick(t.Context(), deps, Options{})
-			equal(t, "alive", w.workers["run-A-1"].alive, test.alive)
+			equal(t, name+": alive", w.workers["run-A-1"].alive, test.alive)
 			if !test.alive {
-				equal(t, "outcome", w.runs["run-A-1"].Outcome, Lost)
+				equal(t, name+": outcome", w.runs["run-A-1"].Outcome, Lost)
 			}
 		})
 	}

@@ -9,25 +9,41 @@ import (
 // Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule is a row of a table
 // test, and a dry run prints the plan.
 //
-//	clock ─► ended runs ─► commands ─► other projects ─► due times ─► refresh ─► caps ─► dispatch ─► sweep
+//	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► dispatch ─► sweep
 //
 // Each step works on the copy of the claims that the earlier steps have changed, so that one pass may settle a run and
-// dispatch the next one. Without the tracker's answer only the first five steps are taken. Commands come after the ended
+// dispatch the next one. Without the tracker's answer only the first four steps are taken. Commands come after the ended
 // runs, so that a retry is due now, and not in backoff, if the run has just died.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
 // compute is Compute, and returns also the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
-	p := newPlanner(s)
+	p := &planner{
+		s:        s,
+		claims:   make(map[string]*Claim, len(s.Claims)),
+		runs:     make(map[string]*Run, len(s.Runs)),
+		removing: map[string]bool{},
+		eligible: map[string]bool{},
+	}
+	for _, c := range s.Claims {
+		p.claims[c.IssueID] = &c
+	}
+	for _, r := range s.Runs {
+		p.runs[r.ID] = &r
+		if r.Kind == CleanupRun {
+			p.removing[r.IssueID] = true
+		}
+	}
 	p.clock()
 	p.ended()
 	p.commands()
 	p.otherProjects()
-	p.dueTimes()
-	if p.s.Tracker != nil {
+	if s.Tracker != nil {
 		p.refresh()
 		p.caps()
-		p.dispatch()
+		if !s.DispatchOff {
+			p.dispatch()
+		}
 		p.sweep()
 	}
 	return p
@@ -45,48 +61,22 @@ type planner struct {
 	plan     Plan
 }
 
-func newPlanner(s Snapshot) *planner {
-	p := &planner{
-		s:        s,
-		claims:   make(map[string]*Claim, len(s.Claims)),
-		runs:     make(map[string]*Run, len(s.Runs)),
-		removing: map[string]bool{},
-		eligible: map[string]bool{},
-	}
-	for _, c := range s.Claims {
-		p.claims[c.IssueID] = &c
-	}
-	for _, r := range s.Runs {
-		p.runs[r.ID] = &r
-		if r.Kind == CleanupRun {
-			p.removing[r.IssueID] = true
-		}
-	}
-	return p
-}
-
-// concerns reports whether the pass may touch the issue.
-func (p *planner) concerns(issueID string) bool { return p.s.Only == "" || p.s.Only == issueID }
-
 // byAge lists the working claims that the pass may touch, in a stable order.
 func (p *planner) byAge() []*Claim {
-	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.concerns(c.IssueID) })
+	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.s.concerns(c.IssueID) })
 }
 
 func (p *planner) everyClaim() []*Claim {
-	list := slices.Collect(maps.Values(p.claims))
-	slices.SortFunc(list, func(a, b *Claim) int {
+	return slices.SortedFunc(maps.Values(p.claims), func(a, b *Claim) int {
 		return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.Identifier, b.Identifier), cmp.Compare(a.IssueID, b.IssueID))
 	})
-	return list
 }
 
 // remaining lists the claims as the plan leaves them.
 func (p *planner) remaining() []Claim {
-	list := p.everyClaim()
-	claims := make([]Claim, len(list))
-	for i, c := range list {
-		claims[i] = *c
+	claims := make([]Claim, 0, len(p.claims))
+	for _, c := range p.everyClaim() {
+		claims = append(claims, *c)
 	}
 	return claims
 }
@@ -100,6 +90,15 @@ func (p *planner) put(next Claim) *Change {
 	return &Change{Claim: &stored}
 }
 
+// update stores a change that decides nothing.
+func (p *planner) update(c *Change) {
+	a := Action{Kind: actUpdate, Change: c}
+	if c.Claim != nil {
+		a.IssueID = c.Claim.IssueID
+	}
+	p.plan.Actions = append(p.plan.Actions, a)
+}
+
 // drop removes the working claim and returns the change that deletes it.
 func (p *planner) drop(c Claim, reason string) *Change {
 	delete(p.claims, c.IssueID)
@@ -111,76 +110,58 @@ func (p *planner) drop(c Claim, reason string) *Change {
 }
 
 func (p *planner) act(kind ActionKind, c Claim, reason, message string, change *Change) {
-	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, RunID: runOf(kind, c),
-		Reason: reason, Message: message, Change: change,
-	})
+	a := Action{Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Message: message, Change: change}
+	if kind == ActStop {
+		a.RunID = c.RunID
+	}
+	p.plan.Actions = append(p.plan.Actions, a)
 }
 
-// runOf is the run that an action of this kind is about, empty for none.
-func runOf(kind ActionKind, c Claim) string {
-	if kind == ActStop || kind == ActSettle || kind == ActReap {
-		return c.RunID
-	}
-	return ""
+func (p *planner) release(c Claim, reason, message string) {
+	p.act(ActRelease, c, reason, message, p.drop(c, reason))
 }
 
 // stop asks the claim's run to end, once. The change, if any, is stored after the request, so that a crash between the two
 // repeats the stop. If the run is ending already, only the change is left to do.
 func (p *planner) stop(c Claim, reason string, change *Change) {
 	r := p.runs[c.RunID]
-	if r == nil || r.Outcome != "" || r.StopReason != "" {
-		if change != nil {
-			p.act(ActHold, c, reason, "its run is ending", change)
-		}
-		return
+	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
+	case !ending:
+		r.StopReason = reason
+		p.act(ActStop, c, reason, "", change)
+	case change != nil:
+		p.act(ActHold, c, reason, "its run is ending", change)
 	}
-	r.StopReason = reason
-	p.act(ActStop, c, reason, "", change)
 }
 
 // otherProjects releases claims of another endpoint or project; the workspaces stay. A workflow that can't be read gives a
 // policy without a project, which says nothing about claims.
 func (p *planner) otherProjects() {
-	if p.s.Policy.Project == "" {
-		return
-	}
 	for _, c := range p.byAge() {
 		switch {
-		case c.Project == p.s.Policy.Project:
+		case p.s.Policy.Project == "" || c.Project == p.s.Policy.Project:
 		case c.Status == Running:
 			p.stop(*c, StopProject, nil)
 		default:
-			p.act(ActRelease, *c, StopProject, "the workflow names another project now", p.drop(*c, StopProject))
+			p.release(*c, StopProject, "the workflow names another project now")
 		}
 	}
 }
 
-// clock corrects the agent's block after the clock was set back. It comes first, because other steps compare with it.
+// clock corrects times that only a step of the clock can have set so far ahead. It comes first, because other steps compare
+// with them.
 func (p *planner) clock() {
-	b, latest := p.s.AgentBlock, p.s.Now.Add(longestProbe)
-	if b == nil || !b.Since.After(p.s.Now) && !b.NextTry.After(latest) {
-		return
+	if b := p.s.AgentBlock; b != nil && b.Unstepped(p.s.Now) != *b {
+		next := b.Unstepped(p.s.Now)
+		p.s.AgentBlock = &next
+		p.update(&Change{AgentBlock: &next})
 	}
-	next := *b
-	if next.Since.After(p.s.Now) {
-		next.Since = p.s.Now
-	}
-	if next.NextTry.After(latest) {
-		next.NextTry = latest
-	}
-	p.s.AgentBlock = &next
-	p.plan.Updates = append(p.plan.Updates, Change{AgentBlock: &next})
-}
-
-// dueTimes corrects due times that only a step of the clock can have set so far ahead.
-func (p *planner) dueTimes() {
-	longest := max(p.s.Policy.MaxRetryBackoff, firstBackoff)
+	latest := p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff))
 	for _, c := range p.byAge() {
-		if c.Status == Waiting && c.DueAt.After(p.s.Now.Add(longest)) {
+		if c.Status == Waiting && c.DueAt.After(latest) {
 			next := *c
-			next.DueAt = p.s.Now.Add(longest)
-			p.plan.Updates = append(p.plan.Updates, *p.put(next))
+			next.DueAt = latest
+			p.update(p.put(next))
 		}
 	}
 }

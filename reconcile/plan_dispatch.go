@@ -15,83 +15,102 @@ type contender struct {
 	claim *Claim // nil for a candidate
 }
 
-// slots counts the slots in use, globally and per state (specification 8.3).
-type slots struct {
+// dispatch gives out the free slots of a plan.
+type dispatch struct {
+	*planner
 	taken   int
 	byState map[string]int
+	// probes is how many runs may start: one at a time while the agent or the account is blocked, else any number.
+	probes int
 }
+
+// MessageNoSlot is the specification's text for a due retry without a slot (8.4).
+const MessageNoSlot = "no available orchestrator slots"
 
 // dispatch gives the free slots to due retries and candidates in the specification's order (8.2).
 func (p *planner) dispatch() {
-	if p.s.DispatchOff {
-		return
+	if p.s.Tracker.Fetched {
+		p.plan.Skips = []Skip{}
 	}
-	used := p.takenSlots()
-	probes := p.probes()
-	for _, c := range p.contenders() {
-		why := p.refuse(c, &used, probes)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: why.reason, Message: why.message}
+	d := p.openSlots()
+	for _, c := range d.contenders() {
+		skip := d.refuse(c)
+		skip.IssueID, skip.Identifier = c.issue.ID, c.issue.Identifier
 		switch {
-		case why.reason == "":
-			p.start(c)
-			used.take(c.issue.State)
-			probes--
+		case skip.Reason == "":
+			d.start(c)
 		case c.claim == nil:
 			p.plan.Skips = append(p.plan.Skips, skip)
 		default:
 			p.plan.Waits = append(p.plan.Waits, skip)
-			if why.reason == SkipNoSlot || why.reason == SkipNoSlotInState {
-				p.markNoSlot(*c.claim, why)
+			if noSlot := skip.Reason == SkipNoSlot || skip.Reason == SkipNoSlotInState; noSlot && c.claim.Kind != NoSlot {
+				// The retry stays due and keeps its attempt.
+				next := *c.claim
+				next.Kind, next.ErrorCode, next.ErrorMessage = NoSlot, "", MessageNoSlot
+				p.act(ActRetry, next, string(NoSlot), MessageNoSlot+", "+skip.Message, p.put(next))
 			}
 		}
 	}
 	if p.s.Tracker.Fetched {
 		p.unsavedSkips()
 	}
-	if p.s.Tracker.Fetched && p.plan.Skips == nil {
-		p.plan.Skips = []Skip{} // fetched, and no candidate was skipped
-	}
 }
 
-// takenSlots counts the running claims, and the ended runs with remaining processes: they are settled only if these can be
-// ended, so that their slot is free in the next plan.
-func (p *planner) takenSlots() slots {
-	used := slots{byState: map[string]int{}}
+// openSlots counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
+// processes. These are settled only if the processes can be ended, so that their slot is free in the next plan.
+func (p *planner) openSlots() *dispatch {
+	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt}
 	for _, c := range p.claims {
 		if c.Status == Running {
-			used.take(c.Issue.State)
+			d.take(c.Issue.State)
 		}
 	}
 	for _, r := range p.s.Runs {
 		if r.Kind == AgentRun && p.runs[r.ID] == nil && len(p.s.Liveness[r.ID].Left) > 0 {
-			used.take(r.Issue.State)
+			d.take(r.Issue.State)
 		}
 	}
-	return used
+	for _, b := range p.dispatchBlocks() {
+		d.probes = min(d.probes, 1)
+		probing := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
+		for _, r := range p.runs {
+			probing = probing || b.startedUnder(*r)
+		}
+		if probing {
+			d.probes = 0
+		}
+	}
+	return d
 }
 
-func (s *slots) take(state string) {
-	s.taken++
-	s.byState[NormalizeState(state)]++
+// dispatchBlocks are the blocks under which only one run may start at a time.
+func (p *planner) dispatchBlocks() []*Block {
+	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil })
+}
+
+func (d *dispatch) take(state string) {
+	d.taken++
+	d.byState[NormalizeState(state)]++
 }
 
 // contenders lists due retries and unclaimed candidates in dispatch order. A retry whose issue is blocked again is
 // released, and is one of the candidates.
-func (p *planner) contenders() []contender {
+func (d *dispatch) contenders() []contender {
+	p := d.planner
 	var list []contender
 	for _, c := range p.byAge() {
 		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) {
 			continue
 		}
 		if _, blocked := p.blockers(c.Issue); blocked {
-			p.act(ActRelease, *c, SkipBlockedBy, "a blocker is open", p.drop(*c, SkipBlockedBy))
+			p.release(*c, SkipBlockedBy, "a blocker is open")
 			continue
 		}
 		list = append(list, contender{issue: c.Issue, claim: c})
 	}
 	seen := map[string]bool{}
 	for _, issue := range p.s.Tracker.Candidates {
-		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.concerns(issue.ID) {
+		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.s.concerns(issue.ID) {
 			continue
 		}
 		if issue.Malformed == "" && (issue.Archived || !p.s.Policy.Active(issue.State)) {
@@ -135,78 +154,48 @@ func age(i Issue) int64 {
 	return i.CreatedAt.UnixMilli()
 }
 
-// refusal is why a contender can't start now. Without a reason it can.
-type refusal struct {
-	reason, message string
-	// ofAccount: other projects have the slots.
-	ofAccount bool
-}
-
-// refuse checks what keeps a contender from starting, in the order in which it is reported.
-func (p *planner) refuse(c contender, used *slots, probes int) refusal {
-	if c.issue.Malformed != "" {
-		return refusal{reason: SkipMalformed, message: "the tracker's record is malformed: " + c.issue.Malformed}
-	}
-	if c.claim == nil {
-		if r := p.refuseCandidate(c.issue); r.reason != "" {
-			return r
-		}
-	}
-	switch low := p.s.Policy.MinFreeBytes; {
-	case p.s.Paused:
-		return refusal{reason: SkipPaused, message: "symphony resume ends the pause"}
-	case p.removing[c.issue.ID]:
-		return refusal{reason: SkipWorkspaceBusy, message: "its old workspace is being removed"}
-	case p.s.HostBlock != nil:
-		return refusedBy(*p.s.HostBlock)
-	case p.s.Account.Limit != nil:
-		return refusal{reason: SkipRateLimited, message: p.s.Account.Limit.Text(p.s.Account.Home, p.s.Now)}
-	case p.s.Account.Block != nil && probes <= 0:
-		return refusedBy(*p.s.Account.Block)
-	case p.s.AgentBlock != nil && probes <= 0:
-		return refusedBy(*p.s.AgentBlock)
-	case p.s.Tracker.Low:
-		return refusal{reason: SkipRateLimited, message: "less than a tenth of the tracker's allowance is left"}
-	case p.s.FreeBytes >= 0 && p.s.FreeBytes < low:
-		return refusal{reason: SkipDiskLow, message: fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", p.s.FreeBytes>>20, low>>20)}
-	}
-	return p.refuseSlot(c.issue, used)
-}
-
-// refuseCandidate checks an issue without a claim for eligibility (specification 8.2).
-func (p *planner) refuseCandidate(issue Issue) refusal {
-	names, blocked := p.blockers(issue)
-	switch pol := p.s.Policy; {
-	case !pol.Labelled(issue):
-		return refusal{reason: SkipLabel, message: "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")}
-	case !pol.Ours(issue):
-		return refusal{reason: SkipAssignee, message: "is not assigned to " + pol.Assignee}
-	case blocked:
-		return refusal{reason: SkipBlockedBy, message: "waits for " + names}
-	}
-	return refusal{}
-}
-
-func refusedBy(b Block) refusal {
-	return refusal{reason: SkipBlocked, message: b.Code + ": " + b.Message}
-}
-
-// refuseSlot checks the slots of the project, of the state and of the account. A pass for one issue may ignore the first
-// two.
-func (p *planner) refuseSlot(issue Issue, used *slots) refusal {
-	anySlot := p.s.AnySlot && p.s.Only == issue.ID
+// refuse says what keeps a contender from starting, in the order in which it is reported. A candidate must be eligible, too
+// (specification 8.2). Without a reason it can start.
+func (d *dispatch) refuse(c contender) Skip {
+	s, pol, account, issue := d.s, d.s.Policy, d.s.Account, c.issue
+	names, open := d.blockers(issue)
 	state := NormalizeState(issue.State)
-	limit, limited := p.s.Policy.MaxByState[state]
-	switch all, account := p.s.Policy.MaxConcurrent, p.s.Account.Slots; {
-	case !anySlot && used.taken >= all:
-		return refusal{reason: SkipNoSlot, message: fmt.Sprintf("%d of %d slots taken", used.taken, all)}
-	case !anySlot && limited && used.byState[state] >= limit:
-		return refusal{reason: SkipNoSlotInState, message: fmt.Sprintf("%d of %d slots taken in %s", used.byState[state], limit, issue.State)}
-	case account != nil && account.Free <= 0:
-		message := fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Taken, account.Max, p.s.Account.Home)
-		return refusal{reason: SkipNoSlot, message: message, ofAccount: true}
+	limit, limited := pol.MaxByState[state]
+	anySlot := s.AnySlot && s.Only == issue.ID // but for those of the account
+	switch {
+	case issue.Malformed != "":
+		return Skip{Reason: SkipMalformed, Message: "the tracker's record is malformed: " + issue.Malformed}
+	case c.claim == nil && !pol.Labelled(issue):
+		return Skip{Reason: SkipLabel, Message: "lacks a label of " + strings.Join(pol.RequiredLabels, ", ")}
+	case c.claim == nil && !pol.Ours(issue):
+		return Skip{Reason: SkipAssignee, Message: "is not assigned to " + pol.Assignee}
+	case c.claim == nil && open:
+		return Skip{Reason: SkipBlockedBy, Message: "waits for " + names}
+	case s.Paused:
+		return Skip{Reason: SkipPaused, Message: "symphony resume ends the pause"}
+	case d.removing[issue.ID]:
+		return Skip{Reason: SkipWorkspaceBusy, Message: "its old workspace is being removed"}
+	case s.HostBlock != nil:
+		return Skip{Reason: SkipBlocked, Message: s.HostBlock.Code + ": " + s.HostBlock.Message}
+	case account.Limit != nil:
+		return Skip{Reason: SkipRateLimited, Message: account.Limit.Text(account.Home, s.Now)}
+	case d.probes <= 0:
+		b := d.dispatchBlocks()[0]
+		return Skip{Reason: SkipBlocked, Message: b.Code + ": " + b.Message}
+	case s.Tracker.Low:
+		return Skip{Reason: SkipRateLimited, Message: "less than a tenth of the tracker's allowance is left"}
+	case s.FreeBytes >= 0 && s.FreeBytes < pol.MinFreeBytes:
+		message := fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, pol.MinFreeBytes>>20)
+		return Skip{Reason: SkipDiskLow, Message: message}
+	case !anySlot && d.taken >= pol.MaxConcurrent:
+		return Skip{Reason: SkipNoSlot, Message: fmt.Sprintf("%d of %d slots taken", d.taken, pol.MaxConcurrent)}
+	case !anySlot && limited && d.byState[state] >= limit:
+		return Skip{Reason: SkipNoSlotInState, Message: fmt.Sprintf("%d of %d slots taken in %s", d.byState[state], limit, issue.State)}
+	case account.Slots != nil && account.Slots.Free <= 0:
+		message := fmt.Sprintf("%s: %d of %d agents of %s run", MaxAgentsVar, account.Slots.Taken, account.Slots.Max, account.Home)
+		return Skip{Reason: SkipNoSlot, Message: message}
 	}
-	return refusal{}
+	return Skip{}
 }
 
 // blockers names the open blockers of an issue in Todo. In other states they do not count.
@@ -217,97 +206,47 @@ func (p *planner) blockers(issue Issue) (names string, blocked bool) {
 	var open []string
 	for _, b := range issue.BlockedBy {
 		if b.State == nil || !p.s.Policy.Terminal(*b.State) {
-			open = append(open, nameOf(b))
+			unnamed := "an unnamed blocker"
+			open = append(open, *cmp.Or(b.Identifier, b.ID, &unnamed))
 		}
 	}
 	return strings.Join(open, ", "), len(open) > 0
 }
 
-func nameOf(b BlockerRef) string {
-	switch {
-	case b.Identifier != nil:
-		return *b.Identifier
-	case b.ID != nil:
-		return *b.ID
-	}
-	return "an unnamed blocker"
-}
-
-// probes is how many runs may start: one at a time while the agent or the account is blocked, else any number.
-func (p *planner) probes() int {
-	n := math.MaxInt
-	for _, b := range p.dispatchBlocks() {
-		if p.probing(*b) || p.s.Now.Before(b.NextTry) {
-			return 0
-		}
-		n = 1
-	}
-	if p.s.Account.Block != nil && p.s.Account.Probing {
-		return 0
-	}
-	return n
-}
-
 // start makes the contender's claim running and adds the dispatch of its run.
-func (p *planner) start(c contender) {
-	claim := Claim{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now}
-	if c.claim != nil {
-		claim = *c.claim
-	}
-	claim.Status, claim.Issue = Running, c.issue
-	claim.DueAt = time.Time{}
-	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, p.s.Policy.WorkspaceRoot)
-	claim.Runs++
-	run := Run{
-		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
-		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: p.s.Now, WorkspaceRoot: claim.WorkspaceRoot,
-	}
-	change := p.put(claim)
-	change.Insert = &run
+func (d *dispatch) start(c contender) {
+	s := &d.s
+	claim := Claim{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Project: s.Policy.Project, ClaimedAt: s.Now}
 	reason := ""
 	if c.claim != nil {
-		reason = string(c.claim.Kind)
+		claim, reason = *c.claim, string(c.claim.Kind)
 	}
-	probed := p.startOnAccount()
-	if b := p.s.AgentBlock; b != nil {
-		next := b.Tried(p.s.Now)
-		p.s.AgentBlock, change.AgentBlock = &next, &next
+	claim.Status, claim.Issue, claim.DueAt = Running, c.issue, time.Time{}
+	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
+	claim.Runs++
+	change := d.put(claim)
+	change.Insert = &Run{
+		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
+		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: claim.WorkspaceRoot,
 	}
-	if probed != nil || change.AgentBlock != nil {
-		reason = "probe"
+	d.take(c.issue.State)
+	d.probes--
+	if slots := s.Account.Slots; slots != nil {
+		s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
 	}
-	p.plan.Actions = append(p.plan.Actions, Action{
+	probed := s.Account.Block
+	if probed != nil {
+		next := probed.Tried(s.Now)
+		s.Account.Block, reason = &next, "probe"
+	}
+	if b := s.AgentBlock; b != nil {
+		next := b.Tried(s.Now)
+		s.AgentBlock, change.AgentBlock, reason = &next, &next, "probe"
+	}
+	d.plan.Actions = append(d.plan.Actions, Action{
 		Kind: ActDispatch, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason,
 		Change: change, Issue: &c.issue, Attempt: claim.Attempt, Probe: probed,
 	})
-}
-
-// markNoSlot records once that a due retry found no slot. It stays due and keeps its attempt.
-func (p *planner) markNoSlot(c Claim, why refusal) {
-	if c.Kind == NoSlot {
-		return
-	}
-	c.Kind, c.ErrorCode, c.ErrorMessage = NoSlot, "", MessageNoSlot
-	message := MessageNoSlot
-	if why.ofAccount {
-		message += ", " + why.message // ps shows what takes the slots of the project itself
-	}
-	p.act(ActRetry, c, string(NoSlot), message, p.put(c))
-}
-
-// startOnAccount takes a slot of the account for a dispatch, and returns the block that the run probes.
-func (p *planner) startOnAccount() *Block {
-	if s := p.s.Account.Slots; s != nil {
-		left := *s
-		left.Free, left.Taken = s.Free-1, s.Taken+1
-		p.s.Account.Slots = &left
-	}
-	b := p.s.Account.Block
-	if b != nil {
-		next := b.Tried(p.s.Now)
-		p.s.Account.Block = &next
-	}
-	return b
 }
 
 // dispatches counts the agents that the plan starts.
@@ -319,19 +258,4 @@ func (p Plan) dispatches() int {
 		}
 	}
 	return n
-}
-
-// probing reports whether a run of this project, started under the block, is under way.
-func (p *planner) probing(b Block) bool {
-	for _, r := range p.runs {
-		if b.startedUnder(*r) {
-			return true
-		}
-	}
-	return false
-}
-
-// dispatchBlocks are the blocks under which only one run may start at a time.
-func (p *planner) dispatchBlocks() []*Block {
-	return slices.DeleteFunc([]*Block{p.s.AgentBlock, p.s.Account.Block}, func(b *Block) bool { return b == nil })
 }

@@ -13,21 +13,21 @@ func (p *planner) refresh() {
 			continue
 		}
 		issue, visible := p.s.Tracker.ByID[c.IssueID]
-		reason := p.leave(issue, visible)
+		reason, message := p.leave(issue, visible)
 		switch {
 		case reason == "":
-			p.stillActive(*c, issue)
-		case c.Status == Running && p.handingOver(*c, issue, visible):
-			p.update(*c, issue, visible)
-		case c.Status == Running:
+			p.stillActive(p.renew(*c, issue), issue)
+		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case reason == StopTerminal:
-			p.act(ActRelease, *c, reason, "is "+issue.State, p.drop(*c, reason))
-			p.removeWorkspace(c.IssueID, reason)
-		case c.Status == Held && c.HoldReason == HoldOperator:
-			p.update(*c, issue, visible)
+		case c.Status == Running, c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
+			if visible {
+				p.renew(*c, issue)
+			}
 		default:
-			p.act(ActRelease, *c, reason, leaveMessage(reason, issue), p.drop(*c, reason))
+			p.release(*c, reason, message)
+			if reason == StopTerminal {
+				p.removeWorkspace(c.IssueID)
+			}
 		}
 	}
 }
@@ -60,141 +60,103 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 }
 
 // leave is the reason to let an issue go, empty where there is none.
-func (p *planner) leave(issue Issue, visible bool) string {
+func (p *planner) leave(issue Issue, visible bool) (reason, message string) {
 	switch {
 	case !visible:
-		return StopMissing
+		return StopMissing, "the tracker no longer returns it"
 	case p.s.Policy.Terminal(issue.State):
-		return StopTerminal
+		return StopTerminal, "is " + issue.State
 	case issue.Elsewhere:
-		return StopMoved
+		return StopMoved, "it is in another project now"
 	case issue.Archived || !p.s.Policy.Active(issue.State):
-		return StopInactive
+		return StopInactive, "is " + issue.State
 	case !p.s.Policy.Labelled(issue):
-		return StopLabel
+		return StopLabel, "a required label is gone"
 	case !p.s.Policy.Ours(issue):
-		return StopAssignee
+		return StopAssignee, "it is assigned to another person"
 	}
-	return ""
+	return "", ""
 }
 
-func leaveMessage(reason string, issue Issue) string {
-	switch reason {
-	case StopMissing:
-		return "the tracker no longer returns it"
-	case StopMoved:
-		return "it is in another project now"
-	case StopLabel:
-		return "a required label is gone"
-	case StopAssignee:
-		return "it is assigned to another person"
-	}
-	return "is " + issue.State
-}
-
-// stillActive stores changes of the issue, and ends a hold that was answered with a comment.
+// stillActive ends a hold that was answered with a comment.
 func (p *planner) stillActive(c Claim, issue Issue) {
-	p.update(c, issue, true)
-	c = *p.claims[c.IssueID]
 	switch {
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
-		if c.Kind == Blocked && answeredFault(c.ErrorCode) && c.DueAt.After(p.s.Now) {
-			c.DueAt = p.s.Now // it waited for the tracker, which has answered
-			p.plan.Updates = append(p.plan.Updates, *p.put(c))
+		// It waited for the tracker, which has answered. That says nothing about what the worker lacks, for instance its key.
+		if c.Kind == Blocked && faults[c.ErrorCode].class == ClassTracker && c.DueAt.After(p.s.Now) {
+			c.DueAt = p.s.Now
+			p.update(p.put(c))
 		}
-	case c.Status == Held && c.HoldReason != HoldOperator && commentedSince(c, issue):
+	case c.Status == Held && c.HoldReason != HoldOperator && issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt):
 		next := p.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
 	}
 }
 
-// answeredFault reports whether an answer of the tracker shows that the fault is over. An answer to the pass says nothing
-// about what the worker lacks, for instance its key.
-func answeredFault(code string) bool { return faults[code].class == ClassTracker }
-
-func commentedSince(c Claim, issue Issue) bool {
-	return issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt)
-}
-
-// update stores the issue's new record. A change of state or description is progress and resets the counts of runs.
-func (p *planner) update(c Claim, issue Issue, visible bool) {
-	if !visible || sameIssue(c.Issue, issue) {
-		return
+// renew stores the issue's new record in its claim. A change of state or description is progress and resets the counts of
+// runs.
+func (p *planner) renew(c Claim, issue Issue) Claim {
+	// The stored form is compared, in which a record equals itself after it was read back.
+	before, errBefore := json.Marshal(c.Issue)
+	now, errNow := json.Marshal(issue)
+	if errBefore == nil && errNow == nil && string(before) == string(now) {
+		return c
 	}
 	if c.Issue.Fingerprint() != issue.Fingerprint() {
 		c.IdleRuns, c.Runs = 0, 0
 	}
 	c.Issue, c.Identifier = issue, issue.Identifier
-	p.plan.Updates = append(p.plan.Updates, *p.put(c))
+	p.update(p.put(c))
+	return *p.claims[c.IssueID]
 }
 
-// sameIssue compares the stored form, in which a record equals itself after it was read back.
-func sameIssue(a, b Issue) bool {
-	x, errA := json.Marshal(a)
-	y, errB := json.Marshal(b)
-	return errA == nil && errB == nil && string(x) == string(y)
-}
-
-// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6).
+// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and deletes those that were removed
+// long enough ago.
 func (p *planner) sweep() {
 	if !p.s.SweepDue || p.s.Only != "" {
 		return
 	}
-	p.emptyTrash()
+	if p.s.TrashDue {
+		p.cleanUp(Workspace{Root: p.s.Policy.WorkspaceRoot}, "trash", "removed workspaces have been kept for their time")
+	}
 	for _, w := range p.s.Workspaces {
 		issue, visible := p.s.Tracker.ByID[w.IssueID]
 		if p.claims[w.IssueID] == nil && visible && p.s.Policy.Terminal(issue.State) {
-			p.removeWorkspace(w.IssueID, StopTerminal)
+			p.removeWorkspace(w.IssueID)
 		}
-	}
-}
-
-// emptyTrash starts a cleanup run without an issue, which deletes workspaces that were removed long enough ago.
-func (p *planner) emptyTrash() {
-	if !p.s.TrashDue || p.s.HostBlock != nil || p.removing[""] {
-		return
-	}
-	p.removing[""] = true
-	run := Run{Kind: CleanupRun, Phase: Starting, StartedAt: p.s.Now, WorkspaceRoot: p.s.Policy.WorkspaceRoot}
-	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActRemoveWorkspace, Reason: "trash", Message: "removed workspaces have been kept for their time",
-		Change: &Change{Insert: &run},
-	})
-}
-
-// removeWorkspace starts the removal of the issue's workspace, unless one is under way.
-func (p *planner) removeWorkspace(issueID, reason string) {
-	if p.removing[issueID] || p.s.HostBlock != nil { // a later sweep tries again
-		return
-	}
-	for _, w := range p.s.Workspaces {
-		if w.IssueID != issueID || w.Project != p.s.Policy.Project {
-			continue
-		}
-		if w.unsavedLately(p.s.Now) {
-			continue
-		}
-		p.removing[issueID] = true
-		run := Run{
-			Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
-			WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[issueID],
-		}
-		p.plan.Actions = append(p.plan.Actions, Action{
-			Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: w.Path,
-			Workspace: &w, Change: &Change{Insert: &run},
-		})
 	}
 }
 
 // recheckUnsaved is how long a workspace with unsaved work is left alone before another cleanup run examines it.
 const recheckUnsaved = time.Hour
 
-// unsavedLately reports whether a cleanup run has just left the workspace alone because of unsaved work.
-func (w Workspace) unsavedLately(now time.Time) bool {
-	age := now.Sub(w.UnsavedAt)
-	return w.Unsaved != "" && age >= 0 && age < recheckUnsaved
+// removeWorkspace starts the removal of the workspace of an issue that is terminal.
+func (p *planner) removeWorkspace(issueID string) {
+	for _, w := range p.s.Workspaces {
+		age := p.s.Now.Sub(w.UnsavedAt)
+		examined := w.Unsaved != "" && age >= 0 && age < recheckUnsaved
+		if w.IssueID == issueID && w.Project == p.s.Policy.Project && !examined {
+			p.cleanUp(w, StopTerminal, w.Path)
+		}
+	}
+}
+
+// cleanUp starts a cleanup run, unless one of the same issue is under way. One without an issue empties the trash.
+func (p *planner) cleanUp(w Workspace, reason, message string) {
+	if p.removing[w.IssueID] || p.s.HostBlock != nil { // a later sweep tries again
+		return
+	}
+	p.removing[w.IssueID] = true
+	run := Run{
+		Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
+		WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[w.IssueID],
+	}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: message,
+		Change: &Change{Insert: &run},
+	})
 }
 
 // unsavedSkips reports, in every pass that fetches candidates, the workspaces that stay because of unsaved work.

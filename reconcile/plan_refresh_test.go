@@ -125,7 +125,7 @@ func TestUpdate(t *testing.T) {
 		s := newScene().running(was, func(c *Claim, _ *Run) { c.Failures, c.IdleRuns, c.Runs = 2, 2, 5 }).answer(issueNo(1, row.edit))
 		p := compute(s.Snapshot)
 		equal(t, row.what+": claim", state(p, was), row.want)
-		equal(t, row.what+": updates", len(p.plan.Updates), row.updates)
+		equal(t, row.what+": updates", len(updates(p.plan)), row.updates)
 		equal(t, row.what+": actions", story(p.plan), "")
 	}
 }

@@ -11,41 +11,15 @@ import (
 // ErrConflict: the row has changed since the pass read it. Nothing was written.
 var ErrConflict = errors.New("changed meanwhile")
 
-// State is the stored half of a Snapshot.
-type State struct {
-	Claims       []Claim
-	Runs         []Run // unsettled
-	Commands     []Command
-	Paused       bool
-	AgentBlock   *Block
-	TrackerBlock *Block
-	HostBlock    *Block
-	Tokens       map[string]int64 // by issue id, of claimed issues
-	LastSweep    time.Time
-	// ReadOnly: the schema belongs to a newer program. This one settles and refreshes but dispatches nothing.
-	ReadOnly bool
-	// Others are claims that are not among Claims, because a pass for one issue does not need them. None of them runs.
-	Others OtherCounts
-}
-
-// OtherCounts counts claims.
-type OtherCounts struct {
-	Waiting, Held int
-	NextDue       time.Time // the earliest due time of those that wait, zero if none does
-}
-
 // Store is the interface of a pass to the database. All times are UTC, stored to the millisecond.
 type Store interface {
-	// State reads everything that a plan needs in one consistent view. For a pass for one issue it may leave other claims out
-	// and count them.
+	// State reads everything that a plan needs in one consistent view.
 	State(ctx context.Context) (State, error)
 	// Commit makes the changes, in order, in one durable transaction, or returns an error and changes nothing; it wraps
 	// ErrConflict where another process was first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error
 	// RequestStop sets the stop reason of a run without outcome and stop reason; others are left as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
-	// RecordHeartbeat stores a counter that a pass has seen for the first time. It need not be durable.
-	RecordHeartbeat(ctx context.Context, runID string, beats int64, at Instant) error
 	// ReapFailed counts a pass that could not end the remaining processes of a dead run.
 	ReapFailed(ctx context.Context, runID string) error
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the run's alive file

@@ -97,9 +97,7 @@ type Run struct {
 	StopAt Instant
 	// ReapTries counts the passes that could not end what the dead run left.
 	ReapTries int
-	// Seen is the last heartbeat that a pass has seen.
-	Seen    Pulse
-	Settled bool
+	Settled   bool
 	// Issue is the record as dispatched, Fingerprint that of the issue then.
 	Issue       Issue
 	Fingerprint string
@@ -149,12 +147,6 @@ type Run struct {
 type Instant struct {
 	Boot string
 	Mono time.Duration
-}
-
-// Pulse is a heartbeat that a pass has seen: the worker's counter, and when a pass saw this value first.
-type Pulse struct {
-	Beats int64
-	At    Instant
 }
 
 // Handle identifies the process of a worker, also after its pid was reused or the machine rebooted.

@@ -61,7 +61,7 @@ type scene struct{ Snapshot }
 
 func newScene() *scene {
 	return &scene{Snapshot{
-		Now: noon, Boot: thisBoot, Policy: testPolicy(), Liveness: map[string]Liveness{}, Tokens: map[string]int64{}, FreeBytes: -1,
+		Now: noon, Boot: thisBoot, Policy: testPolicy(), Liveness: map[string]Liveness{}, State: State{Tokens: map[string]int64{}}, FreeBytes: -1,
 	}}
 }
 
@@ -168,7 +168,9 @@ func (s *scene) edit(f func(*Snapshot)) *scene {
 func story(p Plan) string {
 	var lines []string
 	for _, a := range p.Actions {
-		lines = append(lines, strings.TrimSpace(string(a.Kind)+" "+a.Identifier+" "+a.Reason))
+		if a.Kind != actUpdate {
+			lines = append(lines, strings.TrimSpace(string(a.Kind)+" "+a.Identifier+" "+a.Reason))
+		}
 	}
 	for _, s := range p.Skips {
 		lines = append(lines, "skip "+s.Identifier+" "+s.Reason)
@@ -177,15 +179,17 @@ func story(p Plan) string {
 }
 
 // state tells what has become of the issue's claim: status, then what differs from a fresh one.
-func state(p *planner, i Issue) string {
-	c := p.claims[i.ID]
+func state(p *planner, i Issue) string { return told(p.claims, i, p.s.Now) }
+
+func told(claims map[string]*Claim, i Issue, now time.Time) string {
+	c := claims[i.ID]
 	if c == nil {
 		return "unclaimed"
 	}
 	words := []string{string(c.Status)}
 	switch c.Status {
 	case Waiting:
-		words = append(words, string(c.Kind), fmt.Sprintf("#%d in %v", c.Attempt, c.DueAt.Sub(p.s.Now)))
+		words = append(words, string(c.Kind), fmt.Sprintf("#%d in %v", c.Attempt, c.DueAt.Sub(now)))
 	case Held:
 		words = append(words, c.HoldReason)
 	case Running:
@@ -220,9 +224,16 @@ func consumed(p Plan) []int64 {
 			ids = append(ids, a.Change.Commands...)
 		}
 	}
-	for _, u := range p.Updates {
-		ids = append(ids, u.Commands...)
-	}
 	slices.Sort(ids)
 	return ids
+}
+
+// updates lists the changes that decide nothing.
+func updates(p Plan) (list []Change) {
+	for _, a := range p.Actions {
+		if a.Kind == actUpdate {
+			list = append(list, *a.Change)
+		}
+	}
+	return list
 }

@@ -4,50 +4,58 @@ import "time"
 
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
+	Options
+	// State is what is stored. In a pass HostBlock is what the pass itself has found, nil where it has not checked.
+	State
 	Now    time.Time
 	Boot   string        // boot id of this machine
 	Mono   time.Duration // CLOCK_MONOTONIC
 	Policy Policy
+	// Account is the state that the projects of one codex home share.
+	Account Account
+	// Liveness says of every unsettled run what its worker is.
+	Liveness map[string]Liveness
+	// Tracker is the answer of the tracker; nil in the local half of a pass, or without an answer.
+	Tracker *Tracked
+	// Workspaces are the recorded ones under the present root.
+	Workspaces []Workspace
+	// SweepDue: the issues of unclaimed workspaces are refreshed in this pass. TrashDue: removed workspaces are deleted.
+	SweepDue, TrashDue bool
+	// FreeBytes of the workspace volume; negative where unknown.
+	FreeBytes int64
+}
 
+// State is the stored half of a Snapshot.
+type State struct {
 	Claims   []Claim
 	Runs     []Run // unsettled
 	Commands []Command
 	Paused   bool
-
-	// AgentBlock and TrackerBlock are faults of the machine, nil when there is none.
-	AgentBlock   *Block
-	TrackerBlock *Block
-	// Account is the state that the projects of one codex home share.
-	Account Account
-	// HostBlock says that a worker started now would end with the pass; nil where it would not, or where the pass has not
-	// checked it.
-	HostBlock *Block
-
-	// Liveness says of every unsettled run what its worker is.
-	Liveness map[string]Liveness
-
-	// Tracker is the answer of the tracker; nil in the local half of a pass, or without an answer.
-	Tracker *Tracked
-
-	// Workspaces are the recorded ones under the present root.
-	Workspaces []Workspace
-	// SweepDue: the issues of unclaimed workspaces are refreshed in this pass.
-	SweepDue bool
-	// TrashDue: removed workspaces are deleted in this pass.
-	TrashDue bool
-	// FreeBytes of the workspace volume; negative where unknown.
-	FreeBytes int64
-
+	// The blocks are faults of the machine, nil when there is none.
+	AgentBlock, TrackerBlock, HostBlock *Block
 	// Tokens used by each claimed issue over all of its runs.
-	Tokens map[string]int64
+	Tokens    map[string]int64
+	LastSweep time.Time
+	// ReadOnly: the schema belongs to a newer program. This one settles and refreshes but dispatches nothing.
+	ReadOnly bool
+}
 
+// Options says what kind of pass it is.
+type Options struct {
+	DryRun bool
 	// DispatchOff: this pass may settle, stop and release but start no agent, because the workflow is
 	// invalid, the schedule is dead, or a newer program owns the database.
 	DispatchOff bool
 	// Only confines the pass to one issue (its id); AnySlot lets that issue start although the slots are taken.
 	Only    string
 	AnySlot bool
+	// TrackerLow: at the last answer less than a tenth of the tracker's allowance was left, and it has not filled up
+	// since. The pass asks for running claims alone.
+	TrackerLow bool
 }
+
+// concerns reports whether the pass may touch the issue.
+func (o Options) concerns(issueID string) bool { return o.Only == "" || o.Only == issueID }
 
 // Liveness is what a probe found of a run's processes.
 type Liveness struct {
@@ -56,6 +64,8 @@ type Liveness struct {
 	// Beats is the counter in the alive file, BeatAt the monotonic clock of the last beat; zero before the first.
 	Beats  int64
 	BeatAt time.Duration
+	// Frozen: it holds the file, and its heartbeat stands still.
+	Frozen bool
 	// Unknown: the probe failed. Such a run is left alone.
 	Unknown bool
 	// Pending: the row exists but its worker may still be starting.

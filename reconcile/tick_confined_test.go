@@ -5,39 +5,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-// counting counts what a pass reads and lists whose workers it looks at. Where little is set it gives no more of other
-// issues' claims than a pass confined to one needs.
+// counting counts what a pass reads and lists whose workers it looks at.
 type counting struct {
 	*world
-	little string
 	reads  int
 	probed []string
 }
 
 func (c *counting) State(ctx context.Context) (State, error) {
 	c.reads++
-	rec, err := c.world.State(ctx)
-	if c.little == "" {
-		return rec, err
-	}
-	rec.Claims = slices.DeleteFunc(rec.Claims, func(claim Claim) bool {
-		switch {
-		case claim.IssueID == c.little || claim.Status == Running:
-			return false
-		case claim.Status == Held:
-			rec.Others.Held++
-		default:
-			rec.Others.Waiting++
-			if at := rec.Others.NextDue; at.IsZero() || claim.DueAt.Before(at) {
-				rec.Others.NextDue = claim.DueAt
-			}
-		}
-		return true
-	})
-	return rec, err
+	return c.world.State(ctx)
 }
 
 func (c *counting) Probe(ctx context.Context, run Run) Liveness {
@@ -69,7 +48,7 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 	}
 }
 
-// What was stored as planned is not read again, unless a half of the pass follows or something was started.
+// What is stored is read again after it was changed, and after a wait during which a worker may have changed it.
 func TestReadsOnce(t *testing.T) {
 	for name, row := range map[string]struct {
 		s    *scene
@@ -78,7 +57,7 @@ func TestReadsOnce(t *testing.T) {
 		want int
 	}{
 		"nothing to do":                        {newScene().held(issueNo(1), HoldOperator).same(), Options{}, false, 1},
-		"a command, no tracker":                {newScene().held(issueNo(1), HoldOperator).command(VerbPause, issueNo(1)), Options{}, true, 1},
+		"a command, no tracker":                {newScene().held(issueNo(1), HoldOperator).command(VerbPause, issueNo(1)), Options{}, true, 2},
 		"a command, and the tracker":           {newScene().held(issueNo(1), HoldOperator).same().command(VerbRetry, issueNo(1)), Options{DispatchOff: true}, false, 2},
 		"a worker, and the tracker":            {newScene().running(issueNo(1), nil).same(), Options{}, false, 2},
 		"a worker of another issue":            {newScene().running(issueNo(1), nil).held(issueNo(2), HoldOperator).same(), Options{Only: "id-2"}, false, 1},
@@ -96,21 +75,5 @@ func TestReadsOnce(t *testing.T) {
 			c.noWrong(t)
 			equal(t, "reads", c.reads, row.want)
 		})
-	}
-}
-
-// What a confined pass did not read is counted all the same.
-func TestConfinedCounts(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).held(issueNo(2), HoldOperator).claim(issueNo(3), nil).same()
-	s.claim(issueNo(4), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).command(VerbHold, issueNo(3)).same()
-	var reports []Report
-	for _, little := range []string{"", "id-3"} {
-		c := &counting{world: worldOf(s.Snapshot), little: little}
-		reports = append(reports, c.tick(t, s.Policy, Options{Only: "id-3"}))
-	}
-	for _, r := range reports {
-		equal(t, "running, waiting, held", [3]int{r.Running, r.Retrying, r.Held}, [3]int{1, 1, 2})
-		equal(t, "next due", r.NextDue, noon.Add(time.Minute))
-		equal(t, "next wake", r.NextWake, noon.Add(time.Minute))
 	}
 }

@@ -8,18 +8,22 @@ import (
 	"time"
 )
 
+const (
+	trackerBound = 60 * time.Second
+	sweepEvery   = 10 * time.Minute
+	longestReset = 24 * time.Hour
+)
+
 // ask sends the two requests to the tracker at once (specification 8.1). It returns nil where the answers can't be used:
 // then nothing is stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
 	work := context.WithoutCancel(ctx)
-	if t.Tracker == nil || t.limited() || t.stale && !t.load(work) {
+	if t.Tracker == nil || t.limited() {
 		return nil
 	}
 	t.lookAtWorkspaces(work)
 	// The requests depend on the claims as the local half leaves them, which a dry run has not stored.
-	local := t.snapshot
-	local.Tracker = nil
-	claims := compute(local).remaining()
+	claims := compute(t.snapshot).remaining()
 	ids := t.idsToAsk(claims)
 	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
 	bounded, cancel := context.WithTimeout(ctx, trackerBound)
@@ -42,64 +46,51 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		})
 		return nil
 	}
-	return t.answer(work, tracked, ids, refreshErr, candidatesErr)
-}
-
-// answer records whether the tracker answered, and what the pass may conclude from it.
-func (t *tick) answer(ctx context.Context, tracked *Tracked, ids []string, refreshErr, candidatesErr error) *Tracked {
-	err := cmp.Or(refreshErr, candidatesErr)
-	if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-		err = candidatesErr // of two errors the one that forbids the next request counts
-	}
-	switch {
-	case err != nil:
-		t.blockTracker(ctx, err)
-		t.fail("tracker_error", err)
-	case len(ids) > 0 || tracked.Fetched: // otherwise no request was made
-		t.unblockTracker(ctx)
+	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
+		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
+			err = candidatesErr // of two errors the one that forbids the next request counts
+		}
+		t.blockTracker(work, t.fail("tracker_error", err), resetOf(err))
+	} else if t.snapshot.TrackerBlock != nil && (len(ids) > 0 || tracked.Fetched) { // otherwise no request was made
+		t.setTrackerBlock(work, Block{})
 	}
 	if refreshErr != nil {
 		return nil
 	}
-	t.swept(ctx)
+	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.Only == "" {
+		if err := t.Store.SaveSweep(work, t.snapshot.Now); err != nil {
+			t.fail("state_write", err)
+		}
+	}
 	for _, id := range ids {
 		tracked.Asked[id] = true
 	}
 	if candidatesErr != nil {
 		tracked.Fetched, t.snapshot.DispatchOff = false, true
-		t.DispatchOff = true
 	}
-	tracked.Low = t.TrackerLow || t.Tracker.Low(t.Now())
+	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
 }
 
 // lookAtWorkspaces lists the workspaces, and decides whether those of unclaimed issues are refreshed in this pass.
 func (t *tick) lookAtWorkspaces(ctx context.Context) {
+	s := &t.snapshot
+	s.FreeBytes = t.Runners.FreeBytes()
 	list, err := t.Runners.Workspaces(ctx)
 	if err != nil {
 		t.fail("workspace_list", err)
-	}
-	t.free = t.Runners.FreeBytes()
-	t.snapshot.Workspaces, t.snapshot.FreeBytes = list, t.free
-	// A last sweep in the future means that the clock was set back.
-	if since := t.snapshot.Now.Sub(t.recorded.LastSweep); since >= 0 && since < sweepEvery {
 		return
 	}
-	if t.snapshot.TrashDue, err = t.Runners.TrashDue(t.snapshot.Now, t.free, t.Policy.MinFreeBytes); err != nil {
+	s.Workspaces = list
+	// A last sweep in the future means that the clock was set back.
+	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
+		return
+	}
+	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
 		t.fail("trash", err)
 	}
-	t.snapshot.SweepDue = len(list) > 0 || t.snapshot.TrashDue
-}
-
-// swept records a sweep that the tracker has answered.
-func (t *tick) swept(ctx context.Context) {
-	if !t.snapshot.SweepDue || t.DryRun || t.Only != "" {
-		return
-	}
-	if err := t.Store.SaveSweep(ctx, t.snapshot.Now); err != nil {
-		t.fail("state_write", err)
-	}
+	s.SweepDue = len(list) > 0 || s.TrashDue
 }
 
 // idsToAsk lists the issues of the claims and, in a sweep, those of unclaimed workspaces.
@@ -107,12 +98,12 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
 	for _, c := range claims {
-		if t.concerns(c.IssueID) && (!t.TrackerLow || c.Status == Running) {
+		if t.snapshot.concerns(c.IssueID) && (!t.snapshot.TrackerLow || c.Status == Running) {
 			ids = append(ids, c.IssueID)
 		}
 		claimed[c.IssueID] = true
 	}
-	if t.snapshot.SweepDue && t.Only == "" {
+	if t.snapshot.SweepDue && t.snapshot.Only == "" {
 		for _, w := range t.snapshot.Workspaces {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)
@@ -125,7 +116,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 
 // wantCandidates reports whether a candidate could start: otherwise the request is not made.
 func (t *tick) wantCandidates(claims []Claim) bool {
-	if t.snapshot.DispatchOff || t.TrackerLow {
+	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
 		return false
 	}
 	running := 0
@@ -137,7 +128,7 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 			return true
 		}
 	}
-	return running < t.Policy.MaxConcurrent || t.AnySlot
+	return running < t.Policy.MaxConcurrent || t.snapshot.AnySlot
 }
 
 // limited reports whether the tracker refuses requests for a while longer.
@@ -165,35 +156,19 @@ func resetOf(err error) time.Time {
 	return time.Time{}
 }
 
-func (t *tick) blockTracker(ctx context.Context, err error) {
-	b := Block{Code: "tracker_error", Message: err.Error(), Since: t.snapshot.Now, NextTry: t.snapshot.Now}
-	var known *Error
-	if errors.As(err, &known) {
-		b.Code, b.Message = known.Code, known.Message
-	}
+func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
+	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
 	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) {
 		b.Since = old.Since
-	}
-	if at := resetOf(err); !at.IsZero() {
-		b.NextTry = at
 	}
 	t.setTrackerBlock(ctx, b)
 }
 
-func (t *tick) unblockTracker(ctx context.Context) {
-	if t.snapshot.TrackerBlock != nil {
-		t.setTrackerBlock(ctx, Block{})
-	}
-}
-
 func (t *tick) setTrackerBlock(ctx context.Context, b Block) {
-	if t.DryRun {
+	if t.snapshot.DryRun {
 		return
 	}
-	if err := t.Store.Commit(ctx, t.Now(), Change{TrackerBlock: &b}); err != nil {
-		t.fail("state_write", err)
-		return
-	}
+	t.commit(ctx, Change{TrackerBlock: &b})
 	t.snapshot.TrackerBlock = nil
 	if b.Code != "" {
 		t.snapshot.TrackerBlock = &b

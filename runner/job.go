@@ -20,6 +20,7 @@ const (
 	workflowFile = "workflow.md"
 	procsFile    = local.ProcsFile
 	treeFile     = local.TreeFile
+	scopeFile    = local.ScopeFile
 	eventsFile   = "events.jsonl"
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -79,6 +79,9 @@ type AccountState struct {
 // Read returns what is known of the account. With an error the file can't be used, and nothing is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
+	if err != nil {
+		return AccountState{}, err
+	}
 	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
 	if l := exhausted(rec, rec.At); l != nil && s.Limit == nil && l.Until.After(s.Over) {
 		s.Over = l.Until
@@ -90,7 +93,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		b := rec.Block.Unstepped(now)
 		s.Block, s.Probe, s.Since = &b, rec.Block.Probe, rec.Block.Since
 	}
-	return s, err
+	return s, nil
 }
 
 // load reads the file; a missing one holds nothing.
@@ -107,8 +110,10 @@ func (a *Account) load() (rec accountRecord, err error) {
 		err = fmt.Errorf("a block by %q", b.Code)
 	}
 	if err != nil {
-		return accountRecord{}, problem("account_state", fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
-			"the next run writes it again; if its permissions are the reason, correct them", err)
+		return accountRecord{}, &reconcile.Error{
+			Code: "account_state", Message: fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
+			Hint: "the next run writes it again; if its permissions are the reason, correct them", Err: err,
+		}
 	}
 	return rec, nil
 }
@@ -158,20 +163,20 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	return a.change(ctx, func(rec *accountRecord) bool {
 		id, known := update["limitId"], rec.RateLimits["limitId"]
 		switch {
-		case id == nil || known == nil || slices.Equal(id, known):
+		case id == nil || known == nil || bytes.Equal(id, known):
 		case string(known) == mainLimitID:
 			return false
 		default:
 			rec.RateLimits = nil
 		}
-		was := rec.RateLimits
-		rec.RateLimits = map[string]json.RawMessage{}
-		maps.Copy(rec.RateLimits, was)
-		maps.Copy(rec.RateLimits, update)
-		if maps.EqualFunc(was, rec.RateLimits, slices.Equal) && !rec.At.After(now.Add(clockSlack)) {
+		next := map[string]json.RawMessage{}
+		maps.Copy(next, rec.RateLimits)
+		maps.Copy(next, update)
+		same := maps.EqualFunc(next, rec.RateLimits, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
+		if same && !rec.At.After(now.Add(clockSlack)) {
 			return false
 		}
-		rec.At = now.UTC()
+		rec.RateLimits, rec.At = next, now.UTC()
 		return true
 	})
 }
@@ -264,19 +269,23 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, a.fault("lock "+name, err)
 	case !got:
-		return nil, problem("account_state", fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
-			"see who has it open: fuser -v "+path+"; nothing is lost; symphony continues when that process releases it", err)
+		return nil, &reconcile.Error{
+			Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
+			Hint: "see who has it open: fuser -v " + path + "; nothing is lost; symphony continues when that process releases it", Err: err,
+		}
 	}
 	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
 }
 
 func (a *Account) fault(doing string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return diskFull(a.Dir, "write what is known of the account", err)
 	}
-	return problem("account_state", fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
-		"check the permissions of that directory; XDG_STATE_HOME names another place", err)
+	return &reconcile.Error{
+		Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
+		Hint: "check the permissions of that directory; XDG_STATE_HOME names another place", Err: err,
+	}
 }

@@ -14,7 +14,7 @@ import (
 // what the processes did.
 
 // row is one line of the database in a common shape; dumpRows says what a to d and n are for each kind.
-type dbRow struct {
+type row struct {
 	kind, id, a, b, c, d string
 	n                    [4]int64
 	rest                 string
@@ -25,7 +25,7 @@ const dumpRows = `
 		json_array(kind, due_at, error_code, error_message, held_at, failures, idle_runs, runs, interruptions,
 			token_base, issue, claimed_at) FROM claims
 	UNION ALL SELECT 'run', id, phase, coalesce(outcome, ''), issue_id, error_code, settled, tokens_total, attempt,
-		turns_done, json_array(stop_reason, reap_tries, thread_id, worker_pid, beats, hb_seen, handoff_state) FROM runs
+		turns_done, json_array(stop_reason, reap_tries, thread_id, worker_pid, beats, handoff_state) FROM runs
 	UNION ALL SELECT 'command', id, verb, issue_id, '', '', 0, 0, 0, 0, '' FROM commands
 	UNION ALL SELECT 'meta', key, value, '', '', '', 0, 0, 0, 0, '' FROM meta WHERE key <> 'created_at'
 	UNION ALL SELECT 'thread', thread_id, run_id, issue_id, '', '', total, base_total, 0, 0, '' FROM threads
@@ -33,28 +33,30 @@ const dumpRows = `
 	ORDER BY 1, 2`
 
 // rows is the whole database at one time.
-type dbRows struct {
-	all  []dbRow
+type rows struct {
+	all  []row
 	text string
 }
 
 // rowsNow reads the database if it has changed.
-func (m *model) rowsNow() *dbRows {
+func (m *model) rowsNow() *rows {
 	if !m.dirty {
 		return m.rows
 	}
-	all, err := rows(tx{m.lab.sql, context.Background()}, func(r *dbRow) []any {
-		return []any{&r.kind, &r.id, &r.a, &r.b, &r.c, &r.d, &r.n[0], &r.n[1], &r.n[2], &r.n[3], &r.rest}
-	}, dumpRows)
+	found, err := m.lab.dump.QueryContext(context.Background())
+	all, err := collect(found, err, func(s scanner) (r row, err error) {
+		err = s.Scan(&r.kind, &r.id, &r.a, &r.b, &r.c, &r.d, &r.n[0], &r.n[1], &r.n[2], &r.n[3], &r.rest)
+		return r, err
+	})
 	if err != nil {
 		panic(err)
 	}
-	m.rows, m.dirty = &dbRows{all: all}, false
+	m.rows, m.dirty = &rows{all: all}, false
 	m.rows.text = strings.Join(m.rows.lines(), "\n")
 	return m.rows
 }
 
-func (r *dbRows) lines() []string {
+func (r *rows) lines() []string {
 	var lines []string
 	for _, one := range r.all {
 		lines = append(lines, fmt.Sprint(one))
@@ -62,21 +64,21 @@ func (r *dbRows) lines() []string {
 	return lines
 }
 
-func (r *dbRows) find(kind, id string) dbRow {
+func (r *rows) find(kind, id string) row {
 	for _, one := range r.all {
 		if one.kind == kind && one.id == id {
 			return one
 		}
 	}
-	return dbRow{}
+	return row{}
 }
 
-func (r *dbRows) run(id string) dbRow      { return r.find("run", id) }
-func (r *dbRows) claim(id string) dbRow    { return r.find("claim", id) }
-func (r *dbRows) meta(key string) string { return r.find("meta", key).a }
+func (r *rows) run(id string) row      { return r.find("run", id) }
+func (r *rows) claim(id string) row    { return r.find("claim", id) }
+func (r *rows) meta(key string) string { return r.find("meta", key).a }
 
-func (r *dbRows) of(kind string) []dbRow {
-	return slices.DeleteFunc(slices.Clone(r.all), func(one dbRow) bool { return one.kind != kind })
+func (r *rows) of(kind string) []row {
+	return slices.DeleteFunc(slices.Clone(r.all), func(one row) bool { return one.kind != kind })
 }
 
 // look compares the world with the one before the last step, and reports the first rule that is broken.
@@ -107,7 +109,7 @@ func (s *schedule) look() error {
 }
 
 // standing checks the rules that hold at any time.
-func standing(is *dbRows) string {
+func standing(is *rows) string {
 	sums, all := map[string]int64{}, int64(0)
 	for _, run := range is.of("run") {
 		settled := run.n[0] == 1
@@ -140,7 +142,7 @@ func standing(is *dbRows) string {
 }
 
 // moved checks what one step, which is one transaction, may change.
-func (s *schedule) moved(was, is *dbRows) string {
+func (s *schedule) moved(was, is *rows) string {
 	for _, old := range was.all {
 		now := is.find(old.kind, old.id)
 		fault := ""
@@ -163,7 +165,7 @@ func (s *schedule) moved(was, is *dbRows) string {
 	return ""
 }
 
-func (s *schedule) runMoved(old, now dbRow) string {
+func (s *schedule) runMoved(old, now row) string {
 	switch {
 	case now.id == "":
 		return "is gone"
@@ -183,7 +185,7 @@ func (s *schedule) runMoved(old, now dbRow) string {
 	return ""
 }
 
-func claimMoved(old, now dbRow, was, is *dbRows) string {
+func claimMoved(old, now row, was, is *rows) string {
 	given := func(verb string) bool { return taken(was, is, verb, old.id) }
 	ended := is.run(old.b) // the run it named
 	settled := was.run(old.b).n[0] == 0 && ended.n[0] == 1
@@ -207,14 +209,14 @@ func claimMoved(old, now dbRow, was, is *dbRows) string {
 }
 
 // taken reports whether a command of that kind about the issue was consumed in the step.
-func taken(was, is *dbRows, verb, issue string) bool {
-	return slices.ContainsFunc(was.of("command"), func(c dbRow) bool {
+func taken(was, is *rows, verb, issue string) bool {
+	return slices.ContainsFunc(was.of("command"), func(c row) bool {
 		return c.a == verb && c.b == issue && is.find("command", c.id).id == ""
 	})
 }
 
 // commandTaken checks that a command is consumed in the transaction that carries it out.
-func commandTaken(old, now dbRow, _, is *dbRows) string {
+func commandTaken(old, now row, _, is *rows) string {
 	if now.id != "" {
 		return ""
 	}
@@ -322,7 +324,7 @@ func (s *schedule) obeyed() string {
 }
 
 // wentOn checks that an issue that still needs work got a run from the pass, unless an operator holds it.
-func (s *schedule) wentOn(before *dbRows) error {
+func (s *schedule) wentOn(before *rows) error {
 	is := s.rowsNow()
 	if is.meta(metaPaused) == "1" {
 		return nil
@@ -331,8 +333,8 @@ func (s *schedule) wentOn(before *dbRows) error {
 		if !modelPolicy.Active(issue.State) || before.claim(id).a == "held" {
 			continue
 		}
-		runs := func(r *dbRows) int {
-			return len(slices.DeleteFunc(r.of("run"), func(run dbRow) bool { return run.c != id }))
+		runs := func(r *rows) int {
+			return len(slices.DeleteFunc(r.of("run"), func(run row) bool { return run.c != id }))
 		}
 		if runs(is) == runs(before) {
 			return s.broken("%s has no run any more, and nothing holds it", id)

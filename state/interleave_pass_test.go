@@ -22,7 +22,7 @@ type stepped struct {
 func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 	s.a.step("read the state")
 	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.Store.State(ctx) })
-	text, jsonErr := jsonOf{rec}.Value() // pointers print as addresses
+	text, jsonErr := toJSON(rec) // pointers print as addresses
 	// From here on the pass plans on what it has just read. From before it knows only the tracker's answer and the runs
 	// that it could not reap.
 	s.a.forget(s.runners.remembered()...)
@@ -53,13 +53,6 @@ func (s stepped) RequestStop(ctx context.Context, id, reason string, at reconcil
 	s.runners.stopping++
 	_, err := storing(s.a, "ask "+id+" to stop: "+reason, func() (struct{}, error) {
 		return nothing(s.db.Store.RequestStop(ctx, id, reason, at))
-	})
-	return err
-}
-
-func (s stepped) RecordHeartbeat(ctx context.Context, id string, beats int64, at reconcile.Instant) error {
-	_, err := storing(s.a, "saw the heartbeat of "+id, func() (struct{}, error) {
-		return nothing(s.db.Store.RecordHeartbeat(ctx, id, beats, at))
 	})
 	return err
 }

@@ -91,6 +91,12 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 	if got := mustRun(t, db, r.ID); got.Phase != reconcile.Starting || got.Outcome != "" {
 		t.Errorf("the run is in %s, outcome %q", got.Phase, got.Outcome)
 	}
+	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
+	check(t, err)
+	taken.Phase = reconcile.Starting
+	if _, err := db.Journal.UpdateRun(ctx, epoch, taken); err == nil {
+		t.Error("a worker moved its run back to starting")
+	}
 }
 
 func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
@@ -105,19 +111,9 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 		t.Errorf("stop reason is %q", stop)
 	}
 
-	at := func(boot string, mono time.Duration) reconcile.Instant {
-		return reconcile.Instant{Boot: boot, Mono: mono}
-	}
-	if got := mustRun(t, db, r.ID).StopAt; got != at("boot", 7) {
+	if got := mustRun(t, db, r.ID).StopAt; got != (reconcile.Instant{Boot: "boot", Mono: 7}) {
 		t.Errorf("the stop was asked for at %v", got)
 	}
-	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("boot", 1000)))
-	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("boot", 2000))) // the same beat: first seen at 1000
-	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("boot", 1000)})
-	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 3, at("next boot", 50)))
-	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 3, At: at("next boot", 50)})
-	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 4, at("next boot", 90)))
-	wantSeen(t, db, r.ID, reconcile.Pulse{Beats: 4, At: at("next boot", 90)})
 	check(t, db.Store.ReapFailed(ctx, r.ID))
 	check(t, db.Store.ReapFailed(ctx, r.ID))
 	if got := mustRun(t, db, r.ID).ReapTries; got != 2 {
@@ -126,25 +122,12 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 
 	r.Outcome = reconcile.Canceled
 	check(t, db.Journal.Finish(ctx, epoch, r))
-	check(t, db.Store.RecordHeartbeat(ctx, r.ID, 5, at("boot", 100)))
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
 	check(t, db.Journal.Finish(ctx, epoch, other))
 	check(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if got := mustRun(t, db, other.ID).StopReason; got != "" {
 		t.Errorf("an ended run was asked to stop: %s", got)
-	}
-	var n int
-	check(t, db.sql.QueryRow(`SELECT count(*) FROM runs WHERE hb_seen = 5`).Scan(&n))
-	if n != 0 {
-		t.Error("the heartbeat of an ended run was recorded")
-	}
-}
-
-func wantSeen(t *testing.T, db *DB, id string, want reconcile.Pulse) {
-	t.Helper()
-	if diff := cmp.Diff(want, mustRun(t, db, id).Seen); diff != "" {
-		t.Error(diff)
 	}
 }
 

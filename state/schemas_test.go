@@ -53,7 +53,6 @@ func furnish(t *testing.T, db *DB) {
 		_, err = db.Journal.UpdateRun(ctx, epoch, taken)
 		check(t, err)
 		if i == 1 {
-			check(t, db.Store.RecordHeartbeat(ctx, run.ID, 7, mono))
 			check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
@@ -144,7 +143,8 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	all, err := rows(tx{db, context.Background()}, itself[string], query)
+	rows, err := db.Query(query)
+	all, err := collect(rows, err, func(row scanner) (s string, err error) { err = row.Scan(&s); return s, err })
 	check(t, err)
 	return all
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/linear/lineartest"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process dies; then passes run until
@@ -404,10 +406,17 @@ func (c *crashScene) finished() {
 // frozen lets the time pass after which a pass ends a worker that stands still.
 func (c *crashScene) frozen() {
 	c.t.Helper()
-	c.passes("the worker is given up", func() bool {
-		c.change(`UPDATE runs SET hb_seen_mono = hb_seen_mono - 21000000000 WHERE attempt = 0`)
-		return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0
-	})
+	c.silent()
+	c.passes("the worker is given up", func() bool { return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0 })
+}
+
+// silent makes the last heartbeat of the first run half a minute old.
+func (c *crashScene) silent() {
+	c.t.Helper()
+	alive, err := filepath.Glob(c.path("state", "runs", "*", "alive"))
+	c.must(err)
+	body := fmt.Sprintf("1 %020d %020d", 1, int64(proc.Monotonic()-30*time.Second))
+	c.must(os.WriteFile(alive[0], fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))), 0o600))
 }
 
 // aged adds runs of a year ago, two more than are kept, and a directory without a run.

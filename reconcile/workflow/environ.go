@@ -121,58 +121,36 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 // A file that does not belong to uid, or whose mode is not 0600 or 0400, is env_file_permissions; any other line is
 // env_file_invalid. No error contains a value.
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
+	const yours = "the file must be yours, with mode 0600"
+	wrong := func(code, where, what, hint string) (map[string]string, error) {
+		return nil, &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint}
+	}
 	data, info, err := readRegular(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return map[string]string{}, nil
 	case err != nil:
-		return nil, envFileError(CodeEnvFilePermissions, path, reason(err), err)
+		return wrong(CodeEnvFilePermissions, path, reason(err), yours)
 	}
-	if err := private(info, path, uid); err != nil {
-		return nil, err
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(uid) {
+		return wrong(CodeEnvFilePermissions, path, "belongs to another account", yours)
 	}
+	if mode := info.Mode().Perm(); mode != 0o600 && mode != 0o400 {
+		what := fmt.Sprintf("its mode is %04o", mode)
+		if mode&0o077 != 0 {
+			what += ", which others may use"
+		}
+		return wrong(CodeEnvFilePermissions, path, what, "chmod 600 "+path)
+	}
+	const hint = "write lines of NAME=VALUE, values with blanks or # in quotes"
 	if len(data) > maxFile {
-		return nil, envFileError(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), nil)
+		return wrong(CodeEnvFileInvalid, path, fmt.Sprintf("longer than %d bytes", maxFile), hint)
 	}
-	return parseEnvFile(path, strings.TrimPrefix(string(data), "\ufeff"))
-}
-
-func envFileError(code, where, what string, err error) *reconcile.Error {
-	hint := "the file must be yours, with mode 0600"
-	if code == CodeEnvFileInvalid {
-		hint = "write lines of NAME=VALUE, values with blanks or # in quotes"
-	}
-	return &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint, Err: err}
-}
-
-// private refuses a file that another account owns or may use.
-func private(info fs.FileInfo, path string, uid int) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int64(stat.Uid) != int64(uid) {
-		return envFileError(CodeEnvFilePermissions, path, "belongs to another account", nil)
-	}
-	mode := info.Mode().Perm()
-	if mode == 0o600 || mode == 0o400 {
-		return nil
-	}
-	what := fmt.Sprintf("its mode is %04o", mode)
-	if mode&0o077 != 0 {
-		what += ", which others may use"
-	}
-	fault := envFileError(CodeEnvFilePermissions, path, what, nil)
-	fault.Hint = "chmod 600 " + path
-	return fault
-}
-
-func parseEnvFile(path, text string) (map[string]string, error) {
 	vars := map[string]string{}
-	for i, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
+	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
+		line = exportWord.ReplaceAllString(strings.TrimSpace(line), "")
 		if line == "" || line[0] == '#' {
 			continue
-		}
-		if rest, ok := strings.CutPrefix(line, "export"); ok && rest != strings.TrimLeft(rest, " \t") {
-			line = strings.TrimLeft(rest, " \t")
 		}
 		name, value, ok := strings.Cut(line, "=")
 		what := ""
@@ -182,37 +160,35 @@ func parseEnvFile(path, text string) (map[string]string, error) {
 		case !variableName(name):
 			what = "what stands before = is not the name of a variable"
 		default:
-			value, what = envValue(value)
+			vars[name], what = envValue(value)
 		}
 		if what != "" {
-			return nil, envFileError(CodeEnvFileInvalid, fmt.Sprintf("%s:%d", path, i+1), what, nil)
+			return wrong(CodeEnvFileInvalid, fmt.Sprintf("%s:%d", path, i+1), what, hint)
 		}
-		vars[name] = value
 	}
 	return vars, nil
 }
 
 var (
+	exportWord  = regexp.MustCompile(`^export[ \t]+`)
 	quotedValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:\\.|[^"\\])*)")[ \t]*(?:#.*)?$`)
 	escaped     = regexp.MustCompile("\\\\([\\\\\"$`])")
-	comment     = regexp.MustCompile(`(?:^|[ \t])[ \t]*#.*$`)
+	comment     = regexp.MustCompile(`[ \t]#.*$`)
 )
 
-// envValue parses the part after =. The second result says what is wrong with it.
+// envValue parses the part after =. The second result says what is wrong with it. As in a shell, a # opens a comment after
+// a blank only.
 func envValue(text string) (value, wrong string) {
 	value = strings.TrimLeft(text, " \t")
 	switch {
 	case strings.ContainsRune(text, 0):
 		return "", "the value holds a zero byte"
-	case value != "" && (value[0] == '\'' || value[0] == '"'):
+	case strings.HasPrefix(value, "'"), strings.HasPrefix(value, `"`):
 		parts := quotedValue.FindStringSubmatch(value)
 		if parts == nil {
 			return "", "the quote is not closed on its line, or something follows it"
 		}
 		return parts[1] + escaped.ReplaceAllString(parts[2], "$1"), ""
-	case value == text && value != "" && value[0] == '#':
-		// As in a shell, a # opens a comment after a blank only.
-		return "#" + strings.TrimRight(comment.ReplaceAllString(value[1:], ""), " \t"), ""
 	}
-	return strings.TrimRight(comment.ReplaceAllString(value, ""), " \t"), ""
+	return strings.Trim(comment.ReplaceAllString(text, ""), " \t"), ""
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -31,7 +32,6 @@ type Source struct {
 	Body string
 
 	frontLine int // line of the file on which FrontMatter starts, from 1
-	frontAt   int // offset of FrontMatter in Data
 	bodyLine  int // line of the file on which Body starts, from 1
 }
 
@@ -42,12 +42,17 @@ func Read(path string) (Source, error) {
 	if err == nil {
 		resolved, err = filepath.EvalSymlinks(resolved)
 	}
-	if err != nil {
-		return Source{}, missing(path, err)
+	var data []byte
+	if err == nil {
+		data, _, err = readRegular(resolved)
 	}
-	data, _, err := readRegular(resolved)
 	if err != nil {
-		return Source{}, missing(path, err)
+		return Source{}, &reconcile.Error{
+			Code:    CodeMissingFile,
+			Message: fmt.Sprintf("read %s: %s", path, reason(err)),
+			Hint:    "run symphony in the directory of WORKFLOW.md, or name the file with -w FILE or SYMPHONY_WORKFLOW",
+			Err:     err,
+		}
 	}
 	return NewSource(path, resolved, data)
 }
@@ -71,15 +76,6 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-func missing(path string, err error) error {
-	return &reconcile.Error{
-		Code:    CodeMissingFile,
-		Message: fmt.Sprintf("read %s: %s", path, reason(err)),
-		Hint:    "run symphony in the directory of WORKFLOW.md, or name the file with -w FILE or SYMPHONY_WORKFLOW",
-		Err:     err,
-	}
-}
-
 // reason is the system's part of an error, without the path, which the message names already.
 func reason(err error) string {
 	var p *os.PathError
@@ -89,65 +85,36 @@ func reason(err error) string {
 	return err.Error()
 }
 
+// fence opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
+var fence = regexp.MustCompile(`(?m)^---[ \t\r]*$\n?`)
+
 // NewSource splits the text of a workflow that was read elsewhere, such as the copy of a run: name is for messages, path is
 // the resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
-	src := Source{Name: name, Path: path, Data: data, frontLine: 1, bodyLine: 1}
+	src := Source{Name: name, Path: path, Data: data, frontLine: 2, bodyLine: 1}
+	wrong := func(at int, message, hint string) (Source, error) {
+		return src, fault(CodeParse, name, 1+bytes.Count(data[:at], []byte("\n")), message, hint)
+	}
 	if len(data) > maxFile {
-		return src, fault(CodeParse, name, 1, fmt.Sprintf("the file is longer than %d bytes", maxFile), "move long texts into files that the agent can read")
+		return wrong(0, fmt.Sprintf("the file is longer than %d bytes", maxFile), "move long texts into files that the agent can read")
 	}
-	if i := invalidUTF8(data); i >= 0 {
-		return src, fault(CodeParse, name, lineAt(data, i), "the file is not UTF-8", "save it as UTF-8")
+	if !utf8.Valid(data) {
+		return wrong(bytes.IndexRune(data, utf8.RuneError), "the file is not UTF-8", "save it as UTF-8")
 	}
-	rest := bytes.TrimPrefix(data, []byte("\ufeff"))
-	at := len(data) - len(rest)
-	first, after := cutLine(rest)
-	if !fence(first) {
-		src.setBody(string(rest), 1)
-		return src, nil
-	}
-	src.frontAt, src.frontLine = at+len(rest)-len(after), 2
-	for line := 2; len(after) > 0; line++ {
-		text, next := cutLine(after)
-		if fence(text) {
-			end := len(data) - len(after)
-			src.FrontMatter = data[src.frontAt:end:end]
-			src.setBody(string(next), line+1)
-			return src, nil
+	body := bytes.TrimPrefix(data, []byte("\ufeff"))
+	if fences := fence.FindAllIndex(body, 2); len(fences) > 0 && fences[0][0] == 0 {
+		if len(fences) == 1 {
+			return wrong(0, "the front matter has no end", "close it with a line of --- before the prompt")
 		}
-		after = next
+		front, end := fences[0][1], fences[1][0]
+		src.FrontMatter = body[front:end:end]
+		src.bodyLine += bytes.Count(body[:fences[1][1]], []byte("\n"))
+		body = body[fences[1][1]:]
 	}
-	return src, fault(CodeParse, name, 1, "the front matter has no end", "close it with a line of --- before the prompt")
-}
-
-func (s *Source) setBody(text string, line int) {
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	trimmed := strings.TrimLeft(text, " \t\r\n\f\v")
-	s.bodyLine = line + strings.Count(text[:len(text)-len(trimmed)], "\n")
-	s.Body = strings.TrimRight(trimmed, " \t\r\n\f\v")
-}
-
-// fence reports whether a line opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
-func fence(line []byte) bool { return string(bytes.TrimRight(line, " \t\r\n")) == "---" }
-
-// cutLine returns the first line with its end, and what follows.
-func cutLine(data []byte) (line, rest []byte) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return data[:i+1], data[i+1:]
-	}
-	return data, nil
-}
-
-func lineAt(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
-
-// invalidUTF8 is the offset of the first byte that is not UTF-8, -1 if there is none.
-func invalidUTF8(data []byte) int {
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
+	const blanks = " \t\r\n\f\v"
+	text := strings.ReplaceAll(string(body), "\r\n", "\n")
+	trimmed := strings.TrimLeft(text, blanks)
+	src.bodyLine += strings.Count(text[:len(text)-len(trimmed)], "\n")
+	src.Body = strings.TrimRight(trimmed, blanks)
+	return src, nil
 }

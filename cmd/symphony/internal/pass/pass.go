@@ -208,9 +208,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		r.addError(err)
 		return
 	}
-	if deps.Store = db.Store; o.Only != "" {
-		deps.Store = oneIssueStore{db.Store, db.Views, o.Only}
-	}
+	deps.Store = db.Store
 	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
@@ -262,18 +260,6 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
 	}
 	return d, runners, nil
-}
-
-// oneIssueStore is the database of a pass that is confined to one issue: it reads the rows of that issue only.
-type oneIssueStore struct {
-	state.Store
-	views state.Views
-	only  string
-}
-
-// State implements reconcile.Store.
-func (s oneIssueStore) State(ctx context.Context) (reconcile.State, error) {
-	return s.views.StateOf(ctx, s.only)
 }
 
 // handsOff are the runners of a pass that may not use its workspace root: it removes nothing there. Its runs are looked after.

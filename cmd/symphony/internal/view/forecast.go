@@ -80,14 +80,14 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	account := project.OpenPassAccount(r.p, r.cfg.Codex.Home, func(string) {}) // ps shows the account's faults
 	s := reconcile.Snapshot{
 		Now: latest(r.due(), r.now), Boot: boot, Mono: proc.Monotonic(), Policy: policy,
-		Claims: r.recorded.Claims, Runs: r.recorded.Runs, Paused: r.recorded.Paused, Tokens: r.recorded.Tokens,
-		AgentBlock: r.recorded.AgentBlock, TrackerBlock: r.recorded.TrackerBlock, HostBlock: r.recorded.HostBlock,
-		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(), Only: r.id,
+		State: r.recorded, Options: reconcile.Options{Only: r.id},
+		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
 			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
 		},
 	}
+	s.Commands = nil
 	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.low.After(s.Now)
 	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
 		return s, err

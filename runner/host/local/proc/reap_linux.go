@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,7 +14,7 @@ import (
 )
 
 // BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends (design 8), so
-// that a process that the agent leaves behind stays below the worker. Reap must reap those.
+// that a process that the agent leaves behind stays below the worker. A Reaper must reap those.
 func BecomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
@@ -35,33 +34,43 @@ func NonDumpable() error {
 	return nil
 }
 
-// ShowAs sets the name, of at most 15 bytes, under which this process is listed. It must come before NonDumpable, after
-// which the file belongs to root.
+// maxComm is how many bytes of a name the kernel keeps.
+const maxComm = 15
+
+// ShowAs sets the name under which this process is listed. It must come before NonDumpable, after which the file belongs
+// to root.
 func ShowAs(name string) error {
-	if err := os.WriteFile("/proc/self/comm", []byte(name), 0); err != nil {
+	if err := os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0); err != nil {
 		return fmt.Errorf("own name: %w", err)
 	}
 	return nil
 }
 
-// sealDescriptors marks every descriptor above 2 close-on-exec, because those that were inherited from cron, a terminal or
-// a test are not marked. The descriptors that a child shall inherit are passed on explicitly.
-func sealDescriptors() error {
-	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return nil
+// Reaper reaps adopted children and leaves alone those that this process waits for: children of os/exec,
+// os.StartProcess, Start and Detach. They are recognized by their pidfds: package os and this one keep a descriptor of a
+// child until it has been waited for.
+type Reaper struct{}
+
+// NewReaper makes sure that children can be told apart here. Where they cannot (a sandbox without pidfds) it fails, and
+// zombies stay until this process ends, which does no harm.
+func NewReaper() (*Reaper, error) {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("reaper: %w", err)
 	}
-	// Before Linux 5.11, or in a sandbox that does not know the call.
-	return sealEach("/proc/self/fd")
+	defer func() { _ = self.Release() }()
+	held, err := heldPIDs()
+	if err != nil {
+		return nil, err
+	}
+	if held[os.Getpid()] == 0 {
+		return nil, errors.New("reaper: package os holds no pidfds here, so adopted children cannot be told from others")
+	}
+	return &Reaper{}, nil
 }
 
-// awaitExit returns when a child has ended, without reaping it.
-func awaitExit(pid int) {
-	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
-	}
-}
-
-// ReapOrphans reaps, at each interval until ctx ends, the adopted children that have ended. Errors go to report.
-func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
+// Run reaps at each interval until ctx ends. Errors go to report.
+func (r *Reaper) Run(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -70,59 +79,85 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 			return
 		case <-tick.C:
 		}
-		if err := reap(); err != nil {
+		if _, err := r.Reap(); err != nil {
 			report(err)
 		}
 	}
 }
 
-// reap reaps the adopted children that have ended and leaves alone those that this process waits for, the children of
-// os/exec. These are recognized by their pidfds: package os keeps a descriptor of a child until it has been waited for.
-// Where it keeps none (a sandbox without pidfds) children cannot be told apart and zombies stay until this process ends,
-// which does no harm.
-func reap() error {
-	var errs []error
-	for _, pid := range childrenOf(os.Getpid()) {
-		if e, err := statOf(pid); err == nil && e.dead {
-			errs = append(errs, reapAdopted(pid))
-		}
+// Reap reaps the adopted children that have ended and returns how many. It does not wait for any.
+func (r *Reaper) Reap() (int, error) {
+	// There mostly is no zombie, and this question costs a microsecond.
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if errors.Is(err, unix.ECHILD) || err == nil && info.Signo == 0 {
+		return 0, nil
 	}
-	return errors.Join(errs...)
+	if err != nil {
+		return 0, fmt.Errorf("reap: %w", err)
+	}
+	// Waitid would name only the first zombie again and again, which may be one that this process waits for.
+	entries, err := scanAll()
+	if err != nil {
+		return 0, err
+	}
+	reaped := 0
+	var errs []error
+	for _, e := range entries {
+		if !e.dead || e.ppid != os.Getpid() {
+			continue
+		}
+		ok, err := reapAdopted(e.pid)
+		if ok {
+			reaped++
+		}
+		errs = append(errs, err)
+	}
+	return reaped, errors.Join(errs...)
 }
 
 // reapAdopted reaps the zombie pid unless this process waits for it. The descriptor is opened first, and it is what is
 // reaped: if the child was waited for in between and its pid reused, nothing happens.
-func reapAdopted(pid int) error {
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		return fmt.Errorf("reap: %w", err)
-	}
-	defer func() { _ = self.Release() }()
+func reapAdopted(pid int) (bool, error) {
 	fd, err := openPIDFD(pid)
 	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(fd)
 	held, err := heldPIDs()
-	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // one is fd
-		return err
+	if err != nil || held[pid] != 1 { // one is fd
+		return false, err
 	}
-	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
-	if err != nil && !errors.Is(err, unix.ECHILD) {
-		return fmt.Errorf("reap process %d: %w", pid, err)
+	var info unix.Siginfo
+	err = unix.Waitid(unix.P_PIDFD, fd, &info, unix.WEXITED|unix.WNOHANG, nil)
+	if errors.Is(err, unix.ECHILD) {
+		return false, nil
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("reap process %d: %w", pid, err)
+	}
+	return info.Signo != 0, nil
 }
 
 // heldPIDs counts the pidfds that this process has open, by the process they refer to.
 func heldPIDs() (map[int]int, error) {
-	files, err := filepath.Glob("/proc/self/fdinfo/*")
+	const dir = "/proc/self/fdinfo"
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("own descriptors: %w", err)
+	}
 	held := map[int]int{}
-	for _, file := range files {
-		info, _ := os.ReadFile(file) // one that cannot be read was closed meanwhile
+	for _, name := range names {
+		info, err := os.ReadFile(filepath.Join(dir, name.Name()))
+		if gone(err) {
+			continue // closed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("own descriptors: %w", err)
+		}
 		for line := range strings.Lines(string(info)) {
 			if rest, ok := strings.CutPrefix(line, "Pid:"); ok { // only pidfds have this line
 				if pid, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil {
@@ -131,5 +166,5 @@ func heldPIDs() (map[int]int, error) {
 			}
 		}
 	}
-	return held, err
+	return held, nil
 }

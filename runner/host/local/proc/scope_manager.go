@@ -1,0 +1,305 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	systemdLimit = 2 * time.Second         // for all that a pass asks systemd
+	probeLimit   = 1500 * time.Millisecond // for the attempt to get a scope, which is a part of that
+)
+
+// runtimeVar is the variable by which systemd's programs find the manager of a user.
+const runtimeVar = "XDG_RUNTIME_DIR"
+
+// ScopeManager starts workers in systemd scopes, so that they survive the unit that their pass runs in: when a service or
+// a login session ends, systemd ends all its processes, whatever session or process group they have.
+//
+// Decisions:
+//
+//   - A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope
+//     and then becomes the worker: same pid, parent and descriptors, and no moment in which the worker runs outside.
+//     Moving a running worker (busctl call … StartTransientUnit) would need a second round between worker and pass,
+//     fails where no bus daemon runs, and is no faster.
+//   - Whether scopes can be had is tried, once in a pass and only if it starts something. No permission, file or version
+//     tells it reliably.
+//   - From outside its units a user's manager is used only if that user lingers. Otherwise it ends with the last login,
+//     and its scopes with it, while a process without a scope often survives.
+type ScopeManager struct {
+	// Env is the environment that systemd's programs are found and started with.
+	Env []string
+
+	once    sync.Once
+	err     error
+	manager *manager // nil: workers are started without a scope
+}
+
+// NoScopeError reports that a worker started now would end with the unit that the pass runs in.
+type NoScopeError struct {
+	// Unit is that service, KillMode its setting in systemd; empty if systemctl did not tell.
+	Unit, KillMode string
+	// Err is why systemd gives no scope.
+	Err error
+}
+
+// Error implements error.
+func (e *NoScopeError) Error() string {
+	mode := "whose KillMode could not be found out"
+	if e.KillMode != "" {
+		mode = "KillMode=" + e.KillMode
+	}
+	return fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", e.Unit, mode, e.Err)
+}
+
+// Unwrap returns the reason of systemd.
+func (e *NoScopeError) Unwrap() error { return e.Err }
+
+// Ask finds out how workers must be started to survive, once and within two seconds. An error is a *NoScopeError: they
+// cannot survive.
+func (s *ScopeManager) Ask(ctx context.Context) error {
+	s.once.Do(func() { s.err = s.ask(ctx, readSurroundings(s.Env)) })
+	return s.err
+}
+
+func (s *ScopeManager) ask(ctx context.Context, at surroundings) error {
+	if !at.Booted {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
+	defer cancel()
+	reason := s.probe(ctx, at)
+	if reason == nil || !at.inService() {
+		return nil
+	}
+	mode, err := s.killMode(ctx, at)
+	if err == nil && (mode == "process" || mode == "none") {
+		return nil
+	}
+	if err != nil {
+		reason = fmt.Errorf("%w; %w", reason, err)
+	}
+	return &NoScopeError{Unit: at.Unit, KillMode: mode, Err: reason}
+}
+
+// probe starts a program that ends at once in a scope of its own, and keeps the manager that allowed it.
+func (s *ScopeManager) probe(ctx context.Context, at surroundings) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
+	for _, m := range at.managers() {
+		scope := &Scope{Unit: ScopeUnit("probe-" + strings.ToLower(rand.Text()[:10])), Description: "symphony: can workers have scopes?", manager: m}
+		run, err := exec.LookPath("systemd-run")
+		if err != nil {
+			return err
+		}
+		if _, err = s.output(ctx, m, scope.command(run, run, "--version")); err == nil {
+			s.manager = &m
+			return nil
+		}
+		reason = err
+	}
+	return reason
+}
+
+func (s *ScopeManager) killMode(ctx context.Context, at surroundings) (string, error) {
+	ctl, err := exec.LookPath("systemctl")
+	if err != nil {
+		return "", err
+	}
+	m := manager{user: at.owner >= 0, runtime: at.runtime}
+	mode, err := s.output(ctx, m, []string{ctl, m.flag(), "show", "-p", "KillMode", "--value", at.Unit})
+	if err == nil && mode == "" {
+		err = fmt.Errorf("systemctl knows no %s", at.Unit)
+	}
+	return mode, err
+}
+
+// output runs one of systemd's programs and returns what it prints. The program gets none of this process's descriptors,
+// and only the variables that it needs.
+func (s *ScopeManager) output(ctx context.Context, m manager, argv []string) (string, error) {
+	if err := sealDescriptors(); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.WaitDelay = "/", 100*time.Millisecond
+	cmd.Env = []string{"LC_ALL=C", "PATH=" + lookup(s.Env, "PATH")}
+	if m.user {
+		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err == nil {
+		return strings.TrimSpace(stdout.String()), nil
+	}
+	name := filepath.Base(argv[0])
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s does not answer", name)
+	}
+	if text := strings.Join(strings.Fields(stderr.String()), " "); text != "" {
+		return "", fmt.Errorf("%s: %s", name, text)
+	}
+	return "", fmt.Errorf("%s: %w", name, err)
+}
+
+// Scope returns the scope for the worker of a run, nil if it needs none or can have none. Ask must come first.
+func (s *ScopeManager) Scope(runID, issue string) *Scope {
+	if s == nil || s.manager == nil {
+		return nil
+	}
+	return &Scope{Unit: ScopeUnit(runID), Description: "symphony: " + issue, manager: *s.manager}
+}
+
+// manager is a systemd manager: that of the system, or of this user.
+type manager struct {
+	user    bool
+	runtime string // XDG_RUNTIME_DIR, for the user's
+}
+
+func (m manager) flag() string {
+	if m.user {
+		return "--user"
+	}
+	return "--system"
+}
+
+// HostUnit is what decides whether the workers of a pass survive that is started from here.
+type HostUnit struct {
+	// Booted: systemd runs this machine.
+	Booted bool
+	// Unit is the innermost service or scope that this process is in; empty if there is none.
+	Unit string
+	// Manager: the systemd manager of this user can be reached; Lingers: it stays after the last logout.
+	Manager, Lingers bool
+	// Root needs no manager of its own.
+	Root bool
+}
+
+// ReadHostUnit looks at this process's surroundings, without asking systemd.
+func ReadHostUnit(env []string) HostUnit { return readSurroundings(env).HostUnit }
+
+// surroundings are all that decides which manager is asked for a scope.
+type surroundings struct {
+	HostUnit
+	uid     int
+	owner   int    // the user whose manager the unit belongs to; -1: it belongs to the system's
+	runtime string // the directory of this user's manager, running or not
+}
+
+func readSurroundings(env []string) surroundings {
+	at := surroundings{uid: os.Geteuid(), owner: -1, runtime: lookup(env, runtimeVar)}
+	at.Root = at.uid == 0
+	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
+		return at
+	}
+	at.Booted = true
+	if at.runtime == "" {
+		at.runtime = "/run/user/" + strconv.Itoa(at.uid)
+	}
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return at // without cgroups no unit ends its processes
+	}
+	at.Unit, at.owner = unitOf(systemdCgroup(string(b)))
+	for _, socket := range []string{"systemd/private", "bus"} {
+		info, err := os.Stat(filepath.Join(at.runtime, socket))
+		at.Manager = at.Manager || err == nil && info.Mode()&os.ModeSocket != 0
+	}
+	at.Lingers = lingers("/", at.uid)
+	return at
+}
+
+func (at surroundings) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
+
+// managers are those that may give a lasting scope, the best first.
+func (at surroundings) managers() []manager {
+	system, user := manager{}, manager{user: true, runtime: at.runtime}
+	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
+	switch {
+	case !at.Booted:
+		return nil
+	case at.owner == at.uid:
+		return []manager{user}
+	case at.Root || inScopeOfSystem:
+		return []manager{system}
+	}
+	var list []manager
+	if at.Manager && at.Lingers {
+		list = append(list, user)
+	}
+	if at.inService() { // the system's manager may allow it to the account of the service
+		list = append(list, system)
+	}
+	return list
+}
+
+// unitOf reads the innermost unit and the owner of its manager from the path of a cgroup. A unit may create cgroups of its
+// own below its own.
+func unitOf(cgroup string) (unit string, owner int) {
+	owner = -1
+	for name := range strings.SplitSeq(cgroup, "/") {
+		name = strings.TrimPrefix(name, "_") // systemd's escape for names that the kernel might use
+		if uid, ok := strings.CutPrefix(unit, "user@"); ok && name != "" {
+			if n, err := strconv.Atoi(strings.TrimSuffix(uid, ".service")); err == nil {
+				owner = n
+			}
+		}
+		if strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope") {
+			unit = name
+		}
+	}
+	return unit, owner
+}
+
+// systemdCgroup returns the path that systemd gave to a process: in the hierarchy of older systems if there is one, else in
+// the unified one.
+func systemdCgroup(file string) (unified string) {
+	for line := range strings.Lines(file) {
+		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		if p, ok := strings.CutPrefix(line, "name=systemd:"); ok {
+			return p
+		}
+		if p, ok := strings.CutPrefix(line, ":"); ok {
+			unified = p
+		}
+	}
+	return unified
+}
+
+// lingers reports whether the manager of a user stays after the last logout. If logind does not know the user, or does
+// not run, no logout ends the manager.
+func lingers(root string, uid int) bool {
+	b, err := os.ReadFile(path.Join(root, "run/systemd/users", strconv.Itoa(uid)))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "NAME="); ok && filepath.IsLocal(name) {
+			_, err := os.Stat(path.Join(root, "var/lib/systemd/linger", name))
+			return err == nil
+		}
+	}
+	return false
+}
+
+// lookup returns the value of a variable in an environment; the last entry counts.
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
