@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +35,6 @@ type run struct {
 	tree    *os.File // inherited by all that the run starts, so that it is known by it
 	keepGit bool
 	unsafe  error // what git could run in a hook; no hook runs then
-	removal workspace.RemoveOptions
 
 	mu    sync.Mutex
 	space *workspace.Workspace // nil until the lease is held
@@ -142,7 +140,7 @@ func openRoot(r host.PrepareRequest) (*workspace.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	root.Trash = trashOf(r.Issue.Project, r.KeepRemoved)
+	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
 	return root, nil
 }
 
@@ -150,15 +148,6 @@ func ownerOf(r host.PrepareRequest) workspace.Owner {
 	return workspace.Owner{
 		IssueID: r.Issue.ID, Identifier: r.Issue.Identifier, Project: r.Issue.Project, StateDir: r.Issue.StateDir, RunID: r.Run.ID,
 	}
-}
-
-// trashOf lets removed workspaces age on the monotonic clock.
-func trashOf(project string, keep time.Duration) workspace.Trash {
-	clock := func() (string, time.Duration, error) {
-		boot, err := proc.BootID()
-		return boot, proc.Monotonic(), err
-	}
-	return workspace.Trash{Clock: clock, Project: project, Keep: keep}
 }
 
 // Confirm implements host.Host.
@@ -251,8 +240,7 @@ func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answe
 	if err != nil {
 		return answer, asError(err)
 	}
-	opened.removal = workspace.RemoveOptions{Now: r.Now, Keep: r.KeepRemoved, Discard: r.Discard}
-	space, unsaved, err := root.BeginRemoval(ctx, ownerOf(r.PrepareRequest), opened.removal)
+	space, unsaved, err := root.BeginRemoval(ctx, ownerOf(r.PrepareRequest), r.Now, r.Discard)
 	answer.Unsaved = unsaved
 	if err != nil || space == nil {
 		return answer, asError(err)
@@ -272,7 +260,7 @@ func (h *Host) Remove(ctx context.Context, r host.RemoveRequest) (host.RemoveAns
 	if err != nil {
 		return host.RemoveAnswer{}, err
 	}
-	removal, err := space.EndRemoval(ctx, known.removal)
+	removal, err := space.EndRemoval(ctx)
 	known.hold(nil) // its lease is given up
 	answer := host.RemoveAnswer{Unsaved: removal.Unsaved, Trash: removal.Trash}
 	if removal.Undeletable != nil {
@@ -287,16 +275,10 @@ func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (host.PurgeAnswer
 	if err != nil {
 		return host.PurgeAnswer{}, asError(err)
 	}
-	root.Trash = trashOf(r.Project, r.KeepRemoved)
-	keep := r.KeepRemoved
-	if free, err := workspace.FreeBytes(root.Path); err == nil && free < r.MinFree {
-		keep = 0
-	}
-	purged, err := root.PurgeTrash(ctx, workspace.Purge{Now: r.Now, Keep: keep})
-	answer := host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: map[string]string{}}
-	for _, left := range purged.Unsaved {
-		answer.Unsaved[left.Path] = left.Work
-	}
+	free, err := workspace.FreeBytes(root.Path)
+	root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
+	purged, err := root.PurgeTrash(ctx, r.Now, false)
+	answer := host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: purged.Unsaved}
 	return answer, asError(err)
 }
 
@@ -324,12 +306,9 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (host.RootAnswer, err
 		}
 	}
 	if r.Trash {
-		root.Trash = trashOf(r.Project, r.KeepRemoved)
-		keep := r.KeepRemoved
-		if answer.FreeBytes >= 0 && answer.FreeBytes < r.MinFree {
-			keep = 0
-		}
-		expired, trashErr := root.ExpiredTrash(r.Now, keep)
+		short := answer.FreeBytes >= 0 && answer.FreeBytes < r.MinFree
+		root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: short}
+		expired, trashErr := root.ExpiredTrash(r.Now)
 		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
 	}
 	return answer, asError(err)

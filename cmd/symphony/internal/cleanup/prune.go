@@ -21,7 +21,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -241,11 +240,8 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 		if !exists {
 			continue
 		}
-		root.Trash = workspace.Trash{Project: c.cfg.Policy.Project, Recheck: true, Clock: func() (string, time.Duration, error) {
-			boot, err := proc.BootID()
-			return boot, proc.Monotonic(), err
-		}}
-		entries, err := root.ExpiredTrash(c.p.Env.Now(), 0)
+		root.Trash = workspace.Trash{Project: c.cfg.Policy.Project, Retry: true}
+		entries, err := root.ExpiredTrash(c.p.Env.Now())
 		if err != nil {
 			return err
 		}
@@ -312,7 +308,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) (err error) {
 	}
 	defer db.Close()
 	for _, t := range f.Trash {
-		purged, err := t.root.PurgeTrash(ctx, workspace.Purge{Now: c.p.Env.Now(), Discard: c.options.Force})
+		purged, err := t.root.PurgeTrash(ctx, c.p.Env.Now(), c.options.Force)
 		if err != nil {
 			return err
 		}

@@ -199,7 +199,7 @@ func (r *remover) remove(ctx context.Context) error {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
 			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
-			removed, err := s.root.Remove(ctx, owner, workspace.RemoveOptions{Now: r.w.Now(), Discard: s.Unsaved != ""})
+			removed, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
 			if err := errors.Join(err, removed.Undeletable); err != nil {
 				return err
 			}
@@ -252,13 +252,13 @@ func (r *remover) remove(ctx context.Context) error {
 func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	root, found, err := workspace.FindRoot(path)
 	if found && err == nil {
-		_, err = root.UnclaimProjects(r.row.StateDir)
+		err = root.UnclaimProjects(r.row.StateDir)
 	}
 	if err != nil || !r.options.Workspaces {
 		return err
 	}
 	if found {
-		_, err = root.Dissolve(ctx, r.options.Force)
+		err = root.Dissolve(ctx, r.options.Force)
 	} else {
 		_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
 	}

@@ -27,9 +27,3 @@ func invalidCwd(path, why string) error {
 		Hint:    "move it out of the way; symphony leaves it as it is",
 	}
 }
-
-func unusable(path, why, hint string, err error) error {
-	return &reconcile.Error{
-		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %s", path, why), Hint: hint, Err: err,
-	}
-}

@@ -9,9 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"golang.org/x/sys/unix"
 )
 
 // leaseRetry is how often a lease is tried for: a probe holds one for an instant only.
@@ -43,80 +44,68 @@ func tryLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	// The file may have been deleted between the two calls. A lock on a file without a name excludes no process.
-	open, err := f.Stat()
-	if err == nil && !open.Mode().IsRegular() {
-		err = &fs.PathError{Op: "lock", Path: path, Err: errors.New("not a regular file")}
+	if err = flock(f, unix.LOCK_EX); err == nil {
+		// The file may have been deleted between the two calls. A lock on a file without a name excludes no process.
+		open, statErr := f.Stat()
+		named, nameErr := os.Lstat(path)
+		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
+			err = errHeld
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
-	}
-	if named, err := os.Lstat(path); err != nil || !os.SameFile(open, named) {
-		return nil, errors.Join(errHeld, f.Close())
 	}
 	return f, nil
 }
 
 func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.EWOULDBLOCK):
-			return errHeld
-		case err != nil:
-			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-		}
-		return nil
+	err := files.Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return errHeld
 	}
+	if err != nil {
+		return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	return nil
 }
 
 // Held reports whether a process holds the lease of a key: a worker, or a hook or an agent that it left. It
 // asks with a shared lock and creates nothing (design section 8).
-func (r *Root) Held(key string) (bool, error) {
+func (r *Root) Held(key string) (held bool, err error) {
 	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+	if err == nil {
+		err = flock(f, unix.LOCK_SH)
+		if held = errors.Is(err, errHeld); held {
+			err = nil
+		}
+		err = errors.Join(err, f.Close())
+	}
 	if err != nil {
-		return false, files.Failed(err, "probe the lease of %s", key)
+		err = files.Failed(err, "probe the lease of %s", key)
 	}
-	err = flock(f, unix.LOCK_SH)
-	held := errors.Is(err, errHeld)
-	if held {
-		err = nil
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return held, files.Failed(err, "probe the lease of %s", key)
-	}
-	return held, nil
+	return held, err
 }
 
-// lease takes the lease of a key for a run.
+// lease takes the lease of a key for a run. Where it is taken, the error names the holder as the record tells it, which may be
+// changing just now.
 func (r *Root) lease(ctx context.Context, key string, o Owner) (*os.File, error) {
 	f, err := lockFile(ctx, r.lock(key), r.leaseWait)
 	switch {
 	case err == nil:
 		return f, nil
-	case errors.Is(err, errHeld):
-		return nil, r.busy(key, o, err)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("wait for the lease of %s: %w", key, err)
+	case !errors.Is(err, errHeld):
+		return nil, files.Failed(err, "take the lease of %s", key)
 	}
-	return nil, files.Failed(err, "take the lease of %s", key)
-}
-
-// busy names the holder where the record tells. It may be changing just now, so that it is only a hint.
-func (r *Root) busy(key string, o Owner, cause error) error {
 	e := &reconcile.Error{
 		Code:    CodeBusy,
 		Message: "the workspace " + key + " is in use",
 		Hint:    "its run, or a process that the run left, still holds the lease " + r.lock(key),
-		Err:     cause,
+		Err:     err,
 	}
 	if rec, ok, err := r.readRecord(key); err == nil && ok {
 		e.Message += " by run " + rec.RunID
@@ -124,5 +113,5 @@ func (r *Root) busy(key string, o Owner, cause error) error {
 			e.Message += " of " + rec.StateDir
 		}
 	}
-	return e
+	return nil, e
 }

@@ -147,6 +147,7 @@ func newRoot(t *testing.T) *Root {
 	r, err := OpenRoot(filepath.Join(t.TempDir(), "root"))
 	check(t, err)
 	r.leaseWait = 100 * time.Millisecond
+	r.clock = func() (string, time.Duration, error) { return "", 0, errors.New("only the wall clock") }
 	return r
 }
 
@@ -196,9 +197,4 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-func purge(ctx context.Context, r *Root, p Purge) (removed int, undeletable []string, err error) {
-	purged, err := r.PurgeTrash(ctx, p)
-	return purged.Removed, purged.Undeletable, err
 }

@@ -43,28 +43,26 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	check(t, os.Mkdir(at, 0o700))
 	mountTmpfs(t, r.Path, at)
 	write(t, filepath.Join(at, "precious"), "kept")
-	report, err := r.Remove(t.Context(), owner("A", "r2"), RemoveOptions{Now: day})
+	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
 	check(t, err)
-	mounted := filepath.Join(report.Trash, "mounted")
-	if report.Undeletable == nil || !strings.HasSuffix(report.Trash, stuckSuffix) || !there(t, filepath.Join(mounted, "precious")) {
-		t.Fatalf("%+v", report)
+	mounted := filepath.Join(removed.Trash, "mounted")
+	if removed.Undeletable == nil || !there(t, filepath.Join(mounted, "precious")) {
+		t.Fatalf("%+v", removed)
 	}
-	if there(t, filepath.Join(report.Trash, "work")) || there(t, filepath.Join(r.Path, "A")) || there(t, r.record("A")) {
+	if there(t, filepath.Join(removed.Trash, "work")) || there(t, filepath.Join(r.Path, "A")) || there(t, r.record("A")) {
 		t.Error("what can be deleted was not")
 	}
-	if paths, err := r.ExpiredTrash(day.Add(time.Hour), 0); len(paths) != 0 || err != nil {
+	if paths, err := r.ExpiredTrash(day.Add(time.Hour)); len(paths) != 0 || err != nil {
 		t.Fatalf("would be tried again: %v, %v", paths, err)
 	}
-	for _, all := range []bool{false, true} {
-		n, left, err := purge(t.Context(), r, Purge{Now: day.Add(time.Hour), All: all})
-		if n != 0 || err != nil || !slices.Equal(left, []string{report.Trash}) {
-			t.Fatalf("%d, %v, %v", n, left, err)
+	for _, r.Trash.Retry = range []bool{false, true} {
+		purged, err := r.PurgeTrash(t.Context(), day.Add(time.Hour), false)
+		if purged.Removed != 0 || err != nil || !slices.Equal(purged.Undeletable, []string{removed.Trash}) {
+			t.Fatalf("%+v, %v", purged, err)
 		}
 	}
 	check(t, syscall.Unmount(mounted, 0))
-	if n, left, err := purge(t.Context(), r, Purge{Now: day, All: true}); n != 1 || len(left) != 0 || err != nil {
-		t.Fatalf("%d, %v, %v", n, left, err)
-	}
+	wantPurged(t, r, day, 1)
 }
 
 // A full disk is the machine's fault, wherever it shows.

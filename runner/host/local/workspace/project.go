@@ -3,14 +3,12 @@ package workspace
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,15 +21,19 @@ type projectClaim struct {
 	StateDir string `json:"state_dir"`
 }
 
+// project is the file of a claim.
+func (r *Root) project(endpointAndSlug string) string {
+	sum := sha256.Sum256([]byte(endpointAndSlug))
+	return filepath.Join(r.meta(), "projects", fmt.Sprintf("%x.json", sum[:8]))
+}
+
 // ClaimProject records that the state directory works on a project (endpoint and slug) under this root, or
 // fails with project_conflict where another one does that still exists and has a state.db: the two would
 // start workers for the same issues (design section 8). A repeated claim only reads.
 func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
-	path := r.project(endpointAndSlug)
-	if c, ok, err := readClaim(path); err != nil {
+	path, claim := r.project(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
+	if have, err := readClaim(path); err != nil || have == claim {
 		return err
-	} else if ok && c == (projectClaim{endpointAndSlug, stateDir}) {
-		return nil
 	}
 	if err := files.OwnDir(filepath.Dir(path)); err != nil {
 		return files.Failed(err, "make %s", filepath.Dir(path))
@@ -46,62 +48,25 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
-	err = claimLocked(path, projectClaim{endpointAndSlug, stateDir})
+	if err = unclaimed(path, stateDir); err == nil {
+		b, encodeErr := json.Marshal(claim)
+		if err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600)); err != nil {
+			err = files.Failed(err, "claim the project %s", endpointAndSlug)
+		}
+	}
 	return errors.Join(err, lock.Close())
-}
-
-func (r *Root) project(endpointAndSlug string) string {
-	sum := sha256.Sum256([]byte(endpointAndSlug))
-	return filepath.Join(r.meta(), "projects", hex.EncodeToString(sum[:8])+".json")
-}
-
-func claimLocked(path string, want projectClaim) error {
-	if err := unclaimed(path, want.StateDir); err != nil {
-		return err
-	}
-	b, err := json.Marshal(want)
-	if err == nil {
-		err = durable.WriteFile(path, append(b, '\n'), 0o600)
-	}
-	if err != nil {
-		return files.Failed(err, "claim the project %s", want.Project)
-	}
-	return nil
 }
 
 // unclaimed fails with project_conflict where the claim at path is that of another state directory in use.
 func unclaimed(path, stateDir string) error {
-	have, ok, err := readClaim(path)
-	if err != nil || !ok || sameDir(have.StateDir, stateDir) {
+	have, err := readClaim(path)
+	if err != nil || have.StateDir == "" || sameDir(have.StateDir, stateDir) {
 		return err
 	}
-	switch alive, err := hasState(have.StateDir); {
-	case err != nil:
-		return conflict(path, have, err)
-	case alive:
-		return conflict(path, have, nil)
+	_, err = os.Stat(filepath.Join(have.StateDir, "state.db"))
+	if files.Absent(err) {
+		return nil
 	}
-	return nil
-}
-
-func readClaim(path string) (c projectClaim, ok bool, err error) {
-	b, err := files.ReadRegular(path, maxRecord)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &c)
-	}
-	if err != nil {
-		return c, false, &reconcile.Error{
-			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
-			Hint: "remove the file where only one state directory works on the project", Err: err,
-		}
-	}
-	return c, true, nil
-}
-
-func conflict(path string, have projectClaim, err error) error {
 	return &reconcile.Error{
 		Code:    CodeProjectConflict,
 		Message: fmt.Sprintf("the project %s is worked on from the state directory %s already", have.Project, have.StateDir),
@@ -111,23 +76,42 @@ func conflict(path string, have projectClaim, err error) error {
 	}
 }
 
-func sameDir(a, b string) bool {
-	if a == b {
-		return true
+// readClaim returns an empty claim where there is none.
+func readClaim(path string) (c projectClaim, err error) {
+	b, err := files.ReadRegular(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
 	}
-	ia, err := os.Stat(a)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
 	if err != nil {
-		return false
+		return c, &reconcile.Error{
+			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
+			Hint: "remove the file where only one state directory works on the project", Err: err,
+		}
 	}
-	ib, err := os.Stat(b)
-	return err == nil && os.SameFile(ia, ib)
+	return c, nil
 }
 
-// hasState reports whether a state directory is in use. With an error it is unknown.
-func hasState(dir string) (bool, error) {
-	_, err := os.Stat(filepath.Join(dir, "state.db"))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return false, nil
+func sameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
+}
+
+// UnclaimProjects takes back what ClaimProject has written for a state directory.
+func (r *Root) UnclaimProjects(stateDir string) error {
+	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
+	for _, name := range names {
+		path := filepath.Join(r.meta(), name)
+		if c, err := readClaim(path); err != nil || !sameDir(c.StateDir, stateDir) {
+			continue // another's, or one that a pass will complain about
+		}
+		_ = os.Remove(path + ".lock")
+		if err := os.Remove(path); err != nil {
+			return files.Failed(err, "let go of the project in %s", path)
+		}
 	}
-	return err == nil, err
+	return err
 }

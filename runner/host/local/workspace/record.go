@@ -1,13 +1,12 @@
 package workspace
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,29 +52,25 @@ type Record struct {
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 }
 
-// maxPrevious bounds Record.Previous: more crashes in a row than that are held by the planner long before.
-const maxPrevious = 8
-
-// maxRecord bounds what is read of a record, in bytes.
-const maxRecord = 1 << 20
-
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: it ends the program instead
-	return hex.EncodeToString(b[:])
-}
+const (
+	maxPrevious = 8       // in Record.Previous: more crashes in a row than that are held by the planner long before
+	maxRecord   = 1 << 20 // bytes
+)
 
 // readRecord gives the record of a key; ok is false where there is none.
 func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
 	b, err := files.ReadRegular(r.record(key), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, false, nil
+		return rec, false, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(b, &rec)
 	}
-	if err == nil {
-		err = rec.check()
+	if err == nil && !slices.Contains([]State{Creating, Prepared, Removing}, rec.State) {
+		err = fmt.Errorf("unknown state %q", rec.State)
+	}
+	if err == nil && (rec.IssueID == "" || rec.Identifier == "" || rec.ID == "") {
+		err = errors.New("no issue or no id in it")
 	}
 	if err != nil {
 		return Record{}, false, &reconcile.Error{
@@ -88,26 +83,14 @@ func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
 	return rec, true, nil
 }
 
-func (rec Record) check() error {
-	switch rec.State {
-	case Creating, Prepared, Removing:
-	default:
-		return fmt.Errorf("unknown state %q", rec.State)
-	}
-	if rec.IssueID == "" || rec.Identifier == "" || rec.ID == "" {
-		return errors.New("no issue or no id in it")
-	}
-	return nil
-}
-
 // writeRecord replaces the record of rec.Key, durably: it is on the disk before it has an effect. Only the
-// holder of the lease calls it, so that one temporary name is enough.
+// holder of the lease calls it.
 func (r *Root) writeRecord(rec Record) error {
 	b, err := json.MarshalIndent(rec, "", "  ")
-	if err != nil {
-		return files.Failed(err, "encode the record of %s", rec.Key)
+	if err == nil {
+		err = durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600)
 	}
-	if err := durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600); err != nil {
+	if err != nil {
 		return files.Failed(err, "write the record of %s", rec.Key)
 	}
 	return nil
@@ -115,10 +98,10 @@ func (r *Root) writeRecord(rec Record) error {
 
 func (r *Root) removeRecord(key string) error {
 	err := os.Remove(r.record(key))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return files.Failed(err, "remove the record of %s", key)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = durable.SyncDir(r.meta())
 	}
-	if err := durable.SyncDir(r.meta()); err != nil {
+	if err != nil {
 		return files.Failed(err, "remove the record of %s", key)
 	}
 	return nil
@@ -126,29 +109,19 @@ func (r *Root) removeRecord(key string) error {
 
 // List gives the records of all workspaces by key. Those that can't be read are left out, and are what err
 // joins: the records are good even where err is not nil.
-func (r *Root) List() ([]Record, error) {
+func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
 		return nil, files.Failed(err, "read the records of %s", r.Path)
 	}
-	var (
-		recs []Record
-		errs []error
-	)
 	for _, e := range entries {
-		key, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok {
-			continue
-		}
-		rec, ok, err := r.readRecord(key)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case ok && rec.Key != key:
-			errs = append(errs, files.Failed(fmt.Errorf("it names the key %q", rec.Key), "read the record %s", r.record(key)))
-		case ok:
-			recs = append(recs, rec)
+		if key, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			rec, ok, readErr := r.readRecord(key)
+			if ok {
+				recs = append(recs, rec)
+			}
+			err = errors.Join(err, readErr)
 		}
 	}
-	return recs, errors.Join(errs...)
+	return recs, err
 }

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // Root is a workspace root (specification 9.1): a directory of this account that no other account can write, every
@@ -21,12 +25,29 @@ type Root struct {
 	// Trash says what becomes of removed workspaces.
 	Trash Trash
 
-	now       func() time.Time // names trash that no caller dates
-	leaseWait time.Duration    // how long to try for a lease or a lock before it counts as taken
+	// clock reads the clock that neither a suspend nor a step of the wall clock moves. Readings can be compared where boot is
+	// the same.
+	clock     func() (boot string, mono time.Duration, err error)
+	leaseWait time.Duration // how long to try for a lease or a lock before it counts as taken
 }
 
 // metaDir holds all that is ours in a root. No key is equal to it: keys with a leading dot get a suffix.
 const metaDir = ".symphony"
+
+func (r *Root) meta() string             { return filepath.Join(r.Path, metaDir) }
+func (r *Root) work(key string) string   { return filepath.Join(r.meta(), "work", key) }
+func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash") }
+func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
+func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
+
+// path gives the workspace of a key: always a direct child of the root (specification 9.5, invariant 2).
+func (r *Root) path(key string) (string, error) {
+	path := filepath.Join(r.Path, key)
+	if filepath.Dir(path) != r.Path || path == r.Path || filepath.Base(path) != key || key == metaDir {
+		return "", invalidCwd(path, "not inside the workspace root "+r.Path)
+	}
+	return path, nil
+}
 
 // OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the
 // account. Its errors are workspace_root_unusable or disk_full.
@@ -41,11 +62,11 @@ func OpenRoot(path string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := files.OwnDir(r.meta()); err != nil {
-		return nil, rootFailed(r.meta(), err)
+	err = files.OwnDir(r.meta())
+	if err == nil {
+		err = writable(r.meta()) // a volume that went read-only shows it nowhere else before a run has begun
 	}
-	// A volume that went read-only shows it nowhere else before a run has begun.
-	if err := unix.Access(r.meta(), unix.W_OK|unix.X_OK); err != nil {
+	if err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
 	return r, nil
@@ -80,46 +101,45 @@ func CheckRoot(path, endpointAndSlug, stateDir string) error {
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return writable(path)
+	made := path
+	if ok {
+		made = root.meta()
 	}
-	if err := unix.Access(root.meta(), unix.W_OK|unix.X_OK); err != nil {
-		return rootFailed(root.meta(), err)
+	if err := writable(made); err != nil {
+		return rootFailed(made, err)
+	}
+	if !ok {
+		return nil
 	}
 	return unclaimed(root.project(endpointAndSlug), stateDir)
 }
 
-// writable reports whether what is missing of a path could be made.
+// writable reports whether a directory, or what is missing of its path, could be written.
 func writable(path string) error {
-	above := path
-	info, err := os.Stat(above)
-	for errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above) {
-		above = filepath.Dir(above)
-		info, err = os.Stat(above)
+	info, err := os.Stat(path)
+	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		info, err = os.Stat(path)
 	}
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
 	}
 	if err == nil {
-		err = unix.Access(above, unix.W_OK|unix.X_OK)
+		err = unix.Access(path, unix.W_OK|unix.X_OK)
 	}
-	if err != nil {
-		return rootFailed(path, err)
-	}
-	return nil
+	return err
 }
 
 // resolveRoot resolves an existing root and checks whose it is.
 func resolveRoot(path string) (*Root, error) {
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, rootFailed(path, err)
-	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return nil, rootFailed(real, err)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(real)
 	}
 	switch {
+	case err != nil:
+		return nil, rootFailed(path, err)
 	case !info.IsDir():
 		return nil, unusable(real, "not a directory", "set workspace.root to a directory", nil)
 	case real == "/":
@@ -131,7 +151,11 @@ func resolveRoot(path string) (*Root, error) {
 		return nil, unusable(real, fmt.Sprintf("others can write to it (mode %04o)", info.Mode().Perm()),
 			"chmod go-w "+real, nil)
 	}
-	return &Root{Path: real, now: time.Now, leaseWait: 2 * time.Second}, nil
+	clock := func() (string, time.Duration, error) {
+		boot, err := proc.BootID()
+		return boot, proc.Monotonic(), err
+	}
+	return &Root{Path: real, clock: clock, leaseWait: 2 * time.Second}, nil
 }
 
 func rootFailed(path string, err error) error {
@@ -141,17 +165,28 @@ func rootFailed(path string, err error) error {
 	return unusable(path, err.Error(), "set workspace.root to a directory that this account can create and write", err)
 }
 
-func (r *Root) meta() string             { return filepath.Join(r.Path, metaDir) }
-func (r *Root) work(key string) string   { return filepath.Join(r.meta(), "work", key) }
-func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash") }
-func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
-func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
-
-// path gives the workspace of a key: always a direct child of the root (specification 9.5, invariant 2).
-func (r *Root) path(key string) (string, error) {
-	path := filepath.Join(r.Path, key)
-	if filepath.Dir(path) != r.Path || path == r.Path || filepath.Base(path) != key || key == metaDir {
-		return "", invalidCwd(path, "not inside the workspace root "+r.Path)
+func unusable(path, why, hint string, err error) error {
+	return &reconcile.Error{
+		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %s", path, why), Hint: hint, Err: err,
 	}
-	return path, nil
+}
+
+// FreeBytes is what an unprivileged user may still write on the volume of path. For a path that does not
+// exist yet it is that of the nearest directory above. A file system that counts nothing (ramfs, some of FUSE's) says
+// zero of all, and is never full.
+func FreeBytes(path string) (int64, error) {
+	var st unix.Statfs_t
+	for {
+		err := files.Retry(func() error { return unix.Statfs(path, &st) })
+		up := filepath.Dir(path)
+		switch {
+		case err == nil && st.Blocks == 0:
+			return math.MaxInt64, nil
+		case err == nil:
+			return int64(st.Bavail) * int64(st.Bsize), nil
+		case !errors.Is(err, unix.ENOENT) || up == path:
+			return 0, files.Failed(err, "ask for the free space of %s", path)
+		}
+		path = up
+	}
 }

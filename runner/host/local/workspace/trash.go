@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +20,6 @@ import (
 const (
 	// trashTime ends the name of an entry of the trash: when it was put there, UTC.
 	trashTime = "20060102T150405.000000000Z"
-	// stuckSuffix marks an entry that could not be deleted, so that passes don't try it again and again.
-	stuckSuffix = ".stuck"
 	// noteSuffix ends the name of the note beside an entry.
 	noteSuffix = ".note"
 	maxNote    = 64 << 10 // bytes
@@ -34,18 +31,15 @@ const (
 
 // Trash is what a project says about the removed workspaces of a root, which it may share with others.
 type Trash struct {
-	// Clock tells how long they have been kept. Nil: the wall clock does.
-	Clock Clock
 	// Project owns what is removed from now on, and wants it kept for Keep.
 	Project string
 	Keep    time.Duration
-	// Recheck examines entries with unsaved work again, however recently that was done.
-	Recheck bool
+	// Short: space is short, so that nothing is kept but unsaved work.
+	Short bool
+	// Retry examines entries with unsaved work again, however recently that was done, and tries again to delete those that
+	// could not be deleted.
+	Retry bool
 }
-
-// Clock reads the clock that neither a suspend nor a step of the wall clock moves. Readings can be compared where boot
-// is the same.
-type Clock func() (boot string, mono time.Duration, err error)
 
 // note is written beside an entry of the trash. A workspace that was removed an hour ago must not be deleted because the
 // wall clock was set a year ahead, or because another project on this root keeps nothing.
@@ -58,18 +52,22 @@ type note struct {
 	Unsaved string `json:"unsaved,omitempty"`
 	// Discard: an operator has accepted the loss of unsaved work.
 	Discard bool `json:"discard,omitempty"`
+	// Undeletable: it could not be deleted. Passes do not try again and again.
+	Undeletable bool `json:"undeletable,omitempty"`
 }
 
 type trashEntry struct {
-	path  string
-	at    time.Time
-	stuck bool
+	path string
+	at   time.Time
+	note note
 }
 
-func (t trashEntry) note() (n note) {
-	b, err := files.ReadRegular(strings.TrimSuffix(t.path, stuckSuffix)+noteSuffix, maxNote)
+// readNote returns the note of an entry; one without is this project's.
+func (r *Root) readNote(entry string) note {
+	n := note{}
+	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
 	if err != nil || json.Unmarshal(b, &n) != nil {
-		return note{}
+		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
 	}
 	return n
 }
@@ -77,201 +75,142 @@ func (t trashEntry) note() (n note) {
 // writeNote precedes the entry, so that no entry is without one. If it fails, on a full disk for instance, the removal
 // goes on, and the wall clock alone counts.
 func (r *Root) writeNote(entry string, n note) {
-	if r.Trash.Clock != nil {
-		if boot, mono, err := r.Trash.Clock(); err == nil {
-			n.Boot, n.Mono = boot, mono
-		}
-	}
-	path := strings.TrimSuffix(entry, stuckSuffix) + noteSuffix
+	n.Boot, n.Mono, _ = r.clock()
 	b, err := json.Marshal(n)
 	if err == nil {
-		err = os.WriteFile(path, b, 0o600)
+		err = os.WriteFile(entry+noteSuffix, b, 0o600)
 	}
 	if err != nil {
-		_ = os.Remove(path)
+		_ = os.Remove(entry + noteSuffix)
 	}
-}
-
-func (r *Root) removeNote(entry string) {
-	_ = os.Remove(strings.TrimSuffix(entry, stuckSuffix) + noteSuffix)
 }
 
 // moveToTrash renames a directory into the trash and returns its new path.
-func (r *Root) moveToTrash(path, key string, now time.Time) (string, error) {
-	return r.moveWithNote(path, key, now, note{Project: r.Trash.Project, Keep: r.Trash.Keep})
-}
-
-func (r *Root) moveWithNote(path, key string, now time.Time, n note) (string, error) {
+func (r *Root) moveToTrash(path, key string, now time.Time, discard bool) (to string, err error) {
 	if err := files.OwnDir(r.trash()); err != nil {
 		return "", files.Failed(err, "make the trash")
 	}
 	// Only an account that may write a directory can move it to another parent: its ".." changes.
-	if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		if err := os.Chmod(path, info.Mode().Perm()|0o700); err != nil {
-			return "", files.Failed(err, "move %s to the trash", path)
+	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+		err = os.Chmod(path, info.Mode().Perm()|0o700)
+	}
+	for taken := true; taken; now = now.Add(1) {
+		to = filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
+		_, statErr := os.Lstat(to)
+		taken = statErr == nil
+	}
+	if err == nil {
+		r.writeNote(to, note{Project: r.Trash.Project, Keep: r.Trash.Keep, Discard: discard})
+		if err = os.Rename(path, to); err != nil {
+			_ = os.Remove(to + noteSuffix)
 		}
 	}
-	for ; ; now = now.Add(1) {
-		to := filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
-		if _, err := os.Lstat(to); err == nil {
-			continue
-		}
-		r.writeNote(to, n)
-		if err := os.Rename(path, to); err != nil {
-			r.removeNote(to)
-			return "", files.Failed(err, "move %s to the trash", path)
-		}
+	if err == nil {
 		crash.At("workspace.trash.renamed")
-		if err := errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash())); err != nil {
-			return "", files.Failed(err, "move %s to the trash", path)
-		}
-		return to, nil
+		err = errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash()))
 	}
+	if err != nil {
+		return "", files.Failed(err, "move %s to the trash", path)
+	}
+	return to, nil
 }
 
 // deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it.
 func (r *Root) deleteTrash(ctx context.Context, path string) error {
 	err := files.RemoveTree(ctx, path)
 	if err == nil {
-		r.removeNote(path)
+		_ = os.Remove(path + noteSuffix)
+	} else if ctx.Err() == nil {
+		n := r.readNote(path)
+		n.Undeletable = true
+		r.writeNote(path, n)
 	}
-	if err == nil || ctx.Err() != nil || strings.HasSuffix(path, stuckSuffix) {
-		return err
-	}
-	return errors.Join(err, os.Rename(path, path+stuckSuffix))
+	return err
 }
 
 // listTrash leaves out files whose name symphony does not write.
-func (r *Root) listTrash() ([]trashEntry, error) {
+func (r *Root) listTrash() (list []trashEntry, err error) {
 	entries, err := os.ReadDir(r.trash())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, files.Failed(err, "read the trash of %s", r.Path)
 	}
-	var list []trashEntry
 	for _, e := range entries {
-		name, isStuck := strings.CutSuffix(e.Name(), stuckSuffix)
-		if len(name) <= len(trashTime) {
-			continue
-		}
-		at, err := time.Parse(trashTime, name[len(name)-len(trashTime):])
-		if err == nil {
-			list = append(list, trashEntry{filepath.Join(r.trash(), e.Name()), at, isStuck})
+		name, path := e.Name(), filepath.Join(r.trash(), e.Name())
+		if at, err := time.Parse(trashTime, name[max(0, len(name)-len(trashTime)):]); err == nil {
+			list = append(list, trashEntry{path, at, r.readNote(path)})
 		}
 	}
 	return list, nil
 }
 
 // due reports whether an entry has been kept for its time: by the monotonic clock where its note allows that, else by the
-// wall clock. Another project's entry is kept for as long as that one asked, unless space is short: then keep is less
-// than what this project asks for. An entry from the future, which only a clock that was set back can make, is to be
-// redated.
-func (r *Root) due(t trashEntry, now time.Time, keep time.Duration) (due, redate bool) {
-	n := t.note()
-	if n.Project != "" && n.Project != r.Trash.Project && keep >= r.Trash.Keep {
-		keep = n.Keep
+// wall clock. Another project's entry is kept for as long as that one asked. An entry from the future, which only a clock that
+// was set back can make, is kept for its time from now on.
+func (r *Root) due(t trashEntry, now time.Time) (due, again bool) {
+	keep, age := r.Trash.Keep, now.Sub(t.at)
+	if t.note.Project != r.Trash.Project {
+		keep = t.note.Keep
 	}
-	if n.Unsaved != "" && !r.Trash.Recheck {
+	if r.Trash.Short {
+		keep = 0
+	}
+	if t.note.Unsaved != "" && !r.Trash.Retry {
 		keep = max(keep, RecheckUnsaved)
 	}
-	if r.Trash.Clock != nil && n.Boot != "" {
-		if boot, mono, err := r.Trash.Clock(); err == nil && boot == n.Boot && mono >= n.Mono {
-			return mono-n.Mono >= keep, false
-		}
+	if boot, mono, err := r.clock(); err == nil && boot == t.note.Boot && mono >= t.note.Mono {
+		age = mono - t.note.Mono
 	}
-	age := now.Sub(t.at)
 	return age >= keep || keep <= 0, age < -clockSlack && keep > 0
-}
-
-// redate lets an entry from the future be kept for its time from now on.
-func (r *Root) redate(t trashEntry, now time.Time) error {
-	name := strings.TrimSuffix(filepath.Base(t.path), stuckSuffix)
-	n := t.note()
-	if n.Project == "" {
-		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
-	}
-	to, err := r.moveWithNote(t.path, name[:len(name)-len(trashTime)-1], now, n)
-	if err != nil {
-		return err
-	}
-	r.removeNote(t.path)
-	if t.stuck {
-		return os.Rename(to, to+stuckSuffix)
-	}
-	return nil
-}
-
-// removeLostNotes removes the notes of entries that were taken out of the trash by hand, or never arrived.
-func (r *Root) removeLostNotes(list []trashEntry) {
-	entries, _ := os.ReadDir(r.trash()) // it was listed a moment ago
-	for _, e := range entries {
-		name, isNote := strings.CutSuffix(e.Name(), noteSuffix)
-		entry := filepath.Join(r.trash(), name)
-		if isNote && !slices.ContainsFunc(list, func(t trashEntry) bool { return strings.TrimSuffix(t.path, stuckSuffix) == entry }) {
-			r.removeNote(entry)
-		}
-	}
 }
 
 // ExpiredTrash lists the removed workspaces that were kept for their time (workspace.keep_removed_ms) and can be
 // purged, without those that could not be deleted before.
-func (r *Root) ExpiredTrash(now time.Time, keep time.Duration) ([]string, error) {
+func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
-	var paths []string
 	for _, t := range list {
-		if due, redate := r.due(t, now, keep); !t.stuck && (due || redate) {
+		if due, again := r.due(t, now); (due || again) && (r.Trash.Retry || !t.note.Undeletable) {
 			paths = append(paths, t.path)
 		}
 	}
 	return paths, err
 }
 
-// Purge says what PurgeTrash deletes.
-type Purge struct {
-	Now  time.Time
-	Keep time.Duration
-	// All includes entries that are not due or could not be deleted before, Discard those with unsaved work.
-	All, Discard bool
-}
-
 // Purged is what became of the trash.
 type Purged struct {
 	Removed int
-	// Undeletable are paths that can't be deleted, Unsaved those that stay because of what Unsaved (the function) found.
+	// Undeletable are paths that can't be deleted, Unsaved those that stay because of the work in them, by path.
 	Undeletable []string
-	Unsaved     []UnsavedPath
+	Unsaved     map[string]string
 }
 
-// UnsavedPath is a directory with the work in it that exists nowhere else.
-type UnsavedPath struct{ Path, Work string }
-
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, however short space is, and is examined
-// again after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no
-// harm.
-func (r *Root) PurgeTrash(ctx context.Context, p Purge) (purged Purged, err error) {
-	list, err := r.listTrash()
-	if err != nil {
-		return purged, err
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless discard is set, and is examined again
+// after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
+func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged Purged, err error) {
+	purged.Unsaved = map[string]string{}
+	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
+	for _, name := range notes {                             // of entries that were taken out of the trash by hand, or never arrived
+		path := filepath.Join(r.trash(), name)
+		if _, err := os.Lstat(strings.TrimSuffix(path, noteSuffix)); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(path)
+		}
 	}
-	r.removeLostNotes(list)
+	list, err := r.listTrash()
 	for _, t := range list {
-		due, redate := r.due(t, p.Now, p.Keep)
+		due, again := r.due(t, now)
 		switch {
-		case !p.All && t.stuck:
+		case t.note.Undeletable && !r.Trash.Retry:
 			purged.Undeletable = append(purged.Undeletable, t.path)
 			continue
-		case !p.All && redate:
-			if err := r.redate(t, p.Now); err != nil {
-				return purged, err
-			}
+		case again:
+			r.writeNote(t.path, t.note)
 			continue
-		case !p.All && !due:
+		case !due:
 			continue
 		}
-		if work := r.unsavedEntry(ctx, t, p.Discard); work != "" && ctx.Err() == nil {
-			purged.Unsaved = append(purged.Unsaved, UnsavedPath{t.path, work})
+		if work := r.UnsavedInTrash(ctx, t.path); work != "" && !discard && ctx.Err() == nil {
+			t.note.Unsaved = work
+			r.writeNote(t.path, t.note) // so that it is not examined in every pass
+			purged.Unsaved[t.path] = work
 			continue
 		}
 		err := r.deleteTrash(ctx, t.path)
@@ -279,35 +218,44 @@ func (r *Root) PurgeTrash(ctx context.Context, p Purge) (purged Purged, err erro
 		case ctx.Err() != nil:
 			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
 		case err != nil:
-			purged.Undeletable = append(purged.Undeletable, strings.TrimSuffix(t.path, stuckSuffix)+stuckSuffix)
+			purged.Undeletable = append(purged.Undeletable, t.path)
 		default:
 			purged.Removed++
 		}
 	}
-	return purged, nil
+	return purged, err
 }
 
 // UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where an operator has accepted
 // the loss.
 func (r *Root) UnsavedInTrash(ctx context.Context, path string) string {
-	if (trashEntry{path: path}).note().Discard {
+	if r.readNote(path).Discard {
 		return ""
 	}
 	return git.Unsaved(ctx, path)
 }
 
-// unsavedEntry is the unsaved work of an entry, which is noted so that the entry is not examined in every pass.
-func (r *Root) unsavedEntry(ctx context.Context, t trashEntry, discard bool) string {
-	if discard {
-		return ""
-	}
-	n, work := t.note(), r.UnsavedInTrash(ctx, t.path)
-	if work != "" && ctx.Err() == nil {
-		if n.Project == "" {
-			n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
+// Dissolve removes symphony's own files from a root without a workspace or project: the trash and the lock files, and the
+// root itself if it is empty then. A root that is still in use, or whose trash holds unsaved work, stays as it is; the latter
+// not with discard.
+func (r *Root) Dissolve(ctx context.Context, discard bool) error {
+	for _, pattern := range []string{"*.json", "projects/*.json"} {
+		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
+			return err
 		}
-		n.Unsaved = work
-		r.writeNote(t.path, n)
 	}
-	return work
+	list, err := r.listTrash()
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if !discard && r.UnsavedInTrash(ctx, t.path) != "" {
+			return nil
+		}
+	}
+	if err := files.RemoveTree(ctx, r.meta()); err != nil {
+		return files.Failed(err, "remove %s", r.meta())
+	}
+	_ = os.Remove(r.Path) // its maker may keep something else in it
+	return nil
 }

@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,12 +43,11 @@ type Workspace struct {
 	// What they left must be reaped before anything is started. Ready confirms that it was.
 	Previous []RunRef
 
-	root  *Root
-	rec   Record
-	lease *os.File
-	info  fs.FileInfo // of Path: the directory that Verify expects
-	// complete: it is not one whose making was cut off. Set for a removal.
-	complete bool
+	root    *Root
+	rec     Record
+	lease   *os.File
+	info    fs.FileInfo // of Path: the directory that Verify expects
+	removal *removal    // set by BeginRemoval
 }
 
 // Acquire takes the workspace of an issue, making it where it is missing (specification 9.2, design section
@@ -67,9 +68,6 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 // hold takes the lease, reads the record (found is false where there is none) and looks at the directory. It
 // changes nothing.
 func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err error) {
-	if o.IssueID == "" || o.Identifier == "" || o.Project == "" || o.StateDir == "" || o.RunID == "" {
-		return nil, false, &reconcile.Error{Code: CodeInvalidCwd, Message: fmt.Sprintf("no workspace without an owner: %+v", o)}
-	}
 	key, err := r.KeyFor(o.Identifier)
 	if err != nil {
 		return nil, false, err
@@ -86,8 +84,14 @@ func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err
 		Path: path, Root: r.Path, Key: key, root: r, lease: lease,
 		TmpDir: filepath.Join(r.work(key), "tmp"), CacheDir: filepath.Join(r.work(key), "cache"),
 	}
-	if w.rec, found, err = r.readRecord(key); err == nil && found {
-		err = w.rec.belongsTo(o, path)
+	w.rec, found, err = r.readRecord(key)
+	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
+		err = &reconcile.Error{
+			Code: CodeForeign,
+			Message: fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
+				path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
+			Hint: "give each project a workspace.root of its own, or remove that workspace first",
+		}
 	}
 	if err == nil {
 		w.info, err = lookAt(path)
@@ -98,18 +102,6 @@ func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err
 	return w, found, nil
 }
 
-func (rec Record) belongsTo(o Owner, path string) error {
-	if rec.IssueID == o.IssueID && rec.Project == o.Project {
-		return nil
-	}
-	return &reconcile.Error{
-		Code: CodeForeign,
-		Message: fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
-			path, rec.Identifier, rec.IssueID, rec.Project, rec.StateDir),
-		Hint: "give each project a workspace.root of its own, or remove that workspace first",
-	}
-}
-
 // lookAt gives nil where there is nothing, and an error for anything but a real directory.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
@@ -118,52 +110,35 @@ func lookAt(path string) (fs.FileInfo, error) {
 		return nil, nil
 	case err != nil:
 		return nil, files.Failed(err, "look at the workspace %s", path)
+	case info.Mode().IsRegular():
+		return nil, invalidCwd(path, "not a directory but a file")
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, invalidCwd(path, "not a directory but a symbolic link")
 	case !info.IsDir():
-		return nil, invalidCwd(path, "not a directory but "+kind(info.Mode()))
+		return nil, invalidCwd(path, "not a directory but a special file")
 	}
 	return info, nil
 }
 
-func kind(m fs.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "a file"
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeNamedPipe != 0:
-		return "a pipe"
-	}
-	return "a device"
-}
-
 // prepare brings a held workspace into use: as it is, or made anew.
 func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
-	fresh := w.info == nil || found && w.rec.State != Prepared
-	previous := w.rec.holders(o)
-	if fresh {
+	w.CreatedNow = w.info == nil || found && w.rec.State != Prepared
+	if w.CreatedNow {
 		if err := w.clear(ctx, found && w.rec.State == Removing); err != nil {
 			return err
 		}
 	}
-	id := w.rec.ID
-	if fresh || !found || w.rec.Path != w.Path {
+	id, state := w.rec.ID, Prepared
+	if w.CreatedNow || !found || w.rec.Path != w.Path {
 		id = newID() // a root that was moved: a thread that worked in the old place knows the old paths
 	}
-	state := Prepared
-	if fresh {
+	if w.CreatedNow {
 		state = Creating
 	}
-	w.rec = Record{
-		IssueID: o.IssueID, Identifier: o.Identifier, Key: w.Key, Project: o.Project, StateDir: o.StateDir,
-		RunID: o.RunID, ID: id, State: state, Previous: previous, Path: w.Path,
-	}
-	w.ID, w.Previous, w.CreatedNow = id, previous, fresh
-	if err := w.root.writeRecord(w.rec); err != nil {
+	if err := w.takeRecord(o, id, state); err != nil {
 		return err
 	}
-	if fresh {
+	if w.CreatedNow {
 		if err := os.Mkdir(w.Path, 0o700); err != nil {
 			return files.Failed(err, "make the workspace")
 		}
@@ -175,14 +150,26 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	return w.pin()
 }
 
-// holders are the runs that o has to reap after: the last one and those that it had not confirmed.
-func (rec Record) holders(o Owner) []RunRef {
-	list := slices.Clone(rec.Previous)
-	if rec.RunID != "" {
-		list = append(list, RunRef{rec.RunID, rec.StateDir})
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: it ends the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// takeRecord writes down that a run holds the workspace. Previous are the runs that it has to reap after: the last one and those
+// that this one had not confirmed.
+func (w *Workspace) takeRecord(o Owner, id string, state State) error {
+	list := slices.Clone(w.rec.Previous)
+	if w.rec.RunID != "" {
+		list = append(list, RunRef{w.rec.RunID, w.rec.StateDir})
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
-	return list[max(0, len(list)-maxPrevious):]
+	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
+	w.rec = Record{
+		IssueID: o.IssueID, Identifier: o.Identifier, Key: w.Key, Project: o.Project, StateDir: o.StateDir,
+		RunID: o.RunID, ID: id, State: state, Previous: w.Previous, Path: w.Path,
+	}
+	return w.root.writeRecord(w.rec)
 }
 
 // deleteTimeout bounds the deletion of leftovers while a run waits for it.
@@ -193,35 +180,28 @@ const deleteTimeout = 10 * time.Second
 func (w *Workspace) clear(ctx context.Context, keep bool) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	if w.info != nil {
-		trashed, err := w.root.moveToTrash(w.Path, w.Key, w.root.now())
-		if err != nil {
-			return err
-		}
-		if !keep {
-			_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
-		}
+	err := w.dispose(ctx, w.Path, keep)
+	if err == nil {
 		w.info = nil
+		err = w.dispose(ctx, w.root.work(w.Key), false)
 	}
-	return w.clearWork(ctx)
+	return err
 }
 
-// clearWork takes away tmp, cache and all else beside the workspace.
-func (w *Workspace) clearWork(ctx context.Context) error {
-	work := w.root.work(w.Key)
-	if _, err := os.Lstat(work); errors.Is(err, fs.ErrNotExist) {
+// dispose moves a directory into the trash and, unless it is to be kept, deletes it. What can't be deleted is purged later.
+func (w *Workspace) dispose(ctx context.Context, path string, keep bool) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	trashed, err := w.root.moveToTrash(work, w.Key, w.root.now())
-	if err != nil {
-		return err
+	trashed, err := w.root.moveToTrash(path, w.Key, time.Now(), false)
+	if err == nil && !keep {
+		_ = w.root.deleteTrash(ctx, trashed)
 	}
-	_ = w.root.deleteTrash(ctx, trashed) // what is left is purged with the trash
-	return nil
+	return err
 }
 
 func (w *Workspace) makeWork() error {
-	work := w.root.work(w.Key)
+	work := w.WorkDir()
 	for _, dir := range []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir} {
 		if err := files.OwnDir(dir); err != nil {
 			return files.Failed(err, "make %s", dir)
@@ -234,7 +214,87 @@ func (w *Workspace) makeWork() error {
 // becomes of us; hand it to hooks and agent as an extra file. Release closes it.
 func (w *Workspace) Lease() *os.File { return w.lease }
 
+// WorkDir is symphony's own directory of the workspace, with tmp and cache in it. Agents can write those only.
+func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
+
 // Env is what every process in the workspace is told about it, as NAME=value.
 func (w *Workspace) Env() []string {
 	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.TmpDir, "XDG_CACHE_HOME=" + w.CacheDir}
+}
+
+// look checks that the workspace is a directory that lies, all links resolved, strictly inside the root (specification 9.5).
+func (w *Workspace) look() (fs.FileInfo, error) {
+	info, err := lookAt(w.Path)
+	if err != nil {
+		return nil, err
+	}
+	if info == nil {
+		return nil, invalidCwd(w.Path, "it is gone")
+	}
+	return info, contained(w.Root, w.Path)
+}
+
+func contained(root, path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return files.Failed(err, "resolve the workspace %s", path)
+	}
+	rel, err := filepath.Rel(root, real)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) || real != path {
+		return invalidCwd(path, "not inside the workspace root "+root+" but "+real)
+	}
+	return nil
+}
+
+// pin remembers which directory is the workspace.
+func (w *Workspace) pin() (err error) {
+	w.info, err = w.look()
+	return err
+}
+
+// Verify checks, right before something is started in the workspace, that its path still is the directory
+// that was taken, and inside the root (specification 9.5, invariants 1 and 2). Its error is
+// invalid_workspace_cwd.
+func (w *Workspace) Verify() error {
+	info, err := w.look()
+	if err == nil && !os.SameFile(info, w.info) {
+		err = invalidCwd(w.Path, "replaced by another directory")
+	}
+	return err
+}
+
+// Ready records that the workspace may be worked in: what its previous holders left is reaped, and
+// after_create has succeeded where the directory is new. Until then a crash makes the next holder start over.
+// The directory that is there now is the one that Verify expects: after_create is the operator's and may have
+// replaced it.
+func (w *Workspace) Ready() error {
+	if err := w.pin(); err != nil {
+		return err
+	}
+	w.rec.State, w.rec.Previous = Prepared, nil
+	return w.root.writeRecord(w.rec)
+}
+
+// Discard takes a new workspace away whose after_create failed (specification 9.3), with its record. It
+// refuses one that is not new: that is work of earlier runs. The lease stays until Release.
+func (w *Workspace) Discard() error {
+	if w.rec.State != Creating {
+		return &reconcile.Error{Code: CodeFailed, Message: "discard " + w.Path + ": it is not new"}
+	}
+	if _, err := lookAt(w.Path); err != nil {
+		return err
+	}
+	// Not the context of the run: that one may be over, and the directory must not stay.
+	if err := w.clear(context.Background(), false); err != nil {
+		return err
+	}
+	return w.root.removeRecord(w.Key)
+}
+
+// Release closes the lease. Processes that inherited it keep it. Releasing again does nothing.
+func (w *Workspace) Release() error {
+	if err := w.lease.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return files.Failed(err, "release the lease of %s", w.Key)
+	}
+	return nil
 }

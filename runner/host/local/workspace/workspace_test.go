@@ -92,30 +92,16 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 		change(&o)
 		_, err := r.Acquire(t.Context(), o)
 		wantCode(t, err, CodeForeign)
-		called := false
-		_, err = r.Remove(t.Context(), o, RemoveOptions{Now: r.now(), Before: func(*Workspace) error { called = true; return nil }})
+		_, err = remove(t.Context(), r, o, noHook(t))
 		wantCode(t, err, CodeForeign)
 		after, err := os.ReadFile(r.record("A"))
 		check(t, err)
-		if string(before) != string(after) || !there(t, filepath.Join(w.Path, "work")) || called {
+		if string(before) != string(after) || !there(t, filepath.Join(w.Path, "work")) {
 			t.Fatalf("another %s's workspace was touched", name)
 		}
 	}
 	if held, err := r.Held("A"); held || err != nil {
 		t.Fatalf("lease kept: %v, %v", held, err)
-	}
-}
-
-func TestAcquireNeedsAnOwner(t *testing.T) {
-	r := newRoot(t)
-	for _, change := range []func(*Owner){
-		func(o *Owner) { o.IssueID = "" }, func(o *Owner) { o.Identifier = "" }, func(o *Owner) { o.Project = "" },
-		func(o *Owner) { o.StateDir = "" }, func(o *Owner) { o.RunID = "" },
-	} {
-		o := owner("A", "r1")
-		change(&o)
-		_, err := r.Acquire(t.Context(), o)
-		wantCode(t, err, CodeInvalidCwd)
 	}
 }
 
@@ -196,7 +182,7 @@ func TestAcquireAfterACrash(t *testing.T) {
 			if len(list) != c.trash {
 				t.Errorf("in the trash: %v", list)
 			}
-			_, _, err = purge(t.Context(), r, Purge{Now: r.now(), All: true}) // the test's own clean-up can't
+			_, err = r.PurgeTrash(t.Context(), time.Now(), false) // the test's own clean-up can't
 			check(t, err)
 		})
 	}
@@ -263,7 +249,7 @@ func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 	write(t, r.record("A"), "{")
 	_, err := r.Acquire(t.Context(), owner("A", "r1"))
 	wantCode(t, err, CodeFailed)
-	_, err = r.Remove(t.Context(), owner("A", "r1"), RemoveOptions{Now: r.now()})
+	_, err = r.Remove(t.Context(), owner("A", "r1"), day, false)
 	wantCode(t, err, CodeFailed)
 	if !there(t, filepath.Join(r.Path, "A", "work")) {
 		t.Fatal("it was touched")
@@ -280,7 +266,7 @@ func TestLeaseExcludesOtherProcesses(t *testing.T) {
 	if !strings.Contains(err.Error(), "run-1 of /state/one") {
 		t.Errorf("the holder is not named: %v", err)
 	}
-	_, err = r.Remove(t.Context(), o, RemoveOptions{Now: r.now()})
+	_, err = r.Remove(t.Context(), o, day, false)
 	wantCode(t, err, CodeBusy)
 	if held, err := r.Held("ABC-1"); !held || err != nil {
 		t.Fatalf("%v, %v", held, err)

@@ -1,0 +1,244 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var day = time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
+
+// remove removes the workspace of an issue; before is the hook.
+func remove(ctx context.Context, r *Root, o Owner, before func(*Workspace)) (Removed, error) {
+	w, unsaved, err := r.BeginRemoval(ctx, o, day, false)
+	if err != nil || w == nil {
+		return Removed{Unsaved: unsaved}, err
+	}
+	if w.Complete() {
+		before(w)
+	}
+	return w.EndRemoval(ctx)
+}
+
+// noHook is a before that must not be called.
+func noHook(t *testing.T) func(*Workspace) {
+	return func(*Workspace) { t.Helper(); t.Error("before_remove ran") }
+}
+
+func TestRemoveKeepsInTheTrash(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	old := ready(t, r, owner("A", "r1"))
+	write(t, filepath.Join(old.TmpDir, "t"), "x")
+	var seen Workspace
+	removed, err := remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
+		seen = *w
+		check(t, w.Verify())
+		if rec, _, err := r.readRecord("A"); err != nil || rec.State != Removing || rec.RunID != "r2" {
+			t.Errorf("%+v, %v", rec, err)
+		}
+		if held, err := r.Held("A"); !held || err != nil {
+			t.Errorf("no lease: %v, %v", held, err)
+		}
+	})
+	check(t, err)
+	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
+	if removed != (Removed{Trash: trash}) {
+		t.Fatalf("%+v", removed)
+	}
+	if seen.Path != old.Path || seen.ID != old.ID || !slices.Equal(seen.Previous, []RunRef{{"r1", "/state/one"}}) {
+		t.Errorf("before saw %+v", seen)
+	}
+	if !there(t, filepath.Join(trash, "work")) || there(t, old.Path) || there(t, r.record("A")) || there(t, r.work("A")) {
+		t.Error("not moved as a whole")
+	}
+	if held, err := r.Held("A"); held || err != nil || !there(t, r.lock("A")) {
+		t.Errorf("lease %v, %v", held, err)
+	}
+	// Nothing left: nothing to do, and no hook.
+	removed, err = remove(t.Context(), r, owner("A", "r3"), noHook(t))
+	if err != nil || removed != (Removed{}) {
+		t.Fatalf("%+v, %v", removed, err)
+	}
+	w := acquire(t, r, owner("A", "r4"))
+	if !w.CreatedNow || w.ID == old.ID || len(w.Previous) != 0 {
+		t.Fatalf("%+v", w)
+	}
+}
+
+func TestRemoveAtOnce(t *testing.T) {
+	r := newRoot(t)
+	ready(t, r, owner("A", "r1"))
+	write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
+	for _, identifier := range []string{"A", "B"} {
+		removed, err := r.Remove(t.Context(), owner(identifier, "r2"), day, false)
+		check(t, err)
+		if removed != (Removed{}) || there(t, filepath.Join(r.Path, identifier)) {
+			t.Errorf("%+v", removed)
+		}
+	}
+	wantTrash(t, r, 0)
+}
+
+// A workspace whose after_create never came to an end is not shown to before_remove, however often removal
+// is cut off.
+func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
+	r := newRoot(t)
+	check(t, acquire(t, r, owner("A", "r1")).Release())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := remove(ctx, r, owner("A", "r2"), noHook(t)); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	_, err := remove(t.Context(), r, owner("A", "r3"), noHook(t))
+	check(t, err)
+}
+
+func TestRemoveGoesOnAfterACut(t *testing.T) {
+	r := newRoot(t)
+	w := ready(t, r, owner("A", "r1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := remove(ctx, r, owner("A", "r2"), func(*Workspace) { cancel() })
+	if !errors.Is(err, context.Canceled) || !there(t, filepath.Join(w.Path, "work")) {
+		t.Fatalf("%v", err)
+	}
+	calls := 0
+	_, err = remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
+		calls++
+		if want := []RunRef{{"r1", "/state/one"}, {"r2", "/state/one"}}; !slices.Equal(w.Previous, want) {
+			t.Errorf("previous %v", w.Previous)
+		}
+		check(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
+	})
+	check(t, err)
+	if calls != 1 || there(t, r.record("A")) {
+		t.Fatalf("%d calls", calls)
+	}
+}
+
+// A module cache: no directory of it may be written, one not even be read.
+func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
+	if !unprivileged(t) {
+		return
+	}
+	fill := func(dir string) {
+		write(t, filepath.Join(dir, "a", "b", "file"), "x")
+		write(t, filepath.Join(dir, "closed", "file"), "x")
+		check(t, os.Chmod(filepath.Join(dir, "closed"), 0))
+		for _, d := range []string{"a/b", "a", "."} {
+			check(t, os.Chmod(filepath.Join(dir, d), 0o555))
+		}
+	}
+	for _, keep := range []time.Duration{0, time.Hour} {
+		r := newRoot(t)
+		r.Trash.Keep = keep
+		w := acquire(t, r, owner("A", "r1"))
+		check(t, w.Ready())
+		fill(w.Path)
+		fill(filepath.Join(w.CacheDir, "mod"))
+		check(t, w.Release())
+		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, true)
+		check(t, errors.Join(err, removed.Undeletable))
+		_, err = r.PurgeTrash(t.Context(), day.Add(keep), false)
+		check(t, err)
+		wantTrash(t, r, 0)
+	}
+	// Half made.
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	fill(w.Path)
+	check(t, w.Release())
+	again := acquire(t, r, owner("A", "r2"))
+	if entries, err := os.ReadDir(again.Path); err != nil || len(entries) != 0 || !again.CreatedNow {
+		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
+func TestRemoveFollowsNoLinks(t *testing.T) {
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "dir", "precious"), "kept")
+	check(t, os.Chmod(filepath.Join(outside, "dir"), 0o500))
+	t.Cleanup(func() { check(t, os.Chmod(filepath.Join(outside, "dir"), 0o700)) })
+	r := newRoot(t)
+	w := acquire(t, r, owner("A", "r1"))
+	check(t, w.Ready())
+	check(t, os.Symlink(outside, filepath.Join(w.Path, "link")))
+	check(t, os.Symlink(filepath.Join(outside, "dir"), filepath.Join(w.Path, "link2")))
+	check(t, os.Symlink("/", filepath.Join(w.TmpDir, "all")))
+	check(t, os.Link(filepath.Join(outside, "dir", "precious"), filepath.Join(w.Path, "hard")))
+	check(t, syscall.Mkfifo(filepath.Join(w.Path, "pipe"), 0o600))
+	check(t, w.Release())
+	removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
+	check(t, errors.Join(err, removed.Undeletable))
+	info, err := os.Stat(filepath.Join(outside, "dir"))
+	check(t, err)
+	if !there(t, filepath.Join(outside, "dir", "precious")) || info.Mode().Perm() != 0o500 {
+		t.Fatal("what a link led to was touched")
+	}
+}
+
+// Neither a removal nor a purge of the trash takes what exists nowhere else, unless an operator has said so.
+func TestRemoveLeavesUnsavedWork(t *testing.T) {
+	r := newRoot(t)
+	repository := func(identifier string) *Workspace { // with a commit that exists nowhere else
+		w := acquire(t, r, owner(identifier, "r1"))
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "git init -q -b main && git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
+		cmd.Dir, cmd.Env = w.Path, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Path, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		check(t, w.Ready())
+		check(t, w.Release())
+		return w
+	}
+	w := repository("A")
+	hooks := 0
+	for range 2 {
+		removed, err := remove(t.Context(), r, owner("A", "r2"), func(*Workspace) { hooks++ })
+		check(t, err)
+		if removed.Unsaved != "1 commit not on any remote" || !there(t, w.Path) {
+			t.Fatalf("%+v", removed)
+		}
+	}
+	rec, _, err := r.readRecord("A")
+	check(t, err)
+	if hooks != 1 || rec.State != Prepared || rec.Unsaved == "" || !rec.UnsavedAt.Equal(day) {
+		t.Errorf("%d hooks, %+v", hooks, rec)
+	}
+
+	// What was moved there without a look at it stays in the trash, however short space is.
+	trashed, err := r.moveToTrash(w.Path, "A", day, false)
+	check(t, err)
+	r.Trash.Short = true
+	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour), false)
+	check(t, err)
+	if purged.Unsaved[trashed] == "" || !there(t, trashed) {
+		t.Errorf("%+v", purged)
+	}
+	check(t, os.Remove(r.record("A")))
+	check(t, r.Dissolve(t.Context(), false))
+	if !there(t, trashed) {
+		t.Error("dissolved")
+	}
+	purged, err = r.PurgeTrash(t.Context(), day.Add(2000*time.Hour), true)
+	check(t, err)
+	if purged.Removed != 1 || there(t, trashed) {
+		t.Errorf("%+v", purged)
+	}
+
+	// An operator's consent goes with the workspace into the trash.
+	r.Trash = Trash{Keep: time.Hour}
+	repository("B")
+	removed, err := r.Remove(t.Context(), owner("B", "r2"), day, true)
+	check(t, err)
+	if removed.Trash == "" {
+		t.Fatalf("%+v", removed)
+	}
+	wantPurged(t, r, day.Add(time.Hour), 1)
+}

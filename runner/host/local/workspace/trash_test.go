@@ -1,0 +1,132 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// trashed removes a workspace of the name at a time.
+func trashed(t *testing.T, r *Root, identifier string, at time.Time) (path string) {
+	t.Helper()
+	ready(t, r, owner(identifier, "r1"))
+	removed, err := r.Remove(t.Context(), owner(identifier, "r2"), at, false)
+	check(t, err)
+	return removed.Trash
+}
+
+// wantTrash checks how many entries and notes are in the trash.
+func wantTrash(t *testing.T, r *Root, want int) {
+	t.Helper()
+	if left, err := os.ReadDir(r.trash()); err != nil || len(left) != want {
+		t.Errorf("%d in the trash, want %d: %v, %v", len(left), want, left, err)
+	}
+}
+
+// wantPurged purges the trash and checks that ExpiredTrash has said how many entries go.
+func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
+	t.Helper()
+	due, err := r.ExpiredTrash(now)
+	check(t, err)
+	purged, err := r.PurgeTrash(t.Context(), now, false)
+	check(t, err)
+	if len(due) != want || purged.Removed != want || len(purged.Undeletable)+len(purged.Unsaved) > 0 {
+		t.Errorf("due %v, purged %+v, want %d", due, purged, want)
+	}
+}
+
+// What was removed is kept for its time on the monotonic clock: whatever becomes of the wall clock. After a reboot only
+// that is left.
+func TestTrashAgesWithoutTheWallClock(t *testing.T) {
+	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		boot       string
+		wall, mono time.Duration // since the removal
+		due        int
+	}{
+		"an hour later":                    {"b1", time.Hour, time.Hour, 0},
+		"a day later":                      {"b1", keep, keep, 1},
+		"the clock was set a year on":      {"b1", year, time.Hour, 0},
+		"and a day has passed":             {"b1", year + keep, keep, 1},
+		"suspended for two days":           {"b1", 2 * keep, time.Hour, 0},
+		"set back an hour, a day later":    {"b1", keep - time.Hour, keep, 1},
+		"set back a year, an hour later":   {"b1", -year, time.Hour, 0},
+		"set back a year, a day later":     {"b1", -year, keep, 1},
+		"rebooted, an hour later":          {"b2", time.Hour, time.Minute - 50*time.Hour, 0},
+		"rebooted, a day later":            {"b2", keep, time.Minute - 50*time.Hour, 1},
+		"rebooted, the clock a minute off": {"b2", -time.Minute, time.Minute - 50*time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoot(t)
+			r.Trash.Keep = keep
+			boot, mono := "b1", 50*time.Hour
+			r.clock = func() (string, time.Duration, error) { return boot, mono, nil }
+			trashed(t, r, "A", day)
+			boot, mono = c.boot, mono+c.mono
+			wantPurged(t, r, day.Add(c.wall), c.due)
+			wantTrash(t, r, 2-2*c.due)
+		})
+	}
+}
+
+// What a clock that was a year ahead has put there, before a reboot, would be kept for that year. It gets its time from
+// now on.
+func TestTrashFromTheFuture(t *testing.T) {
+	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
+	r := newRoot(t)
+	r.Trash.Keep = keep
+	boot, mono := "b1", time.Hour
+	r.clock = func() (string, time.Duration, error) { return boot, mono, nil }
+	trashed(t, r, "A", day.Add(year))
+	boot, mono = "b2", time.Minute
+	_, err := r.PurgeTrash(t.Context(), day, false)
+	check(t, err)
+	for _, after := range []time.Duration{time.Hour, keep - 1, keep} {
+		mono = time.Minute + after
+		wantPurged(t, r, day.Add(after), map[bool]int{true: 1}[after == keep])
+	}
+}
+
+// A removed workspace that is taken back leaves nothing behind.
+func TestTrashTakenBack(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	check(t, os.Rename(trashed(t, r, "A", day), filepath.Join(r.Path, "A")))
+	wantPurged(t, r, day, 0)
+	wantTrash(t, r, 0)
+}
+
+// Of two projects on one root neither empties the other's trash before its time, unless space is short.
+func TestTrashOfAnotherProject(t *testing.T) {
+	r := newRoot(t)
+	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
+	trashed(t, r, "A", day)
+	trashed(t, r, "B", day.Add(time.Hour))
+	other := *r
+	for _, keep := range []time.Duration{0, time.Minute} {
+		other.Trash = Trash{Project: "two", Keep: keep}
+		wantPurged(t, &other, day.Add(24*time.Hour-1), 0)
+	}
+	wantPurged(t, &other, day.Add(24*time.Hour), 1)
+	other.Trash.Short = true
+	wantPurged(t, &other, day.Add(time.Hour), 1)
+}
+
+func TestTrashIsPurgedByAge(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	for i, identifier := range []string{"old", "old", "new"} { // names in the trash never collide
+		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
+	}
+	write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if purged, err := r.PurgeTrash(ctx, day.Add(2*time.Hour), false); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
+		t.Fatalf("%+v, %v", purged, err)
+	}
+	wantPurged(t, r, day.Add(2*time.Hour), 2)
+	wantTrash(t, r, 3)
+}
