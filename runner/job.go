@@ -20,7 +20,6 @@ const (
 	workflowFile = "workflow.md"
 	procsFile    = local.ProcsFile
 	treeFile     = local.TreeFile
-	scopeFile    = local.ScopeFile
 	eventsFile   = "events.jsonl"
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"

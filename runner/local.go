@@ -94,7 +94,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Extra: slot,
-		Env: proc.Scrub(l.Env), Dir: "/", Log: log, Secret: l.Secret, Wait: readyBound,
+		Env: proc.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
 		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})
 	crash.At("runner.start.spawned")
@@ -160,7 +160,7 @@ func (l *Local) host() host.Host {
 // owned are the processes of a run whose worker has ended, or has given up the run and is about to end.
 func (l *Local) owned(run reconcile.Run) host.Owned {
 	return host.Owned{
-		Run: host.Run{ID: run.ID, Dir: l.dir(run)}, ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Worker: run.Worker, SpareWorker: true,
+		Run: host.Run{ID: run.ID, Dir: l.dir(run)}, ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Worker: run.Worker,
 	}
 }
 
@@ -199,7 +199,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	}
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
 	tree := l.owned(run)
-	tree.SpareWorker, tree.Also = false, []reconcile.Process{worker}
+	tree.Also = []reconcile.Process{worker}
 	found, err := l.host().List(ctx, host.ListRequest{Owned: tree})
 	if err != nil {
 		return fail(what, err)
@@ -279,16 +279,6 @@ func (l *Local) Shelter(ctx context.Context) error {
 		Hint: "write KillMode=process into the [Service] section of " + noScope.Unit +
 			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + noScope.Unit + ", let the pass wait for its runs: symphony tick --wait",
 	}
-}
-
-// RecordScope stores the scope that this worker was started in, if any: processes found in it later belong to the run. It is
-// called before the run is taken, so that no run begins whose scope is unknown.
-func RecordScope(stateDir, runID string) error {
-	cgroup, ok := proc.OwnScope(runID)
-	if !ok {
-		return nil
-	}
-	return fail("scope file", durable.WriteFile(filepath.Join(RunDir(stateDir, runID), scopeFile), []byte(cgroup+"\n"), 0o600))
 }
 
 // fail adds what was being done. A full disk and a limit of the system get their own codes.

@@ -28,7 +28,7 @@ const workerVar = "RUNNER_TEST_WORKER"
 // the run's: "orphan" the run's mark, "threaded" the mark of a thread with the run's id, "washed" the tree file, "recorded"
 // the procs file, "session" the worker's session.
 func playWorker(how string, args []string) int {
-	ready, err := proc.ReadySocket()
+	ready, err := proc.TakeOver()
 	if err != nil {
 		return 9
 	}
@@ -50,7 +50,7 @@ func playWorker(how string, args []string) int {
 		return 9
 	}
 	defer alive.Close()
-	if err := os.WriteFile(filepath.Join(dir, "secret"), ready.Secret(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "secret"), ready.Secret, 0o600); err != nil {
 		return 9
 	}
 	if name, marked := map[string]string{"orphan": proc.RunMark, "threaded": proc.ThreadMark}[how]; marked {
@@ -96,7 +96,7 @@ func playWorker(how string, args []string) int {
 			return 9
 		}
 		below, err := proc.Descendants(os.Getpid())
-		if err != nil || procs.Record(below) != nil || procs.Close() != nil {
+		if err != nil || procs.Record(below) != nil {
 			return 9
 		}
 	}

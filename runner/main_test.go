@@ -352,7 +352,7 @@ func (r *rig) work() (reconcile.Run, error) {
 	if ctx.Err() != nil {
 		r.t.Fatalf("the run took longer than %v", patience)
 	}
-	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadIDs: []string{run.ThreadID}})
+	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
 	must(r.t, findErr)
 	if len(left) > 0 {
 		r.t.Errorf("processes of the run live on: %+v", left)

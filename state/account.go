@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -79,9 +79,6 @@ type AccountState struct {
 // Read returns what is known of the account. With an error the file can't be used, and nothing is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
-	if err != nil {
-		return AccountState{}, err
-	}
 	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
 	if l := exhausted(rec, rec.At); l != nil && s.Limit == nil && l.Until.After(s.Over) {
 		s.Over = l.Until
@@ -93,7 +90,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		b := rec.Block.Unstepped(now)
 		s.Block, s.Probe, s.Since = &b, rec.Block.Probe, rec.Block.Since
 	}
-	return s, nil
+	return s, err
 }
 
 // load reads the file; a missing one holds nothing.
@@ -110,10 +107,8 @@ func (a *Account) load() (rec accountRecord, err error) {
 		err = fmt.Errorf("a block by %q", b.Code)
 	}
 	if err != nil {
-		return accountRecord{}, &reconcile.Error{
-			Code: "account_state", Message: fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
-			Hint: "the next run writes it again; if its permissions are the reason, correct them", Err: err,
-		}
+		return accountRecord{}, problem("account_state", fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
+			"the next run writes it again; if its permissions are the reason, correct them", err)
 	}
 	return rec, nil
 }
@@ -163,20 +158,20 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	return a.change(ctx, func(rec *accountRecord) bool {
 		id, known := update["limitId"], rec.RateLimits["limitId"]
 		switch {
-		case id == nil || known == nil || bytes.Equal(id, known):
+		case id == nil || known == nil || slices.Equal(id, known):
 		case string(known) == mainLimitID:
 			return false
 		default:
 			rec.RateLimits = nil
 		}
-		next := map[string]json.RawMessage{}
-		maps.Copy(next, rec.RateLimits)
-		maps.Copy(next, update)
-		same := maps.EqualFunc(next, rec.RateLimits, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
-		if same && !rec.At.After(now.Add(clockSlack)) {
+		was := rec.RateLimits
+		rec.RateLimits = map[string]json.RawMessage{}
+		maps.Copy(rec.RateLimits, was)
+		maps.Copy(rec.RateLimits, update)
+		if maps.EqualFunc(was, rec.RateLimits, slices.Equal) && !rec.At.After(now.Add(clockSlack)) {
 			return false
 		}
-		rec.RateLimits, rec.At = next, now.UTC()
+		rec.At = now.UTC()
 		return true
 	})
 }
@@ -269,23 +264,19 @@ func (a *Account) lock(ctx context.Context, name string) (unlock func(), err err
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, a.fault("lock "+name, err)
 	case !got:
-		return nil, &reconcile.Error{
-			Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
-			Hint: "see who has it open: fuser -v " + path + "; nothing is lost; symphony continues when that process releases it", Err: err,
-		}
+		return nil, problem("account_state", fmt.Sprintf("state shared by the projects of %s: another process holds %s", a.Home, path),
+			"see who has it open: fuser -v "+path+"; nothing is lost; symphony continues when that process releases it", err)
 	}
 	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
 }
 
 func (a *Account) fault(doing string, err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return diskFull(a.Dir, "write what is known of the account", err)
 	}
-	return &reconcile.Error{
-		Code: "account_state", Message: fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
-		Hint: "check the permissions of that directory; XDG_STATE_HOME names another place", Err: err,
-	}
+	return problem("account_state", fmt.Sprintf("state shared by the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
+		"check the permissions of that directory; XDG_STATE_HOME names another place", err)
 }

@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -20,18 +18,20 @@ type OpenAttention struct {
 	TakenBy string
 }
 
+const attentionColumns = `key, kind, issue_id, identifier, ref, text, at`
+
+func attentionFields(a *reconcile.Attention) []any {
+	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf{&a.At}}
+}
+
 // addAttention stores a notification in the transaction of the event that it reports; without a time of its own it gets
 // now. One that is stored already stays as it is, delivered or not.
 func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 	if a.At.IsZero() {
 		a.At = now
 	}
-	if a.Key == "" || a.Kind == "" || a.At.IsZero() {
-		return errors.New("add an attention: without a key, a kind or its time")
-	}
-	return t.run(`INSERT INTO attentions (key, kind, issue_id, identifier, ref, text, at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`,
-		a.Key, string(a.Kind), a.IssueID, a.Identifier, a.Ref, a.Text, stamp(a.At))
+	return t.run(`INSERT INTO attentions (`+attentionColumns+`) VALUES (`+marks(attentionColumns)+`) ON CONFLICT (key) DO NOTHING`,
+		attentionFields(&a)...)
 }
 
 // takeable is the condition for a notification that may be taken: one that no process has taken, or, once more, one that
@@ -50,46 +50,34 @@ const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken
 // them. A tracker's outage that has lasted is another one.
 func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention) (all []OpenAttention, err error) {
 	err = a.view(ctx, "look for notifications", func(t tx) error {
-		rows, err := t.query(`SELECT key, kind, issue_id, identifier, ref, text, at, taken_by FROM attentions
+		all, err = rows(t, func(a *OpenAttention) []any { return append(attentionFields(&a.Attention), &a.TakenBy) },
+			`SELECT `+attentionColumns+`, taken_by FROM attentions
 			WHERE `+takeable+` AND ?3 IN ('', issue_id) ORDER BY at, key`, stamp(now.Add(-patience)), stamp(now), issueID)
-		all, err = collect(rows, err, func(row scanner) (a OpenAttention, err error) {
-			err = row.Scan(&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf{&a.At}, &a.TakenBy)
-			return a, err
-		})
 		if err != nil || issueID != "" {
 			return err
 		}
-		var rec reconcile.State
-		if err := readStateMeta(t, a.dir, &rec); err != nil {
+		var settings reconcile.State
+		if err := readSettings(t, a.dir, &settings); err != nil {
 			return err
 		}
-		if b := rec.TrackerBlock; b != nil {
+		if b := settings.TrackerBlock; b != nil {
 			if outage, long := reconcile.OutageAttention(*b, now); long {
 				standing = append(standing, outage)
 			}
 		}
-		all, err = addUnknown(t, all, standing)
-		return err
+		for _, a := range standing {
+			known, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
+				jsonOf{append([]string{a.Key}, a.Alike...)})
+			if err != nil {
+				return err
+			}
+			if !known {
+				all = append(all, OpenAttention{Attention: a})
+			}
+		}
+		return nil
 	})
 	return all, err
-}
-
-// addUnknown adds those that are not stored, delivered or not.
-func addUnknown(t tx, all []OpenAttention, more []reconcile.Attention) ([]OpenAttention, error) {
-	for _, a := range more {
-		keys, err := toJSON(append([]string{a.Key}, a.Alike...))
-		if err != nil {
-			return nil, err
-		}
-		known, err := scanOne[bool](t.row(`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`, keys))
-		if err != nil {
-			return nil, err
-		}
-		if !known {
-			all = append(all, OpenAttention{Attention: a})
-		}
-	}
-	return all, nil
 }
 
 // TakeAttention claims a notification for this process, named by; false if another process has it. The process must call
@@ -99,9 +87,10 @@ func (a Attentions) TakeAttention(ctx context.Context, now time.Time, patience t
 		if err := addAttention(t, now, attention); err != nil { // a standing one may not be stored yet
 			return err
 		}
-		took, err = t.changed(`UPDATE attentions SET taken_at = ?2, taken_by = ?3,
+		n, err := t.count(`UPDATE attentions SET taken_at = ?2, taken_by = ?3,
 			error = iif(taken_at IS NULL, '', 'not finished by ' || taken_by) WHERE key = ?4 AND `+takeable,
 			stamp(now.Add(-patience)), stamp(now), by, attention.Key)
+		took = n > 0
 		return err
 	})
 	return took, err
@@ -119,9 +108,9 @@ const overdue = `done_at IS NULL AND taken_by = ?3 AND (taken_at < ?1 OR taken_a
 
 // LeftAttentions reports whether a process died while it delivered a notification: its hook may still run.
 func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (bool, error) {
-	some, err := scanOne[bool](a.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
-		stamp(now.Add(-patience)), stamp(now), by))
-	return some, fault(a.dir, "look for unfinished notifications", err)
+	left, _, err := readOne(ctx, a.conn, "look for unfinished notifications", itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`, stamp(now.Add(-patience)), stamp(now), by)
+	return left, err
 }
 
 // GiveUpAttentions closes the unfinished notifications of a process whose hook is gone, except those that may be delivered
@@ -136,48 +125,11 @@ func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patienc
 
 // DropAttentions closes all notifications without delivery, because the workflow has no hook for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
-	some, err := scanOne[bool](a.row(ctx, `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`))
+	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
 	if err != nil || !some {
-		return fault(a.dir, "look for notifications", err)
+		return err
 	}
 	return a.update(ctx, "drop notifications", full, func(t tx) error {
 		return t.run(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now))
 	})
-}
-
-// noteHold stores the notification of a claim that becomes held. A claim that was held before is no news.
-func noteHold(t tx, now time.Time, c reconcile.Claim) error {
-	if c.Status != reconcile.Held {
-		return nil
-	}
-	status, err := scanOne[reconcile.ClaimStatus](t.row(`SELECT status FROM claims WHERE issue_id = ?`, c.IssueID))
-	if err != nil && !errors.Is(err, sql.ErrNoRows) || status == reconcile.Held {
-		return err
-	}
-	return addAttention(t, now, reconcile.HoldAttention(c))
-}
-
-// pruneAttentions deletes old notifications, except those of blocks that stand: they would count as new.
-func pruneAttentions(t tx, dir string, now time.Time, limit int) (int64, error) {
-	var rec reconcile.State
-	if err := readStateMeta(t, dir, &rec); err != nil {
-		return 0, err
-	}
-	standing := []string{}
-	for _, b := range []*reconcile.Block{rec.AgentBlock, rec.HostBlock} {
-		if b != nil {
-			standing = append(standing, reconcile.BlockAttention(*b).Key)
-		}
-	}
-	if b := rec.TrackerBlock; b != nil {
-		a, _ := reconcile.OutageAttention(*b, now)
-		standing = append(standing, a.Key)
-	}
-	keys, err := toJSON(standing)
-	if err != nil {
-		return 0, err
-	}
-	return t.count(`DELETE FROM attentions WHERE key IN (
-		SELECT key FROM attentions WHERE at < ? AND key NOT IN (SELECT value FROM json_each(?)) LIMIT ?)`,
-		stamp(now.Add(-keepFor)), keys, limit)
 }

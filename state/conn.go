@@ -29,29 +29,30 @@ const (
 )
 
 // durability is SQLite's synchronous level.
-type durability int
+type durability string
 
 const (
-	full   durability = iota // on the disk when the transaction returns
-	normal                   // survives the death of any process, but perhaps not a power failure
+	full   durability = "FULL"   // on the disk when the transaction returns
+	normal durability = "NORMAL" // survives the death of any process, but perhaps not a power failure
 )
 
 // conn is this process's only connection to one database. Its methods may be called concurrently; they take turns.
 type conn struct {
-	dir string
-	sql *sql.DB
-
-	// write serialises write transactions, because the synchronous level belongs to the connection.
-	write sync.Mutex
-	level durability
-	// busy reports that the last write found the database held; the next one waits for retryTimeout only.
-	busy bool
-
-	files  openFiles
+	dir    string
+	sql    *sql.DB
 	schema int // the version found at opening, which may be newer than this program's
+	// opened are the database and its WAL as they were opened for writing, nil for none. An operator may put a backup in
+	// their place while a worker has the old ones open for hours. What that worker wrote would be lost silently, and merging
+	// its WAL at the end would damage the new database.
+	opened [2]fs.FileInfo
+
+	write    sync.Mutex    // serialises write transactions, because the pragmas before them belong to the connection
+	patience time.Duration // how long the next write waits for another writer
 }
 
-// openPool prepares the one connection to a file. It opens at level FULL.
+var fileSuffixes = [2]string{"", "-wal"}
+
+// openPool prepares the one connection to a file.
 func openPool(path, mode, options string) (*sql.DB, error) {
 	name := (&url.URL{Path: path}).EscapedPath()
 	pool, err := sql.Open("sqlite", fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
@@ -65,7 +66,7 @@ func openPool(path, mode, options string) (*sql.DB, error) {
 
 // uninterrupted returns a context that cannot cancel a statement which has begun. The driver gives up an interrupted
 // connection, and the WAL with it when no other process has the database open; a replaced WAL would then look like the
-// work of another program (see openFiles). Statements are short, so a caller that is cancelled loses little time.
+// work of another program (see checkFiles). Statements are short, so a caller that is cancelled loses little time.
 func uninterrupted(ctx context.Context) context.Context {
 	if ctx.Err() != nil {
 		return ctx
@@ -73,16 +74,16 @@ func uninterrupted(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// tx is a transaction with its context.
+// tx is a transaction, or the database itself, with its context.
 type tx struct {
-	*sql.Tx
+	executor
 	ctx context.Context
 }
 
-func (t tx) row(query string, args ...any) *sql.Row { return t.QueryRowContext(t.ctx, query, args...) }
-
-func (t tx) query(query string, args ...any) (*sql.Rows, error) {
-	return t.QueryContext(t.ctx, query, args...)
+type executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // run executes a statement whose result does not matter.
@@ -100,68 +101,24 @@ func (t tx) count(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// changed executes a statement and reports whether it found a row.
-func (t tx) changed(query string, args ...any) (bool, error) {
+// must executes a statement that gives reconcile.ErrConflict where it finds no row; what names the row.
+func (t tx) must(what, query string, args ...any) error {
 	n, err := t.count(query, args...)
-	return n > 0, err
-}
-
-// row reads one row outside of a transaction.
-func (c *conn) row(ctx context.Context, query string, args ...any) *sql.Row {
-	return c.sql.QueryRowContext(uninterrupted(ctx), query, args...)
-}
-
-// query reads rows outside of a transaction.
-func (c *conn) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return c.sql.QueryContext(uninterrupted(ctx), query, args...)
-}
-
-// update runs f in one immediate transaction of the given durability. An error of f rolls everything back.
-func (c *conn) update(ctx context.Context, doing string, level durability, f func(tx) error) error {
-	c.write.Lock()
-	defer c.write.Unlock()
-	ctx = uninterrupted(ctx)
-	crash.Method("before")
-	err := c.setDurability(ctx, level)
-	if err == nil {
-		err = c.inTurn(func() error {
-			return transact(ctx, c.sql, nil, func(t tx) error {
-				if err := c.checkFiles(doing); err != nil {
-					return err
-				}
-				if err := f(t); err != nil {
-					return err
-				}
-				crash.At("state.transaction")
-				return nil
-			})
-		})
-		err = errors.Join(err, c.setPatience(ctx, isBusy(err)))
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%s: %w", what, reconcile.ErrConflict)
 	}
-	crash.Method("after")
-	return fault(c.dir, doing, err)
-}
-
-// setPatience sets how long the next write waits for another writer.
-func (c *conn) setPatience(ctx context.Context, busy bool) error {
-	if c.busy == busy {
-		return nil
-	}
-	c.busy = busy
-	wait := busyTimeout
-	if busy {
-		wait = retryTimeout
-	}
-	_, err := c.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, wait.Milliseconds()))
 	return err
 }
+
+// reader reads outside of a transaction.
+func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 
 // view runs f in one deferred transaction: it sees a single state of the database and waits for no writer.
 func (c *conn) view(ctx context.Context, doing string, f func(tx) error) error {
 	return fault(c.dir, doing, transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f))
 }
 
-func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx) error) (err error) {
+func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx) error) error {
 	begun, err := pool.BeginTx(ctx, opts)
 	if err != nil {
 		return err
@@ -172,100 +129,82 @@ func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx)
 	return begun.Commit()
 }
 
-// inTurn repeats a transaction that found the database busy for as long as other writers make progress. SQLite has no
-// queue: under load one writer can be unlucky for longer than the timeout. A database in which nothing was written in
-// that time is held by one process, and that is an error to report.
-func (c *conn) inTurn(try func() error) error {
-	for start := time.Now(); ; {
+// update runs f in one immediate transaction of the given durability. An error of f rolls everything back.
+//
+// A transaction that found the database busy is repeated for as long as other writers make progress. SQLite has no queue:
+// under load one writer can be unlucky for longer than the timeout. A database in which nothing was written in that time is
+// held by one process, and that is an error to report.
+func (c *conn) update(ctx context.Context, doing string, level durability, f func(tx) error) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	ctx = uninterrupted(ctx)
+	crash.Method("before")
+	_, err := c.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds()))
+	for start := time.Now(); err == nil; err = nil {
 		before := c.lastWrite()
-		err := try()
+		err = transact(ctx, c.sql, nil, func(t tx) error {
+			if err := c.checkFiles(doing); err != nil {
+				return err
+			}
+			if err := f(t); err != nil {
+				return err
+			}
+			crash.At("state.transaction")
+			return nil
+		})
 		if !isBusy(err) || c.lastWrite() == before || time.Since(start) > turnTimeout {
-			return err
+			break
 		}
 	}
+	c.patience = busyTimeout
+	if isBusy(err) {
+		c.patience = retryTimeout
+	}
+	crash.Method("after")
+	return fault(c.dir, doing, err)
 }
 
-// walStamp changes whenever a process has written.
-type walStamp struct {
-	modified time.Time
-	size     int64
-}
-
-func (c *conn) lastWrite() walStamp {
+// lastWrite changes whenever a process has written: it is the time and size of the WAL.
+func (c *conn) lastWrite() [2]int64 {
 	info, err := os.Stat(filepath.Join(c.dir, databaseName+"-wal"))
 	if err != nil {
-		return walStamp{} // nothing written yet, or the transaction reports what is wrong
+		return [2]int64{} // nothing written yet, or the transaction reports what is wrong
 	}
-	return walStamp{info.ModTime(), info.Size()}
+	return [2]int64{info.ModTime().UnixNano(), info.Size()}
 }
 
-// setDurability sets the synchronous level, which SQLite allows only outside of transactions.
-func (c *conn) setDurability(ctx context.Context, level durability) error {
-	if c.level == level {
-		return nil
+// rememberFiles notes which files are open for writing. A restored backup may have no WAL yet.
+func (c *conn) rememberFiles() (err error) {
+	for i, suffix := range fileSuffixes {
+		c.opened[i], err = os.Stat(filepath.Join(c.dir, databaseName+suffix))
+		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
+			return fault(c.dir, "open the state", err)
+		}
 	}
-	pragma := `PRAGMA synchronous = FULL`
-	if level == normal {
-		pragma = `PRAGMA synchronous = NORMAL`
-	}
-	if _, err := c.sql.ExecContext(ctx, pragma); err != nil {
-		return err
-	}
-	c.level = level
 	return nil
-}
-
-// openFiles are the files that were opened. An operator may put a backup in their place while a worker has the old ones
-// open for hours. What that worker wrote would be lost silently, and merging its WAL at the end would damage the new
-// database.
-type openFiles struct{ db, wal fs.FileInfo }
-
-func openFilesOf(dir string) (f openFiles, err error) {
-	path := filepath.Join(dir, databaseName)
-	if f.db, err = os.Stat(path); err != nil {
-		return f, fileFault(dir, "open the state", err)
-	}
-	f.wal, err = os.Stat(path + "-wal")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a restored backup may have none yet
-		return f, fileFault(dir, "open the state", err)
-	}
-	return f, nil
 }
 
 // checkFiles fails where the files are no longer those that were opened. As long as a process has a database open its WAL
 // stays the same file, so a missing or different WAL is as bad as a different database.
 func (c *conn) checkFiles(doing string) error {
-	if c.files.db == nil {
-		return nil // opened for reading
-	}
-	path := filepath.Join(c.dir, databaseName)
-	switch now, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return missing(c.dir, doing)
-	case err != nil:
-		return fileFault(c.dir, doing, err)
-	case !os.SameFile(now, c.files.db):
-		return replaced(c.dir, doing, databaseName)
-	case now.Size() == 0:
-		return corrupt(c.dir, doing, errors.New("empty file"))
-	}
-	if c.files.wal == nil {
-		return nil
-	}
-	now, err := os.Stat(path + "-wal")
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, c.files.wal) {
-		return replaced(c.dir, doing, databaseName+"-wal")
-	}
-	if err != nil {
-		return fileFault(c.dir, doing, err)
+	for i, suffix := range fileSuffixes {
+		if c.opened[i] == nil {
+			continue
+		}
+		path := filepath.Join(c.dir, databaseName+suffix)
+		now, err := os.Stat(path)
+		gone := errors.Is(err, fs.ErrNotExist)
+		switch {
+		case gone && i == 0:
+			return missing(c.dir, doing)
+		case err != nil && !gone:
+			return fault(c.dir, doing, err)
+		case gone || !os.SameFile(now, c.opened[i]):
+			return problem("state_replaced", fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, path),
+				"processes that use the old file end by themselves; what they have not yet stored is lost, and their runs are tried again", nil)
+		case i == 0 && now.Size() == 0:
+			return corrupt(c.dir, doing, errors.New("empty file"))
+		}
 	}
 	return nil
-}
-
-func replaced(dir, doing, name string) error {
-	return &reconcile.Error{
-		Code:    "state_replaced",
-		Message: fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, filepath.Join(dir, name)),
-		Hint:    "processes that use the old file end by themselves; what they have not yet stored is lost, and their runs are tried again",
-	}
 }

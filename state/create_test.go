@@ -88,10 +88,10 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		claims, err := openIn(t, dir).Views.Claims(context.Background())
+		rec, err := openIn(t, dir).Store.State(context.Background())
 		check(t, err)
-		if len(claims) != 1 {
-			t.Errorf("%q: %d claims after reopening", name, len(claims))
+		if len(rec.Claims) != 1 {
+			t.Errorf("%q: %d claims after reopening", name, len(rec.Claims))
 		}
 	}
 }

@@ -26,9 +26,9 @@ type DB struct {
 	Views      Views
 }
 
-// Create opens the database of dir, and makes directory and database where there are none. Only a pass that holds the
-// project lock may call it. An empty or damaged file is never replaced (state_corrupt), and where runs were recorded in a
-// database that is gone no new one is made (state_missing): it would forget them.
+// Create opens the database of dir, and makes directory and database where there are none. It brings an older schema up to
+// date. Only a pass that holds the project lock may call it. An empty or damaged file is never replaced (state_corrupt), and
+// where runs were recorded in a database that is gone no new one is made (state_missing): it would forget them.
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -38,20 +38,23 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 		return nil, err
 	}
 	exists, err := databaseExists(dir)
+	if err == nil && !exists {
+		err = fault(dir, "make the database", createDatabase(ctx, dir, now))
+	}
 	if err != nil {
 		return nil, err
-	}
-	if !exists {
-		if err := createDatabase(ctx, dir, now); err != nil {
-			return nil, err
-		}
 	}
 	db, err := connect(ctx, dir, "rw", "")
 	if err != nil {
 		return nil, err
 	}
-	if err := db.upgrade(ctx, now); err != nil {
-		return nil, errors.Join(err, db.Close())
+	err = useWAL(ctx, db.sql) // which a restored backup may have lost
+	if err == nil && db.schema < schemaVersion {
+		err = migrate(ctx, db.sql, migrations, db.schema, schemaVersion, now)
+		db.schema = schemaVersion
+	}
+	if err != nil {
+		return nil, errors.Join(fault(dir, "open the state", err), db.Close())
 	}
 	return db, nil
 }
@@ -89,62 +92,44 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 		return nil, err
 	}
 	if !exists {
-		return nil, &reconcile.Error{
-			Code: "no_state", Message: "no pass has run for " + dir,
-			Hint: "run: symphony tick", Err: ErrNoState,
-		}
+		return nil, problem("no_state", "no pass has run for "+dir, "run: symphony tick", ErrNoState)
 	}
 	db, err := connect(ctx, dir, mode, options)
 	if err != nil {
 		return nil, err
 	}
 	if db.schema < schemaVersion {
-		return nil, errors.Join(outdated(dir), db.Close())
+		err := problem("state_outdated", dir+" was written by an older symphony", "run: symphony tick (it migrates)", nil)
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 // databaseExists reports whether dir has a database. One that is gone although runs or a WAL are left of it is an error.
 func databaseExists(dir string) (bool, error) {
-	found, err := checkDatabaseFile(dir)
-	if found || err != nil {
-		return found, err
+	const doing = "open the state"
+	unreadable := func(err error) error { return dirError(dir, "cannot be read", "check its path and permissions", err) }
+	// The leftovers come first: they may belong to a database that another process is creating now.
+	noRuns, err := isEmpty(filepath.Join(dir, runsName))
+	if err != nil {
+		return false, unreadable(err)
 	}
-	left, err := leftovers(dir)
-	if err != nil || !left {
-		return false, err
-	}
-	// The leftovers may belong to a database that another process has created since the first look.
-	if found, err = checkDatabaseFile(dir); found || err != nil {
-		return found, err
-	}
-	return false, missing(dir, "open the state")
-}
-
-func checkDatabaseFile(dir string) (found bool, err error) {
+	wal, walErr := os.Stat(filepath.Join(dir, databaseName+"-wal"))
 	info, err := os.Stat(filepath.Join(dir, databaseName))
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (!noRuns || walErr == nil && wal.Size() > 0):
+		return false, missing(dir, doing)
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
+		return false, unreadable(err)
 	case !info.Mode().IsRegular():
-		return false, corrupt(dir, "open the state", errors.New("not a regular file"))
+		return false, corrupt(dir, doing, errors.New("not a regular file"))
 	case info.Size() == 0:
 		// SQLite would make a new database of it and delete the WAL beside it, which may hold all that is left.
-		return false, corrupt(dir, "open the state", errors.New("empty file"))
+		return false, corrupt(dir, doing, errors.New("empty file"))
 	}
 	return true, nil
-}
-
-// leftovers reports whether dir has runs or a WAL, which only a database leaves.
-func leftovers(dir string) (bool, error) {
-	empty, err := isEmpty(filepath.Join(dir, runsName))
-	if err != nil {
-		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
-	wal, err := os.Stat(filepath.Join(dir, databaseName+"-wal"))
-	return !empty || err == nil && wal.Size() > 0, nil
 }
 
 // connect opens an existing file and checks that it is a symphony database which this program may use.
@@ -153,10 +138,10 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
-	c := &conn{dir: dir, sql: pool, level: full}
+	c := &conn{dir: dir, sql: pool}
 	err = c.checkVersion(ctx)
 	if err == nil && mode == "rw" {
-		c.files, err = openFilesOf(dir)
+		err = c.rememberFiles()
 	}
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
@@ -165,6 +150,7 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 }
 
 func newDB(c *conn) *DB {
+	c.patience = busyTimeout
 	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}}
 }
 
@@ -189,12 +175,19 @@ func (db *DB) Schema() int { return db.schema }
 // QuickCheck reads the whole database and returns state_corrupt if it is damaged.
 func (db *DB) QuickCheck(ctx context.Context) error {
 	const doing = "check the state"
-	var verdict string
-	if err := db.row(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
-		return fault(db.dir, doing, err)
-	}
-	if verdict != "ok" {
+	verdict, err := row(db.reader(ctx), itself[string], `PRAGMA quick_check(1)`)
+	if err == nil && verdict != "ok" {
 		return corrupt(db.dir, doing, errors.New(verdict))
 	}
-	return nil
+	return fault(db.dir, doing, err)
+}
+
+// Newer returns an error where a newer program has migrated the state: this one may still settle what has ended, but
+// starts nothing.
+func (db *DB) Newer() error {
+	if db.schema <= schemaVersion {
+		return nil
+	}
+	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it settles and stops, and starts nothing",
+		db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -88,54 +87,24 @@ func EnsureDir(dir string) error {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := makeDir(dir); err != nil {
-			return err
-		}
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
-	return checkDir(dir, info)
-}
-
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		err := os.MkdirAll(dir, dirMode)
+		switch {
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 			return diskFull(dir, "make the state directory", err)
+		case err != nil:
+			return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself with mode 0700", err)
 		}
-		return dirError(dir, "cannot be made", "name another with --state-dir, or make it yourself with mode 0700", err)
+		if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
+			return fault(dir, "make the state directory", err)
+		}
 	}
-	return durable.SyncDir(filepath.Dir(dir)) // the directory itself must survive a power failure, too
-}
-
-func checkDir(dir string, info fs.FileInfo) error {
-	if !info.IsDir() {
-		return dirError(dir, "is not a directory", "name another with --state-dir", nil)
+	_, open, err := checkDir(dir)
+	if err == nil && open {
+		if err := os.Chmod(dir, dirMode); err != nil {
+			return dirError(dir, "is open to other users and cannot be closed", "chmod 700 "+dir, err)
+		}
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
-	if int(st.Uid) != os.Geteuid() {
-		return dirError(dir, fmt.Sprintf("belongs to user %d", st.Uid),
-			"run symphony as that user, or name another directory with --state-dir", nil)
-	}
-	if info.Mode().Perm()&0o077 == 0 {
-		return nil
-	}
-	empty, err := isEmpty(dir)
-	if err != nil {
-		return dirError(dir, "cannot be read", "check its path and permissions", err)
-	}
-	if !empty {
-		return dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
-			"if it is symphony's own: chmod 700 "+dir, nil)
-	}
-	if err := os.Chmod(dir, dirMode); err != nil {
-		return dirError(dir, "is open to other users and cannot be closed", "chmod 700 "+dir, err)
-	}
-	return nil
+	return err
 }
 
 // CheckDir returns the error that EnsureDir would return, as far as it can be told without making or changing anything.
@@ -144,30 +113,47 @@ func CheckDir(dir string) (exists bool, err error) {
 	if err := checkFilesystem(dir); err != nil {
 		return false, err
 	}
+	exists, open, err := checkDir(dir)
+	if exists && !open && err == nil && unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
+		err = dirError(dir, "cannot be written", "make it writable, or mount the volume for writing", nil)
+	}
+	return exists, err
+}
+
+// checkDir reports whether a directory exists, and whether others have access to it, which is an error unless it is empty.
+func checkDir(dir string) (exists, open bool, err error) {
 	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Stat(dir, &st)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
 	case err != nil:
-		return false, dirError(dir, "cannot be read", "check its path and permissions", err)
+		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
+	case !info.IsDir():
+		return true, false, dirError(dir, "is not a directory", "name another with --state-dir", nil)
+	case int(st.Uid) != os.Geteuid():
+		return true, false, dirError(dir, fmt.Sprintf("belongs to user %d", st.Uid),
+			"run symphony as that user, or name another directory with --state-dir", nil)
+	case info.Mode().Perm()&0o077 == 0:
+		return true, false, nil
 	}
-	if empty, err := isEmpty(dir); err == nil && empty && info.IsDir() {
-		return true, nil // the first pass closes it to others
+	empty, err := isEmpty(dir)
+	switch {
+	case err != nil:
+		return true, true, dirError(dir, "cannot be read", "check its path and permissions", err)
+	case !empty:
+		return true, true, dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
+			"if it is symphony's own: chmod 700 "+dir, nil)
 	}
-	if err := checkDir(dir, info); err != nil {
-		return true, err
-	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return true, dirError(dir, "cannot be written", "make it writable, or mount the volume for writing", err)
-	}
-	return true, nil
+	return true, true, nil
 }
 
 func dirError(dir, what, hint string, err error) error {
-	return &reconcile.Error{
-		Code: "state_dir", Message: fmt.Sprintf("state directory %s %s", dir, what),
-		Hint: hint, Err: err,
-	}
+	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
 }
 
 // checkFilesystem checks the nearest directory that exists, so that nothing is made where it would be refused.
@@ -189,11 +175,9 @@ func refuseFilesystem(dir, name string) error {
 	if name == "" {
 		return nil
 	}
-	return &reconcile.Error{
-		Code:    "state_unsupported_filesystem",
-		Message: fmt.Sprintf("state directory %s is on %s, where file locks and WAL cannot be relied on", dir, name),
-		Hint:    "name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR",
-	}
+	return problem("state_unsupported_filesystem",
+		fmt.Sprintf("state directory %s is on %s, where file locks and WAL cannot be relied on", dir, name),
+		"name a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR", nil)
 }
 
 // isEmpty reports whether a directory holds nothing or does not exist.
@@ -203,15 +187,12 @@ func isEmpty(dir string) (bool, error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look into %s: %w", dir, err)
+		return false, err
 	}
 	defer f.Close()
 	_, err = f.Readdirnames(1)
 	if errors.Is(err, io.EOF) {
 		return true, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("look into %s: %w", dir, err)
-	}
-	return false, nil
+	return false, err
 }

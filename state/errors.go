@@ -23,11 +23,17 @@ var ErrNoState = errors.New("no pass has run here yet")
 // ErrNotFound says that the database has no such row.
 var ErrNotFound = errors.New("not found")
 
-// fault turns an error of the database into one that users can act on. Its message says what was being done and where, and
-// never repeats the driver's text, which may quote stored values. The cause stays in the chain.
+// problem is an error that users can act on.
+func problem(code, message, hint string, cause error) error {
+	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: cause}
+}
+
+// fault turns an error of the database or of its files into one that users can act on. Its message says what was being
+// done and where, and never repeats the driver's text, which may quote stored values. The cause stays in the chain.
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
 	var sq *sqlite.Error
+	path := filepath.Join(dir, databaseName)
 	switch {
 	case err == nil:
 		return nil
@@ -37,47 +43,65 @@ func fault(dir, doing string, err error) error {
 	case errors.Is(err, errStored), strings.HasPrefix(err.Error(), "sql: Scan error"):
 		// database/sql has no type for a Scan error, and its text quotes the value.
 		return corrupt(dir, doing, err)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return diskFull(dir, doing, err)
+	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
+		return readonly(dir, doing, err)
 	case !errors.As(err, &sq):
-		return &reconcile.Error{Code: "state_error", Message: fmt.Sprintf("%s in %s: %v", doing, dir, err), Err: err}
+		return problem("state_error", fmt.Sprintf("%s in %s: %v", doing, dir, err), "", err)
 	}
-	path := filepath.Join(dir, databaseName)
 	switch sq.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return diskFull(dir, doing, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return &reconcile.Error{
-			Code:    "state_busy",
-			Message: fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
-			Hint:    "see who has it open: fuser -v " + path + "; nothing is lost; symphony continues when that process releases it", Err: err,
-		}
+		return problem("state_busy", fmt.Sprintf("%s: another process holds %s for more than %s", doing, path, busyTimeout),
+			"see who has it open: fuser -v "+path+"; nothing is lost; symphony continues when that process releases it", err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return corrupt(dir, doing, err)
 	case sqlite3.SQLITE_READONLY:
 		return readonly(dir, doing, err)
 	case sqlite3.SQLITE_IOERR:
-		return ioFault(dir, doing, sq)
+		// Where the shared memory of the WAL can't grow on a full disk, SQLite reports an I/O error.
+		var st unix.Statfs_t
+		switch statErr := unix.Statfs(dir, &st); {
+		case statErr == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0):
+			return diskFull(dir, doing, err)
+		case sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ:
+			return problem("state_io", fmt.Sprintf("%s: %s or its -wal is shorter than it was", doing, path),
+				"another program truncated or removed it; if workers still have the old file open, wait until they have ended", err)
+		}
+		return problem("state_io", fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), path),
+			"look in the system's log for errors of that disk", err)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return unopened(dir, doing, err)
+		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
+			return missing(dir, doing)
+		}
+		if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
+			return readonly(dir, doing, err)
+		}
+		return problem("state_error", fmt.Sprintf("%s: %s cannot be opened", doing, path),
+			"check the permissions of "+path+" and of the files beside it", err)
 	}
-	return &reconcile.Error{
-		Code:    "state_error",
-		Message: fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), Err: err,
-	}
+	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), "", err)
 }
 
 func diskFull(dir, doing string, err error) error {
-	return &reconcile.Error{
-		Code: "disk_full", Message: fmt.Sprintf("%s: no space left for %s", doing, dir),
-		Hint: "free space on that volume; nothing is lost, the next pass continues from here", Err: err,
-	}
+	return problem("disk_full", fmt.Sprintf("%s: no space left for %s", doing, dir),
+		"free space on that volume; nothing is lost, the next pass continues from here", err)
+}
+
+func readonly(dir, doing string, err error) error {
+	return problem("state_readonly", fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
+		"make the directory (0700) and its files (0600) writable, or mount the volume for writing", err)
 }
 
 func corrupt(dir, doing string, err error) error {
-	path := filepath.Join(dir, databaseName)
-	return &reconcile.Error{
-		Code: "state_corrupt", Message: fmt.Sprintf("%s: %s is damaged", doing, path),
-		Hint: restoreHint(dir), Err: err,
-	}
+	return problem("state_corrupt", fmt.Sprintf("%s: %s is damaged", doing, filepath.Join(dir, databaseName)), restoreHint(dir), err)
+}
+
+func missing(dir, doing string) error {
+	return problem("state_missing", fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
+		restoreHint(dir), nil)
 }
 
 // restoreHint tells how to restore a database. A WAL that was left belongs to the file that is gone and would damage another.
@@ -86,54 +110,10 @@ func restoreHint(dir string) string {
 		"or move " + dir + " aside to begin again"
 }
 
-func readonly(dir, doing string, err error) error {
-	return &reconcile.Error{
-		Code:    "state_readonly",
-		Message: fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
-		Hint:    "make the directory (0700) and its files (0600) writable, or mount the volume for writing", Err: err,
-	}
-}
-
-// ioFault tells a full disk from a failing one: where the shared memory of the WAL can't grow, SQLite reports an I/O error.
-func ioFault(dir, doing string, sq *sqlite.Error) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0) {
-		return diskFull(dir, doing, sq)
-	}
-	if sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
-		return &reconcile.Error{
-			Code:    "state_io",
-			Message: fmt.Sprintf("%s: %s or its -wal is shorter than it was", doing, filepath.Join(dir, databaseName)),
-			Hint:    "another program truncated or removed it; if workers still have the old file open, wait until they have ended", Err: sq,
-		}
-	}
-	return &reconcile.Error{
-		Code:    "state_io",
-		Message: fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), filepath.Join(dir, databaseName)),
-		Hint:    "look in the system's log for errors of that disk", Err: sq,
-	}
-}
-
-func unopened(dir, doing string, err error) error {
-	path := filepath.Join(dir, databaseName)
-	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
-		return missing(dir, doing)
-	}
-	if unix.Access(path, unix.R_OK) == nil && unix.Access(dir, unix.W_OK) != nil {
-		return readonly(dir, doing, err)
-	}
-	return &reconcile.Error{
-		Code: "state_error", Message: fmt.Sprintf("%s: %s cannot be opened", doing, path),
-		Hint: "check the permissions of " + path + " and of the files beside it", Err: err,
-	}
-}
-
-func missing(dir, doing string) error {
-	return &reconcile.Error{
-		Code:    "state_missing",
-		Message: fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
-		Hint:    restoreHint(dir),
-	}
+// NeedsRepair reports whether an operator must restore the database before it can be used again.
+func NeedsRepair(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, known.Code)
 }
 
 // isBusy reports whether SQLite waited for another writer in vain.
@@ -142,15 +122,9 @@ func isBusy(err error) bool {
 	return errors.As(err, &sq) && (sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
-// unique reports whether err says that a row exists already.
-func unique(err error) bool {
+// isDuplicate reports whether a row exists already.
+func isDuplicate(err error) bool {
 	var sq *sqlite.Error
 	return errors.As(err, &sq) &&
 		(sq.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sq.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
-}
-
-// NeedsRepair reports whether an operator must restore the database before it can be used again.
-func NeedsRepair(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, known.Code)
 }

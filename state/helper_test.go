@@ -137,7 +137,7 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 func newRun(i int) reconcile.Run {
 	issue := issueOf(i)
 	return reconcile.Run{
-		ID: runID(i), Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier,
+		ID: runID(i), Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: issue.ID, Identifier: issue.Identifier,
 		Issue: issue, Fingerprint: issue.Fingerprint(), StartedAt: epoch,
 	}
 }

@@ -20,7 +20,6 @@ import (
 // in them.
 type lab struct {
 	sql  *sql.DB
-	dump *sql.Stmt
 	// changed counts the modified statements.
 	changed int
 	without
@@ -45,9 +44,6 @@ func newLab(t testing.TB, w without) *lab {
 	l.sql.SetMaxOpenConns(1)
 	t.Cleanup(func() { check(t, l.sql.Close()) })
 	check(t, migrate(ctx, l.sql, migrations, 0, schemaVersion, epoch))
-	l.dump, err = l.sql.PrepareContext(ctx, dumpRows)
-	check(t, err)
-	t.Cleanup(func() { check(t, l.dump.Close()) })
 	return l
 }
 
@@ -123,9 +119,9 @@ type model struct {
 	scheduled bool
 	calm      bool // no process has died and no wait has timed out
 	dirty     bool // the rows have changed since they were read
-	rows      *rows
+	rows      *dbRows
 	saved     []byte // a copy of the database as it is, if there is one
-	seen      *rows  // the rows that the oracle saw last
+	seen      *dbRows  // the rows that the oracle saw last
 	wrong     []string
 	given     []reconcile.Command // by operators, as stored
 	ids       map[string]int
@@ -250,7 +246,7 @@ func storing[T any](a *actor, op string, f func() (T, error)) (T, error) {
 	v, err := answered(&a.tape, f)
 	a.dirty, a.saved = true, nil
 	a.acted = err == nil
-	text, jsonErr := toJSON(v) // pointers print as addresses
+	text, jsonErr := jsonOf{v}.Value() // pointers print as addresses
 	a.learn(text, err)
 	return v, errors.Join(err, jsonErr)
 }

@@ -14,7 +14,7 @@ import (
 // what the processes did.
 
 // row is one line of the database in a common shape; dumpRows says what a to d and n are for each kind.
-type row struct {
+type dbRow struct {
 	kind, id, a, b, c, d string
 	n                    [4]int64
 	rest                 string
@@ -33,30 +33,28 @@ const dumpRows = `
 	ORDER BY 1, 2`
 
 // rows is the whole database at one time.
-type rows struct {
-	all  []row
+type dbRows struct {
+	all  []dbRow
 	text string
 }
 
 // rowsNow reads the database if it has changed.
-func (m *model) rowsNow() *rows {
+func (m *model) rowsNow() *dbRows {
 	if !m.dirty {
 		return m.rows
 	}
-	found, err := m.lab.dump.QueryContext(context.Background())
-	all, err := collect(found, err, func(s scanner) (r row, err error) {
-		err = s.Scan(&r.kind, &r.id, &r.a, &r.b, &r.c, &r.d, &r.n[0], &r.n[1], &r.n[2], &r.n[3], &r.rest)
-		return r, err
-	})
+	all, err := rows(tx{m.lab.sql, context.Background()}, func(r *dbRow) []any {
+		return []any{&r.kind, &r.id, &r.a, &r.b, &r.c, &r.d, &r.n[0], &r.n[1], &r.n[2], &r.n[3], &r.rest}
+	}, dumpRows)
 	if err != nil {
 		panic(err)
 	}
-	m.rows, m.dirty = &rows{all: all}, false
+	m.rows, m.dirty = &dbRows{all: all}, false
 	m.rows.text = strings.Join(m.rows.lines(), "\n")
 	return m.rows
 }
 
-func (r *rows) lines() []string {
+func (r *dbRows) lines() []string {
 	var lines []string
 	for _, one := range r.all {
 		lines = append(lines, fmt.Sprint(one))
@@ -64,21 +62,21 @@ func (r *rows) lines() []string {
 	return lines
 }
 
-func (r *rows) find(kind, id string) row {
+func (r *dbRows) find(kind, id string) dbRow {
 	for _, one := range r.all {
 		if one.kind == kind && one.id == id {
 			return one
 		}
 	}
-	return row{}
+	return dbRow{}
 }
 
-func (r *rows) run(id string) row      { return r.find("run", id) }
-func (r *rows) claim(id string) row    { return r.find("claim", id) }
-func (r *rows) meta(key string) string { return r.find("meta", key).a }
+func (r *dbRows) run(id string) dbRow      { return r.find("run", id) }
+func (r *dbRows) claim(id string) dbRow    { return r.find("claim", id) }
+func (r *dbRows) meta(key string) string { return r.find("meta", key).a }
 
-func (r *rows) of(kind string) []row {
-	return slices.DeleteFunc(slices.Clone(r.all), func(one row) bool { return one.kind != kind })
+func (r *dbRows) of(kind string) []dbRow {
+	return slices.DeleteFunc(slices.Clone(r.all), func(one dbRow) bool { return one.kind != kind })
 }
 
 // look compares the world with the one before the last step, and reports the first rule that is broken.
@@ -109,7 +107,7 @@ func (s *schedule) look() error {
 }
 
 // standing checks the rules that hold at any time.
-func standing(is *rows) string {
+func standing(is *dbRows) string {
 	sums, all := map[string]int64{}, int64(0)
 	for _, run := range is.of("run") {
 		settled := run.n[0] == 1
@@ -142,7 +140,7 @@ func standing(is *rows) string {
 }
 
 // moved checks what one step, which is one transaction, may change.
-func (s *schedule) moved(was, is *rows) string {
+func (s *schedule) moved(was, is *dbRows) string {
 	for _, old := range was.all {
 		now := is.find(old.kind, old.id)
 		fault := ""
@@ -165,7 +163,7 @@ func (s *schedule) moved(was, is *rows) string {
 	return ""
 }
 
-func (s *schedule) runMoved(old, now row) string {
+func (s *schedule) runMoved(old, now dbRow) string {
 	switch {
 	case now.id == "":
 		return "is gone"
@@ -185,7 +183,7 @@ func (s *schedule) runMoved(old, now row) string {
 	return ""
 }
 
-func claimMoved(old, now row, was, is *rows) string {
+func claimMoved(old, now dbRow, was, is *dbRows) string {
 	given := func(verb string) bool { return taken(was, is, verb, old.id) }
 	ended := is.run(old.b) // the run it named
 	settled := was.run(old.b).n[0] == 0 && ended.n[0] == 1
@@ -209,14 +207,14 @@ func claimMoved(old, now row, was, is *rows) string {
 }
 
 // taken reports whether a command of that kind about the issue was consumed in the step.
-func taken(was, is *rows, verb, issue string) bool {
-	return slices.ContainsFunc(was.of("command"), func(c row) bool {
+func taken(was, is *dbRows, verb, issue string) bool {
+	return slices.ContainsFunc(was.of("command"), func(c dbRow) bool {
 		return c.a == verb && c.b == issue && is.find("command", c.id).id == ""
 	})
 }
 
 // commandTaken checks that a command is consumed in the transaction that carries it out.
-func commandTaken(old, now row, _, is *rows) string {
+func commandTaken(old, now dbRow, _, is *dbRows) string {
 	if now.id != "" {
 		return ""
 	}
@@ -324,7 +322,7 @@ func (s *schedule) obeyed() string {
 }
 
 // wentOn checks that an issue that still needs work got a run from the pass, unless an operator holds it.
-func (s *schedule) wentOn(before *rows) error {
+func (s *schedule) wentOn(before *dbRows) error {
 	is := s.rowsNow()
 	if is.meta(metaPaused) == "1" {
 		return nil
@@ -333,8 +331,8 @@ func (s *schedule) wentOn(before *rows) error {
 		if !modelPolicy.Active(issue.State) || before.claim(id).a == "held" {
 			continue
 		}
-		runs := func(r *rows) int {
-			return len(slices.DeleteFunc(r.of("run"), func(run row) bool { return run.c != id }))
+		runs := func(r *dbRows) int {
+			return len(slices.DeleteFunc(r.of("run"), func(run dbRow) bool { return run.c != id }))
 		}
 		if runs(is) == runs(before) {
 			return s.broken("%s has no run any more, and nothing holds it", id)

@@ -31,7 +31,7 @@ func (s *schedule) dispatched(i int) string {
 		Attempt: 2, Runs: 1, WorkspaceRoot: "/root",
 	}
 	run := reconcile.Run{
-		ID: id, Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier, Attempt: 2, Issue: issue,
+		ID: id, Kind: reconcile.AgentRun, Phase: reconcile.Starting, StartedAt: s.now, IssueID: issue.ID, Identifier: issue.Identifier, Attempt: 2, Issue: issue,
 		Fingerprint: issue.Fingerprint(), Worker: reconcile.Handle{Boot: "boot"},
 	}
 	s.stored(reconcile.Change{Claim: &claim, Insert: &run})
@@ -242,7 +242,7 @@ func TestInterleavingsWithout(t *testing.T) {
 		{"both", without{sql: []string{starting, "WHERE id = ? AND phase = ?", unended, "WHERE id = ? AND phase <> 'starting'"}}, "pass and worker", "its agent lives"},
 		{"the version of a claim: there is the lock", without{sql: []string{version, anyVersion}}, "operators, hold and retry", ""},
 		{"the lock: there is the version", without{projectLock: true}, "operators, hold and retry", ""},
-		{"version and lock", without{projectLock: true, sql: []string{version, anyVersion}}, "operators, hold and retry", "no operator asked for it"},
+		{"version and lock", without{projectLock: true, sql: []string{version, anyVersion}}, "operators, hold and retry", "changed without its version"},
 		{"lock and version: a run is settled once", without{projectLock: true, sql: []string{version, anyVersion}}, "pass and own pass", ""},
 		{"all three", without{projectLock: true, sql: []string{version, anyVersion, unsettled, "outcome IS NOT NULL"}}, "pass and own pass", "total"},
 	} {

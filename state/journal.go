@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -16,20 +16,16 @@ type Journal struct{ *conn }
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run as it then stands. A run that
 // was taken, ended or never recorded gives reconcile.ErrConflict: the worker must leave everything as it is.
 func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
-	err = j.update(ctx, "take run "+id, full, func(t tx) (err error) {
-		run, err = scanRun(t.row(`UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
-			worker_start = ?, heartbeat_at = ? WHERE id = ? AND phase = ? AND outcome IS NULL
-			RETURNING `+runColumns, string(reconcile.PreparingWorkspace), h.Boot, h.PID, int64(h.Start), stamp(now),
-			id, string(reconcile.Starting)))
+	err = j.update(ctx, "take run "+id, full, func(t tx) error {
+		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
+			worker_start = ?, heartbeat_at = ? WHERE id = ? AND phase = ? AND outcome IS NULL RETURNING `+runColumns,
+			reconcile.PreparingWorkspace, h.Boot, h.PID, bitsOf{&h.Start}, stamp(now), id, reconcile.Starting)
 		if errors.Is(err, sql.ErrNoRows) {
-			return reconcile.ErrConflict
+			err = reconcile.ErrConflict
 		}
 		return err
 	})
-	if err != nil {
-		return reconcile.Run{}, err
-	}
-	return run, nil
+	return run, err
 }
 
 // workerColumns are written by the worker alone, and only while its run has no outcome. Token counts never go back:
@@ -39,15 +35,25 @@ const workerColumns = `phase = ?, workspace_path = ?, workspace_root = ?, worksp
 	tokens_output = max(tokens_output, ?), tokens_total = max(tokens_total, ?),
 	rate_limits_at = iif(rate_limits IS ?13, rate_limits_at, ?14), rate_limits = ?13, heartbeat_at = ?14,
 	last_event = ?, last_message = ?, last_event_at = ?, beats = ?, handoff_at = ?, handoff_state = ?,
-	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?),
-	model = ?, links = ?`
+	tokens_cached = max(tokens_cached, ?), tokens_reasoning = max(tokens_reasoning, ?), model = ?, links = ?`
 
-func workerValues(now time.Time, r reconcile.Run, links string) []any {
-	return []any{
-		string(r.Phase), r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
-		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total, nullText(string(r.RateLimits)),
+// workerValues are the values of workerColumns, and more.
+func workerValues(now time.Time, r reconcile.Run, more ...any) []any {
+	return append([]any{
+		r.Phase, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
+		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total,
+		textOf{&r.RateLimits},
 		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
-		r.Tokens.Cached, r.Tokens.Reasoning, r.Model, links,
+		r.Tokens.Cached, r.Tokens.Reasoning, r.Model,
+		linksOf{&r.Links},
+	}, more...)
+}
+
+// decisive is what later decisions depend on, of all that a worker writes.
+func decisive(r reconcile.Run) [12]any {
+	return [12]any{
+		r.Phase, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns, r.TurnsDone, r.Progress,
+		stamp(r.HandoffAt), r.HandoffState, r.Model,
 	}
 }
 
@@ -59,36 +65,24 @@ func workerValues(now time.Time, r reconcile.Run, links string) []any {
 // A heartbeat alone survives the death of any process, but not always a power failure. Every other change is on the disk
 // when UpdateRun returns.
 func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
-	if run.Phase == "" || run.Phase == reconcile.Starting {
-		return "", fmt.Errorf("update run %s: phase %q is not a worker's", run.ID, run.Phase)
-	}
 	doing := "update run " + run.ID
-	links, err := linksText(run.Links)
+	// What is compared has no other writer, so that it may be read before the transaction.
+	was, _, err := readOne(ctx, j.conn, doing, runFields, `SELECT `+runColumns+` FROM runs WHERE id = ?`, run.ID)
 	if err != nil {
-		return "", fault(j.dir, doing, err)
+		return "", err
 	}
-	// These columns have no other writer, so they may be compared before the transaction.
-	var beatOnly bool
-	err = j.row(ctx, `SELECT phase = ? AND thread_id = ? AND turn_id = ? AND turns = ?
-		AND turns_done = ? AND progress = ? AND workspace_path = ? AND workspace_root = ? AND workspace_id = ?
-		AND handoff_at IS ? AND handoff_state = ? AND model = ? AND links = ?, coalesce(stop_reason, '')
-		FROM runs WHERE id = ?`, string(run.Phase), run.ThreadID, run.TurnID, run.Turns, run.TurnsDone,
-		run.Progress, run.WorkspacePath, run.WorkspaceRoot, run.WorkspaceID, stamp(run.HandoffAt),
-		run.HandoffState, run.Model, links, run.ID).Scan(&beatOnly, &stopReason)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fault(j.dir, doing, err)
-	}
-	level := full
-	if beatOnly {
+	level, stopReason := full, was.StopReason
+	if decisive(was) == decisive(run) && slices.Equal(was.Links, run.Links) {
 		level = normal
 	}
 	err = j.update(ctx, doing, level, func(t tx) error {
-		err := t.row(`UPDATE runs SET `+workerColumns+`
+		reason, err := row(t, itself[string], `UPDATE runs SET `+workerColumns+`
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting' RETURNING coalesce(stop_reason, '')`,
-			append(workerValues(now, run, links), run.ID)...).Scan(&stopReason)
+			workerValues(now, run, run.ID)...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return reconcile.ErrConflict
 		}
+		stopReason = reason
 		return err
 	})
 	return stopReason, err
@@ -97,30 +91,22 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 // Finish records how a run ended: its last counters, outcome and error, once. A run that has an outcome, or was never
 // taken, gives reconcile.ErrConflict and stays as it is.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
-	if run.Outcome == "" || run.Phase == "" || run.Phase == reconcile.Starting {
-		return fmt.Errorf("finish run %s: outcome %q in phase %q", run.ID, run.Outcome, run.Phase)
-	}
-	links, err := linksText(run.Links)
-	if err != nil {
-		return fault(j.dir, "finish run "+run.ID, err)
-	}
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
-		found, err := t.changed(`UPDATE runs SET `+workerColumns+`,
+		return t.must("run "+run.ID, `UPDATE runs SET `+workerColumns+`,
 			outcome = ?, error_code = ?, error_text = ?, after_run_error = ?, ended_at = ?14, runtime_ms = max(0, ?14 - started_at)
 			WHERE id = ? AND outcome IS NULL AND phase <> 'starting'`,
-			append(workerValues(now, run, links), string(run.Outcome), run.ErrorCode, run.ErrorText, run.AfterRunError, run.ID)...)
-		return runConflict(run.ID, found, err)
+			workerValues(now, run, run.Outcome, run.ErrorCode, run.ErrorText, run.AfterRunError, run.ID)...)
 	})
 }
 
 // SaveCreated stores what a run's agent has created in the tracker. It does so even when the run belongs to another
 // process by now, because a later run must not take these objects for a human's.
-func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, made []reconcile.Created, now time.Time) error {
-	if len(made) == 0 {
+func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error {
+	if len(created) == 0 {
 		return nil
 	}
 	return j.update(ctx, "keep what was created in the tracker", full, func(t tx) error {
-		for _, c := range made {
+		for _, c := range created {
 			if err := t.run(`INSERT INTO created (id, kind, issue_id, run_id, at)
 				VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, c.ID, c.Kind, issueID, runID, stamp(now)); err != nil {
 				return err
@@ -132,28 +118,17 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, made []
 
 // Created reports which of these ids of tracker objects were created by agents of this project.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
-	ours := map[string]bool{}
-	if len(ids) == 0 {
-		return ours, nil
-	}
-	list, err := toJSON(ids) // one parameter, however many ids
-	if err != nil {
-		return nil, err
-	}
-	rows, err := j.query(ctx, `SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, list)
-	found, err := collect(rows, err, scanOne[string])
-	for _, id := range found {
-		ours[id] = true
-	}
-	return ours, fault(j.dir, "look for what agents created", err)
+	ours, err := readAll(ctx, j.conn, "look for what agents created", itself[string],
+		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf{append([]string{}, ids...)}) // one parameter, however many ids
+	return setOf(ours), err
 }
 
 // IssueTokens is what an issue has used since its counters were last cleared, unsettled runs included. It is what
 // agent.max_tokens bounds.
 func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error) {
-	used, err := scanOne[int64](j.row(ctx, `SELECT
+	used, _, err := readOne(ctx, j.conn, "read the tokens of the issue", itself[int64], `SELECT
 		coalesce((SELECT total FROM issue_totals WHERE issue_id = ?1), 0)
 		+ coalesce((SELECT sum(tokens_total) FROM runs WHERE issue_id = ?1 AND settled = 0), 0)
-		- coalesce((SELECT token_base FROM claims WHERE issue_id = ?1), 0)`, issueID))
-	return used, fault(j.dir, "read the tokens of the issue", err)
+		- coalesce((SELECT token_base FROM claims WHERE issue_id = ?1), 0)`, issueID)
+	return used, err
 }

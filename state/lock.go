@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +21,6 @@ const (
 	lockPoll = 20 * time.Millisecond
 	// holderSize is the fixed size of the holder's record, so that rewriting it needs no space on a full disk.
 	holderSize = 256
-	// holderWait bounds the wait for a holder that has the lock but has not yet written its record.
-	holderWait = 100 * time.Millisecond
 )
 
 // Holder describes the process that has the project lock. Its fields are zero where the record could not be read.
@@ -43,114 +40,85 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 	release func() error, held *Holder, err error,
 ) {
 	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("lock the project: %w", err)
+	if err == nil {
+		err = EnsureDir(dir)
 	}
-	if err := EnsureDir(dir); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
-	l := &projectLock{dir: dir, file: flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode))}
-	got, queued := false, false
-	if got, err = l.file.TryLock(); !got && err == nil && timeout > 0 {
-		got, queued, err = l.wait(ctx, timeout)
+	defer func() { err = fault(dir, "lock the project", err) }()
+	lock, queued := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(fileMode)), false
+	got, err := lock.TryLock()
+	if !got && err == nil && timeout > 0 {
+		got, queued, err = waitFor(ctx, lock, timeout)
 	}
 	if err != nil {
-		return nil, nil, lockFault(ctx, dir, err)
+		return nil, nil, err
 	}
 	if !got {
-		held, err := l.holder(ctx)
-		if err != nil {
-			return nil, nil, lockFault(ctx, dir, err)
-		}
+		held, err := readHolder(ctx, lock.Path())
 		held.Queued = queued
-		return nil, held, nil
+		return nil, &held, err
 	}
-	if err := l.sign(self); err != nil {
-		return nil, nil, lockFault(ctx, dir, errors.Join(err, l.file.Unlock()))
-	}
-	return sync.OnceValue(l.release), nil, nil
-}
-
-type projectLock struct {
-	dir  string
-	file *flock.Flock
-}
-
-// wait tries until the time is over. It gives up the waiter's own lock before its pass reads anything, so what a process
-// wrote that was turned away because of this waiter is seen by that pass.
-func (l *projectLock) wait(ctx context.Context, timeout time.Duration) (got, queued bool, err error) {
-	waiter := flock.New(filepath.Join(l.dir, waiterName), flock.SetPermissions(fileMode))
-	first, err := waiter.TryLock()
-	if err != nil || !first {
-		return false, !first && err == nil, err
-	}
-	defer func() { err = errors.Join(err, waiter.Unlock()) }()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if got, err = l.file.TryLockContext(limited, lockPoll); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = nil
-	}
-	return got, false, err
-}
-
-// sign writes the holder's record, in place.
-func (l *projectLock) sign(self Holder) error {
 	if self.PID == 0 {
 		self.PID = os.Getpid()
 	}
 	self.Since = self.Since.UTC()
 	text, err := json.Marshal(self)
+	if err == nil {
+		err = writeHolder(lock.Path(), text)
+	}
 	if err != nil {
-		return err
+		return nil, nil, errors.Join(err, lock.Unlock())
 	}
-	if len(text) >= holderSize {
-		return fmt.Errorf("the holder's record takes %d bytes, %d are the limit", len(text), holderSize-1)
-	}
-	return l.overwrite(text)
+	return sync.OnceValue(func() error {
+		return fault(dir, "release the project lock", errors.Join(writeHolder(lock.Path(), nil), lock.Unlock()))
+	}), nil, nil
 }
 
-func (l *projectLock) overwrite(text []byte) error {
-	record := bytes.Repeat([]byte{' '}, holderSize)
-	copy(record, text)
-	record[holderSize-1] = '\n'
-	f, err := os.OpenFile(l.file.Path(), os.O_WRONLY, fileMode)
+// waitFor tries until the time is over, unless another process does so already (queued). It gives up the waiter's own lock
+// before its pass reads anything, so what a process wrote that was turned away because of this waiter is seen by that pass.
+func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration) (got, queued bool, err error) {
+	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
+	first, err := waiter.TryLock()
+	if err != nil || !first {
+		return false, err == nil, err
+	}
+	defer func() { err = errors.Join(err, waiter.Unlock()) }()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	got, err = lock.TryLockContext(limited, lockPoll)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return got, false, err
+}
+
+// writeHolder writes the holder's record in place, padded to its fixed size.
+func writeHolder(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, fileMode)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(record, 0)
+	_, err = f.WriteAt(fmt.Appendf(nil, "%-*s\n", holderSize-1, text), 0)
 	return errors.Join(err, f.Close())
 }
 
-func (l *projectLock) release() error {
-	if err := errors.Join(l.overwrite(nil), l.file.Unlock()); err != nil {
-		return fileFault(l.dir, "release the project lock", err)
-	}
-	return nil
-}
-
-// holder reads the holder's record, which may be blank for the moment between locking and signing.
-func (l *projectLock) holder(ctx context.Context) (*Holder, error) {
+// readHolder reads the holder's record, which may be blank for the moment between locking and signing.
+func readHolder(ctx context.Context, path string) (h Holder, err error) {
 	for range 20 {
-		text, err := os.ReadFile(l.file.Path())
+		text, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+			return Holder{}, err
 		}
-		var h Holder
 		if json.Unmarshal(text, &h) == nil && h.PID != 0 {
-			return &h, nil
+			return h, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(holderWait / 20):
+			return Holder{}, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return &Holder{}, nil
-}
-
-func lockFault(ctx context.Context, dir string, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return fmt.Errorf("wait for the project lock: %w", err)
-	}
-	return fileFault(dir, "lock the project", err)
+	return Holder{}, nil
 }

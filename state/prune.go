@@ -2,9 +2,11 @@ package state
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -26,112 +28,106 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		return nil, err
 	}
 	err = s.update(ctx, "delete old runs", full, func(t tx) error {
-		if runIDs, err = pruneRuns(t, now, limit); err != nil {
-			return err
-		}
-		if err := pruneRequests(t, runIDs); err != nil {
-			return err
-		}
-		passes, err := prunePasses(t, now, limit)
+		old := stamp(now.Add(-keepFor))
+		// The grouping runs over the index alone and leaves the few issues that have more runs than are kept.
+		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE id IN (
+			SELECT r.id FROM runs r
+			WHERE r.issue_id IN (SELECT issue_id FROM runs GROUP BY issue_id HAVING count(*) > ?1)
+			AND r.settled = 1 AND max(r.started_at, coalesce(r.ended_at, 0)) < ?2
+			AND r.id < (SELECT n.id FROM runs n WHERE n.issue_id = r.issue_id ORDER BY n.id DESC LIMIT 1 OFFSET ?1 - 1)
+			ORDER BY r.id LIMIT ?3) RETURNING id`, keepRuns, old, limit)
 		if err != nil {
 			return err
 		}
-		// No run will resume these threads.
-		threads, err := pruneOrphans(t, "threads", "thread_id", "updated_at", now, limit)
+		if err := deleteRequests(t, runIDs); err != nil {
+			return err
+		}
+		standing, err := standingKeys(t, s.dir, now)
 		if err != nil {
 			return err
 		}
-		attentions, err := pruneAttentions(t, s.dir, now, limit)
-		if err != nil {
-			return err
+		most := int64(len(runIDs))
+		for _, statement := range []string{
+			// Passes: the newest, whatever their age, and those that ScheduleGaps needs stay.
+			fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
+				WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
+				AND id NOT IN (SELECT id FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT %d)
+				ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, scheduledKept),
+			// Threads that no run will resume.
+			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
+				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
+			// What agents created: threads have been told of everything newer than these.
+			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
+				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
+			// Notifications, except those of blocks that stand: they would count as new.
+			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
+				AND key NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2)`,
+		} {
+			n, err := t.count(statement, old, limit, jsonOf{standing})
+			if err != nil {
+				return err
+			}
+			most = max(most, n)
 		}
-		// Threads have been told of everything newer than these.
-		created, err := pruneOrphans(t, "created", "id", "at", now, limit)
-		if err != nil {
-			return err
-		}
-		if max(int64(len(runIDs)), passes, threads, attentions, created) >= int64(limit) {
+		if most >= int64(limit) {
 			return nil
 		}
 		return setMeta(t, metaPruned, strconv.FormatInt(now.UnixMilli(), 10))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return runIDs, nil
+	return runIDs, err
 }
 
-// pruneDue checks when the last look was, and whether the clock can be trusted.
+// pruneDue checks when the last look was, and whether the clock can be trusted: whether it moved by more than a day more or
+// less than the monotonic clock between the last two passes. After a reboot there is only the wall clock to look at.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
-	text, found, err := s.Meta(ctx, metaPruned)
+	text, _, err := s.Meta(ctx, metaPruned)
 	if err != nil {
 		return false, err
 	}
-	if found {
-		ms, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return false, fault(s.dir, "read when runs were last pruned", errors.Join(errStored, err))
-		}
-		if age := now.Sub(time.UnixMilli(ms)); age >= 0 && age < pruneEvery {
-			return false, nil
-		}
+	last, err := parseMillis(text)
+	if err != nil {
+		return false, fault(s.dir, "read when runs were last pruned", err)
 	}
-	passes, err := s.passes(ctx, `ORDER BY id DESC LIMIT 2`)
-	if err != nil || len(passes) == 0 {
-		return false, err
-	}
-	if now.Sub(passes[0].StartedAt).Abs() > longJump {
+	if age := now.Sub(last); age >= 0 && age < pruneEvery {
 		return false, nil
 	}
-	return len(passes) < 2 || !jumped(passes[1], passes[0]), nil
-}
-
-// jumped reports whether the wall clock moved by more than a day more or less than the monotonic clock between two passes.
-// After a reboot there is only the wall clock to look at.
-func jumped(before, after Pass) bool {
+	passes, err := s.passes(ctx, `ORDER BY id DESC LIMIT 2`)
+	if err != nil || len(passes) == 0 || now.Sub(passes[0].StartedAt).Abs() > longJump {
+		return false, err
+	}
+	if len(passes) < 2 {
+		return true, nil
+	}
+	after, before := passes[0], passes[1]
 	gap := after.StartedAt.Sub(before.StartedAt)
 	if before.BootID == after.BootID && before.BootID != "" {
 		gap -= after.Mono - before.Mono
 	}
-	return gap.Abs() > longJump
+	return gap.Abs() <= longJump, nil
 }
 
-func pruneRuns(t tx, now time.Time, limit int) ([]string, error) {
-	// The grouping runs over the index alone and leaves the few issues that have more runs than are kept.
-	rows, err := t.query(`DELETE FROM runs WHERE id IN (
-		SELECT r.id FROM runs r
-		WHERE r.issue_id IN (SELECT issue_id FROM runs GROUP BY issue_id HAVING count(*) > ?1)
-		AND r.settled = 1 AND max(r.started_at, coalesce(r.ended_at, 0)) < ?2
-		AND r.id < (SELECT n.id FROM runs n WHERE n.issue_id = r.issue_id ORDER BY n.id DESC LIMIT 1 OFFSET ?1 - 1)
-		ORDER BY r.id LIMIT ?3) RETURNING id`, keepRuns, stamp(now.Add(-keepFor)), limit)
-	return collect(rows, err, scanOne[string])
-}
-
-// prunePasses keeps the newest passes, whatever their age, and those that ScheduleGaps needs.
-func prunePasses(t tx, now time.Time, limit int) (int64, error) {
-	return t.count(`DELETE FROM passes WHERE id IN (
-		SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
-		WHERE id <= newest - ?1 AND (started_at < ?2 OR id <= newest - ?3)
-		AND id NOT IN (SELECT id FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?4)
-		ORDER BY id LIMIT ?5)`, keepPasses, stamp(now.Add(-keepFor)), mostPasses, scheduledKept, limit)
-}
-
-// pruneOrphans deletes old rows of a table whose runs are gone; key and at name columns.
-func pruneOrphans(t tx, table, key, at string, now time.Time, limit int) (int64, error) {
-	return t.count(`DELETE FROM `+table+` WHERE `+key+` IN (
-		SELECT `+key+` FROM `+table+` WHERE `+at+` < ?
-		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = `+table+`.run_id) LIMIT ?)`,
-		stamp(now.Add(-keepFor)), limit)
-}
-
-// pruneRequests deletes the requests of runs that are deleted.
-func pruneRequests(t tx, runIDs []string) error {
-	for _, id := range runIDs {
-		if err := t.run(`DELETE FROM requests WHERE run_id = ?`, id); err != nil {
-			return err
+// standingKeys are the keys of the notifications of blocks that stand.
+func standingKeys(t tx, dir string, now time.Time) ([]string, error) {
+	var settings reconcile.State
+	if err := readSettings(t, dir, &settings); err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for _, b := range []*reconcile.Block{settings.AgentBlock, settings.HostBlock} {
+		if b != nil {
+			keys = append(keys, reconcile.BlockAttention(*b).Key)
 		}
 	}
-	return nil
+	if b := settings.TrackerBlock; b != nil {
+		outage, _ := reconcile.OutageAttention(*b, now)
+		keys = append(keys, outage.Key)
+	}
+	return keys, nil
+}
+
+// deleteRequests deletes the requests of runs that are deleted.
+func deleteRequests(t tx, runIDs []string) error {
+	return t.run(`DELETE FROM requests WHERE run_id IN (SELECT value FROM json_each(?))`, jsonOf{runIDs})
 }
 
 // PastIssue is an issue of which only ended runs are left.
@@ -143,36 +139,30 @@ type PastIssue struct {
 
 // PastIssues lists issues without a claim all of whose runs are settled and were over before a time, the oldest first.
 func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
-	rows, err := v.query(ctx, `SELECT issue_id, max(identifier), count(*) FROM runs
+	return readAll(ctx, v.conn, "list past issues", func(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} },
+		`SELECT issue_id, max(identifier), count(*) FROM runs
 		WHERE issue_id <> '' AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = runs.issue_id)
 		GROUP BY issue_id HAVING min(settled) = 1 AND max(max(started_at), coalesce(max(ended_at), 0)) < ?
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
-	list, err := collect(rows, err, func(row scanner) (p PastIssue, err error) {
-		err = row.Scan(&p.IssueID, &p.Identifier, &p.Runs)
-		return p, err
-	})
-	return list, fault(v.dir, "list past issues", err)
 }
 
 // ForgetIssue deletes the runs of an issue that PastIssues named, with their threads and requests, and returns the runs'
 // ids, whose directories may go now. Its totals stay. An issue that was claimed since is left as it is.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {
-		rows, err := t.query(`DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
+		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
 			AND NOT EXISTS (SELECT 1 FROM claims WHERE issue_id = ?1)
 			AND NOT EXISTS (SELECT 1 FROM runs WHERE issue_id = ?1 AND settled = 0) RETURNING id`, issueID)
-		if runIDs, err = collect(rows, err, scanOne[string]); err != nil || len(runIDs) == 0 {
+		if err != nil || len(runIDs) == 0 {
 			return err
 		}
-		if err := pruneRequests(t, runIDs); err != nil {
+		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		for _, table := range []string{"threads", "created"} {
-			if err := t.run(`DELETE FROM `+table+` WHERE issue_id = ?`, issueID); err != nil {
-				return err
-			}
+		if err := t.run(`DELETE FROM threads WHERE issue_id = ?`, issueID); err != nil {
+			return err
 		}
-		return nil
+		return t.run(`DELETE FROM created WHERE issue_id = ?`, issueID)
 	})
 	return runIDs, err
 }

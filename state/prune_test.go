@@ -17,15 +17,13 @@ const day = 24 * time.Hour
 func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	t.Helper()
 	var ids []string
-	issue, err := toJSON(issueOf(i))
-	check(t, err)
 	check(t, db.update(context.Background(), "fill", normal, func(tx tx) error {
 		for k := range n {
 			at := from.Add(time.Duration(k) * time.Hour)
 			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
-			_, err := tx.Exec(`INSERT INTO runs (id, kind, issue_id, identifier, phase, outcome, settled, issue,
+			err := tx.run(`INSERT INTO runs (id, kind, issue_id, identifier, phase, outcome, settled, issue,
 				started_at, ended_at) VALUES (?, 'agent', ?, ?, 'finishing', 'succeeded', 1, ?, ?, ?)`,
-				ids[k], issueOf(i).ID, issueOf(i).Identifier, issue, stamp(at), stamp(at))
+				ids[k], issueOf(i).ID, issueOf(i).Identifier, jsonOf{issueOf(i)}, stamp(at), stamp(at))
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ func RegisterDir(home, dir string) error {
 		err = durable.WriteFile(path, []byte(dir+"\n"), fileMode)
 	}
 	if err != nil {
-		return fmt.Errorf("register %s in %s: %w", dir, filepath.Dir(path), err)
+		return fmt.Errorf("register %s: %w", dir, err)
 	}
 	return nil
 }
@@ -43,8 +43,8 @@ func UnregisterDirs(home string) error {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := os.Remove(registryFile(home, dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unregister %s: %w", dir, err)
+		if err := removeAll(registryFile(home, dir)); err != nil {
+			return err
 		}
 	}
 	_ = os.Remove(filepath.Join(home, registryName)) // only an empty folder can be removed
@@ -54,19 +54,17 @@ func UnregisterDirs(home string) error {
 // RegisteredDirs lists the registered state directories. They may be gone.
 func RegisteredDirs(home string) (dirs []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(home, registryName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list registered state directories: %w", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(home, registryName, e.Name()))
+		path := filepath.Join(home, registryName, e.Name())
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return dirs, fmt.Errorf("list registered state directories: %w", err)
 		}
 		dir := strings.TrimSuffix(string(text), "\n")
-		if filepath.IsAbs(dir) && e.Name() == filepath.Base(registryFile(home, dir)) {
+		if filepath.IsAbs(dir) && path == registryFile(home, dir) { // not a file that was left half written
 			dirs = append(dirs, dir)
 		}
 	}

@@ -22,29 +22,34 @@ const (
 	requestSource = ` FROM requests q LEFT JOIN runs r ON r.id = q.run_id `
 )
 
-func scanRequest(row scanner) (reconcile.Request, error) {
-	var r reconcile.Request
-	err := row.Scan(&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary, jsonOf{&r.Detail}, &r.Outside,
-		stampOf{&r.AskedAt}, stampOf{&r.ExpiresAt}, &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf{&r.Answer}, stampOf{&r.DecidedAt}, &r.Fate, stampOf{&r.EndedAt}, &r.ToldRun)
-	return r, err
+func requestFields(r *reconcile.Request) []any {
+	return []any{
+		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary,
+		jsonOf{&r.Detail},
+		&r.Outside,
+		stampOf{&r.AskedAt},
+		stampOf{&r.ExpiresAt},
+		&r.Deadline.Mono, &r.Deadline.Boot, &r.Decision,
+		jsonOf{&r.Answer},
+		stampOf{&r.DecidedAt},
+		&r.Fate,
+		stampOf{&r.EndedAt},
+		&r.ToldRun,
+	}
 }
 
 // AddRequest stores what the agent of a run asks, and returns it with its number. It is on the disk before an operator can
 // see it. A run that has ended gives reconcile.ErrConflict.
 func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error) {
-	detail, err := toJSON(r.Detail)
-	if err != nil {
-		return r, err
-	}
-	err = j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) error {
-		err := t.row(`INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
+	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) (err error) {
+		r.Number, err = row(t, itself[int], `INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
 				detail, outside, asked_at, expires_at, expires_mono, expires_boot)
 			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0), ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
 			FROM runs WHERE id = ? AND outcome IS NULL RETURNING number`,
-			r.IssueID, r.Identifier, r.ThreadID, string(r.Kind), r.Summary, detail, r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt),
-			int64(r.Deadline.Mono), r.Deadline.Boot, r.RunID).Scan(&r.Number)
+			r.IssueID, r.Identifier, r.ThreadID, r.Kind, r.Summary, jsonOf{r.Detail}, r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt),
+			r.Deadline.Mono, r.Deadline.Boot, r.RunID)
 		if errors.Is(err, sql.ErrNoRows) {
-			return runConflict(r.RunID, false, nil)
+			return fmt.Errorf("run %s: %w", r.RunID, reconcile.ErrConflict)
 		}
 		if err != nil {
 			return err
@@ -54,38 +59,35 @@ func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile
 	return r, err
 }
 
-// readRequest reads one request by its key.
-func readRequest(t tx, issueID string, number int) (reconcile.Request, error) {
-	r, err := scanRequest(t.row(`SELECT `+requestColumns+requestSource+`WHERE q.issue_id = ? AND q.number = ?`, issueID, number))
+// request reads a request by the rest of a statement; an error that wraps ErrNotFound where there is none.
+func request(t tx, where string, args ...any) (reconcile.Request, error) {
+	r, err := row(t, requestFields, `SELECT `+requestColumns+requestSource+where, args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
 	return r, err
 }
 
+const byNumber = `WHERE q.issue_id = ? AND q.number = ?`
+
 // RequestByID finds a request by its issue's id; an error that wraps ErrNotFound where there is none.
 func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error) {
-	return c.request(ctx, `WHERE q.issue_id = ? AND q.number = ?`, issueID, number)
+	r, err := request(c.reader(ctx), byNumber, issueID, number)
+	return r, fault(c.dir, "read a request", err)
 }
 
 // FindRequest finds a request by its issue's identifier, in either case; an error that wraps ErrNotFound where there is
 // none.
 func (v Views) FindRequest(ctx context.Context, identifier string, number int) (reconcile.Request, error) {
-	return v.request(ctx, `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`, identifier, number)
-}
-
-func (c *conn) request(ctx context.Context, where string, args ...any) (reconcile.Request, error) {
-	r, err := scanRequest(c.row(ctx, `SELECT `+requestColumns+requestSource+where, args...))
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
-	return r, fault(c.dir, "read a request", err)
+	r, err := request(v.reader(ctx), `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`, identifier, number)
+	return r, fault(v.dir, "read a request", err)
 }
 
 // OpenRequests returns the undecided requests of live runs, the oldest first. The query starts from the few live runs,
 // because requests that ended with their runs look like open ones, and there may be thousands of them.
 func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
-	return v.requests(ctx, `WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
+	return readAll(ctx, v.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
+		WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
 		AND q.fate IS NULL AND q.decision IS NULL ORDER BY q.asked_at, q.issue_id, q.number`)
 }
 
@@ -93,15 +95,10 @@ func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 // been told, the oldest first. An answer that was taken up counts as late as well if its worker gave no sign of life after
 // that: the agent may not have received it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
-	return j.requests(ctx, `WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
+	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
+		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
 		AND (`+requestFate+` = 'run_ended' OR q.fate = 'answered' AND r.outcome IN ('lost', 'interrupted') AND q.ended_at >= r.heartbeat_at)
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
-}
-
-func (c *conn) requests(ctx context.Context, where string, args ...any) ([]reconcile.Request, error) {
-	rows, err := c.query(ctx, `SELECT `+requestColumns+requestSource+where, args...)
-	list, err := collect(rows, err, scanRequest)
-	return list, fault(c.dir, "read the requests", err)
 }
 
 // MarkAnswersSeen records that a run has been told these late answers, so that no later run is.
@@ -126,10 +123,10 @@ func (j Journal) ResolveRequest(ctx context.Context, now time.Time, issueID stri
 	err = j.update(ctx, "resolve a request", full, func(t tx) (err error) {
 		if err := t.run(`UPDATE requests SET fate = ?1, ended_at = ? WHERE issue_id = ? AND number = ? AND fate IS NULL
 			AND (?1 <> 'answered' OR decision IS NOT NULL) AND (?1 <> 'expired' OR decision IS NULL)`,
-			string(fate), stamp(now), issueID, number); err != nil {
+			fate, stamp(now), issueID, number); err != nil {
 			return err
 		}
-		r, err = readRequest(t, issueID, number)
+		r, err = request(t, byNumber, issueID, number)
 		return err
 	})
 	return r, err
@@ -141,45 +138,27 @@ func (j Journal) ResolveRequest(ctx context.Context, now time.Time, issueID stri
 // An answer to a question whose run has ended is kept for the next run: the request comes back with the fate run_ended.
 // Every other late decision is refused with the code request_ended.
 func (o Operator) DecideRequest(ctx context.Context, now time.Time, at reconcile.Instant, r reconcile.Request, dead bool) (is reconcile.Request, err error) {
-	answer, err := toJSON(r.Answer)
-	if err != nil {
-		return r, err
-	}
 	err = o.update(ctx, "decide "+r.ID(), full, func(t tx) (err error) {
-		if is, err = readRequest(t, r.IssueID, r.Number); err != nil {
+		if is, err = request(t, byNumber, r.IssueID, r.Number); err != nil {
 			return err
 		}
-		if is.Open() && dead {
+		switch {
+		case is.Open() && dead:
 			is.Fate = reconcile.RequestRunEnded
+		case is.Open() && is.Left(now, at) <= 0:
+			is.Fate = reconcile.RequestExpired // its worker is about to record that
 		}
-		fate, err := decidable(is, r, is.Left(now, at))
-		if err != nil {
-			return err
+		forNextRun := is.Fate == reconcile.RequestRunEnded && is.Decision == "" && is.Kind == reconcile.QuestionRequest && !is.Secret() &&
+			r.Decision == reconcile.DecideAnswer
+		if !is.Open() && !forNextRun {
+			return requestEnded(is)
 		}
-		var ended any
-		if fate != "" {
-			ended = stamp(now)
-		}
-		is.Decision, is.Answer, is.DecidedAt, is.Fate = r.Decision, r.Answer, now, fate
-		return t.run(`UPDATE requests SET decision = ?, answer = ?, decided_at = ?, fate = ?, ended_at = ?
-			WHERE issue_id = ? AND number = ?`, string(r.Decision), answer, stamp(now), nullText(fate), ended, r.IssueID, r.Number)
+		is.Decision, is.Answer, is.DecidedAt = r.Decision, r.Answer, now
+		return t.run(`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
+			WHERE issue_id = ?5 AND number = ?6`,
+			r.Decision, jsonOf{r.Answer}, stamp(now), orNull[reconcile.RequestFate]{&is.Fate}, r.IssueID, r.Number)
 	})
 	return is, err
-}
-
-// decidable returns the fate with which a decision is stored: none where the worker takes it up.
-func decidable(is, wanted reconcile.Request, left time.Duration) (reconcile.RequestFate, error) {
-	if is.Open() && left <= 0 {
-		is.Fate = reconcile.RequestExpired // its worker is about to record that
-	}
-	switch {
-	case is.Open():
-		return "", nil
-	case is.Fate == reconcile.RequestRunEnded && is.Decision == "" && is.Kind == reconcile.QuestionRequest && !is.Secret() &&
-		wanted.Decision == reconcile.DecideAnswer:
-		return reconcile.RequestRunEnded, nil
-	}
-	return "", requestEnded(is)
 }
 
 func requestEnded(r reconcile.Request) error {
@@ -196,5 +175,5 @@ func requestEnded(r reconcile.Request) error {
 	default:
 		what = string(r.Fate) + ": the agent no longer asks"
 	}
-	return &reconcile.Error{Code: "request_ended", Message: r.ID() + " has ended, " + what, Hint: hint}
+	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
 }

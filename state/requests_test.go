@@ -75,7 +75,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 		}
 	}
 	// The worker may wait for an hour, so the request must be on the disk.
-	if wantSynchronous(t, db) != full {
+	if synchronous(t, db) != full {
 		t.Error("the request was not written to the disk")
 	}
 	wantOpen(t, db, epoch, q.Attention().Key)

@@ -1,70 +1,142 @@
 package state
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const runColumns = `id, kind, issue_id, identifier, attempt, phase, coalesce(outcome, ''), error_code, error_text,
-	coalesce(stop_reason, ''), coalesce(stop_mono, 0), coalesce(stop_boot, ''), reap_tries, settled, issue, fingerprint, worker_boot, worker_pid, worker_start, host,
-	workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress, tokens_input,
-	tokens_cached, tokens_output, tokens_reasoning, tokens_total, rate_limits, last_event, last_message, last_event_at, handoff_at,
-	handoff_state, beats, heartbeat_at, started_at, ended_at, model, links, after_run_error`
+const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, error_code, error_text,
+	stop_reason, stop_mono, stop_boot, reap_tries, settled, issue, fingerprint,
+	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
+	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
+	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
+	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error`
 
-func scanRun(row scanner) (reconcile.Run, error) {
-	var r reconcile.Run
-	var start int64
-	err := row.Scan(&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, &r.Outcome, &r.ErrorCode,
-		&r.ErrorText, &r.StopReason, &r.StopAt.Mono, &r.StopAt.Boot, &r.ReapTries, &r.Settled, jsonOf{&r.Issue}, &r.Fingerprint, &r.Worker.Boot, &r.Worker.PID,
-		&start, &r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns,
-		&r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, &r.RateLimits,
-		&r.LastEvent, &r.LastMessage, stampOf{&r.LastEventAt}, stampOf{&r.HandoffAt}, &r.HandoffState, &r.Beats, stampOf{&r.HeartbeatAt},
-		stampOf{&r.StartedAt}, stampOf{&r.EndedAt}, &r.Model, linksOf{&r.Links}, &r.AfterRunError)
-	r.Worker.Start = uint64(start) // stored as the same 64 bits
-	return r, err
-}
-
-func readUnsettled(t tx) ([]reconcile.Run, error) {
-	rows, err := t.query(`SELECT ` + runColumns + ` FROM runs WHERE settled = 0 ORDER BY id`)
-	return collect(rows, err, scanRun)
+func runFields(r *reconcile.Run) []any {
+	return []any{
+		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase,
+		orNull[reconcile.Outcome]{&r.Outcome},
+		&r.ErrorCode, &r.ErrorText,
+		orNull[string]{&r.StopReason},
+		orNull[time.Duration]{&r.StopAt.Mono},
+		orNull[string]{&r.StopAt.Boot},
+		&r.ReapTries,
+		&r.Settled,
+		jsonOf{&r.Issue},
+		&r.Fingerprint,
+		&r.Worker.Boot, &r.Worker.PID,
+		bitsOf{&r.Worker.Start},
+		&r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID,
+		&r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total,
+		textOf{&r.RateLimits},
+		&r.LastEvent, &r.LastMessage,
+		stampOf{&r.LastEventAt},
+		stampOf{&r.HandoffAt},
+		&r.HandoffState,
+		&r.Beats,
+		stampOf{&r.HeartbeatAt},
+		stampOf{&r.StartedAt},
+		stampOf{&r.EndedAt},
+		&r.Model,
+		linksOf{&r.Links},
+		&r.AfterRunError,
+	}
 }
 
 // insertRun stores a new run. A second live one of the same issue is a conflict.
-func insertRun(t tx, now time.Time, r reconcile.Run) error {
-	if r.ID == "" || r.Outcome != "" || r.Settled {
-		return fmt.Errorf("insert run %q: a new run has an id and no end", r.ID)
-	}
-	issue, err := toJSON(r.Issue)
-	if err != nil {
-		return err
-	}
-	if r.StartedAt.IsZero() {
-		r.StartedAt = now
-	}
-	if r.Kind == "" {
-		r.Kind = reconcile.AgentRun
-	}
-	if r.Phase == "" {
-		r.Phase = reconcile.Starting
-	}
-	err = t.run(`INSERT INTO runs (id, kind, issue_id, identifier, attempt, phase, stop_reason,
-		issue, fingerprint, worker_boot, host, workspace_path, workspace_root, workspace_id, thread_id, started_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.ID, string(r.Kind), r.IssueID, r.Identifier, r.Attempt, string(r.Phase), nullText(r.StopReason),
-		issue, r.Fingerprint, r.Worker.Boot, r.Host, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID,
-		stamp(r.StartedAt))
-	if unique(err) {
-		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier,
-			reconcile.ErrConflict)
+func insertRun(t tx, r reconcile.Run) error {
+	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
+	if isDuplicate(err) {
+		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier, reconcile.ErrConflict)
 	}
 	return err
 }
 
-func runConflict(id string, found bool, err error) error {
+// runs reads runs by the rest of a statement.
+func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
+	return readAll(ctx, v.conn, "read the runs", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
+}
+
+// firstRun reads the first of them, false where there is none.
+func (v Views) firstRun(ctx context.Context, where string, args ...any) (reconcile.Run, bool, error) {
+	return readOne(ctx, v.conn, "read a run", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
+}
+
+// Run returns one run; an error that wraps ErrNotFound where there is none of that id.
+func (v Views) Run(ctx context.Context, id string) (reconcile.Run, error) {
+	r, found, err := v.firstRun(ctx, `WHERE id = ?`, id)
 	if err == nil && !found {
-		return fmt.Errorf("run %s: %w", id, reconcile.ErrConflict)
+		err = fmt.Errorf("run %s: %w", id, ErrNotFound)
 	}
-	return err
+	return r, err
+}
+
+// RunsOfIssue returns the newest runs of an issue, of either kind, at most limit of them.
+func (v Views) RunsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// AgentRuns returns the agent's newest runs of an issue, at most limit of them.
+func (v Views) AgentRuns(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// RecentRuns returns the newest runs of all issues, at most limit of them.
+func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `ORDER BY id DESC LIMIT ?`, limit)
+}
+
+// RunsSince returns the agent's runs of an issue that were at work at that time or later, the oldest first; all of them for
+// the zero time.
+func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ? AND kind = 'agent' AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
+		issueID, stamp(since))
+}
+
+// RunsByPrefix returns the runs of an issue, of either kind, whose ids begin with prefix, at most limit of them.
+func (v Views) RunsByPrefix(ctx context.Context, issueID, prefix string, limit int) ([]reconcile.Run, error) {
+	return v.runs(ctx, `WHERE issue_id = ?1 AND substr(id, 1, length(?2)) = ?2 ORDER BY id DESC LIMIT ?3`, issueID, prefix, limit)
+}
+
+// NextRun returns the agent's first run of an issue after the run of that id, false where there is none. After the empty id
+// it is the oldest that is kept.
+func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
+	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind = 'agent' ORDER BY id LIMIT 1`, issueID, after)
+}
+
+// LastRun returns the agent's newest run of an issue, false where there is none.
+func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool, error) {
+	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT 1`, issueID)
+}
+
+// CountRuns returns how many runs of an issue are kept, of either kind.
+func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
+	n, _, err := readOne(ctx, v.conn, "count the runs of the issue", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
+	return n, err
+}
+
+// RunIDs returns the ids of all runs.
+func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
+	list, err := readAll(ctx, v.conn, "list runs", itself[string], `SELECT id FROM runs`)
+	return setOf(list), err
+}
+
+// EndedRuns returns the newest settled runs, at most limit of them: of all issues, or of those named by id. Of the issue,
+// which is most of a row, it reads the address alone, and nothing that only live runs have.
+func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
+	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
+		r.Settled = true
+		return append([]any{
+			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText,
+			&r.AfterRunError, &r.Turns,
+			stampOf{&r.StartedAt},
+			stampOf{&r.EndedAt},
+		}, tokenFields(&r.Tokens)...)
+	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
+		after_run_error, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
+		ORDER BY id DESC LIMIT ?2`, jsonOf{append([]string{}, issueIDs...)}, limit)
 }

@@ -1,22 +1,44 @@
 package state
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// A type that is stored has a function that returns pointers to its fields in the order of its columns. They are the
+// destinations of a row that is read and, as arguments of a statement, the values of a row that is written. The types
+// below are such pointers for what SQLite has no type of its own for.
+
 // errStored marks a stored value that this package cannot have written.
 var errStored = errors.New("unreadable value")
 
-// scanner is a row of a query, or its only one.
-type scanner interface{ Scan(dest ...any) error }
+// stampOf stores a time as UTC milliseconds, the zero time as NULL.
+type stampOf struct{ t *time.Time }
 
-// stamp stores a time as UTC milliseconds, the zero time as NULL.
+// Scan implements sql.Scanner.
+func (s stampOf) Scan(v any) error {
+	var ms sql.Null[int64]
+	if err := ms.Scan(v); err != nil {
+		return fmt.Errorf("%w: a time of type %T", errStored, v)
+	}
+	*s.t = time.Time{}
+	if ms.Valid {
+		*s.t = time.UnixMilli(ms.V).UTC()
+	}
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (s stampOf) Value() (driver.Value, error) { return stamp(*s.t), nil }
+
 func stamp(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -24,23 +46,7 @@ func stamp(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// stampOf reads a time that stamp wrote.
-type stampOf struct{ t *time.Time }
-
-// Scan implements sql.Scanner.
-func (s stampOf) Scan(v any) error {
-	switch ms := v.(type) {
-	case nil:
-		*s.t = time.Time{}
-	case int64:
-		*s.t = time.UnixMilli(ms).UTC()
-	default:
-		return fmt.Errorf("%w: a time of type %T", errStored, v)
-	}
-	return nil
-}
-
-// millisOf reads a duration that was stored in milliseconds.
+// millisOf stores a duration in milliseconds.
 type millisOf struct{ d *time.Duration }
 
 // Scan implements sql.Scanner.
@@ -53,43 +59,66 @@ func (m millisOf) Scan(v any) error {
 	return nil
 }
 
-// jsonOf reads a value that was stored as JSON.
+// Value implements driver.Valuer.
+func (m millisOf) Value() (driver.Value, error) { return m.d.Milliseconds(), nil }
+
+// bitsOf stores an unsigned number as the same 64 bits.
+type bitsOf struct{ n *uint64 }
+
+// Scan implements sql.Scanner.
+func (b bitsOf) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("%w: a number of type %T", errStored, v)
+	}
+	*b.n = uint64(n)
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (b bitsOf) Value() (driver.Value, error) { return int64(*b.n), nil }
+
+// orNull stores the zero value as NULL.
+type orNull[T comparable] struct{ v *T }
+
+// Scan implements sql.Scanner.
+func (o orNull[T]) Scan(v any) error {
+	var value sql.Null[T]
+	err := value.Scan(v)
+	*o.v = value.V
+	return err
+}
+
+// Value implements driver.Valuer.
+func (o orNull[T]) Value() (driver.Value, error) {
+	if *o.v == *new(T) {
+		return nil, nil
+	}
+	return driver.DefaultParameterConverter.ConvertValue(*o.v)
+}
+
+// jsonOf stores any value as JSON.
 type jsonOf struct{ v any }
 
 // Scan implements sql.Scanner.
 func (j jsonOf) Scan(v any) error {
-	var text []byte
-	switch s := v.(type) {
-	case string:
-		text = []byte(s)
-	case []byte:
-		text = s
-	default:
+	text, ok := v.(string)
+	if !ok {
 		return fmt.Errorf("%w: JSON of type %T", errStored, v)
 	}
-	if err := json.Unmarshal(text, j.v); err != nil {
+	if err := json.Unmarshal([]byte(text), j.v); err != nil {
 		return fmt.Errorf("%w: %w", errStored, err)
 	}
 	return nil
 }
 
-func toJSON(v any) (string, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encode %T: %w", v, err)
-	}
-	return string(text), nil
+// Value implements driver.Valuer.
+func (j jsonOf) Value() (driver.Value, error) {
+	text, err := json.Marshal(j.v)
+	return string(text), err
 }
 
-// linksText stores the links of a run as JSON, none as an empty text.
-func linksText(links []reconcile.Link) (string, error) {
-	if len(links) == 0 {
-		return "", nil
-	}
-	return toJSON(links)
-}
-
-// linksOf reads links that linksText wrote.
+// linksOf stores links as JSON, none as an empty text.
 type linksOf struct{ links *[]reconcile.Link }
 
 // Scan implements sql.Scanner.
@@ -101,50 +130,92 @@ func (l linksOf) Scan(v any) error {
 	return jsonOf{l.links}.Scan(v)
 }
 
-// nullText stores an empty text as NULL.
-func nullText[T ~string](s T) any {
-	if s == "" {
-		return nil
+// Value implements driver.Valuer.
+func (l linksOf) Value() (driver.Value, error) {
+	if len(*l.links) == 0 {
+		return "", nil
 	}
-	return string(s)
+	return jsonOf{l.links}.Value()
 }
 
-// tokenColumns are the destinations of the columns input, cached, output, reasoning, total, in this order.
-func tokenColumns(t *reconcile.Tokens) []any {
+// textOf stores bytes as text, none as NULL.
+type textOf struct{ b *[]byte }
+
+// Scan implements sql.Scanner.
+func (t textOf) Scan(v any) error {
+	*t.b = nil
+	if text, ok := v.(string); ok {
+		*t.b = []byte(text)
+	}
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (t textOf) Value() (driver.Value, error) {
+	if len(*t.b) == 0 {
+		return nil, nil
+	}
+	return string(*t.b), nil
+}
+
+const tokenColumns = `input, cached, output, reasoning, total`
+
+func tokenFields(t *reconcile.Tokens) []any {
 	return []any{&t.Input, &t.Cached, &t.Output, &t.Reasoning, &t.Total}
 }
 
-// scanOne reads a row of one column.
-func scanOne[T any](row scanner) (v T, err error) {
-	err = row.Scan(&v)
-	return v, err
+// itself are the fields of a row of one column.
+func itself[T any](v *T) []any { return []any{v} }
+
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
 }
 
-// collect reads all rows of a query by scan and never returns nil without an error.
-func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
+// marks are the placeholders for the values of some columns.
+func marks(columns string) string { return "?" + strings.Repeat(", ?", strings.Count(columns, ",")) }
+
+// rows are the rows of a query, read one after the other. It never returns nil without an error.
+func rows[T any](t tx, fields func(*T) []any, query string, args ...any) ([]T, error) {
+	found, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer found.Close()
 	all := []T{}
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
+	for found.Next() {
+		var v T
+		if err := found.Scan(fields(&v)...); err != nil {
 			return nil, err
 		}
-		all = append(all, one)
+		all = append(all, v)
 	}
-	return all, rows.Err()
+	return all, found.Err()
 }
 
-// found turns the answer for one row into a value, whether there was one, and an error for users.
-func found[T any](dir, doing string, v T, err error) (T, bool, error) {
-	var none T
-	if errors.Is(err, sql.ErrNoRows) {
-		return none, false, nil
-	}
+// row is the first row of a query, sql.ErrNoRows where there is none.
+func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, err error) {
+	err = t.QueryRowContext(t.ctx, query, args...).Scan(fields(&v)...)
+	return v, err
+}
+
+// readAll is rows outside of a transaction.
+func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) ([]T, error) {
+	all, err := rows(c.reader(ctx), fields, query, args...)
+	return all, fault(c.dir, doing, err)
+}
+
+// readOne is row outside of a transaction; false where there is none.
+func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (T, bool, error) {
+	v, err := row(c.reader(ctx), fields, query, args...)
 	if err != nil {
-		return none, false, fault(dir, doing, err)
+		v = *new(T) // a failed Scan may have filled a part of it
 	}
-	return v, true, nil
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, false, nil
+	}
+	return v, err == nil, fault(c.dir, doing, err)
 }

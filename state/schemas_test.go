@@ -143,8 +143,7 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	rows, err := db.Query(query)
-	all, err := collect(rows, err, func(row scanner) (s string, err error) { err = row.Scan(&s); return s, err })
+	all, err := rows(tx{db, context.Background()}, itself[string], query)
 	check(t, err)
 	return all
 }

@@ -33,14 +33,15 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 	if err := os.MkdirAll(filepath.Join(a.Dir, slotsName), dirMode); err != nil {
 		return nil, reconcile.Slots{}, a.fault("make "+slotsName, err)
 	}
-	free, taken, numbers, err := a.lockFreeSlots()
-	count := reconcile.Slots{Taken: taken, Max: limit, Free: min(want, max(limit-taken, 0))}
+	free, taken, err := a.lockFreeSlots()
+	count := reconcile.Slots{Taken: len(taken), Max: limit, Free: min(want, max(limit-len(taken), 0))}
 	for n := 1; len(free) < count.Free && err == nil; n++ {
-		if slices.Contains(numbers, n) {
+		name := strconv.Itoa(n)
+		if slices.Contains(taken, name) || slices.ContainsFunc(free, func(f *os.File) bool { return filepath.Base(f.Name()) == name }) {
 			continue
 		}
 		var f *os.File
-		if f, err = a.lockSlot(n, os.O_CREATE); f != nil {
+		if f, err = a.lockSlot(name); f != nil {
 			free = append(free, f)
 		}
 	}
@@ -57,8 +58,6 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 	count := reconcile.Slots{Max: limit, Free: min(want, limit)}
 	if _, err := os.Stat(filepath.Join(a.Dir, slotsName)); errors.Is(err, fs.ErrNotExist) {
 		return count, nil // no slot was ever taken
-	} else if err != nil {
-		return count, a.fault("look at the slots", err)
 	}
 	// Counting locks a slot for a moment; the lock keeps other passes from taking that for a worker.
 	unlock, err := a.lock(ctx, slotsLock)
@@ -66,40 +65,35 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 		return count, err
 	}
 	defer unlock()
-	free, taken, _, err := a.lockFreeSlots()
+	free, taken, err := a.lockFreeSlots()
 	closeAll(free)
-	count.Taken, count.Free = taken, min(want, max(limit-taken, 0))
+	count.Taken, count.Free = len(taken), min(want, max(limit-len(taken), 0))
 	return count, a.fault("look at the slots", err)
 }
 
-// lockFreeSlots locks every existing slot that is free, and counts the others.
-func (a *Account) lockFreeSlots() (free []*os.File, taken int, numbers []int, err error) {
+// lockFreeSlots locks every existing slot that is free, and names the others.
+func (a *Account) lockFreeSlots() (free []*os.File, taken []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(a.Dir, slotsName))
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, nil, err
 	}
 	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue // not a slot
-		}
-		numbers = append(numbers, n)
-		f, err := a.lockSlot(n, 0)
+		f, err := a.lockSlot(e.Name())
 		switch {
 		case err != nil:
-			return free, taken, numbers, err
+			return free, taken, err
 		case f == nil:
-			taken++
+			taken = append(taken, e.Name())
 		default:
 			free = append(free, f)
 		}
 	}
-	return free, taken, numbers, nil
+	return free, taken, nil
 }
 
-// lockSlot opens and locks a slot; nil where another process holds it.
-func (a *Account) lockSlot(n, flags int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(a.Dir, slotsName, strconv.Itoa(n)), os.O_RDWR|flags, fileMode)
+// lockSlot opens and locks a slot, and makes it if need be; nil where another process holds it.
+func (a *Account) lockSlot(name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(a.Dir, slotsName, name), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}

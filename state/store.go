@@ -2,8 +2,10 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,100 +19,73 @@ type Store struct{ *conn }
 var _ reconcile.Store = Store{}
 
 // State implements reconcile.Store. The tokens of an issue are those of its settled and of its unsettled runs.
-func (s Store) State(ctx context.Context) (rec reconcile.State, err error) {
+func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 	err = s.view(ctx, "read the state", func(t tx) (err error) {
-		if rec.Claims, err = readClaims(t); err != nil {
+		if all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`); err != nil {
 			return err
 		}
-		return readRecords(t, s.dir, &rec)
+		return readRecords(t, s.dir, &all)
 	})
-	return rec, err
+	return all, err
 }
 
 // readRecords reads what a plan needs beside the claims.
-func readRecords(t tx, dir string, rec *reconcile.State) (err error) {
-	if err := readStateMeta(t, dir, rec); err != nil {
+func readRecords(t tx, dir string, all *reconcile.State) (err error) {
+	if err := readSettings(t, dir, all); err != nil {
 		return err
 	}
-	if rec.Runs, err = readUnsettled(t); err != nil {
+	if all.Runs, err = rows(t, runFields, `SELECT `+runColumns+` FROM runs WHERE settled = 0 ORDER BY id`); err != nil {
 		return err
 	}
-	if rec.Commands, err = readCommands(t); err != nil {
+	if all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`); err != nil {
 		return err
 	}
-	rec.Tokens, err = readTokens(t, *rec)
+	type used struct {
+		issueID string
+		tokens  int64
+	}
+	list, err := rows(t, func(u *used) []any { return []any{&u.issueID, &u.tokens} },
+		`SELECT c.issue_id, coalesce(settled.total, 0) + coalesce(unsettled.total, 0) FROM claims c
+		LEFT JOIN issue_totals settled USING (issue_id)
+		LEFT JOIN (SELECT issue_id, sum(tokens_total) AS total FROM runs WHERE settled = 0 GROUP BY issue_id) unsettled USING (issue_id)`)
+	all.Tokens = make(map[string]int64, len(list))
+	for _, u := range list {
+		all.Tokens[u.issueID] = u.tokens
+	}
 	return err
 }
 
-func readStateMeta(t tx, dir string, rec *reconcile.State) error {
-	rows, err := t.query(`SELECT key, value FROM meta WHERE key IN (?, ?, ?, ?, ?, ?, ?)`, metaSchema, metaOldestWriter, metaPaused,
-		metaAgentBlock, metaTrackerBlock, metaHostBlock, metaSweep)
+// readSettings reads what is stored of the project as a whole.
+func readSettings(t tx, dir string, all *reconcile.State) error {
+	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} }, `SELECT key, value FROM meta`)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var key, value string
-		if err := rows.Scan(&key, &value); err != nil {
-			return err
-		}
-		if err := applyMeta(dir, key, value, rec); err != nil {
-			return err
+	meta := map[string]string{}
+	for _, pair := range list {
+		meta[pair[0]] = pair[1]
+	}
+	if err := refuseNewer(dir, meta[metaOldestWriter]); err != nil {
+		return err
+	}
+	for key, block := range map[string]**reconcile.Block{
+		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.HostBlock,
+	} {
+		if text, blocked := meta[key]; blocked {
+			*block = new(reconcile.Block)
+			if err := (jsonOf{*block}).Scan(text); err != nil {
+				return err
+			}
 		}
 	}
-	return rows.Err()
-}
-
-func applyMeta(dir, key, value string, rec *reconcile.State) error {
-	switch key {
-	case metaOldestWriter:
-		return refuseNewer(dir, value)
-	case metaPaused:
-		rec.Paused = true
-	case metaAgentBlock:
-		rec.AgentBlock = new(reconcile.Block)
-		return jsonOf{rec.AgentBlock}.Scan(value)
-	case metaTrackerBlock:
-		rec.TrackerBlock = new(reconcile.Block)
-		return jsonOf{rec.TrackerBlock}.Scan(value)
-	case metaHostBlock:
-		rec.HostBlock = new(reconcile.Block)
-		return jsonOf{rec.HostBlock}.Scan(value)
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
+	schema, err := strconv.Atoi(meta[metaSchema])
 	if err != nil {
-		return fmt.Errorf("%w: meta %s", errStored, key)
+		return fmt.Errorf("%w: the schema's version", errStored)
 	}
-	switch key {
-	case metaSchema:
-		rec.ReadOnly = n > schemaVersion
-	case metaSweep:
-		rec.LastSweep = time.UnixMilli(n).UTC()
-	}
-	return nil
-}
-
-func readTokens(t tx, rec reconcile.State) (map[string]int64, error) {
-	tokens := make(map[string]int64, len(rec.Claims))
-	rows, err := t.query(`SELECT c.issue_id, coalesce(t.total, 0) FROM claims c LEFT JOIN issue_totals t USING (issue_id)`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		var total int64
-		if err := rows.Scan(&id, &total); err != nil {
-			return nil, err
-		}
-		tokens[id] = total
-	}
-	for _, run := range rec.Runs {
-		if _, claimed := tokens[run.IssueID]; claimed {
-			tokens[run.IssueID] += run.Tokens.Total
-		}
-	}
-	return tokens, rows.Err()
+	all.ReadOnly = schema > schemaVersion
+	_, all.Paused = meta[metaPaused]
+	all.LastSweep, err = parseMillis(meta[metaSweep])
+	return err
 }
 
 // Commit implements reconcile.Store. Within a change the settled run comes before the claim, and the claim before the new
@@ -119,11 +94,6 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
 		return nil
-	}
-	for _, c := range changes {
-		if c.Delete && c.Claim == nil {
-			return errors.New("commit: a deletion without the claim to delete")
-		}
 	}
 	return s.update(ctx, "store the change"+subject(changes), full, func(t tx) error {
 		for _, c := range changes {
@@ -157,12 +127,12 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 		}
 	}
 	if c.Claim != nil {
-		if err := changeClaim(t, now, c); err != nil {
+		if err := commitClaim(t, now, c); err != nil {
 			return err
 		}
 	}
 	if c.Insert != nil {
-		if err := insertRun(t, now, *c.Insert); err != nil {
+		if err := insertRun(t, *c.Insert); err != nil {
 			return err
 		}
 	}
@@ -191,15 +161,26 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 	return clearMeta(t, metaPaused)
 }
 
-func changeClaim(t tx, now time.Time, c reconcile.Change) error {
-	if c.Delete {
-		if err := noteRelease(t, now, c); err != nil {
+// commitClaim saves or deletes a claim. A released claim leaves a record, and one that becomes held a notification.
+func commitClaim(t tx, now time.Time, c reconcile.Change) error {
+	switch {
+	case c.Delete && c.Gone != nil:
+		if err := recordRelease(t, now, *c.Claim, *c.Gone); err != nil {
 			return err
 		}
 		return deleteClaim(t, *c.Claim)
-	}
-	if err := noteHold(t, now, *c.Claim); err != nil {
-		return err
+	case c.Delete:
+		return deleteClaim(t, *c.Claim)
+	case c.Claim.Status == reconcile.Held:
+		was, err := row(t, itself[reconcile.ClaimStatus], `SELECT status FROM claims WHERE issue_id = ?`, c.Claim.IssueID)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if was != reconcile.Held {
+			if err := addAttention(t, now, reconcile.HoldAttention(*c.Claim)); err != nil {
+				return err
+			}
+		}
 	}
 	return saveClaim(t, now, *c.Claim)
 }
@@ -207,17 +188,13 @@ func changeClaim(t tx, now time.Time, c reconcile.Change) error {
 // saveBlock stores or clears (no code) a block, together with the outage it begins or ends and the notification of it.
 // That of the tracker comes later, if the block lasts: see OpenAttentions.
 func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
-	if err := noteOutage(t, now, key, b); err != nil {
+	if err := recordOutage(t, now, key, b); err != nil {
 		return err
 	}
 	if b.Code == "" {
 		return clearMeta(t, key)
 	}
-	text, err := toJSON(b)
-	if err != nil {
-		return err
-	}
-	if err := setMeta(t, key, text); err != nil || key == metaTrackerBlock {
+	if err := t.run(storeMeta, key, jsonOf{b}); err != nil || key == metaTrackerBlock {
 		return err
 	}
 	return addAttention(t, now, reconcile.BlockAttention(b))
@@ -234,7 +211,7 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
 	return s.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
 		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
-			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, nullText(reason), int64(at.Mono), at.Boot, runID)
+			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull[string]{&reason}, at.Mono, at.Boot, runID)
 	})
 }
 
@@ -248,44 +225,40 @@ func (s Store) ReapFailed(ctx context.Context, runID string) error {
 // EndDead implements reconcile.Store. The run's share of the runtime totals ends with its last sign of life, because its
 // death may be found out days later.
 func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
-	if outcome == "" {
-		return fmt.Errorf("end run %s: without an outcome", run.ID)
-	}
 	return s.update(ctx, "end run "+run.ID, full, func(t tx) error {
-		found, err := t.changed(`UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
+		return t.must("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
 			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
-			WHERE id = ? AND outcome IS NULL AND phase = ?`,
-			string(outcome), code, message, stamp(now), run.ID, string(run.Phase))
-		return runConflict(run.ID, found, err)
+			WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase)
 	})
 }
 
 // SaveSkips implements reconcile.Store. The first reason counts for an issue that is skipped twice. A reason that stays
 // keeps its time, and skips that are stored already cost no write.
 func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
-	var stored []StoredSkip
-	err := s.view(ctx, "read the skips", func(t tx) (err error) {
-		stored, err = readSkips(t)
-		return err
-	})
+	list, err := readAll(ctx, s.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips`)
 	if err != nil {
 		return err
 	}
-	next, changed := mergeSkips(stored, skips, now)
-	if !changed {
+	stored, next := map[string]StoredSkip{}, map[string]StoredSkip{}
+	for _, skip := range list {
+		stored[skip.IssueID] = skip
+	}
+	for _, skip := range slices.Backward(skips) {
+		since := now
+		if was := stored[skip.IssueID]; was.Reason == skip.Reason {
+			since = was.Since
+		}
+		next[skip.IssueID] = StoredSkip{skip, since}
+	}
+	if maps.Equal(stored, next) {
 		return nil
 	}
 	return s.update(ctx, "save the skips", full, func(t tx) error {
 		if err := t.run(`DELETE FROM skips`); err != nil {
 			return err
 		}
-		insert, err := t.PrepareContext(t.ctx, `INSERT INTO skips (issue_id, identifier, reason, message, since) VALUES (?, ?, ?, ?, ?)`)
-		if err != nil {
-			return err
-		}
-		defer insert.Close()
-		for _, s := range next {
-			if _, err := insert.ExecContext(t.ctx, s.IssueID, s.Identifier, s.Reason, s.Message, stamp(s.Since)); err != nil {
+		for _, skip := range next {
+			if err := t.run(`INSERT INTO skips (`+skipColumns+`) VALUES (`+marks(skipColumns)+`)`, skipFields(&skip)...); err != nil {
 				return err
 			}
 		}
@@ -293,45 +266,18 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 	})
 }
 
-func mergeSkips(stored []StoredSkip, skips []reconcile.Skip, now time.Time) (next []StoredSkip, changed bool) {
-	old := make(map[string]StoredSkip, len(stored))
-	for _, s := range stored {
-		old[s.IssueID] = s
-	}
-	seen := make(map[string]bool, len(skips))
-	for _, s := range skips {
-		if seen[s.IssueID] {
-			continue
-		}
-		seen[s.IssueID] = true
-		merged := StoredSkip{Skip: s, Since: now}
-		was, known := old[s.IssueID]
-		if known && was.Reason == s.Reason {
-			merged.Since = was.Since
-		}
-		changed = changed || !known || was.Skip != s
-		next = append(next, merged)
-	}
-	return next, changed || len(next) != len(stored)
-}
-
 // SavePass records a pass and returns its id; the one in p is ignored. A power failure may take the record of a pass that
 // did nothing: nothing follows from it.
 func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
-	faults := "[]"
-	if len(p.Errors) > 0 {
-		if faults, err = toJSON(p.Errors); err != nil {
-			return 0, err
-		}
-	}
 	level := full
 	if p.Actions == 0 && len(p.Errors) == 0 {
 		level = normal
 	}
+	p.Errors = append([]PassError{}, p.Errors...) // none is [], not null
 	err = s.update(ctx, "record the pass", level, func(t tx) error {
-		return t.row(`INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, p.Trigger, stamp(p.StartedAt),
-			p.Duration.Milliseconds(), p.Actions, p.Skipped, faults, p.BootID, int64(p.Mono)).Scan(&id)
+		id, err = row(t, itself[int64], `INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
+			passFields(&p)[1:]...)
+		return err
 	})
 	return id, err
 }

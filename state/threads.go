@@ -16,27 +16,19 @@ import (
 // the same tokens. A run that has an outcome gives reconcile.ErrConflict: what came too late counts for the next run of
 // the thread.
 func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
-	doing := "save the thread of run " + runID
-	known, err := scanOne[bool](j.row(ctx, `SELECT EXISTS (SELECT 1 FROM threads WHERE thread_id = ? AND run_id = ?)`, threadID, runID))
-	if err != nil {
-		return fault(j.dir, doing, err)
-	}
-	level := full
-	if known {
-		level = normal
-	}
-	return j.update(ctx, doing, level, func(t tx) error {
+	return j.update(ctx, "save the thread of run "+runID, normal, func(t tx) error {
 		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
 	})
 }
 
+const threadTokens = `SELECT ` + tokenColumns + ` FROM threads WHERE thread_id = ?`
+
 func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
-	var known reconcile.Tokens
-	err := t.row(threadTokens, threadID).Scan(tokenColumns(&known)...)
+	known, err := row(t, tokenFields, threadTokens, threadID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	found, err := t.changed(`INSERT INTO threads AS old
+	err = t.must("run "+runID, `INSERT INTO threads AS old
 			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
 		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
 		ON CONFLICT (thread_id) DO UPDATE SET
@@ -50,7 +42,7 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
 			total = max(total, excluded.total), updated_at = excluded.updated_at`,
 		threadID, issueID, workspaceID, used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
-	if err := runConflict(runID, found, err); err != nil {
+	if err != nil {
 		return err
 	}
 	err = t.run(`UPDATE runs SET
@@ -61,20 +53,22 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 			sum(output - base_output) AS output, sum(reasoning - base_reasoning) AS reasoning,
 			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
 		WHERE id = ?1`, runID)
-	if err != nil {
+	more := used.Since(known)
+	if err != nil || more == (reconcile.Tokens{}) {
 		return err
 	}
-	return countTokens(t, runID, now, used.Since(known))
+	// The use of the run's model on the day (of UTC) on which it was reported.
+	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
+		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
+		cached = cached + excluded.cached, output = output + excluded.output,
+		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
+		now.UTC().Format(time.DateOnly), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
-
-const threadTokens = `SELECT input, cached, output, reasoning, total FROM threads WHERE thread_id = ?`
 
 // Thread returns the highest totals that were seen of a codex thread; false where it is not known. A resumed thread goes on
 // counting from there.
 func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
-	var used reconcile.Tokens
-	err := j.row(ctx, threadTokens, threadID).Scan(tokenColumns(&used)...)
-	return found(j.dir, "read the thread", used, err)
+	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
 
 // LastThread returns the thread that the issue's newest run with a thread worked in, and beside it the newest thread that
@@ -85,13 +79,9 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 // canceled). Runs without a thread say nothing about it, and neither do those that failed by the machine's fault.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
-		rows, err := t.query(`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r
-			LEFT JOIN threads AS t ON t.thread_id = r.thread_id
+		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome} },
+			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, '') FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
 			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
-		threads, err := collect(rows, err, func(row scanner) (th reconcile.Thread, err error) {
-			err = row.Scan(&th.ID, &th.WorkspaceID, &th.CodexHome)
-			return th, err
-		})
 		if err != nil || len(threads) == 0 {
 			return err
 		}
@@ -101,34 +91,22 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 			return nil
 		}
 		here = threads[at]
-		here.Failed, err = failedInARow(t, issueID, here.ID)
+		codes, err := rows(t, itself[string], `SELECT error_code FROM runs
+			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
+				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
+				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, here.ID)
+		// An agent that is incompatible might accept a new thread, so that it counts.
+		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool { return reconcile.MachineFault(code) && code != "codex_incompatible" }))
 		return err
 	})
 	return newest, here, err
 }
 
-func failedInARow(t tx, issueID, threadID string) (int, error) {
-	rows, err := t.query(`SELECT error_code FROM runs
-		WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
-			SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
-			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
-	codes, err := collect(rows, err, scanOne[string])
-	return len(slices.DeleteFunc(codes, sparesThread)), err
-}
-
-// sparesThread reports whether an error is the machine's fault and so says nothing about the thread. An incompatible agent
-// does not count: it might accept a new thread.
-func sparesThread(code string) bool {
-	return reconcile.MachineFault(code) && code != "codex_incompatible"
-}
-
 // LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
-	var seen reconcile.LastSeen
-	err := j.row(ctx, `SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ?`,
-		threadID).Scan(stampOf{&seen.CommentAt}, &seen.Description, &seen.Prompt)
-	seen, ok, err := found(j.dir, "read what the thread was told", seen, err)
-	return seen, ok && seen.Description != "", err
+	return readOne(ctx, j.conn, "read what the thread was told",
+		func(s *reconcile.LastSeen) []any { return []any{stampOf{&s.CommentAt}, &s.Description, &s.Prompt} },
+		`SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 
 // RecordLastSeen stores what a thread of the run has been told of its issue. The thread may be new here: it has used no tokens then.
@@ -148,8 +126,6 @@ func (j Journal) RecordLastSeen(ctx context.Context, runID, issueID string, thre
 // LastRunOf returns the newest ended run of the issue on that thread, preferring runs that had a turn on it; false where
 // there is none, or it was pruned.
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
-	r, err := scanRun(j.row(ctx, `SELECT `+runColumns+` FROM runs
-		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL
-		ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID))
-	return found(j.dir, "read the thread's last run", r, err)
+	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
+		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -15,77 +16,59 @@ type Totals struct {
 	Runtime time.Duration
 }
 
+func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), millisOf{&all.Runtime}) }
+
+const totalColumns = tokenColumns + `, runtime_ms`
+
 // settle marks an ended run as settled and adds its share to the totals of the project and of its issue. The time of a run
 // that removed a workspace does not count.
 func settle(t tx, runID string) error {
-	var issueID string
-	var used reconcile.Tokens
-	var ms int64
-	err := t.row(`UPDATE runs SET settled = 1
-		WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
-		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, iif(kind = 'cleanup', 0, runtime_ms)`, runID).
-		Scan(append(append([]any{&issueID}, tokenColumns(&used)...), &ms)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return runConflict(runID, false, nil)
+	type share struct {
+		issueID string
+		Totals
 	}
-	if err != nil || used == (reconcile.Tokens{}) && ms == 0 {
+	used, err := row(t, func(s *share) []any { return append([]any{&s.issueID}, totalFields(&s.Totals)...) },
+		`UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
+		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total, iif(kind = 'cleanup', 0, runtime_ms)`, runID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("run %s: %w", runID, reconcile.ErrConflict)
+	}
+	if err != nil || used.Totals == (Totals{}) {
 		return err
 	}
-	for key, n := range map[string]int64{
-		"input": used.Input, "cached": used.Cached, "output": used.Output, "reasoning": used.Reasoning, "total": used.Total, "runtime_ms": ms,
-	} {
-		if err := t.run(`UPDATE meta SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE key = ?`, n, metaTotals+key); err != nil {
-			return err
-		}
+	values := totalFields(&used.Totals)
+	if err := t.run(`UPDATE meta SET value = CAST(value + CASE key WHEN 'totals_input' THEN ?1 WHEN 'totals_cached' THEN ?2
+		WHEN 'totals_output' THEN ?3 WHEN 'totals_reasoning' THEN ?4 WHEN 'totals_total' THEN ?5 ELSE ?6 END AS TEXT)
+		WHERE key LIKE 'totals_%'`, values...); err != nil {
+		return err
 	}
-	return t.run(`INSERT INTO issue_totals (issue_id, input, cached, output, reasoning, total, runtime_ms)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issue_id) DO UPDATE SET input = input + excluded.input,
-		cached = cached + excluded.cached, output = output + excluded.output,
-		reasoning = reasoning + excluded.reasoning, total = total + excluded.total,
-		runtime_ms = runtime_ms + excluded.runtime_ms`,
-		issueID, used.Input, used.Cached, used.Output, used.Reasoning, used.Total, ms)
+	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?7, ?1, ?2, ?3, ?4, ?5, ?6)
+		ON CONFLICT (issue_id) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
+		output = output + excluded.output, reasoning = reasoning + excluded.reasoning, total = total + excluded.total,
+		runtime_ms = runtime_ms + excluded.runtime_ms`, append(values, used.issueID)...)
 }
 
 // Totals returns what all settled runs of the project used.
 func (v Views) Totals(ctx context.Context) (Totals, error) {
-	return v.totals(ctx, `SELECT sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_input'),
-		sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_cached'),
-		sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_output'),
-		sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_reasoning'),
-		sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_total'),
-		sum(CAST(value AS INTEGER)) FILTER (WHERE key = 'totals_runtime_ms') FROM meta`)
+	return v.totals(ctx, `SELECT sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
+		sum(value) FILTER (WHERE key = 'totals_output'), sum(value) FILTER (WHERE key = 'totals_reasoning'),
+		sum(value) FILTER (WHERE key = 'totals_total'), sum(value) FILTER (WHERE key = 'totals_runtime_ms')
+		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
 }
 
 // IssueTotals returns what all settled runs of an issue used.
 func (v Views) IssueTotals(ctx context.Context, issueID string) (Totals, error) {
-	return v.totals(ctx, `SELECT input, cached, output, reasoning, total, runtime_ms FROM issue_totals WHERE issue_id = ?`, issueID)
+	return v.totals(ctx, `SELECT `+totalColumns+` FROM issue_totals WHERE issue_id = ?`, issueID)
 }
 
 func (v Views) totals(ctx context.Context, query string, args ...any) (Totals, error) {
-	var all Totals
-	err := v.row(ctx, query, args...).Scan(append(tokenColumns(&all.Tokens), millisOf{&all.Runtime})...)
-	all, _, err = found(v.dir, "read the totals", all, err)
+	all, _, err := readOne(ctx, v.conn, "read the totals", totalFields, query, args...)
 	return all, err
 }
 
 // RateLimits returns the agents' latest rate-limit record as JSON, nil if none has come yet.
 func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
-	text, err := scanOne[[]byte](v.row(ctx, `SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`))
-	text, _, err = found(v.dir, "read the rate limits", text, err)
+	text, _, err := readOne(ctx, v.conn, "read the rate limits", itself[[]byte],
+		`SELECT rate_limits FROM runs WHERE rate_limits IS NOT NULL ORDER BY rate_limits_at DESC LIMIT 1`)
 	return text, err
 }
-
-// countTokens adds tokens to the use of the run's model on the day (of UTC) on which they were reported.
-func countTokens(t tx, runID string, now time.Time, more reconcile.Tokens) error {
-	if more == (reconcile.Tokens{}) {
-		return nil
-	}
-	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
-		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
-		cached = cached + excluded.cached, output = output + excluded.output,
-		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
-		now.UTC().Format(dayLayout), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
-}
-
-// dayLayout is how a day is written in model_totals.
-const dayLayout = time.DateOnly

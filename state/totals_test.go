@@ -210,11 +210,8 @@ func (m *totalsModel) checkParts(t *rapid.T) {
 			t.Fatalf("%s has %+v, used %d, %v", thread, got, n, err)
 		}
 	}
-	rows, err := m.db.query(ctx, `SELECT day, sum(input), sum(cached), sum(output), sum(reasoning), sum(total) FROM model_totals GROUP BY day`)
-	days, err := collect(rows, err, func(row scanner) (d ModelDay, err error) {
-		err = row.Scan(append([]any{&d.Date}, tokenColumns(&d.Tokens)...)...)
-		return d, err
-	})
+	days, err := rows(m.db.reader(ctx), func(d *ModelDay) []any { return append([]any{&d.Date}, tokenFields(&d.Tokens)...) },
+		`SELECT day, sum(input), sum(cached), sum(output), sum(reasoning), sum(total) FROM model_totals GROUP BY day`)
 	must(t, err)
 	left := maps.Clone(m.days)
 	maps.DeleteFunc(left, func(_ string, n int64) bool { return n == 0 })

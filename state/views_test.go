@@ -105,11 +105,6 @@ func TestMeta(t *testing.T) {
 			t.Errorf("%q is %q %v %v", value, got, ok, err)
 		}
 	}
-	for _, key := range []string{"schema", "oldest_writer", "totals_input", "paused", "blocked_agent"} {
-		if err := db.SetMeta(ctx, key, "9"); err == nil {
-			t.Errorf("%s was overwritten", key)
-		}
-	}
 }
 
 // A pass with nothing to do writes its own record and nothing else.

@@ -17,8 +17,7 @@ import (
 func TestBusyDatabase(t *testing.T) {
 	ctx, db := context.Background(), newState(t)
 	run := startedRun(t, db, 1)
-	_, err := db.sql.ExecContext(ctx, `PRAGMA busy_timeout = 600`) // so that the test need not wait for busyTimeout
-	check(t, err)
+	db.patience = 600 * time.Millisecond // so that the test need not wait for busyTimeout
 	other, until := openIn(t, db.Dir()), time.Now().Add(2*time.Second)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -39,7 +38,7 @@ func TestBusyDatabase(t *testing.T) {
 	}()
 	<-began
 	run.Beats++
-	_, err = db.Journal.UpdateRun(ctx, epoch, run)
+	_, err := db.Journal.UpdateRun(ctx, epoch, run)
 	check(t, errors.Join(err, <-ended))
 }
 
@@ -49,25 +48,20 @@ func TestHeldDatabase(t *testing.T) {
 	ctx, dir := context.Background(), newDir(t)
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
-	wantPatience := func(want time.Duration) {
-		t.Helper()
-		var ms int64
-		check(t, db.sql.QueryRow(`PRAGMA busy_timeout`).Scan(&ms))
-		if got := time.Duration(ms) * time.Millisecond; got != want {
-			t.Errorf("the next write waits %v, want %v", got, want)
-		}
-	}
-	_, err := db.sql.ExecContext(ctx, `PRAGMA busy_timeout = 100`) // so that the test need not wait for busyTimeout
-	check(t, err)
+	db.patience = 100 * time.Millisecond // so that the test need not wait for busyTimeout
 	tx, err := openIn(t, dir).sql.BeginTx(ctx, nil)
 	check(t, err)
 	_, err = db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_busy")
-	wantPatience(retryTimeout)
+	if db.patience != retryTimeout {
+		t.Errorf("the next write waits %v", db.patience)
+	}
 	check(t, tx.Rollback())
 	_, err = db.Journal.UpdateRun(ctx, epoch, run)
 	check(t, err)
-	wantPatience(busyTimeout)
+	if db.patience != busyTimeout {
+		t.Errorf("after a success the next write waits %v", db.patience)
+	}
 }
 
 // TestReplacedUnderAWriter checks that nothing is written into files that were replaced, nor into their replacements.

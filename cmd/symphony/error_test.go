@@ -69,7 +69,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			run := reconcile.Run{ID: "run-1", IssueID: "id-1", Identifier: "ABC-1"}
+			run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "id-1", Identifier: "ABC-1", StartedAt: now}
 			if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}); err != nil {
 				t.Fatal(err)
 			}

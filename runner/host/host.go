@@ -186,10 +186,10 @@ type Owned struct {
 	Run Run
 	// ThreadID is the agent's thread, empty if there is none; Root the workspace root.
 	ThreadID, Root string
-	// Worker is the run's worker; zero if it is unknown. A worker's own call names itself.
+	// Worker is the run's worker; zero if it is unknown.
 	Worker reconcile.Handle
-	// Below includes what descends from the worker, SpareWorker leaves the worker itself out.
-	Below, SpareWorker bool
+	// Below: this process is the worker, and what descends from it is included.
+	Below bool
 	// Also are further processes of the same boot as the worker.
 	Also []reconcile.Process
 }

@@ -84,7 +84,7 @@ func writeTemplate(ctx context.Context, dir string, now time.Time) (err error) {
 		URL: &url, Labels: []string{"symphony", "bug"}, BlockedBy: []reconcile.BlockerRef{}, CreatedAt: &made,
 	}
 	for _, id := range []string{templateEnded, templateLive} {
-		start := reconcile.Run{ID: id, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, StartedAt: now.Add(-time.Hour)}
+		start := reconcile.Run{ID: id, Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, StartedAt: now.Add(-time.Hour)}
 		if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &start}); err != nil {
 			return err
 		}

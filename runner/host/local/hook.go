@@ -84,8 +84,8 @@ func (s *reportingShell) start(ctx context.Context, c workspace.Command, tree *o
 	if err != nil {
 		return nil, fmt.Errorf("pipe to the hook: %w", err)
 	}
-	c.Script = reportEnviron(firstExtra+len(c.ExtraFiles)) + c.Script
-	c.ExtraFiles = proc.WithTree(append(c.ExtraFiles, to), firstExtra, tree)
+	c.Script = reportEnviron(proc.FirstExtra+len(c.ExtraFiles)) + c.Script
+	c.ExtraFiles = proc.ExtraFiles(tree, append(c.ExtraFiles, to)...)
 	s.Process, err = workspace.StartLocal(ctx, c)
 	_ = to.Close() // the shell has its own
 	if err != nil {

@@ -123,9 +123,9 @@ func (r *run) takeOver(ctx context.Context, space *workspace.Workspace) (answer 
 	}
 	// The lease is held, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
-		owner, err := recordedOwner(host.Run{ID: previous.RunID, Dir: runDir(previous.StateDir, previous.RunID)})
+		owner, err := recordedOwner(host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)})
 		if err == nil {
-			err = killAll(ctx, owner)
+			err = killAll(ctx, previous.RunID, owner)
 		}
 		if err != nil {
 			return answer, asError(err)
@@ -222,13 +222,10 @@ func (h *Host) Finish(_ context.Context, r host.FinishRequest) error {
 	if known.space != nil {
 		errs = append(errs, known.space.Release())
 	}
-	errs = append(errs, known.tree.Close(), known.procs.Close())
+	errs = append(errs, known.tree.Close())
 	known.procs = nil
 	return asError(errors.Join(errs...))
 }
-
-// firstExtra is the descriptor that the first of a command's extra files becomes.
-const firstExtra = 3
 
 // PrepareRemoval implements host.Host.
 func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {

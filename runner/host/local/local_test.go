@@ -82,14 +82,3 @@ func TestObserveAtOnce(t *testing.T) {
 		t.Errorf("after the run: %v", err)
 	}
 }
-
-// The scope that the worker wrote down counts if it is the run's own.
-func TestOwnerNamesTheScope(t *testing.T) {
-	dir := t.TempDir()
-	for text, want := range map[string]string{"": "", "/user.slice/symphony-r-1.scope\n": "/user.slice/symphony-r-1.scope", "/\n": ""} {
-		must(t, os.WriteFile(filepath.Join(dir, ScopeFile), []byte(text), 0o600))
-		if o, err := recordedOwner(host.Run{ID: "r-1", Dir: dir}); err != nil || o.Scope != want {
-			t.Errorf("%q: scope %q, %v", text, o.Scope, err)
-		}
-	}
-}

@@ -40,7 +40,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = space.Path, env, io.In, io.Out, io.Err
-	cmd.ExtraFiles = proc.WithTree([]*os.File{space.Lease()}, firstExtra, known.tree)
+	cmd.ExtraFiles = proc.ExtraFiles(known.tree, space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
 	if err := cmd.Start(); err != nil {

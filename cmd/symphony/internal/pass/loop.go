@@ -72,9 +72,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 		l.version = stamp(l.program)
 	}
 	// Reaps also the workers that this process started before it executed a new program.
-	if reaper, err := proc.NewReaper(); err == nil {
-		go reaper.Run(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
-	}
+	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
 	for first := true; ; first = false {
 		r, code := l.pass(ctx, p)
 		if first && code == exit.Workflow {

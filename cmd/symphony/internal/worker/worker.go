@@ -38,7 +38,7 @@ const (
 // Run takes the run, carries it out, records the outcome, and starts a pass of its own, so that the next run need not wait for
 // the schedule. slot is the path of the account's slot that the pass has handed on; empty if the number of runs is unbounded.
 func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) error {
-	ready, err := proc.ReadySocket()
+	ready, err := proc.TakeOver()
 	if err != nil {
 		return fmt.Errorf("symphony worker is started by a pass, not by hand: %w", err)
 	}
@@ -70,7 +70,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed its variables on.
-	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret(), redactor, log); err != nil {
+	if err := h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log); err != nil {
 		h.RecordFailure(ctx, w, err, log)
 	}
 	h.Close(log)
@@ -78,7 +78,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	// A worker that was ended from outside belongs to a service or session that is being stopped. A pass started there
 	// would start new work that is killed at once.
 	if h.Run.Kind == reconcile.AgentRun && h.Run.ErrorCode != reconcile.CodeTerminated {
-		startOwnPass(ctx, exe, w, h.Run.ID, stateDir, path, log)
+		startOwnPass(exe, w, stateDir, path, log)
 	}
 	return nil
 }
@@ -107,9 +107,6 @@ func takeRun(ctx context.Context, w *term.Env, id, stateDir string) (*Held, erro
 		return nil, errors.Join(err, recordRefusal(alive, err), alive.Close())
 	}
 	self, err := proc.Self()
-	if err == nil {
-		err = runner.RecordScope(stateDir, id)
-	}
 	if err == nil {
 		h.Run, err = h.DB.Journal.TakeRun(ctx, id, self, w.Now())
 	}
@@ -149,14 +146,9 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 	if err := proc.BecomeSubreaper(); err != nil {
 		report(err)
 	}
-	reaper, err := proc.NewReaper()
-	if err != nil {
-		report(err)
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	go func() { defer close(done); reaper.Run(ctx, reapStep, report) }()
+	go func() { defer close(done); proc.ReapOrphans(ctx, reapStep, report) }()
 	return func() { cancel(); <-done }
 }
 
@@ -224,8 +216,8 @@ func (h *Held) RecordFailure(ctx context.Context, w *term.Env, err error, log *s
 }
 
 // startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits nothing of the run: no marker,
-// no lock, no lease, and not its scope.
-func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir, path string, log *slog.Logger) {
+// no lock and no lease.
+func startOwnPass(exe string, w *term.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run
 	}
@@ -233,17 +225,11 @@ func startOwnPass(ctx context.Context, exe string, w *term.Env, runID, stateDir,
 		log.Info("no pass of its own: the program has been removed", slog.String("path", exe))
 		return
 	}
-	env := project.OwnPassEnviron(w)
-	scope := proc.PassScope(env, runID)
-	pass, err := proc.Detach(proc.Spawn{
+	_, err := proc.Detach(proc.Spawn{
 		Exe:  exe,
 		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path},
-		Env:  env, Dir: "/", Scope: scope,
+		Env:  project.OwnPassEnviron(w),
 	})
-	if err == nil && scope != nil {
-		// In the scope of the run it would be one of the processes that it has to end.
-		err = pass.WaitForScope(context.WithoutCancel(ctx), scope)
-	}
 	crash.At("worker.pass.started")
 	if err != nil {
 		log.Warn("no pass of its own", slog.String("error", err.Error()))

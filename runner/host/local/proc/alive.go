@@ -1,14 +1,13 @@
 package proc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,22 +31,14 @@ var ErrHeld = errors.New("held by another process")
 // CreateAlive creates the alive file of a run at its full size and syncs it and its directory (design 3 and 8). It comes
 // before the worker is started, so that later neither a full disk nor a missing file looks like a dead worker. If the file
 // exists it stays as it is, and the error is fs.ErrExist.
-func CreateAlive(path string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("create alive file: %w", err)
-		}
-	}()
+func CreateAlive(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(heartbeatLine(0, 0))
 	if err == nil {
-		err = f.Sync()
+		_, err = f.Write(heartbeatLine(0, 0))
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("create alive file: %w", err)
 	}
 	crash.At("proc.alive.made")
 	return durable.SyncDir(filepath.Dir(path))
@@ -57,19 +48,13 @@ func CreateAlive(path string) (err error) {
 type Alive struct{ f *os.File }
 
 // HoldAlive locks the existing alive file exclusively. It tries for up to wait, because a pass may be probing the file. If
-// another process holds it the error is ErrHeld; if it is missing or was replaced meanwhile, fs.ErrNotExist.
+// another process holds it the error is ErrHeld; if it is missing, fs.ErrNotExist.
 func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("hold alive file: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	err = lockWithin(ctx, f, func() bool { return true })
-	if err == nil {
-		err = checkAt(f, path)
-	}
-	if err != nil {
+	if err := lockWithin(f, wait); err != nil {
 		return nil, fmt.Errorf("hold alive file %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Alive{f: f}, nil
@@ -85,7 +70,12 @@ func (a *Alive) Beat(counter int64, mono time.Duration) error {
 }
 
 // Refuse writes, in place as well, the code of the reason why this worker ends without having begun its run.
-func (a *Alive) Refuse(code string) error { return writeRefusal(a.f, code) }
+func (a *Alive) Refuse(code string) error {
+	if _, err := a.f.WriteAt(refusalLine(code), 0); err != nil {
+		return fmt.Errorf("refusal into alive file: %w", err)
+	}
+	return nil
+}
 
 // NoteUnstarted writes the same for a worker that could not be started, or has ended.
 func NoteUnstarted(path, code string) error {
@@ -93,14 +83,7 @@ func NoteUnstarted(path, code string) error {
 	if err != nil {
 		return fmt.Errorf("refusal into alive file: %w", err)
 	}
-	return errors.Join(writeRefusal(f, code), f.Close())
-}
-
-func writeRefusal(f *os.File, code string) error {
-	if _, err := f.WriteAt(refusalLine(code), 0); err != nil {
-		return fmt.Errorf("refusal into alive file: %w", err)
-	}
-	return nil
+	return errors.Join((&Alive{f}).Refuse(code), f.Close())
 }
 
 // Close gives the lock up: from now on the worker counts as dead.
@@ -161,44 +144,29 @@ func ProbeAlive(path string) (Pulse, error) {
 // false while a worker, or another pass that settles, holds it. Probes are waited for, a quarter of a second at most. A
 // missing file is ok and locks nothing: no process can hold it.
 func LockDead(path string) (release func(), ok bool, err error) {
-	nothing := func() {}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nothing, true, nil
+		return func() {}, true, nil
 	}
 	if err != nil {
-		return nothing, false, fmt.Errorf("lock dead run: %w", err)
+		return nil, false, fmt.Errorf("lock dead run: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probeWait)
-	defer cancel()
-	err = lockWithin(ctx, f, func() bool { // only while the holders are probes, with shared locks
-		err := flock(f, unix.LOCK_SH)
-		if err == nil {
-			err = flock(f, unix.LOCK_UN)
+	if err := lockWithin(f, probeWait); err != nil {
+		f.Close()
+		if errors.Is(err, ErrHeld) {
+			return nil, false, nil
 		}
-		return err == nil
-	})
-	if err == nil {
-		return func() { f.Close() }, true, nil // nothing was written that closing could lose
+		return nil, false, fmt.Errorf("lock dead run %s: %w", path, err)
 	}
-	f.Close()
-	if errors.Is(err, ErrHeld) {
-		return nothing, false, nil
-	}
-	return nothing, false, fmt.Errorf("lock dead run %s: %w", path, err)
+	return func() { f.Close() }, true, nil // nothing was written that closing could lose
 }
 
-// lockWithin tries for an exclusive lock until ctx ends or again returns false; then the error is ErrHeld.
-func lockWithin(ctx context.Context, f *os.File, again func() bool) error {
-	for {
+// lockWithin tries for an exclusive lock; ErrHeld if another process still has it after the wait.
+func lockWithin(f *os.File, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
 		err := flock(f, unix.LOCK_EX)
-		if !errors.Is(err, ErrHeld) || !again() {
+		if !errors.Is(err, ErrHeld) || time.Now().After(end) {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(lockStep):
 		}
 	}
 }
@@ -211,49 +179,28 @@ func flock(f *os.File, how int) error {
 	return err
 }
 
-// checkAt fails with fs.ErrNotExist if path does not name the open file any more.
-func checkAt(f *os.File, path string) error {
-	open, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	named, err := os.Stat(path)
-	if err == nil && !os.SameFile(open, named) {
-		return fmt.Errorf("it was replaced: %w", fs.ErrNotExist)
-	}
-	return err
-}
-
 // An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a refusal,
 // `2 <code> <checksum>`. A reader does not lock, so it may see half of a write, which the checksum shows.
-const (
-	heartbeatKind = "1"
-	refusalKind   = "2"
-	maxCode       = AliveSize - len("2  01234567\n")
-)
-
 func heartbeatLine(counter int64, mono time.Duration) []byte {
-	return aliveLine(fmt.Sprintf("%s %020d %020d", heartbeatKind, counter, int64(mono)))
+	return aliveLine(fmt.Sprintf("1 %020d %020d", counter, int64(mono)))
 }
 
-func refusalLine(code string) []byte {
-	return aliveLine(refusalKind + " " + code[:min(len(code), maxCode)])
-}
+const maxCode = AliveSize - len("2  01234567\n")
+
+func refusalLine(code string) []byte { return aliveLine("2 " + code[:min(len(code), maxCode)]) }
 
 func aliveLine(body string) []byte {
-	line := fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))
-	return []byte(line + strings.Repeat(" ", AliveSize-1-len(line)) + "\n")
+	return fmt.Appendf(nil, "%-*s\n", AliveSize-1, fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body))))
 }
 
 // readAlive reads the line of an alive file, again if it is torn. One that stays torn counts as no heartbeat.
 func readAlive(f *os.File) (Pulse, error) {
-	var b [AliveSize]byte
 	for range 3 {
-		n, err := f.ReadAt(b[:], 0)
-		if err != nil && n == 0 && !isEOF(err) {
+		b, err := io.ReadAll(io.NewSectionReader(f, 0, AliveSize))
+		if err != nil {
 			return Pulse{}, err
 		}
-		if p, ok := parseAlive(string(b[:n])); ok {
+		if p, ok := parseAlive(string(b)); ok {
 			return p, nil
 		}
 	}
@@ -261,16 +208,11 @@ func readAlive(f *os.File) (Pulse, error) {
 }
 
 func parseAlive(line string) (p Pulse, ok bool) {
-	fields := strings.Fields(line)
-	switch {
-	case len(fields) == 4 && fields[0] == heartbeatKind:
-		beats, err1 := strconv.ParseInt(fields[1], 10, 64)
-		mono, err2 := strconv.ParseInt(fields[2], 10, 64)
-		p.Beats, p.Mono = beats, time.Duration(mono)
-		return p, errors.Join(err1, err2) == nil && line == string(heartbeatLine(p.Beats, p.Mono))
-	case len(fields) == 3 && fields[0] == refusalKind:
-		p.Refused = fields[1]
-		return p, line == string(refusalLine(p.Refused))
+	if n, _ := fmt.Sscanf(line, "1 %d %d", &p.Beats, &p.Mono); n == 2 {
+		return p, line == string(heartbeatLine(p.Beats, p.Mono))
 	}
-	return p, false
+	if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "2" {
+		return Pulse{Refused: fields[1]}, line == string(refusalLine(fields[1]))
+	}
+	return Pulse{}, false
 }

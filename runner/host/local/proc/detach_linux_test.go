@@ -1,14 +1,14 @@
 package proc
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,217 +18,145 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func init() {
-	helpers["worker"] = workerHelper
-}
+func init() { helpers["worker"] = workerHelper }
 
 // workerReport is what a worker in small tells of itself, in its log.
 type workerReport struct {
-	Secret  string
-	Args    []string
-	Env     []string
-	Dir     string
-	FDs     map[string]string // number to what it is
-	Session int
-	TTY     bool
-	Replied string
+	Secret, Dir string
+	Env         []string
+	Session     int
+	TTY         bool
+	Files       string // what it has open
+	ChildFiles  string // what a child of it has open
 }
 
-// workerHelper answers as its argument says, writes a report and stays until it is killed.
-func workerHelper(args []string) int {
-	if args[0] == "crash" {
-		return 5
-	}
-	if args[0] == "mute" {
+// workerHelper answers as its first argument says. One that takes its run writes a report and stays until it is killed.
+func workerHelper(args []string) error {
+	switch args[0] {
+	case "crash":
+		os.Exit(5)
+	case "mute":
 		select {}
 	}
-	r, err := ReadySocket()
+	h, err := TakeOver()
 	if err != nil {
-		say("error", err)
-		return 1
+		return err
 	}
 	switch args[0] {
 	case "refuse":
-		if err := r.Refuse("run_taken: another worker\nhas it"); err != nil {
-			say("error", err)
-			return 1
-		}
-		return 0
+		return h.Refuse("run_taken: another worker\nhas it")
 	case "late":
-		return 0 // it closes the socket with an answer due
+		return nil // it closes the pipe with an answer due
+	case "hide":
+		return errors.Join(NonDumpable(), h.Taken())
 	}
-	return takeRun(r)
-}
-
-func takeRun(r *Ready) int {
-	session, err := unix.Getsid(0)
-	if err != nil {
-		return 1
+	files, filesErr := exec.Command("ls", "-l", fmt.Sprintf("/proc/%d/fd", os.Getpid())).Output()
+	if len(args) > 1 {
+		if _, err := TakeExtra(args[1]); err != nil {
+			return h.Refuse(err.Error())
+		}
 	}
+	report := workerReport{Secret: string(h.Secret), Env: os.Environ(), Files: string(files)}
+	report.Dir, err = os.Getwd()
+	session, sessionErr := unix.Getsid(0)
 	_, ttyErr := os.Open("/dev/tty")
-	dir, err := os.Getwd()
-	if err != nil {
-		return 1
+	report.Session, report.TTY = session, ttyErr == nil
+	childFiles, childErr := exec.Command("ls", "-l", "/proc/self/fd").Output()
+	report.ChildFiles = string(childFiles)
+	if err := errors.Join(err, filesErr, sessionErr, childErr, json.NewEncoder(os.Stdout).Encode(report), h.Taken()); err != nil {
+		return err
 	}
-	report := workerReport{
-		Secret: string(r.Secret()), Args: os.Args, Env: os.Environ(), Dir: dir, Session: session, TTY: ttyErr == nil,
-		FDs: ownFiles(),
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
-		return 1
-	}
-	if err := r.Taken(); err != nil {
-		return 1
-	}
-	_, _ = os.Stderr.WriteString("after\n")
 	select {}
 }
 
-// ownFiles lists the descriptors that were not made by the Go runtime.
-func ownFiles() map[string]string {
-	files := map[string]string{}
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil
-	}
-	for _, n := range names {
-		to, err := os.Readlink("/proc/self/fd/" + n.Name())
-		runtimes := []string{"anon_inode:", "/proc/", "/sys/fs/cgroup/"}
-		if err == nil && !slices.ContainsFunc(runtimes, func(p string) bool { return strings.HasPrefix(to, p) }) {
-			files[n.Name()] = to
-		}
-	}
-	return files
-}
-
-func detach(t *testing.T, s Spawn, mode string) (*Detached, error) {
+// detach starts a worker, and ends it after the test.
+func detach(t *testing.T, s Spawn, args ...string) *Detached {
 	t.Helper()
-	exe, err := os.Executable()
-	must(t, err)
-	s.Exe, s.Argv = exe, []string{"symphony", helperArg, "worker", mode}
+	s.Exe, s.Argv = os.Args[0], append([]string{"symphony", helperArg, "worker"}, args...)
 	if s.Wait == 0 {
 		s.Wait = bound
 	}
 	d, err := Detach(s)
-	if err != nil {
-		return nil, err
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = Signal(d.Process(), unix.SIGKILL)
 		<-d.Done()
-		noGoroutines(t)
 	})
-	return d, nil
+	return d
+}
+
+func newLog(t *testing.T) (log *os.File, report func() workerReport) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
+	must(t, err)
+	t.Cleanup(func() { log.Close() })
+	return log, func() (r workerReport) {
+		must(t, json.NewDecoder(io.NewSectionReader(log, 0, 1<<20)).Decode(&r))
+		return r
+	}
 }
 
 func TestDetach(t *testing.T) {
-	// Descriptors that this process inherited, and that a worker must not get.
+	// A descriptor that this process inherited, and that a worker must not get.
 	stray, err := os.Open("/etc/hostname")
 	must(t, err)
 	defer stray.Close()
-	for _, fd := range []int{60, 61} {
-		must(t, unix.Dup3(int(stray.Fd()), fd, 0))
-		defer unix.Close(fd)
-	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
-	must(t, err)
-	defer log.Close()
+	must(t, unix.Dup3(int(stray.Fd()), 60, 0))
+	defer unix.Close(60)
+	log, report := newLog(t)
 	secret := "lin_api_very-secret\nsecond line" + strings.Repeat("s", maxSecret-31)
-	d, err := detach(t, Spawn{Env: []string{"A=b"}, Log: log, Secret: []byte(secret)}, "take")
-	must(t, err)
+	d := detach(t, Spawn{Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}, Log: log, Secret: []byte(secret)}, "take")
 	must(t, d.Ready(t.Context()))
-
-	var got workerReport
-	eventually(t, "the log to be complete", func() bool {
-		b, err := os.ReadFile(log.Name())
-		must(t, err)
-		return bytes.HasSuffix(b, []byte("after\n")) && json.NewDecoder(bytes.NewReader(b)).Decode(&got) == nil
-	})
-	p := d.Process()
-	if got.Secret != secret {
-		t.Errorf("the secret came as %q", got.Secret)
+	p, got := d.Process(), report()
+	if got.Secret != secret || got.Session != p.PID || got.TTY || got.Dir != "/" || got.Env[0] != "A=b" {
+		t.Errorf("process %d: %+v", p.PID, got)
 	}
-	if got.Session != p.PID || got.TTY {
-		t.Errorf("session %d of process %d, terminal %v", got.Session, p.PID, got.TTY)
-	}
-	if got.Dir != "/" || len(got.Env) != 1 || got.Env[0] != "A=b" {
-		t.Errorf("directory %s, environment %q", got.Dir, got.Env)
-	}
-	want := map[string]string{"0": "/dev/null", "1": log.Name(), "2": log.Name()}
-	socket := got.FDs["3"]
-	delete(got.FDs, "3")
-	if !strings.HasPrefix(socket, "socket:") || len(got.FDs) != 3 {
-		t.Errorf("descriptors: 3 is %q, others %v", socket, got.FDs)
-	}
-	for fd, name := range want {
-		if got.FDs[fd] != name {
-			t.Errorf("descriptor %s is %s, want %s", fd, got.FDs[fd], name)
+	for _, want := range []string{" 0 -> pipe:", " 1 -> " + log.Name(), " 2 -> " + log.Name(), " 3 -> pipe:"} {
+		if !strings.Contains(got.Files, want) {
+			t.Errorf("no %q in\n%s", want, got.Files)
 		}
 	}
+	if strings.Contains(got.Files, "hostname") || strings.Contains(got.ChildFiles, " 3 -> pipe:") {
+		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
+	}
 	for _, file := range []string{"environ", "cmdline"} {
-		b, err := os.ReadFile("/proc/" + itoa(p.PID) + "/" + file)
-		must(t, err)
-		if strings.Contains(string(b), "secret") {
-			t.Errorf("the secret stands in %s", file)
+		if b, err := os.ReadFile(procPath(p.PID, file)); err != nil || strings.Contains(string(b), "secret") {
+			t.Errorf("the secret stands in %s, or %v", file, err)
 		}
 	}
 	if !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) || p.Name == "" {
 		t.Errorf("process %+v", p)
 	}
-	if _, err := os.Stat("/proc/" + itoa(p.PID) + "/fd/3"); err == nil {
-		t.Error("the socket is still open after the answer")
-	}
-}
-
-func TestDetachedIsReaped(t *testing.T) {
-	d, err := detach(t, Spawn{}, "take")
-	must(t, err)
-	must(t, d.Ready(t.Context()))
-	must(t, Signal(d.Process(), unix.SIGKILL))
+	must(t, Signal(p, unix.SIGKILL))
 	<-d.Done()
-	if _, err := statOf(d.Process().PID); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("the worker is still there: %v", err)
+	if _, err := statOf(p.PID); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("the worker is not reaped: %v", err)
 	}
 }
 
-func TestDetachRefused(t *testing.T) {
-	d, err := detach(t, Spawn{Secret: []byte("x")}, "refuse")
-	must(t, err)
-	if err := d.Ready(t.Context()); err == nil || !strings.HasSuffix(err.Error(), ": refused: run_taken: another worker has it") {
-		t.Fatalf("%v", err)
-	}
-}
-
-func TestDetachWorkerThatEndsBeforeItAnswers(t *testing.T) {
-	for mode, status := range map[string]string{"crash": "exit status 5", "late": "exit status 0"} {
+func TestDetachWithoutARunTaken(t *testing.T) {
+	for mode, want := range map[string]string{
+		"refuse": "refused: run_taken: another worker has it", "crash": "exit status 5", "late": "exit status 0", "mute": ErrNoAnswer.Error(),
+	} {
 		t.Run(mode, func(t *testing.T) {
-			d, err := detach(t, Spawn{Secret: []byte("unread")}, mode)
-			must(t, err)
-			var died *DiedError
-			if err := d.Ready(t.Context()); !errors.As(err, &died) || died.Status != status {
+			wait := bound
+			if mode == "mute" {
+				wait = 50 * time.Millisecond
+			}
+			d := detach(t, Spawn{Secret: []byte("unread"), Wait: wait, Env: []string{"PATH=" + os.Getenv("PATH")}}, mode)
+			err := d.Ready(t.Context())
+			if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
 				t.Errorf("%v", err)
+			}
+			var died *DiedError
+			if errors.As(err, &died) != strings.HasPrefix(want, "exit status") || mode == "mute" && !living(d.Process()) {
+				t.Errorf("%v, living: %v", err, living(d.Process()))
 			}
 		})
 	}
-}
-
-func TestDetachWorkerThatDoesNotAnswer(t *testing.T) {
-	d, err := detach(t, Spawn{Wait: 50 * time.Millisecond}, "mute")
-	must(t, err)
-	if err := d.Ready(t.Context()); !errors.Is(err, ErrNoAnswer) {
-		t.Errorf("%v", err)
-	}
-	if !living(d.Process()) {
-		t.Error("a slow worker was killed")
-	}
-}
-
-func TestDetachReadyEndsWithItsContext(t *testing.T) {
-	d, err := detach(t, Spawn{}, "mute")
-	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := d.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := detach(t, Spawn{}, "mute").Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -237,11 +165,8 @@ func TestDetachImpossible(t *testing.T) {
 	before := descriptors(t)
 	for name, s := range map[string]Spawn{
 		"no program":    {Exe: "/nowhere/symphony", Argv: []string{"symphony"}},
-		"no directory":  {Exe: "/bin/true", Argv: []string{"true"}, Dir: "/nowhere"},
-		"no arguments":  {Exe: "/bin/true"},
 		"a long secret": {Exe: "/bin/true", Argv: []string{"true"}, Secret: make([]byte, maxSecret+1)},
 	} {
-		s.Wait = bound
 		if _, err := Detach(s); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -251,95 +176,35 @@ func TestDetachImpossible(t *testing.T) {
 	}
 }
 
-func init() { helpers["extra"] = extraHelper }
-
-// extraHelper takes over what it was handed, lists what a child of its own has open, and stays.
-func extraHelper(args []string) int {
-	r, err := ReadySocket()
-	if err != nil {
-		return 1
-	}
-	f, err := TakeExtra(args[0])
-	if err != nil {
-		if r.Refuse(err.Error()) != nil {
-			return 1
-		}
-		return 0
-	}
-	defer f.Close()
-	out, err := exec.Command("ls", "-l", "/proc/self/fd").Output()
-	if err != nil {
-		return 1
-	}
-	_, _ = os.Stdout.Write(out)
-	if err := r.Taken(); err != nil {
-		return 1
-	}
-	select {}
-}
-
-func lockedFile(t *testing.T, path string) *os.File {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	must(t, err)
-	t.Cleanup(func() { f.Close() })
-	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
-	return f
-}
-
-// free reports whether no process holds the lock on the file.
-func free(t *testing.T, path string) bool {
-	t.Helper()
-	f, err := os.Open(path)
-	must(t, err)
-	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
-}
-
 // A lock that a pass hands over belongs to the worker: it is held after the pass has closed its own descriptor, not
-// inherited by the worker's children, and free as soon as the worker has ended.
+// inherited by the worker's children, and free as soon as the worker has ended. A worker that gets another file than it was
+// told, or none, refuses its run.
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
-	f := lockedFile(t, path)
-	log, err := os.Create(filepath.Join(t.TempDir(), "worker.log"))
+	slot, err := os.Create(path)
 	must(t, err)
-	defer log.Close()
-	exe, err := os.Executable()
-	must(t, err)
-	d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "extra", path}, Env: os.Environ(), Log: log, Extra: f, Wait: bound})
-	must(t, err)
-	t.Cleanup(func() { _ = Signal(d.Process(), unix.SIGKILL); <-d.Done() })
+	must(t, flock(slot, unix.LOCK_EX))
+	env := []string{"PATH=" + os.Getenv("PATH")}
+	log, report := newLog(t)
+	for name, file := range map[string]*os.File{"nothing": nil, "another file": log} {
+		err := detach(t, Spawn{Extra: file, Env: env}, "take", path).Ready(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "refused: ") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: answered %v", name, err)
+		}
+	}
+	d := detach(t, Spawn{Log: log, Extra: slot, Env: env}, "take", path)
 	must(t, d.Ready(t.Context()))
-	must(t, f.Close())
-	if free(t, path) {
+	must(t, slot.Close())
+	other, err := os.Open(path)
+	must(t, err)
+	defer other.Close()
+	if err := flock(other, unix.LOCK_EX); !errors.Is(err, ErrHeld) {
 		t.Error("the worker does not hold the lock")
 	}
-	b, err := os.ReadFile(log.Name())
-	must(t, err)
-	if text := string(b); !strings.Contains(text, "/dev/null") || strings.Contains(text, path) {
-		t.Errorf("its child has open:\n%s", text)
+	if got := report(); !strings.Contains(got.Files, path) || strings.Contains(got.ChildFiles, path) {
+		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
 	}
 	must(t, Signal(d.Process(), unix.SIGKILL))
 	<-d.Done()
-	eventually(t, "the lock to be free", func() bool { return free(t, path) })
-}
-
-// A worker that gets another file than it was told, or none, refuses its run.
-func TestTakeExtraOfAnotherFile(t *testing.T) {
-	dir := t.TempDir()
-	for name, hand := range map[string]*os.File{"nothing": nil, "another file": lockedFile(t, filepath.Join(dir, "other"))} {
-		t.Run(name, func(t *testing.T) {
-			slot := filepath.Join(dir, "slot")
-			lockedFile(t, slot)
-			exe, err := os.Executable()
-			must(t, err)
-			d, err := Detach(Spawn{Exe: exe, Argv: []string{"symphony", helperArg, "extra", slot}, Env: os.Environ(), Extra: hand, Wait: bound})
-			must(t, err)
-			t.Cleanup(func() { <-d.Done() })
-			err = d.Ready(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "refused: ") || !strings.Contains(err.Error(), slot) {
-				t.Errorf("answered %v", err)
-			}
-		})
-	}
+	must(t, flock(other, unix.LOCK_EX))
 }

@@ -2,8 +2,8 @@
 // nothing of issues, workspaces or the tracker (design 6 and 8).
 //
 //	a pass                          a worker                             its tree
-//	CreateAlive ─ Detach ─────────► ReadySocket, HoldAlive
-//	Detached.Ready ◄─── one byte ── Ready.Taken
+//	CreateAlive ─ Detach ─────────► TakeOver, HoldAlive
+//	Detached.Ready ◄─── one byte ── Handover.Taken
 //	ProbeAlive ◄─────── flock ───── Alive.Beat
 //	                                Exec.Start ────────────────────────► agent, hooks
 //	                                ProcFile.Record ◄── Descendants ──── whatever they start
@@ -17,12 +17,11 @@
 //   - Children are waited for without being reaped, so that the pid of a group's leader is not reused until the whole
 //     group has been signalled.
 //   - Whether a zombie was adopted or an os/exec caller waits for it is read from this process's descriptors: package os
-//     keeps a pidfd of every child that it still has to wait for (Reaper). Nothing has to be registered.
+//     keeps a pidfd of every child that it still has to wait for (ReapOrphans). Nothing has to be registered.
 //   - Several things show that a process belongs to a run, because each has a gap: markers in the environment (which can
 //     be cleared), descent (a parent that ended), the procs file (a worker that died before it wrote), the tree file, an
-//     open descriptor that children inherit (some programs close all descriptors), the worker's session (daemons leave
-//     it), and the cgroup of the worker's scope (which needs systemd).
-//   - A scope is killed at once, because a process that does nothing but fork is gone before it can be signalled.
+//     open descriptor that children inherit (some programs close all descriptors), and the worker's session (daemons
+//     leave it).
 //   - A worker survives the systemd unit of its pass by a scope of its own (ScopeManager).
 //   - Markers count only in processes of the same user, because any user can write them. Descent and the recorded start
 //     time count for all users, so that a tree that changed its user is reported.

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -20,60 +19,41 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// Owner says which processes belong to a run (design 8). Any one of RunID, ThreadIDs, Tree, Scope, Recorded, Roots and
-// Session is enough for a process to belong.
+// Owner says which processes belong to a run (design 8). Each reason alone is enough, and what descends from such a process
+// belongs too.
 type Owner struct {
-	// RunID is the value of RunMark, ThreadIDs are those of ThreadMark; empty ones match nothing.
-	RunID     string
-	ThreadIDs []string
+	// RunID is the value of RunMark, ThreadID that of ThreadMark; empty ones match nothing.
+	RunID, ThreadID string
 	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file may have been removed.
 	Tree string
-	// Scope is the cgroup of the run's own scope (ReadScope). Every process in it or below it belongs to the run.
-	Scope string
 	// Recorded processes belong. To end the worker as well, name it here.
 	Recorded []reconcile.Process
-	// Roots do not belong, but their descendants do: for a worker, itself.
-	Roots []reconcile.Process
-	// Session is that of the run's worker.
-	Session Session
-	// Since is the start time of the run's worker, 0 if unknown. Older processes are not asked for markers, which saves a
-	// look at most processes of the machine.
-	Since uint64
-	// Boot is the BootID that Recorded, Roots, Session and Since were recorded in. In another boot they mean nothing. It
-	// must be set if any of them is.
-	Boot string
-	// Exclude are pids that do not belong, nor do their descendants unless for a reason of their own.
-	Exclude map[int]bool
-}
-
-// Session is the session that a worker leads. It is the only trace of a program that passes on neither environment nor
-// descriptors (codex starts MCP servers so) if the worker dies before it could record the program.
-type Session struct {
-	// Leader is the worker. Its pid is not reused as long as the session has a member.
-	Leader reconcile.Process
-	// Folder is the workspace root, without symlinks. Members that work elsewhere do not belong: after the last member
-	// has ended, the pid may come to lead an unrelated session.
+	// Worker is the run's worker, which does not belong itself. With Below, what descends from it belongs.
+	Worker reconcile.Process
+	Below  bool
+	// Folder is the workspace root, without symlinks: the members of the worker's session that work there belong. It is the
+	// only trace of a program that passes on neither environment nor descriptors (codex starts MCP servers so) if the worker
+	// dies before it could record the program. The folder tells such a session from an unrelated one whose leader got the
+	// worker's pid after the last member had ended.
 	Folder string
+	// Boot is the BootID that Recorded and Worker were recorded in. In another boot they mean nothing.
+	Boot string
+	// Spare is the pid of a process that does not belong, nor does what descends from it.
+	Spare int
 }
 
 // marker is what a process of the run shows to other processes of its user.
 type marker struct {
-	env  [][]byte // entries of the environment, between the zero bytes that separate them
+	env  []string // entries of the environment
 	tree string   // the path under which the system shows the tree file
 }
 
-func (m marker) empty() bool { return len(m.env) == 0 && m.tree == "" }
-
-func (o Owner) marker() marker {
-	var m marker
-	add := func(name, value string) {
-		if value != "" {
-			m.env = append(m.env, []byte("\x00"+name+"="+value+"\x00"))
-		}
+func (o Owner) marker() (m marker) {
+	if o.RunID != "" {
+		m.env = append(m.env, RunMark+"="+o.RunID)
 	}
-	add(RunMark, o.RunID)
-	for _, id := range o.ThreadIDs {
-		add(ThreadMark, id)
+	if o.ThreadID != "" {
+		m.env = append(m.env, ThreadMark+"="+o.ThreadID)
 	}
 	if o.Tree != "" {
 		m.tree = filepath.Clean(o.Tree)
@@ -84,241 +64,142 @@ func (o Owner) marker() marker {
 	return m
 }
 
-// containsEntry reports whether one of the entries stands in env, the environment of a process as the system shows it.
-func containsEntry(env []byte, entries [][]byte) bool {
-	// The first entry has no zero byte before it, and the last may lack the one after it.
-	env = slices.Concat([]byte{0}, env, []byte{0})
-	return slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Contains(env, e) })
-}
-
-// forThisBoot checks o and drops what was recorded in another boot.
-func (o Owner) forThisBoot() (Owner, error) {
-	if o.Boot == "" && (o.Since > 0 || o.Session.Leader.PID != 0 || len(o.Recorded)+len(o.Roots) > 0) {
-		return o, errors.New("find processes: recorded pids without the boot they were recorded in")
-	}
-	boot, err := BootID()
-	if o.Boot != boot {
-		o.Recorded, o.Roots, o.Session, o.Since = nil, nil, Session{}, 0
-	}
-	o.Boot = boot
-	return o, err
+// containsEntry reports whether one of the entries stands in an environment as the system shows it.
+func containsEntry(environ string, entries []string) bool {
+	return slices.ContainsFunc(strings.Split(environ, "\x00"), func(e string) bool { return slices.Contains(entries, e) })
 }
 
 // Find lists, by pid, the living processes that belong to the run. This process and its ancestors are never among them.
 // An error means that some may be missing.
 func Find(o Owner) ([]reconcile.Process, error) {
-	o, err := o.forThisBoot()
+	boot, err := BootID()
 	if err != nil {
 		return nil, err
 	}
-	t, err := search(o)
-	return t.list(), err
-}
-
-// search builds the process tree with the processes of o claimed. It is empty if o names nothing.
-func search(o Owner) (*processTree, error) {
-	m := o.marker()
-	if m.empty() && o.Scope == "" && o.Session.Leader.PID == 0 && len(o.Recorded)+len(o.Roots) == 0 {
-		return &processTree{}, nil
+	if o.Boot != boot {
+		o.Recorded, o.Worker = nil, reconcile.Process{}
 	}
 	entries, err := scan()
 	if err != nil {
-		return &processTree{}, err
+		return nil, err
 	}
-	t := newProcessTree(entries, o.Exclude)
-	t.claimRecorded(o)
-	return t, errors.Join(t.claimScope(o.Scope), t.claimSession(o.Session), t.claimMarked(m, o.Since))
-}
-
-// Descendants lists, by pid, the living processes below pid, which is not among them. If pid is a subreaper these are all
-// that it started, except those started by a service manager.
-func Descendants(pid int) ([]reconcile.Process, error) {
-	below, ok, err := scanBelow(pid)
-	if ok {
-		list := make([]reconcile.Process, len(below))
-		for i, e := range below {
-			list[i] = e.process()
+	t := newProcessTree(entries)
+	if o.Spare != 0 {
+		t.claim(o.Spare)
+		t.spared, t.claimed = t.claimed, map[int]bool{}
+	}
+	for _, p := range o.Recorded {
+		if t.has(p) {
+			t.claim(p.PID)
 		}
-		slices.SortFunc(list, func(a, b reconcile.Process) int { return a.PID - b.PID })
-		return list, err
 	}
-	entries, err := scan()
-	if err != nil {
-		return nil, err
+	if o.Below && t.has(o.Worker) {
+		t.claimBelow(o.Worker.PID)
 	}
-	t := newProcessTree(entries, nil)
-	if i, ok := t.byPID[pid]; ok {
-		t.claimBelow(i)
-	}
-	return t.list(), nil
+	err = errors.Join(t.claimSession(o.Worker, o.Folder), t.claimMarked(o.marker()))
+	return t.list(), err
 }
 
 // processTree decides which processes belong to a run, from one scan of all processes.
 type processTree struct {
-	entries  []entry
-	byPID    map[int]int   // from pid to index
-	children map[int][]int // from pid to indexes
-	claimed  []bool
-	members  []int        // pids in the run's scope
-	skip     map[int]bool // descent ends at these: Owner.Exclude
-	excluded map[int]bool // never listed: those, init, this process and its ancestors
+	byPID    map[int]entry
+	children map[int][]int
+	claimed  map[int]bool
+	spared   map[int]bool // never claimed
 }
 
-func newProcessTree(entries []entry, skip map[int]bool) *processTree {
-	t := &processTree{
-		entries: entries, byPID: map[int]int{}, children: map[int][]int{}, claimed: make([]bool, len(entries)),
-		skip: skip, excluded: map[int]bool{1: true},
-	}
-	for i, e := range entries {
-		t.byPID[e.pid] = i
-		t.children[e.ppid] = append(t.children[e.ppid], i)
-	}
-	for pid, is := range skip {
-		t.excluded[pid] = is
-	}
-	pid := os.Getpid()
-	for range entries { // bounded, because pids may have changed hands during the scan
-		t.excluded[pid] = true
-		i, ok := t.byPID[pid]
-		if !ok {
-			break
-		}
-		pid = entries[i].ppid
+func newProcessTree(entries []entry) *processTree {
+	t := &processTree{byPID: map[int]entry{}, children: map[int][]int{}, claimed: map[int]bool{}}
+	for _, e := range entries {
+		t.byPID[e.pid] = e
+		t.children[e.ppid] = append(t.children[e.ppid], e.pid)
 	}
 	return t
 }
 
-func (t *processTree) claimRecorded(o Owner) {
-	each := func(list []reconcile.Process, claim func(int)) {
-		for _, p := range list {
-			if i, ok := t.byPID[p.PID]; ok && t.entries[i].start == p.Start {
-				claim(i)
-			}
-		}
-	}
-	each(o.Recorded, t.claim)
-	each(o.Roots, t.claimBelow)
+func (t *processTree) has(p reconcile.Process) bool {
+	e, known := t.byPID[p.PID]
+	return known && e.start == p.Start
 }
 
 // claim claims a process and its descendants.
-func (t *processTree) claim(i int) {
-	if !t.claimed[i] {
-		t.claimed[i] = true
-		t.claimBelow(i)
+func (t *processTree) claim(pid int) {
+	if !t.claimed[pid] && !t.spared[pid] {
+		t.claimed[pid] = true
+		t.claimBelow(pid)
 	}
 }
 
 // claimBelow claims the descendants of a process. A child that is older than its parent is none: its parent's pid changed
 // hands during the scan.
-func (t *processTree) claimBelow(i int) {
-	parent := t.entries[i]
-	if t.skip[parent.pid] {
-		return
-	}
-	for _, child := range t.children[parent.pid] {
-		if e := t.entries[child]; e.start >= parent.start && !t.skip[e.pid] {
+func (t *processTree) claimBelow(pid int) {
+	for _, child := range t.children[pid] {
+		if t.byPID[child].start >= t.byPID[pid].start {
 			t.claim(child)
 		}
 	}
 }
 
-// scopeTries bounds the looks at a scope in which each process ends before it can be identified.
-const scopeTries = 16
-
-// claimScope claims the processes in a cgroup. Those that were started after the scan are added to the tree, so that a
-// chain of short-lived processes does not look like an empty scope. A pid that has changed hands since the scan has the
-// old start time, and so is never signalled.
-func (t *processTree) claimScope(cgroup string) (err error) {
-	for try := 0; cgroup != "" && try < scopeTries; try++ {
-		if t.members, err = scopeMembers(cgroup); err != nil {
-			return err
-		}
-		found, ended := false, false
-		for _, pid := range t.members {
-			if t.excluded[pid] {
-				continue // its children are members themselves
-			}
-			i, known := t.byPID[pid]
-			if !known {
-				e, err := statOf(pid)
-				if errors.Is(err, os.ErrProcessDone) || err == nil && e.dead {
-					ended = true
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				i = len(t.entries)
-				t.entries, t.claimed = append(t.entries, e), append(t.claimed, false)
-				t.byPID[pid] = i
-				t.children[e.ppid] = append(t.children[e.ppid], i)
-			}
-			t.claim(i)
-			found = true
-		}
-		if found || !ended {
-			return nil
-		}
-	}
-	return nil
-}
-
-// claimSession claims the members of the session that work in its folder. The leader is looked up after the scan: if its
-// pid belongs to another process by now, the run's session had no member left.
-func (t *processTree) claimSession(s Session) error {
-	if s.Leader.PID == 0 || s.Folder == "" {
+// claimSession claims the members of the session of a worker that work in the folder. The leader is looked up after the
+// scan: if its pid belongs to another process by now, the run's session had no member left.
+func (t *processTree) claimSession(worker reconcile.Process, folder string) error {
+	if worker.PID == 0 || folder == "" {
 		return nil
 	}
-	leader, err := statOf(s.Leader.PID)
+	leader, err := statOf(worker.PID)
 	switch {
 	case err != nil && !errors.Is(err, os.ErrProcessDone):
 		return err
-	case err == nil && leader.start != s.Leader.Start:
+	case err == nil && leader.start != worker.Start:
 		return nil
 	}
+	return t.claimAll(func(e entry) (bool, error) {
+		if e.session != worker.PID || e.pid == worker.PID || e.start < worker.Start {
+			return false, nil
+		}
+		return worksBelow(e.pid, folder)
+	})
+}
+
+func (t *processTree) claimMarked(m marker) error {
+	if len(m.env) == 0 && m.tree == "" {
+		return nil
+	}
+	return t.claimAll(func(e entry) (bool, error) { return hasMarker(e.pid, m) })
+}
+
+// claimAll claims the processes for which belongs returns true.
+func (t *processTree) claimAll(belongs func(entry) (bool, error)) error {
 	var errs []error
-	for i, e := range t.entries {
-		if t.claimed[i] || e.session != s.Leader.PID || e.pid == s.Leader.PID || e.start < s.Leader.Start {
+	for pid, e := range t.byPID {
+		if t.claimed[pid] || pid == 1 {
 			continue
 		}
-		works, err := worksBelow(e.pid, s.Folder)
+		is, err := belongs(e)
 		errs = append(errs, err)
-		if works {
-			t.claim(i)
+		if is {
+			t.claim(pid)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// claimMarked claims the processes with the marker that are no older than the run.
-func (t *processTree) claimMarked(m marker, since uint64) error {
-	if m.empty() {
-		return nil
-	}
-	var errs []error
-	for i, e := range t.entries {
-		if t.claimed[i] || e.pid == 1 || e.start < since {
-			continue
-		}
-		marked, err := hasMarker(e.pid, m)
-		errs = append(errs, err)
-		if marked {
-			t.claim(i)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// list returns the claimed processes by pid.
+// list returns the claimed processes by pid, without init, this process and its ancestors.
 func (t *processTree) list() (procs []reconcile.Process) {
-	for i, e := range t.entries {
-		if t.claimed[i] && !t.excluded[e.pid] {
+	excluded := map[int]bool{1: true}
+	for pid := os.Getpid(); !excluded[pid]; pid = t.byPID[pid].ppid {
+		excluded[pid] = true
+	}
+	for pid := range t.claimed {
+		if e, known := t.byPID[pid]; known && !excluded[pid] {
 			procs = append(procs, e.process())
 		}
 	}
-	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
+	slices.SortFunc(procs, byPID)
 	return procs
 }
+
+func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 
 // TreeFD is the descriptor at which hooks, agents and all that they start hold their run's tree file. A change of the
 // environment, the session or the parent does not remove this marker; only closing the descriptor does.
@@ -339,35 +220,15 @@ func OpenTree(path string) (*os.File, error) {
 	return f, nil
 }
 
-// WithTree appends tree to files, the first of which becomes descriptor first, so that tree becomes TreeFD. The child gets
-// no descriptors in between. Without a tree, or if TreeFD is taken or too near the limit on descriptors, it returns files
-// unchanged.
-func WithTree(files []*os.File, first int, tree *os.File) []*os.File {
+// ExtraFiles returns files for exec.Cmd.ExtraFiles, with tree so that it becomes TreeFD. Without a tree, or if TreeFD is too
+// near the limit on descriptors, it returns files unchanged.
+func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
 	var limit unix.Rlimit
-	if tree == nil || len(files) > TreeFD-first || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+treeRoom {
+	if tree == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+treeRoom {
 		return files
 	}
-	out := make([]*os.File, TreeFD-first+1)
-	copy(out, files)
-	out[TreeFD-first] = tree
-	return out
+	return append(append(files, make([]*os.File, TreeFD-FirstExtra-len(files))...), tree)
 }
 
-// Environ returns the environment ("NAME=value" entries) that a process was started with; empty where the system does not
-// show it, os.ErrProcessDone if the process is gone.
-func Environ(p reconcile.Process) ([]string, error) {
-	raw, err := environ(p.PID)
-	if err != nil {
-		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
-	}
-	if err := checkSame(p.PID, p.Start); err != nil { // compared after the read, so that it was this process's environment
-		return nil, err
-	}
-	var env []string
-	for entry := range strings.SplitSeq(string(raw), "\x00") {
-		if strings.Contains(entry, "=") {
-			env = append(env, entry)
-		}
-	}
-	return env, nil
-}
+// FirstExtra is the descriptor that the first of a command's extra files becomes.
+const FirstExtra = 3

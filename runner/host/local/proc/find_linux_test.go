@@ -1,12 +1,18 @@
 package proc
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,121 +23,229 @@ import (
 )
 
 func init() {
-	helpers["find"] = findHelper
-	helpers["leaderless"] = leaderless
-	helpers["hidden"] = hidden
+	// leaderless ends its first thread and goes on with the others.
+	helpers["leaderless"] = func([]string) error {
+		runtime.LockOSThread() // main still runs on the first thread
+		go func() { _, _ = os.Stdin.Read(make([]byte, 1)); os.Exit(0) }()
+		err := sayUp()
+		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+		return err
+	}
+	helpers["hidden"] = func(args []string) error { return errors.Join(NonDumpable(), idle(args)) }
+	helpers["stranger"] = func(args []string) error { return errors.Join(syscall.Setuid(65534), idle(args)) }
+	// find says what it finds of the run that it is marked with itself.
+	helpers["find"] = func([]string) error {
+		procs, err := Find(Owner{RunID: os.Getenv(RunMark)})
+		say("found", pids(procs))
+		return err
+	}
+	// hydra starts another of its kind as soon as it gets SIGTERM, and ends: as many generations as it has arguments.
+	helpers["hydra"] = func(args []string) error {
+		term := make(chan os.Signal, 1)
+		signal.Notify(term, syscall.SIGTERM)
+		if err := sayUp(); err != nil || len(args) == 0 {
+			return err
+		}
+		<-term
+		cmd := exec.Command(os.Args[0], append([]string{helperArg, "hydra"}, args[1:]...)...)
+		cmd.Stdout = os.Stdout
+		return cmd.Start()
+	}
+	// kill as another user tries to end a recorded process of root.
+	helpers["kill as another user"] = func(args []string) error {
+		if err := errors.Join(syscall.Setgid(65534), syscall.Setuid(65534)); err != nil {
+			return err
+		}
+		var p reconcile.Process
+		_, err := fmt.Sscan(strings.Join(args, " "), &p.PID, &p.Start)
+		boot, bootErr := BootID()
+		left, killErr := KillTree(context.Background(), Owner{Recorded: []reconcile.Process{p}, Boot: boot}, time.Hour)
+		say("left", pids(left))
+		return errors.Join(err, bootErr, killErr)
+	}
 }
 
-// findHelper says what it finds of the run that it is marked with itself.
-func findHelper([]string) int {
-	procs, err := Find(Owner{RunID: os.Getenv(RunMark)})
-	say("found", len(procs), err)
+func pids(procs []reconcile.Process) (list []int) {
 	for _, p := range procs {
-		say("process", p.PID)
+		list = append(list, p.PID)
 	}
-	return 0
+	return list
 }
 
-// leaderless ends its first thread and goes on with the others.
-func leaderless([]string) int {
-	runtime.LockOSThread() // main still runs on the first thread
-	if unix.Gettid() != os.Getpid() {
-		say("error: not on the first thread")
-		return 1
-	}
-	sayUp()
-	go func() {
-		eof := make([]byte, 1)
-		_, _ = os.Stdin.Read(eof)
-		os.Exit(0)
-	}()
-	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
-	return 1
-}
-
-// hidden is not dumpable.
-func hidden([]string) int {
-	if err := NonDumpable(); err != nil {
-		say("error", err)
-		return 1
-	}
-	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); n != 0 || err != nil {
-		say("error: dumpable", n, err)
-		return 1
-	}
-	return idle(nil)
-}
-
-func find(t *testing.T, o Owner) map[int]bool {
+func find(t *testing.T, o Owner) []int {
 	t.Helper()
 	procs, err := Find(o)
 	must(t, err)
 	return pids(procs)
 }
 
-func TestFindOrphanInItsOwnSessionByMark(t *testing.T) {
-	for _, name := range []string{RunMark, ThreadMark} {
-		id := mark(t)
-		h := start(t, []string{name + "=" + id}, "spawn", "setsid,exit", "idle")
-		parent, child := h.up(), h.up()
-		must(t, h.cmd.Wait())
-		o := Owner{RunID: id}
-		if name == ThreadMark {
-			o = Owner{RunID: "another", ThreadIDs: []string{"x", id}}
-		}
-		for _, since := range []uint64{0, parent.Start} {
-			o.Since, o.Boot = since, boot(t)
-			if got := find(t, o); len(got) != 1 || !got[child.PID] {
-				t.Errorf("%s since %d: found %v, want %d (its parent %d is gone)", name, since, got, child.PID, parent.PID)
-			}
-		}
-		o.Since, o.Boot = child.Start+1, "another boot" // a start time of another boot excludes no process
-		if got := find(t, o); len(got) != 1 {
-			t.Errorf("%s after a reboot: found %v", name, got)
-		}
-		if got := find(t, Owner{RunID: id + "x", ThreadIDs: []string{id[1:]}}); len(got) != 0 {
-			t.Errorf("%s: another run has %v", name, got)
-		}
+// wantFound checks what alone belongs to an owner, or that nothing does (0).
+func wantFound(t *testing.T, what string, o Owner, want int) {
+	t.Helper()
+	if got := find(t, o); want == 0 && len(got) > 0 || want != 0 && !slices.Equal(got, []int{want}) {
+		t.Errorf("%s: found %v, want %d", what, got, want)
 	}
 }
 
-func TestFindOrphanWithoutEnvironmentByRecord(t *testing.T) {
-	h := start(t, nil, "spawn", "setsid,clear,exit", "idle")
+// orphan starts a process in a session of its own whose parent ends.
+func orphan(t *testing.T, env []string, flags string, change func(*exec.Cmd)) reconcile.Process {
+	t.Helper()
+	h := startAs(t, env, change, "spawn", "setsid,exit,"+flags, "idle")
 	h.up()
 	child := h.up()
 	must(t, h.cmd.Wait())
-	recorded := []reconcile.Process{child}
-	if got := find(t, Owner{RunID: mark(t), Recorded: recorded, Boot: boot(t)}); len(got) != 1 || !got[child.PID] {
-		t.Errorf("found %v, want %d", got, child.PID)
+	return child
+}
+
+func TestFindOrphanByMark(t *testing.T) {
+	id := runID(t)
+	child := orphan(t, []string{RunMark + "=" + id}, "", func(*exec.Cmd) {})
+	wantFound(t, "its run", Owner{RunID: id}, child.PID)
+	wantFound(t, "another run", Owner{RunID: id + "x"}, 0)
+	child = orphan(t, []string{ThreadMark + "=" + id}, "", func(*exec.Cmd) {})
+	wantFound(t, "its thread", Owner{RunID: "another", ThreadID: id}, child.PID)
+	wantFound(t, "another thread", Owner{ThreadID: id[1:]}, 0)
+}
+
+func TestFindOrphanWithoutEnvironmentByRecord(t *testing.T) {
+	child := orphan(t, nil, "clear", func(*exec.Cmd) {})
+	wantFound(t, "recorded", Owner{RunID: runID(t), Recorded: []reconcile.Process{child}, Boot: boot(t)}, child.PID)
+	wantFound(t, "before a reboot", Owner{Recorded: []reconcile.Process{child}, Boot: "another boot"}, 0)
+	wantFound(t, "in an unknown boot", Owner{Recorded: []reconcile.Process{child}}, 0)
+	child.Start++
+	wantFound(t, "another start time", Owner{Recorded: []reconcile.Process{child}, Boot: boot(t)}, 0)
+}
+
+// holding hands the file on as descriptor fd.
+func holding(f *os.File, fd int) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.ExtraFiles = append(make([]*os.File, fd-FirstExtra), f) }
+}
+
+func newTree(t *testing.T) *os.File {
+	t.Helper()
+	f, err := OpenTree(filepath.Join(t.TempDir(), "tree"))
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A process that has cleared its environment, left its session and its parent, and was not recorded.
+func TestFindOrphanByTree(t *testing.T) {
+	tree := newTree(t)
+	child := orphan(t, nil, "clear,keep", holding(tree, TreeFD)).PID
+	wantFound(t, "by the tree file", Owner{Tree: tree.Name()}, child)
+	wantFound(t, "beside a mark", Owner{RunID: runID(t), Tree: tree.Name()}, child)
+	wantFound(t, "another run's", Owner{Tree: newTree(t).Name()}, 0)
+	wantFound(t, "one with a longer name", Owner{Tree: tree.Name()[:len(tree.Name())-1]}, 0)
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(filepath.Dir(tree.Name()), link))
+	wantFound(t, "by way of a link", Owner{Tree: filepath.Join(link, "tree")}, child)
+	must(t, os.Remove(tree.Name()))
+	wantFound(t, "after the file was removed", Owner{Tree: tree.Name()}, child)
+	other, err := OpenTree(tree.Name())
+	must(t, err)
+	defer other.Close()
+	wantFound(t, "after it was replaced", Owner{Tree: tree.Name()}, child)
+	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
+		t.Errorf("not ended: %v, %v", left, err)
 	}
-	if got := find(t, Owner{Recorded: recorded, Boot: "another boot"}); len(got) != 0 {
-		t.Errorf("recorded before a reboot: %v", got)
+	startAs(t, nil, holding(other, TreeFD-1), "idle").up()
+	wantFound(t, "at another descriptor", Owner{Tree: tree.Name()}, 0)
+}
+
+// The path of a descriptor is that of the mount namespace it was opened in, so the same path may be another file.
+func TestSamePathIsNotSameFile(t *testing.T) {
+	needsRoot(t)
+	tree := newTree(t)
+	script := `mount -t tmpfs tmpfs "$1" && : > "$1/tree" && exec ` + strconv.Itoa(TreeFD) + `<"$1/tree" && echo ready && read wait`
+	c := run(t, Exec{Argv: []string{"unshare", "--mount", "bash", "-c", script, "-", filepath.Dir(tree.Name())}, Env: os.Environ()})
+	if _, err := io.ReadFull(c.Stdout(), make([]byte, 6)); err != nil {
+		t.Skip("no mount namespace to be had here")
 	}
-	recorded[0].Start++
-	if got := find(t, Owner{Recorded: recorded, Boot: boot(t)}); len(got) != 0 {
-		t.Errorf("another start time: %v", got)
+	if to, err := os.Readlink(procPath(c.Process().PID, "fd/"+strconv.Itoa(TreeFD))); err != nil || to != tree.Name() {
+		t.Fatalf("its descriptor is %s, %v: this tests nothing", to, err)
+	}
+	wantFound(t, "another file", Owner{Tree: tree.Name()}, 0)
+}
+
+// Shells keep the descriptors that they inherit, so each process of a tree of shells holds the file.
+func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
+	tree := newTree(t)
+	c := run(t, Exec{
+		Argv: []string{"bash", "-lc", `env -i setsid sh -c 'exec 3>&- 4>&1; echo up; exec sleep 1000' & read wait`},
+		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, Tree: tree,
+	})
+	_, err := io.ReadFull(c.Stdout(), make([]byte, 3))
+	must(t, err)
+	eventually(t, "the sleep to be found", func() bool {
+		procs, err := Find(Owner{Tree: tree.Name()})
+		must(t, err)
+		return slices.ContainsFunc(procs, func(p reconcile.Process) bool { return p.Name == "sleep" })
+	})
+	if left, err := KillTree(t.Context(), Owner{Tree: tree.Name()}, bound); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// Any user may write a marker, and open a file that is readable.
+func TestMarkerOfAnotherUser(t *testing.T) {
+	needsRoot(t)
+	tree, id := newTree(t), runID(t)
+	startAs(t, []string{RunMark + "=" + id}, holding(tree, TreeFD), "stranger").up()
+	wantFound(t, "another user's", Owner{RunID: id, Tree: tree.Name()}, 0)
+}
+
+// A process without any mark is known by the session of the worker, alive or ended, and the folder in which both work.
+func TestFindBySession(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for _, flags := range []string{"clear", "clear,exit"} {
+		h := startAs(t, nil, func(c *exec.Cmd) { c.Dir, c.SysProcAttr = root, &syscall.SysProcAttr{Setsid: true} }, "spawn", flags, "idle")
+		leader, child := h.up(), h.up()
+		if flags == "clear,exit" {
+			must(t, h.cmd.Wait())
+		}
+		earlier, younger := leader, leader
+		earlier.Start--
+		younger.Start = child.Start + 1
+		for what, o := range map[string]Owner{
+			"its folder": {Worker: leader, Folder: root, Boot: boot(t)}, "the folder above": {Worker: leader, Folder: filepath.Dir(root), Boot: boot(t)},
+		} {
+			wantFound(t, flags+": "+what, o, child.PID)
+		}
+		for what, o := range map[string]Owner{
+			"a folder beside it":               {Worker: leader, Folder: root + "x", Boot: boot(t)},
+			"one that its name begins with":    {Worker: leader, Folder: root[:len(root)-1], Boot: boot(t)},
+			"no folder":                        {Worker: leader, Boot: boot(t)},
+			"another boot":                     {Worker: leader, Folder: root, Boot: "another boot"},
+			"another session":                  {Worker: child, Folder: root, Boot: boot(t)},
+			"a worker younger than its member": {Worker: younger, Folder: root, Boot: boot(t)},
+		} {
+			wantFound(t, flags+": "+what, o, 0)
+		}
+		if flags == "clear" { // the number alone tells them apart once the leader has ended; until then it is a stranger's
+			wantFound(t, "a leader of another start time", Owner{Worker: earlier, Folder: root, Boot: boot(t)}, 0)
+		}
 	}
 }
 
 func TestFindByDescent(t *testing.T) {
 	h := start(t, nil, "spawn", "setsid,clear", "idle")
 	parent, child := h.up(), h.up()
-	if got := find(t, Owner{Recorded: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 2 || !got[child.PID] {
+	wantFound(t, "below a worker", Owner{Worker: parent, Below: true, Boot: boot(t)}, child.PID)
+	wantFound(t, "beside a worker", Owner{Worker: parent, Boot: boot(t)}, 0)
+	if got := find(t, Owner{Recorded: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 2 || !slices.Contains(got, child.PID) {
 		t.Errorf("below a recorded one: %v, want %d and %d", got, parent.PID, child.PID)
-	}
-	if got := find(t, Owner{Roots: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 1 || !got[child.PID] {
-		t.Errorf("below a root: %v, want %d", got, child.PID)
 	}
 	self, err := Self()
 	must(t, err)
-	me := []reconcile.Process{{PID: self.PID, Start: self.Start}}
-	got := find(t, Owner{Roots: me, Recorded: me, Boot: self.Boot})
-	if !got[parent.PID] || !got[child.PID] || got[os.Getpid()] {
+	ours := Owner{Worker: reconcile.Process{PID: self.PID, Start: self.Start}, Below: true, Boot: self.Boot}
+	if got := find(t, ours); !slices.Contains(got, parent.PID) || !slices.Contains(got, child.PID) || slices.Contains(got, os.Getpid()) {
 		t.Errorf("below ourselves: %v", got)
 	}
-	got = find(t, Owner{Roots: me, Boot: self.Boot, Exclude: map[int]bool{parent.PID: true}})
-	if got[parent.PID] || got[child.PID] {
-		t.Errorf("excluded, and still among %v", got)
+	ours.Spare = parent.PID
+	if got := find(t, ours); slices.Contains(got, parent.PID) || slices.Contains(got, child.PID) {
+		t.Errorf("spared, and still among %v", got)
 	}
 	below, err := Descendants(parent.PID)
 	must(t, err)
@@ -141,65 +255,108 @@ func TestFindByDescent(t *testing.T) {
 }
 
 func TestFindSparesItselfAndItsAncestors(t *testing.T) {
-	id := mark(t)
-	env := []string{RunMark + "=" + id}
+	env := []string{RunMark + "=" + runID(t)}
 	other := start(t, env, "idle").up()
 	h := start(t, env, "spawn", "setsid", "find")
 	h.up()
-	if got := h.line("found"); got != "1 <nil>" {
-		t.Fatalf("found %s, want the other one alone", got)
+	if got, want := h.line("found"), fmt.Sprint([]int{other.PID}); got != want {
+		t.Fatalf("found %s, want %s", got, want)
 	}
-	var pid int
-	if pid = atoi(t, h.line("process")); pid != other.PID {
-		t.Errorf("found %d, want %d", pid, other.PID)
+}
+
+func TestProcessTree(t *testing.T) {
+	me := os.Getpid()
+	entries := []entry{
+		{pid: 1, ppid: 0, start: 1, name: "init"},
+		{pid: 100, ppid: 1, start: 10},
+		{pid: 101, ppid: 100, start: 11},
+		{pid: 102, ppid: 101, start: 12},
+		{pid: 103, ppid: 100, start: 5}, // older than its parent: the pid changed hands
+		{pid: 300, ppid: 301, start: 30},
+		{pid: 301, ppid: 300, start: 30}, // a circle, read while pids changed hands
+		{pid: 400, ppid: 1, start: 40},
+		{pid: me, ppid: 400, start: 41},
+		{pid: 402, ppid: me, start: 42},
+	}
+	for pid, want := range map[int][]int{
+		100: {100, 101, 102}, 101: {101, 102}, 300: {300, 301}, 999: nil,
+		400: {402},                // without this process and its ancestors
+		1:   {100, 101, 102, 402}, // without init
+	} {
+		tree := newProcessTree(entries)
+		tree.claim(pid)
+		if got := pids(tree.list()); !slices.Equal(got, want) {
+			t.Errorf("%d: %v, want %v", pid, got, want)
+		}
+	}
+}
+
+func TestContainsEntry(t *testing.T) {
+	entries := Owner{RunID: "run-1", ThreadID: "t-1"}.marker().env
+	for env, want := range map[string]bool{
+		"": false, "SYMPHONY_RUN_ID=run-1\x00": true, "A=b\x00SYMPHONY_RUN_ID=run-1": true, "A=b\x00SYMPHONY_RUN_ID=run-1\x00C=d": true,
+		"SYMPHONY_RUN_ID=run-12\x00": false, "XSYMPHONY_RUN_ID=run-1\x00": false, "A=SYMPHONY_RUN_ID=run-1\x00": false,
+		"SYMPHONY_RUN_ID=\x00": false, "CODEX_THREAD_ID=\x00": false, "CODEX_THREAD_ID=t-1\x00X=y\x00": true, "CODEX_SESSION_ID=t-1\x00": false,
+	} {
+		if got := containsEntry(env, entries); got != want {
+			t.Errorf("%q: %v", env, got)
+		}
+	}
+	if m := (Owner{}).marker(); len(m.env) > 0 || m.tree != "" {
+		t.Errorf("an owner without ids has the marker %q", m)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	tail := " 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 1 2 3\n"
+	threads := strings.Replace(tail, " 20 0 1 0 ", " 20 0 2 0 ", 1)
+	for line, want := range map[string]entry{
+		"7 (sh) S 3 1" + tail:          {pid: 7, session: 5, ppid: 3, start: 4711, name: "sh"},
+		"7 (a) b (c)) R 3 1" + tail:    {pid: 7, session: 5, ppid: 3, start: 4711, name: "a) b (c)"},
+		"7 (a\nb) Z 9 9) Z 3 1" + tail: {pid: 7, session: 5, ppid: 3, start: 4711, name: "a\nb) Z 9 9", dead: true},
+		"7 () X 3 1" + tail:            {pid: 7, session: 5, ppid: 3, start: 4711, dead: true},
+		"7 (t) Z 3 1" + threads:        {pid: 7, session: 5, ppid: 3, start: 4711, name: "t"},
+		"7 (ending) R 3 1" + strings.Replace(tail, " 5 ", " -1 ", 1): {pid: 7, ppid: 3, start: 4711, name: "ending"},
+	} {
+		if got, err := parseStat(line); err != nil || got != want {
+			t.Errorf("%q:\n got %+v, %v\nwant %+v", line, got, err, want)
+		}
+	}
+	for _, line := range []string{"", "7", "7 sh S 3", "7 (sh", "x (sh) S 3 1" + tail, "7 (sh) S 3 1 1", ") (", "7 (sh) S x 1" + tail} {
+		if e, err := parseStat(line); err == nil {
+			t.Errorf("%q: %+v and no error", line, e)
+		}
 	}
 }
 
 func TestZombieIsDead(t *testing.T) {
-	id := mark(t)
+	id := runID(t)
 	cmd := exec.Command("true")
 	cmd.Env = []string{RunMark + "=" + id}
 	must(t, cmd.Start())
 	e, err := statOf(cmd.Process.Pid)
 	must(t, err)
 	p := e.process()
-	eventually(t, "the child to end", func() bool {
-		e, err := statOf(p.PID)
-		must(t, err) // it stays until it is reaped
-		return e.dead
-	})
-	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) {
+	awaitExit(p.PID)
+	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
 		t.Errorf("start time: %v", err)
-	}
-	if SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
-		t.Error("a zombie is the same process")
 	}
 	if err := Signal(p, unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("signal: %v", err)
 	}
-	if got := find(t, Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}); len(got) != 0 {
-		t.Errorf("found %v", got)
-	}
+	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
 	must(t, cmd.Wait())
-	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("start time after it was reaped: %v", err)
-	}
 }
 
 func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 	h := start(t, nil, "leaderless")
 	p := h.up()
 	eventually(t, "the first thread to end", func() bool {
-		b, err := os.ReadFile("/proc/" + itoa(p.PID) + "/stat")
+		b, err := os.ReadFile(procPath(p.PID, "stat"))
 		must(t, err)
-		return stateOf(string(b)) == 'Z'
+		return strings.Contains(string(b), ") Z ")
 	})
-	if !living(p) || !SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
-		t.Error("it counts as dead, while its other threads run")
-	}
-	if got := find(t, Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}); !got[p.PID] {
-		t.Error("it is not found")
-	}
+	wantFound(t, "without its first thread", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
 	must(t, Signal(p, unix.SIGKILL))
 	_ = h.cmd.Wait()
 	if living(p) {
@@ -210,22 +367,23 @@ func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 func TestSignalNeverReachesAnother(t *testing.T) {
 	h := start(t, []string{"IDLE_EOF=1"}, "idle")
 	p := h.up()
+	self, err := Self()
+	must(t, err)
+	if !SameProcess(self) {
+		t.Errorf("self is %+v", self)
+	}
 	for name, q := range map[string]reconcile.Process{
-		"another start":  {PID: p.PID, Start: p.Start + 1},
-		"no start":       {PID: p.PID},
-		"init":           {PID: 1, Start: 1},
-		"pid 0":          {PID: 0, Start: 1},
-		"a group":        {PID: -p.PID, Start: p.Start},
-		"ourselves":      {PID: os.Getpid(), Start: ownStart(t)},
-		"beyond the end": {PID: 1 << 30, Start: 5},
+		"another start": {PID: p.PID, Start: p.Start + 1}, "no start": {PID: p.PID}, "init": {PID: 1, Start: 1}, "pid 0": {PID: 0, Start: 1},
+		"a group": {PID: -p.PID, Start: p.Start}, "ourselves": {PID: os.Getpid(), Start: self.Start}, "beyond the end": {PID: 1 << 30, Start: 5},
 	} {
 		if err := Signal(q, unix.SIGKILL); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	left, err := KillTree(t.Context(), Owner{Recorded: []reconcile.Process{{PID: p.PID, Start: p.Start + 1}}, Boot: boot(t)}, time.Second)
-	if len(left) != 0 || err != nil {
-		t.Errorf("kill: %v, %v", left, err)
+	for _, other := range []reconcile.Handle{{Boot: "x", PID: p.PID, Start: p.Start}, {Boot: self.Boot, PID: p.PID, Start: p.Start + 1}, {Boot: self.Boot, PID: p.PID}, {}} {
+		if SameProcess(other) {
+			t.Errorf("%+v is the same", other)
+		}
 	}
 	h.stdin.Close() // it ends by itself, which it could not if any of these had hit it
 	if err := h.cmd.Wait(); err != nil {
@@ -233,175 +391,78 @@ func TestSignalNeverReachesAnother(t *testing.T) {
 	}
 }
 
-func TestSelfAndSame(t *testing.T) {
-	self, err := Self()
-	must(t, err)
-	if self.PID != os.Getpid() || self.Start == 0 || self.Boot == "" || !SameProcess(self) {
-		t.Errorf("self is %+v", self)
-	}
-	for _, h := range []reconcile.Handle{
-		{Boot: "x", PID: self.PID, Start: self.Start},
-		{Boot: self.Boot, PID: self.PID, Start: self.Start + 1},
-		{Boot: self.Boot, PID: self.PID},
-		{Boot: self.Boot, PID: 0, Start: self.Start},
-		{},
-	} {
-		if SameProcess(h) {
-			t.Errorf("%+v is the same", h)
-		}
-	}
-	if a, b := Monotonic(), Monotonic(); a <= 0 || b < a {
-		t.Errorf("the clock said %v, then %v", a, b)
-	}
-}
-
 func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
-	id := mark(t)
-	h := start(t, []string{RunMark + "=" + id}, "hidden")
-	p := h.up()
-	if got := find(t, Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}); !got[p.PID] {
-		t.Error("not found by its record")
-	}
-	found := find(t, Owner{RunID: id})[p.PID]
-	if root := os.Geteuid() == 0; found != root {
-		t.Errorf("found by its mark: %v (as root: %v)", found, root)
-	}
-	if _, err := os.ReadFile("/proc/" + itoa(p.PID) + "/environ"); os.Geteuid() != 0 && !errors.Is(err, os.ErrPermission) {
-		t.Errorf("its environment can be read: %v", err)
+	id := runID(t)
+	p := start(t, []string{RunMark + "=" + id}, "hidden").up()
+	wantFound(t, "by its record", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
+	if os.Geteuid() != 0 {
+		wantFound(t, "by its mark", Owner{RunID: id}, 0)
 	}
 	must(t, Signal(p, unix.SIGTERM))
-	_ = h.cmd.Wait()
 }
 
-// member is a process without any mark in the session of a leader, which stays or has ended. Both work in folder.
-func member(t *testing.T, folder, flags string) (leader, child reconcile.Process) {
-	t.Helper()
-	h := startAs(t, nil, func(c *exec.Cmd) { c.Dir, c.SysProcAttr = folder, newSession() }, "spawn", flags, "idle")
-	leader, child = h.up(), h.up()
-	if flags == "clear,exit" {
-		must(t, h.cmd.Wait())
-	}
-	return leader, child
-}
-
-func TestFindBySession(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
+func TestEnviron(t *testing.T) {
+	up := start(t, []string{"ONE=1", "TWO=a b\nc=d", "NONE="}, "idle").up()
+	env, err := Environ(up)
 	must(t, err)
-	for _, flags := range []string{"clear", "clear,exit"} {
-		leader, child := member(t, root, flags)
-		earlier, younger := leader, leader
-		earlier.Start--
-		younger.Start = child.Start + 1
-		here := boot(t)
-		for _, c := range []struct {
-			what    string
-			boot    string
-			session Session
-			found   bool
-		}{
-			{"its folder", here, Session{leader, root}, true},
-			{"the folder above", here, Session{leader, filepath.Dir(root)}, true},
-			{"a folder beside it", here, Session{leader, root + "x"}, false},
-			{"one that its name begins with", here, Session{leader, root[:len(root)-1]}, false},
-			{"no folder", here, Session{leader, ""}, false},
-			{"another boot", "another boot", Session{leader, root}, false},
-			{"another session", here, Session{child, root}, false},
-			{"a leader younger than its member", here, Session{younger, root}, false},
-			// The number alone tells them apart once the leader has ended; until then it is a stranger's.
-			{"a leader of another start time", here, Session{earlier, root}, flags == "clear,exit"},
-		} {
-			if got := find(t, Owner{Session: c.session, Boot: c.boot}); got[child.PID] != c.found || got[leader.PID] {
-				t.Errorf("%s: %s: found %v, want %d among them: %v", flags, c.what, got, child.PID, c.found)
-			}
-		}
-		if got := find(t, Owner{RunID: mark(t), Since: leader.Start, Boot: here}); got[child.PID] {
-			t.Errorf("%s: it is found for another reason", flags)
+	for _, want := range []string{"ONE=1", "TWO=a b\nc=d", "NONE="} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%q is missing in %q", want, env)
 		}
 	}
-	if _, err := Find(Owner{Session: Session{reconcile.Process{PID: 1, Start: 1}, root}}); err == nil {
-		t.Error("a leader of an unknown boot is believed")
+	up.Start++ // another that has its number since is not meant
+	if env, err := Environ(up); !errors.Is(err, os.ErrProcessDone) || env != nil {
+		t.Errorf("of another process: %q, %v", env, err)
 	}
 }
 
-func TestProcessTree(t *testing.T) {
-	me := os.Getpid()
-	entries := []entry{
-		{pid: 1, ppid: 0, start: 1, name: "init"},
-		{pid: 100, ppid: 1, start: 10, name: "agent"},
-		{pid: 101, ppid: 100, start: 11},
-		{pid: 102, ppid: 101, start: 12},
-		{pid: 103, ppid: 100, start: 5}, // older than its parent: the pid changed hands
-		{pid: 200, ppid: 1, start: 20},
-		{pid: 201, ppid: 200, start: 20},
-		{pid: 202, ppid: 201, start: 21},
-		{pid: 300, ppid: 301, start: 30}, // a circle, read while pids changed hands
-		{pid: 301, ppid: 300, start: 30},
-		{pid: 400, ppid: 1, start: 40},
-		{pid: me, ppid: 400, start: 41},
-		{pid: 402, ppid: me, start: 42},
+func TestKillTree(t *testing.T) {
+	id := runID(t)
+	env := []string{RunMark + "=" + id}
+	polite, deaf, stopped := start(t, env, "idle"), start(t, env, "idle", "deaf"), start(t, env, "idle")
+	chain := start(t, env, "spawn", "setsid,clear", "idle", "deaf")
+	hydra := start(t, env, "hydra", "1", "2", "3")
+	ours := []reconcile.Process{polite.up(), deaf.up(), stopped.up(), chain.up(), chain.up(), hydra.up()}
+	must(t, Signal(ours[2], unix.SIGSTOP))
+	bystander := start(t, nil, "idle").up()
+	before := descriptors(t)
+	left, err := KillTree(t.Context(), Owner{RunID: id}, 500*time.Millisecond)
+	if len(left) != 0 || err != nil {
+		t.Fatalf("left %v, %v", left, err)
 	}
-	for _, c := range []struct {
-		name string
-		o    Owner
-		want []int
-	}{
-		{"nothing", Owner{}, nil},
-		{"recorded and below", Owner{Recorded: []reconcile.Process{{PID: 100, Start: 10}}}, []int{100, 101, 102}},
-		{"recorded, another start", Owner{Recorded: []reconcile.Process{{PID: 100, Start: 9}}}, nil},
-		{"recorded, gone", Owner{Recorded: []reconcile.Process{{PID: 999, Start: 9}}}, nil},
-		{"below a root", Owner{Roots: []reconcile.Process{{PID: 200, Start: 20}}}, []int{201, 202}},
-		{"root, another start", Owner{Roots: []reconcile.Process{{PID: 200, Start: 19}}}, nil},
-		{"excluded with all below", Owner{Roots: []reconcile.Process{{PID: 200, Start: 20}}, Exclude: map[int]bool{201: true}}, nil},
-		{"below an excluded one, recorded", Owner{
-			Roots:    []reconcile.Process{{PID: 200, Start: 20}},
-			Recorded: []reconcile.Process{{PID: 202, Start: 21}},
-			Exclude:  map[int]bool{201: true},
-		}, []int{202}},
-		{"excluded, but false", Owner{Roots: []reconcile.Process{{PID: 200, Start: 20}}, Exclude: map[int]bool{201: false}}, []int{201, 202}},
-		{"recorded and excluded", Owner{Recorded: []reconcile.Process{{PID: 200, Start: 20}}, Exclude: map[int]bool{200: true}}, nil},
-		{"a circle", Owner{Recorded: []reconcile.Process{{PID: 300, Start: 30}}}, []int{300, 301}},
-		{"own ancestor", Owner{Recorded: []reconcile.Process{{PID: 400, Start: 40}}}, []int{402}},
-		{"init", Owner{Recorded: []reconcile.Process{{PID: 1, Start: 1}}}, []int{100, 101, 102, 200, 201, 202, 402}},
-	} {
-		var got []int
-		for _, p := range claimed(entries, c.o).list() {
-			got = append(got, p.PID)
+	wantFound(t, "afterwards", Owner{RunID: id, Recorded: ours, Boot: boot(t)}, 0)
+	if !living(bystander) {
+		t.Error("the bystander was killed")
+	}
+	for h, want := range map[*helper]string{polite: "signal: terminated", stopped: "signal: terminated", deaf: "signal: killed"} {
+		if err := h.cmd.Wait(); err == nil || err.Error() != want {
+			t.Errorf("ended with %v, want %s", err, want)
 		}
-		slices.Sort(c.want)
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
 
-func claimed(entries []entry, o Owner) *processTree {
-	t := newProcessTree(slices.Clone(entries), o.Exclude)
-	t.claimRecorded(o)
-	return t
-}
-
-func TestContainsEntry(t *testing.T) {
-	entries := Owner{RunID: "run-1", ThreadIDs: []string{"", "t-1"}}.marker().env
-	for env, want := range map[string]bool{
-		"":                                    false,
-		"SYMPHONY_RUN_ID=run-1\x00":           true,
-		"SYMPHONY_RUN_ID=run-1":               true,
-		"A=b\x00SYMPHONY_RUN_ID=run-1":        true,
-		"A=b\x00SYMPHONY_RUN_ID=run-1\x00C=d": true,
-		"SYMPHONY_RUN_ID=run-12\x00":          false,
-		"XSYMPHONY_RUN_ID=run-1\x00":          false,
-		"A=SYMPHONY_RUN_ID=run-1\x00":         false,
-		"SYMPHONY_RUN_ID=\x00":                false,
-		"CODEX_THREAD_ID=\x00":                false,
-		"CODEX_THREAD_ID=t-1\x00X=y\x00":      true,
-		"CODEX_THREAD_ID=t-10\x00":            false,
-		"CODEX_SESSION_ID=t-1\x00":            false,
-	} {
-		if got := containsEntry([]byte(env), entries); got != want {
-			t.Errorf("%q: %v", env, got)
+func TestKillTreeNamesWhatIsLeft(t *testing.T) {
+	id := runID(t)
+	p := start(t, []string{RunMark + "=" + id}, "idle", "deaf").up()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	left, err := KillTree(ctx, Owner{RunID: id}, time.Hour)
+	if !errors.Is(err, context.Canceled) || len(left) != 1 || left[0].PID != p.PID || left[0].Name == "" {
+		t.Fatalf("left %+v, %v", left, err)
+	}
+	if os.Geteuid() == 0 {
+		h := start(t, nil, "kill as another user", strconv.Itoa(p.PID), strconv.FormatUint(p.Start, 10))
+		if got := h.line("left"); got != fmt.Sprint([]int{p.PID}) || !living(p) {
+			t.Errorf("left %s, want %d", got, p.PID)
 		}
 	}
-	if m := (Owner{}).marker(); !m.empty() {
-		t.Errorf("an owner without ids has the marker %q", m)
+	// Grace leaves half of the time to SIGKILL.
+	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if left, err = KillTree(ctx, Owner{RunID: id}, time.Hour); len(left) != 0 || err != nil {
+		t.Fatalf("left %+v, %v", left, err)
 	}
 }

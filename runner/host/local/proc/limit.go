@@ -23,23 +23,16 @@ const LimitHint = "raise the limits of open files (ulimit -n) and processes (uli
 // later otherwise, wherever they are.
 func CheckLimits() error {
 	const least = 64
-	for _, l := range []struct {
-		what, flag string
-		resource   int
-	}{
-		{"files may be open at once", "-n", unix.RLIMIT_NOFILE},
-		{"processes and threads may run at once", "-u", unix.RLIMIT_NPROC},
-	} {
-		if l.resource == unix.RLIMIT_NPROC && os.Geteuid() == 0 {
-			continue // it does not bind root
-		}
-		var limit unix.Rlimit
-		if err := unix.Getrlimit(l.resource, &limit); err != nil {
-			return fmt.Errorf("look at the limits: %w", err)
-		}
-		if limit.Cur < least {
-			return fmt.Errorf("only %d %s (ulimit %s); at least %d are needed: %w", limit.Cur, l.what, l.flag, least, syscall.EMFILE)
-		}
+	var files, processes unix.Rlimit
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &files), unix.Getrlimit(unix.RLIMIT_NPROC, &processes)); err != nil {
+		return fmt.Errorf("look at the limits: %w", err)
+	}
+	what, limit := "files may be open at once (ulimit -n)", files.Cur
+	if limit >= least && os.Geteuid() != 0 { // the other does not bind root
+		what, limit = "processes and threads may run at once (ulimit -u)", processes.Cur
+	}
+	if limit < least {
+		return fmt.Errorf("only %d %s; at least %d are needed: %w", limit, what, least, syscall.EMFILE)
 	}
 	return nil
 }

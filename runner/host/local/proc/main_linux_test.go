@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,53 +24,44 @@ const helperArg = "proc-helper"
 // bound is longer than anything here takes on a busy machine.
 const bound = 20 * time.Second
 
-// helpers are the programs that this binary can be, by name.
-var helpers = map[string]func(args []string) int{
-	"idle":  idle,
-	"spawn": spawn,
-	"hold":  hold,
-	"dead":  lockDeadHelper,
-}
+// helpers are the programs that this binary can be, by name. An error is said and gives the exit status 1.
+var helpers = map[string]func(args []string) error{"idle": idle, "spawn": spawn}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != helperArg {
 		os.Exit(m.Run())
 	}
 	time.AfterFunc(3*bound, func() { os.Exit(99) }) // whatever the test forgets
-	run, ok := helpers[os.Args[2]]
-	if !ok {
-		fmt.Fprintln(os.Stderr, "no helper", os.Args[2])
-		os.Exit(98)
+	if err := helpers[os.Args[2]](os.Args[3:]); err != nil {
+		say("error", err)
+		os.Exit(1)
 	}
-	os.Exit(run(os.Args[3:]))
 }
 
 // say tells the test how far this helper has come.
 func say(words ...any) { fmt.Println(words...) }
 
-func sayUp() {
+func sayUp() error {
 	h, err := Self()
-	if err != nil {
-		say("error", err)
-		os.Exit(97)
-	}
 	say("up", h.PID, h.Start)
+	return err
 }
 
-// idle says that it is there and stays. Its stdin may be closed to end it, if it has one.
-func idle(args []string) int {
-	setUp(args)
-	sayUp()
-	b := make([]byte, 1)
-	if n, err := os.Stdin.Read(b); n == 0 && err != nil && os.Getenv("IDLE_EOF") == "1" {
-		return 0
+// idle says that it is there and stays until its stdin ends, if it has one. With the argument deaf SIGTERM does not end it.
+func idle(args []string) error {
+	if slices.Contains(args, "deaf") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	err := sayUp()
+	if _, readErr := os.Stdin.Read(make([]byte, 1)); readErr != nil && os.Getenv("IDLE_EOF") == "1" {
+		return err
 	}
 	select {}
 }
 
 // spawn starts another helper as its child and stays, or ends. Its first argument lists flags:
 // setsid, clear (an empty environment), keep (the tree descriptor), exit.
-func spawn(args []string) int {
+func spawn(args []string) error {
 	flags := args[0]
 	cmd := exec.Command(os.Args[0], append([]string{helperArg}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -80,18 +69,14 @@ func spawn(args []string) int {
 		cmd.Env = []string{}
 	}
 	if strings.Contains(flags, "keep") {
-		cmd.ExtraFiles = WithTree(nil, 3, os.NewFile(TreeFD, "tree"))
+		cmd.ExtraFiles = ExtraFiles(os.NewFile(TreeFD, "tree"))
 	}
-	if strings.Contains(flags, "setsid") {
-		cmd.SysProcAttr = newSession()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: strings.Contains(flags, "setsid")}
+	if err := sayUp(); err != nil {
+		return err
 	}
-	sayUp()
-	if err := cmd.Start(); err != nil {
-		say("error", err)
-		return 96
-	}
-	if strings.Contains(flags, "exit") {
-		return 0
+	if err := cmd.Start(); err != nil || strings.Contains(flags, "exit") {
+		return err
 	}
 	select {}
 }
@@ -156,12 +141,12 @@ func (h *helper) up() reconcile.Process {
 	if _, err := fmt.Sscan(h.line("up"), &p.PID, &p.Start); err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { _ = Signal(p, sigKill) })
+	h.t.Cleanup(func() { _ = Signal(p, unix.SIGKILL) })
 	return p
 }
 
-// mark makes a run id that no other test has.
-func mark(t *testing.T) string {
+// runID makes a run id that no other test has.
+func runID(t *testing.T) string {
 	return fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano())
 }
 
@@ -179,58 +164,29 @@ func boot(t *testing.T) string {
 	return b
 }
 
-func pids(procs []reconcile.Process) map[int]bool {
-	set := map[int]bool{}
-	for _, p := range procs {
-		set[p.PID] = true
-	}
-	return set
-}
+func living(p reconcile.Process) bool { return checkSame(p.PID, p.Start) == nil }
 
-func living(p reconcile.Process) bool {
-	start, err := StartTime(p.PID)
-	return err == nil && start == p.Start
-}
-
-// eventually waits for something that can't be waited for otherwise.
+// eventually waits for something that cannot be waited for otherwise.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(bound); !f(); runtime.Gosched() {
+	for end := time.Now().Add(bound); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain waited: %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
-func atoi(t *testing.T, s string) int {
+// descriptors counts what this process has open.
+func descriptors(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(s)
+	names, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
-	return n
+	return len(names)
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func ownStart(t *testing.T) uint64 {
+func needsRoot(t *testing.T) {
 	t.Helper()
-	start, err := StartTime(os.Getpid())
-	must(t, err)
-	return start
-}
-
-const (
-	sigKill    = unix.SIGKILL
-	lockShared = unix.LOCK_SH
-)
-
-func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
-// setUp makes a helper deaf to SIGTERM where asked to.
-func setUp(args []string) {
-	if slices.Contains(args, "deaf") {
-		signal.Ignore(syscall.SIGTERM)
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process of another user's")
 	}
 }
-
-func notify(c chan<- os.Signal, sigs ...os.Signal) { signal.Notify(c, sigs...) }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,11 +20,9 @@ import (
 //     microseconds between.
 //   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user, so a shell that left
 //     its parents is found by the procs file only.
-//   - The descriptors and sessions of other processes are not read, and there are no cgroups: no process is found by the
-//     tree file, the session or a scope.
+//   - The descriptors and sessions of other processes are not read: no process is found by the tree file or the session.
 //   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
 //   - There is no NonDumpable: processes of the same user may read a worker's environment.
-//   - A child is reaped as soon as it ends, so KillGroup refuses once its leader has ended.
 //   - The locks and command lines of other processes are not read.
 //
 // A worker there relies on the procs file and on the process groups of its children; design 8 is not met in full.
@@ -91,14 +88,13 @@ func scan() ([]entry, error) {
 	return entries, nil
 }
 
-func scanBelow(int) (below []entry, ok bool, err error) { return nil, false, nil }
-
-func scopeMembers(string) ([]int, error) { return nil, nil }
-
-func killScope(string) (bool, error) { return false, nil }
-
-// OwnScope returns none: there are no cgroups.
-func OwnScope(string) (cgroup string, ok bool) { return "", false }
+// Descendants lists, by pid, the living processes below pid, which is not among them.
+func Descendants(pid int) ([]reconcile.Process, error) {
+	entries, err := scan()
+	t := newProcessTree(entries)
+	t.claimBelow(pid)
+	return t.list(), err
+}
 
 func worksBelow(int, string) (bool, error) { return false, nil }
 
@@ -108,38 +104,34 @@ func hasMarker(pid int, m marker) (bool, error) {
 }
 
 // environ returns the environment that a process of this user was started with; empty if it is gone or hidden.
-func environ(pid int) ([]byte, error) {
+func environ(pid int) (string, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
-		return nil, err
+		return "", err
 	}
 	b, err := unix.SysctlRaw("kern.procargs2", pid)
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EPERM), errors.Is(err, unix.EIO):
-		return nil, nil
+		return "", nil
 	case err != nil:
-		return nil, fmt.Errorf("environment of process %d: %w", pid, err)
+		return "", fmt.Errorf("environment of process %d: %w", pid, err)
 	}
 	// The number of arguments, the program's path, padding, the arguments, the environment.
 	if len(b) < 4 {
-		return nil, nil
+		return "", nil
 	}
-	arguments := int(binary.NativeEndian.Uint32(b))
 	_, rest, _ := bytes.Cut(b[4:], []byte{0})
 	rest = bytes.TrimLeft(rest, "\x00")
-	for range arguments {
+	for range binary.NativeEndian.Uint32(b) {
 		_, rest, _ = bytes.Cut(rest, []byte{0})
 	}
-	return rest, nil
+	return string(rest), nil
 }
 
 // Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
 // another one. The pid may change hands between the two steps.
 func Signal(p reconcile.Process, sig unix.Signal) error {
-	if err := checkTarget(p); err != nil {
-		return err
-	}
-	if err := checkSame(p.PID, p.Start); err != nil {
+	if err := errors.Join(checkTarget(p), checkSame(p.PID, p.Start)); err != nil {
 		return err
 	}
 	err := unix.Kill(p.PID, sig)
@@ -152,73 +144,17 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	return nil
 }
 
-// exitWaiter waits for the end of processes that it has signalled, by looking at them again and again.
-type exitWaiter struct{ procs []reconcile.Process }
-
-func (w *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
-	for _, sig := range sigs {
-		if err := Signal(p, sig); err != nil {
-			return err
+// awaitExit returns when a child has ended, without reaping it.
+func awaitExit(pid int) {
+	for {
+		if e, err := statOf(pid); err != nil || e.dead {
+			return
 		}
+		time.Sleep(killStep)
 	}
-	w.procs = append(w.procs, p)
-	return nil
 }
 
-func (w *exitWaiter) wait(ctx context.Context) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for len(w.procs) > 0 {
-		running := w.procs[:0]
-		for _, p := range w.procs {
-			if !errors.Is(checkSame(p.PID, p.Start), os.ErrProcessDone) {
-				running = append(running, p)
-			}
-		}
-		w.procs = running
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-func (w *exitWaiter) close() { w.procs = nil }
-
-// watchExit waits for a child in a goroutine of its own and reaps it at once: nothing here tells that a child has ended
-// without reaping it.
-func watchExit(p *os.Process) (*exitWatch, error) {
-	w := &exitWatch{process: reconcile.Process{PID: p.Pid}, done: make(chan struct{})}
-	if e, err := statOf(p.Pid); err == nil {
-		w.process = e.process()
-	} else if !errors.Is(err, os.ErrProcessDone) {
-		return nil, err
-	}
-	var state *os.ProcessState
-	var err error
-	w.reap = func() (*os.ProcessState, error) { return state, err }
-	go func() {
-		defer close(w.done)
-		state, err = p.Wait()
-	}()
-	return w, nil
-}
-
-// sealDescriptors marks every descriptor above 2 close-on-exec.
-func sealDescriptors() error {
-	names, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		return fmt.Errorf("close descriptors to children: %w", err)
-	}
-	for _, n := range names {
-		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
-	return nil
-}
+func sealDescriptors() error { return sealEach("/dev/fd") }
 
 // BecomeSubreaper returns errors.ErrUnsupported.
 func BecomeSubreaper() error { return fmt.Errorf("become a subreaper: %w", errors.ErrUnsupported) }
@@ -229,17 +165,8 @@ func ShowAs(string) error { return nil }
 // NonDumpable returns errors.ErrUnsupported.
 func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.ErrUnsupported) }
 
-// Reaper reaps adopted children, which do not exist without a subreaper.
-type Reaper struct{}
-
-// NewReaper returns errors.ErrUnsupported.
-func NewReaper() (*Reaper, error) { return nil, fmt.Errorf("reaper: %w", errors.ErrUnsupported) }
-
-// Run returns when ctx ends.
-func (r *Reaper) Run(ctx context.Context, _ time.Duration, _ func(error)) { <-ctx.Done() }
-
-// Reap reaps nothing.
-func (r *Reaper) Reap() (int, error) { return 0, nil }
+// ReapOrphans does nothing: without a subreaper no process is adopted.
+func ReapOrphans(context.Context, time.Duration, func(error)) {}
 
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }

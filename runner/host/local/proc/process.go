@@ -4,6 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -14,7 +19,6 @@ type entry struct {
 	session   int // 0 where the system does not tell
 	start     uint64
 	name      string
-	kernel    bool // a kernel thread
 	dead      bool // a zombie, or about to be gone
 }
 
@@ -32,13 +36,10 @@ func StartTime(pid int) (uint64, error) {
 		return 0, err
 	}
 	e, err := statOf(pid)
-	if err != nil {
-		return 0, err
+	if err == nil && e.dead {
+		err = os.ErrProcessDone
 	}
-	if e.dead {
-		return 0, os.ErrProcessDone
-	}
-	return e.start, nil
+	return e.start, err
 }
 
 // Self returns the handle of this process.
@@ -70,6 +71,8 @@ func checkSame(pid int, start uint64) error {
 	return err
 }
 
+func ended(p reconcile.Process) bool { return errors.Is(checkSame(p.PID, p.Start), os.ErrProcessDone) }
+
 // checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
 func checkTarget(p reconcile.Process) error {
 	switch {
@@ -83,9 +86,36 @@ func checkTarget(p reconcile.Process) error {
 	return nil
 }
 
+// Environ returns the environment ("NAME=value" entries) that a process was started with; empty where the system does not
+// show it, os.ErrProcessDone if the process is gone.
+func Environ(p reconcile.Process) ([]string, error) {
+	raw, err := environ(p.PID)
+	if err != nil {
+		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
+	}
+	if err := checkSame(p.PID, p.Start); err != nil { // compared after the read, so that it was this process's environment
+		return nil, err
+	}
+	return slices.DeleteFunc(strings.Split(raw, "\x00"), func(e string) bool { return !strings.Contains(e, "=") }), nil
+}
+
 // FoundWorker is a worker that is known by its command line alone.
 type FoundWorker struct {
 	reconcile.Process
 	// Workflow is the path of its workflow file.
 	Workflow string
+}
+
+// sealEach marks the descriptors above 2 that a directory lists close-on-exec.
+func sealEach(dir string) error {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("close descriptors to children: %w", err)
+	}
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }

@@ -1,10 +1,11 @@
 package proc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,14 +28,11 @@ var bootID = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("boot id: %w", err)
 	}
-	boot := strings.TrimSpace(string(b))
-	if boot == "" {
-		return "", errors.New("boot id: the kernel gave none")
-	}
 	namespace, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return "", fmt.Errorf("pid namespace: %w", err)
 	}
+	boot := strings.TrimSpace(string(b))
 	if namespace != firstPIDNamespace {
 		boot += "/" + namespace
 	}
@@ -72,48 +70,40 @@ func statOf(pid int) (entry, error) {
 	if gone(err) || err == nil && len(b) == 0 {
 		return entry{}, os.ErrProcessDone
 	}
-	if err != nil {
-		return entry{}, fmt.Errorf("process %d: %w", pid, err)
+	if err == nil {
+		var e entry
+		if e, err = parseStat(string(b)); err == nil {
+			return e, nil
+		}
 	}
-	return parseStat(string(b))
+	return entry{}, fmt.Errorf("process %d: %w", pid, err)
 }
-
-const kernelThread = 0x00200000 // PF_KTHREAD
 
 // parseStat reads a line of /proc/<pid>/stat. The name stands in parentheses and may itself contain parentheses, blanks
 // and newlines, so the fields are counted from the last parenthesis.
-func parseStat(line string) (entry, error) {
+func parseStat(line string) (e entry, err error) {
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 1 || end < open {
-		return entry{}, errors.New("stat without a name")
+		return e, errors.New("stat without a name")
 	}
+	e.name = line[open+1 : end]
 	fields := strings.Fields(line[end+1:])
 	const first = 3 // the number of fields[0] in proc(5)
 	if len(fields) <= 22-first {
-		return entry{}, fmt.Errorf("stat of process %s is cut off", line[:open])
+		return e, errors.New("stat is cut off")
 	}
-	var errs []error
-	number := func(text string) uint64 {
-		text = strings.TrimSpace(text)
-		if text == "-1" { // the session of a process that is ending
-			return 0
-		}
-		n, err := strconv.ParseUint(text, 10, 64)
-		errs = append(errs, err)
+	number := func(text string) int {
+		n, numberErr := strconv.Atoi(strings.TrimSpace(text))
+		err = errors.Join(err, numberErr)
 		return n
 	}
-	e := entry{
-		pid: int(number(line[:open])), ppid: int(number(fields[4-first])), session: int(number(fields[6-first])),
-		start: number(fields[22-first]), name: line[open+1 : end],
-		kernel: number(fields[9-first])&kernelThread != 0,
-	}
-	// A process whose first thread has ended shows as a zombie while its other threads run on.
+	e.pid, e.ppid, e.session = number(line[:open]), number(fields[4-first]), number(fields[6-first])
 	state, threads := fields[0], number(fields[20-first])
+	e.start = uint64(number(fields[22-first]))
+	e.session = max(e.session, 0) // -1 in a process that is ending
+	// A process whose first thread has ended shows as a zombie while its other threads run on.
 	e.dead = state == "X" || state == "x" || state == "Z" && threads <= 1
-	if err := errors.Join(errs...); err != nil {
-		return entry{}, fmt.Errorf("stat of process %s: %w", line[:open], err)
-	}
-	return e, nil
+	return e, err
 }
 
 // gone reports whether err is how /proc and the pidfd calls say that a process has ended.
@@ -125,29 +115,19 @@ func forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is
 // Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
 // another one. The caller compares the boot (BootID) that p was recorded in.
 func Signal(p reconcile.Process, sig unix.Signal) error {
-	fd, err := openProcess(p)
+	if err := checkTarget(p); err != nil {
+		return err
+	}
+	fd, err := openPIDFD(p.PID)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return sendSignal(fd, p, sig)
-}
-
-// openProcess returns a pidfd of the process p. The descriptor is opened before the start time is compared, so that the
-// pid cannot come to mean another process in between.
-func openProcess(p reconcile.Process) (int, error) {
-	if err := checkTarget(p); err != nil {
-		return -1, err
-	}
-	fd, err := openPIDFD(p.PID)
-	if err != nil {
-		return -1, err
-	}
+	// Compared once the descriptor is open, so that the pid cannot come to mean another process in between.
 	if err := checkSame(p.PID, p.Start); err != nil {
-		unix.Close(fd)
-		return -1, err
+		return err
 	}
-	return fd, nil
+	return sendSignal(fd, p, sig)
 }
 
 func openPIDFD(pid int) (int, error) {
@@ -163,10 +143,10 @@ func openPIDFD(pid int) (int, error) {
 
 func sendSignal(fd int, p reconcile.Process, sig unix.Signal) error {
 	err := unix.PidfdSendSignal(fd, sig, nil, 0)
-	if gone(err) {
+	switch {
+	case gone(err):
 		return os.ErrProcessDone
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
 	}
 	return nil
@@ -189,59 +169,176 @@ func CheckPidfds() error {
 	return err
 }
 
-const (
-	maxAwaited = 256 // bounds the open pidfds: further processes are signalled but not waited for
-	awaitStep  = 50 * time.Millisecond
-)
-
-// exitWaiter waits for the end of processes that it has signalled. The zero value is ready.
-type exitWaiter struct{ fds []unix.PollFd }
-
-// signal sends the signals to p and remembers p for wait.
-func (w *exitWaiter) signal(p reconcile.Process, sigs ...unix.Signal) error {
-	fd, err := openProcess(p)
+// scan lists the living processes of all users, kernel threads among them.
+func scan() (entries []entry, err error) {
+	if err := checkNumbering(); err != nil {
+		return nil, err
+	}
+	dirs, err := os.ReadDir("/proc")
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	for _, sig := range sigs {
-		if err := sendSignal(fd, p, sig); err != nil {
-			unix.Close(fd)
-			return err
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil {
+			continue
 		}
-	}
-	if len(w.fds) == maxAwaited {
-		return unix.Close(fd)
-	}
-	w.fds = append(w.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	return nil
-}
-
-// wait returns when all processes have ended (zombies count as ended) or ctx has, which is no error.
-func (w *exitWaiter) wait(ctx context.Context) error {
-	for len(w.fds) > 0 && ctx.Err() == nil {
-		_, err := unix.Poll(w.fds, int(awaitStep.Milliseconds()))
-		if errors.Is(err, unix.EINTR) {
+		e, err := statOf(pid)
+		if e.dead || errors.Is(err, os.ErrProcessDone) || forbidden(err) { // forbidden: hidden by the mount option hidepid
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("wait for processes: %w", err)
+			return nil, fmt.Errorf("list processes: %w", err)
 		}
-		running := w.fds[:0]
-		for _, p := range w.fds {
-			if p.Revents == 0 {
-				running = append(running, p)
-			} else {
-				unix.Close(int(p.Fd))
-			}
-		}
-		w.fds = running
+		entries = append(entries, e)
 	}
-	return nil
+	return entries, nil
 }
 
-func (w *exitWaiter) close() {
-	for _, p := range w.fds {
-		unix.Close(int(p.Fd))
+// Descendants lists, by pid, the living processes below pid, which is not among them. If pid is a subreaper these are all
+// that it started, except those started by a service manager. It reads the kernel's lists of each thread's children, so that
+// its cost depends on their number; a process that changes its parent at this moment may be missing.
+func Descendants(pid int) (below []reconcile.Process, err error) {
+	if err := checkNumbering(); err != nil {
+		return nil, err
 	}
-	w.fds = nil
+	seen := map[int]bool{pid: true}
+	var errs []error
+	for parents := []int{pid}; len(parents) > 0; parents = parents[1:] {
+		for _, child := range childrenOf(parents[0]) {
+			if seen[child] {
+				continue
+			}
+			seen[child] = true
+			switch e, err := statOf(child); {
+			case err == nil && !e.dead:
+				below, parents = append(below, e.process()), append(parents, child)
+			case err != nil && !errors.Is(err, os.ErrProcessDone):
+				errs = append(errs, err)
+			}
+		}
+	}
+	slices.SortFunc(below, byPID)
+	return below, errors.Join(errs...)
+}
+
+// childrenOf lists the children of all threads of a process, zombies too; none if it is gone.
+func childrenOf(pid int) (list []int) {
+	threads, _ := os.ReadDir(procPath(pid, "task"))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(filepath.Join(procPath(pid, "task"), thread.Name(), "children"))
+		for word := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				list = append(list, child)
+			}
+		}
+	}
+	return list
+}
+
+// hasMarker reports whether a process has the marker's tree file open as TreeFD or one of its entries in the environment
+// that it was started with. Processes of other users, who can write any marker, and those that may not be looked into have not.
+func hasMarker(pid int, m marker) (bool, error) {
+	found := m.tree != "" && holdsTree(pid, m.tree)
+	if !found && len(m.env) > 0 {
+		env, err := environ(pid)
+		if err != nil {
+			return false, fmt.Errorf("process %d: %w", pid, err)
+		}
+		found = containsEntry(env, m.env)
+	}
+	if !found {
+		return false, nil
+	}
+	// The directory of a process belongs to its user even if the process is not dumpable.
+	var dir unix.Stat_t
+	err := unix.Stat(procPath(pid, ""), &dir)
+	return err == nil && int(dir.Uid) == os.Geteuid(), nil //nolint:nilerr // it has ended
+}
+
+// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because the
+// file may be on a file system that does not answer. In another mount namespace the same path is another file.
+func holdsTree(pid int, path string) bool {
+	link := procPath(pid, "fd/") + strconv.Itoa(TreeFD)
+	target, err := os.Readlink(link)
+	target, deleted := strings.CutSuffix(target, " (deleted)")
+	if err != nil || target != path {
+		return false
+	}
+	named, err := os.Stat(path)
+	if deleted || err != nil {
+		return true
+	}
+	open, err := os.Stat(link)
+	return err == nil && os.SameFile(open, named)
+}
+
+// worksBelow reports whether the working directory of a process is folder or lies below it. The folder must be a path
+// without symlinks. A process that may not be looked into does not count.
+func worksBelow(pid int, folder string) (bool, error) {
+	dir, err := os.Readlink(procPath(pid, "cwd"))
+	if gone(err) || forbidden(err) {
+		return false, nil
+	}
+	return strings.HasPrefix(dir+"/", folder+"/"), err
+}
+
+// environ returns the environment that a process was started with; empty if it is gone or may not be looked into.
+func environ(pid int) (string, error) {
+	raw, err := os.ReadFile(procPath(pid, "environ"))
+	if gone(err) || forbidden(err) {
+		return "", nil
+	}
+	return string(raw), err
+}
+
+// commands lists the processes of this user whose first argument is subcommand, with their arguments.
+func commands(subcommand string) (map[reconcile.Process][]string, error) {
+	entries, err := scan()
+	found := map[reconcile.Process][]string{}
+	for _, e := range entries {
+		line, err := os.ReadFile(procPath(e.pid, "cmdline"))
+		if args := strings.Split(string(line), "\x00"); err == nil && len(args) > 1 && args[1] == subcommand {
+			found[e.process()] = args
+		}
+	}
+	return found, err
+}
+
+// Workers finds this user's workers of a state directory by their command lines, by run id. It serves when the database
+// cannot be read. Whether a worker really has its run is shown by its alive file.
+func Workers(stateDir string) (map[string]FoundWorker, error) {
+	all, err := commands("worker")
+	found := map[string]FoundWorker{}
+	for p, args := range all {
+		if run := argument(args, "--run"); run != "" && sameDir(argument(args, "--state-dir"), stateDir) {
+			found[run] = FoundWorker{p, argument(args, "--workflow")}
+		}
+	}
+	return found, err
+}
+
+// OwnPasses finds the passes of a state directory that its workers have started at the end of their runs.
+func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
+	all, err := commands("tick")
+	for p, args := range all {
+		if argument(args, "--trigger") == "worker" && sameDir(argument(args, "--state-dir"), stateDir) {
+			list = append(list, p)
+		}
+	}
+	return list, err
+}
+
+func argument(args []string, flag string) string {
+	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// sameDir compares two paths, either of which may go through a symlink.
+func sameDir(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return a == b || errA == nil && errB == nil && os.SameFile(x, y)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 )
 
 // BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends (design 8), so
-// that a process that the agent leaves behind stays below the worker. A Reaper must reap those.
+// that a process that the agent leaves behind stays below the worker. Reap must reap those.
 func BecomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
@@ -34,43 +35,33 @@ func NonDumpable() error {
 	return nil
 }
 
-// maxComm is how many bytes of a name the kernel keeps.
-const maxComm = 15
-
-// ShowAs sets the name under which this process is listed. It must come before NonDumpable, after which the file belongs
-// to root.
+// ShowAs sets the name, of at most 15 bytes, under which this process is listed. It must come before NonDumpable, after
+// which the file belongs to root.
 func ShowAs(name string) error {
-	if err := os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0); err != nil {
+	if err := os.WriteFile("/proc/self/comm", []byte(name), 0); err != nil {
 		return fmt.Errorf("own name: %w", err)
 	}
 	return nil
 }
 
-// Reaper reaps adopted children and leaves alone those that this process waits for: children of os/exec,
-// os.StartProcess, Start and Detach. They are recognized by their pidfds: package os and this one keep a descriptor of a
-// child until it has been waited for.
-type Reaper struct{}
-
-// NewReaper makes sure that children can be told apart here. Where they cannot (a sandbox without pidfds) it fails, and
-// zombies stay until this process ends, which does no harm.
-func NewReaper() (*Reaper, error) {
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		return nil, fmt.Errorf("reaper: %w", err)
+// sealDescriptors marks every descriptor above 2 close-on-exec, because those that were inherited from cron, a terminal or
+// a test are not marked. The descriptors that a child shall inherit are passed on explicitly.
+func sealDescriptors() error {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
 	}
-	defer func() { _ = self.Release() }()
-	held, err := heldPIDs()
-	if err != nil {
-		return nil, err
-	}
-	if held[os.Getpid()] == 0 {
-		return nil, errors.New("reaper: package os holds no pidfds here, so adopted children cannot be told from others")
-	}
-	return &Reaper{}, nil
+	// Before Linux 5.11, or in a sandbox that does not know the call.
+	return sealEach("/proc/self/fd")
 }
 
-// Run reaps at each interval until ctx ends. Errors go to report.
-func (r *Reaper) Run(ctx context.Context, interval time.Duration, report func(error)) {
+// awaitExit returns when a child has ended, without reaping it.
+func awaitExit(pid int) {
+	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+}
+
+// ReapOrphans reaps, at each interval until ctx ends, the adopted children that have ended. Errors go to report.
+func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -79,85 +70,59 @@ func (r *Reaper) Run(ctx context.Context, interval time.Duration, report func(er
 			return
 		case <-tick.C:
 		}
-		if _, err := r.Reap(); err != nil {
+		if err := reap(); err != nil {
 			report(err)
 		}
 	}
 }
 
-// Reap reaps the adopted children that have ended and returns how many. It does not wait for any.
-func (r *Reaper) Reap() (int, error) {
-	// There mostly is no zombie, and this question costs a microsecond.
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	if errors.Is(err, unix.ECHILD) || err == nil && info.Signo == 0 {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reap: %w", err)
-	}
-	// Waitid would name only the first zombie again and again, which may be one that this process waits for.
-	entries, err := scanAll()
-	if err != nil {
-		return 0, err
-	}
-	reaped := 0
+// reap reaps the adopted children that have ended and leaves alone those that this process waits for, the children of
+// os/exec. These are recognized by their pidfds: package os keeps a descriptor of a child until it has been waited for.
+// Where it keeps none (a sandbox without pidfds) children cannot be told apart and zombies stay until this process ends,
+// which does no harm.
+func reap() error {
 	var errs []error
-	for _, e := range entries {
-		if !e.dead || e.ppid != os.Getpid() {
-			continue
+	for _, pid := range childrenOf(os.Getpid()) {
+		if e, err := statOf(pid); err == nil && e.dead {
+			errs = append(errs, reapAdopted(pid))
 		}
-		ok, err := reapAdopted(e.pid)
-		if ok {
-			reaped++
-		}
-		errs = append(errs, err)
 	}
-	return reaped, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // reapAdopted reaps the zombie pid unless this process waits for it. The descriptor is opened first, and it is what is
 // reaped: if the child was waited for in between and its pid reused, nothing happens.
-func reapAdopted(pid int) (bool, error) {
+func reapAdopted(pid int) error {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return fmt.Errorf("reap: %w", err)
+	}
+	defer func() { _ = self.Release() }()
 	fd, err := openPIDFD(pid)
 	if errors.Is(err, os.ErrProcessDone) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer unix.Close(fd)
 	held, err := heldPIDs()
-	if err != nil || held[pid] != 1 { // one is fd
-		return false, err
+	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // one is fd
+		return err
 	}
-	var info unix.Siginfo
-	err = unix.Waitid(unix.P_PIDFD, fd, &info, unix.WEXITED|unix.WNOHANG, nil)
-	if errors.Is(err, unix.ECHILD) {
-		return false, nil
+	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	if err != nil && !errors.Is(err, unix.ECHILD) {
+		return fmt.Errorf("reap process %d: %w", pid, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("reap process %d: %w", pid, err)
-	}
-	return info.Signo != 0, nil
+	return nil
 }
 
 // heldPIDs counts the pidfds that this process has open, by the process they refer to.
 func heldPIDs() (map[int]int, error) {
-	const dir = "/proc/self/fdinfo"
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("own descriptors: %w", err)
-	}
+	files, err := filepath.Glob("/proc/self/fdinfo/*")
 	held := map[int]int{}
-	for _, name := range names {
-		info, err := os.ReadFile(filepath.Join(dir, name.Name()))
-		if gone(err) {
-			continue // closed meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("own descriptors: %w", err)
-		}
+	for _, file := range files {
+		info, _ := os.ReadFile(file) // one that cannot be read was closed meanwhile
 		for line := range strings.Lines(string(info)) {
 			if rest, ok := strings.CutPrefix(line, "Pid:"); ok { // only pidfds have this line
 				if pid, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil {
@@ -166,5 +131,5 @@ func heldPIDs() (map[int]int, error) {
 			}
 		}
 	}
-	return held, nil
+	return held, err
 }

@@ -1,139 +1,331 @@
 package proc
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
+)
+
+const (
+	systemdLimit = 2 * time.Second         // for all that a pass asks systemd
+	probeLimit   = 1500 * time.Millisecond // for the attempt to get a scope, which is a part of that
 )
 
 // Slice is the systemd slice of all scopes: stopping it ends every worker.
 const Slice = "symphony.slice"
 
-// ScopeUnit is the name of the systemd scope of a run's worker.
-func ScopeUnit(runID string) string { return "symphony-" + runID + ".scope" }
+// runtimeVar is the variable by which systemd's programs find the manager of a user.
+const runtimeVar = "XDG_RUNTIME_DIR"
 
-// isScope reports whether cgroup is the path of the run's scope. Nothing else in a scope file is believed: an empty line,
-// "/" or the cgroup of a login session would make unrelated processes the run's.
-func isScope(cgroup, runID string) bool {
-	return runID != "" && strings.HasPrefix(cgroup, "/") && !strings.Contains(cgroup, "\n") &&
-		path.Clean(cgroup) == cgroup && path.Base(cgroup) == ScopeUnit(runID)
+// ScopeManager starts workers in systemd scopes, so that they survive the unit that their pass runs in: when a service or
+// a login session ends, systemd ends all its processes, whatever session or process group they have.
+//
+// Decisions:
+//
+//   - A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope
+//     and then becomes the worker: same pid, parent and descriptors, and no moment in which the worker runs outside.
+//     Moving a running worker (busctl call … StartTransientUnit) would need a second round between worker and pass,
+//     fails where no bus daemon runs, and is no faster.
+//   - Whether scopes can be had is tried, once in a pass and only if it starts something. No permission, file or version
+//     tells it reliably.
+//   - From outside its units a user's manager is used only if that user lingers. Otherwise it ends with the last login,
+//     and its scopes with it, while a process without a scope often survives.
+type ScopeManager struct {
+	// Env is the environment that systemd's programs are found and started with.
+	Env []string
+
+	once    sync.Once
+	err     error
+	manager *manager // nil: workers are started without a scope
 }
 
-// ReadScope reads the file in which a worker has recorded its OwnScope; empty if there is no file or it does not name the
-// scope of this run.
-func ReadScope(file, runID string) (string, error) {
-	b, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("scope file: %w", err)
+// NoScopeError reports that a worker started now would end with the unit that the pass runs in.
+type NoScopeError struct {
+	// Unit is that service, KillMode its setting in systemd; empty if systemctl did not tell.
+	Unit, KillMode string
+	// Err is why systemd gives no scope.
+	Err error
+}
+
+// Error implements error.
+func (e *NoScopeError) Error() string {
+	mode := "whose KillMode could not be found out"
+	if e.KillMode != "" {
+		mode = "KillMode=" + e.KillMode
 	}
-	if cgroup := strings.TrimSuffix(string(b), "\n"); isScope(cgroup, runID) {
-		return cgroup, nil
+	return fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", e.Unit, mode, e.Err)
+}
+
+// Unwrap returns the reason of systemd.
+func (e *NoScopeError) Unwrap() error { return e.Err }
+
+// Ask finds out how workers must be started to survive, once and within two seconds. An error is a *NoScopeError: they
+// cannot survive.
+func (s *ScopeManager) Ask(ctx context.Context) error {
+	s.once.Do(func() { s.err = s.ask(ctx, readSurroundings(s.Env)) })
+	return s.err
+}
+
+func (s *ScopeManager) ask(ctx context.Context, at surroundings) error {
+	if !at.Booted {
+		return nil
 	}
-	return "", nil
+	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
+	defer cancel()
+	reason := s.probe(ctx, at)
+	if reason == nil || !strings.HasSuffix(at.Unit, ".service") {
+		return nil
+	}
+	m := manager{user: at.owner >= 0, runtime: at.runtime}
+	mode, err := s.output(ctx, m, "systemctl", m.flag(), "show", "-p", "KillMode", "--value", at.Unit)
+	if err == nil && (mode == "process" || mode == "none") {
+		return nil
+	}
+	if err != nil {
+		reason = fmt.Errorf("%w; %w", reason, err)
+	}
+	return &NoScopeError{Unit: at.Unit, KillMode: mode, Err: reason}
+}
+
+// probe starts a program that ends at once in a scope of its own, and keeps the manager that allowed it.
+func (s *ScopeManager) probe(ctx context.Context, at surroundings) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
+	for _, m := range at.managers() {
+		scope := Scope{"symphony-probe-" + strings.ToLower(rand.Text()[:10]) + ".scope", "symphony: can workers have scopes?", m}
+		if _, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...); reason == nil {
+			s.manager = &m
+			return nil
+		}
+	}
+	return reason
+}
+
+// output runs one of systemd's programs and returns what it prints. The program gets none of this process's descriptors,
+// and only the variables that it needs.
+func (s *ScopeManager) output(ctx context.Context, m manager, program string, args ...string) (string, error) {
+	if err := sealDescriptors(); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.WaitDelay = "/", 100*time.Millisecond
+	cmd.Env = []string{"LC_ALL=C", "PATH=" + lookup(s.Env, "PATH")}
+	if m.user {
+		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	text := strings.Join(strings.Fields(stderr.String()), " ")
+	switch {
+	case err == nil:
+		return strings.TrimSpace(stdout.String()), nil
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("%s does not answer", program)
+	case text != "":
+		return "", fmt.Errorf("%s: %s", program, text)
+	}
+	return "", fmt.Errorf("%s: %w", program, err)
+}
+
+// Scope returns the scope for the worker of a run, nil if it needs none or can have none. Ask must come first.
+func (s *ScopeManager) Scope(runID, issue string) *Scope {
+	if s == nil || s.manager == nil {
+		return nil
+	}
+	return &Scope{"symphony-" + runID + ".scope", "symphony: " + issue, *s.manager}
 }
 
 // Scope is a systemd scope that a process is started in.
 type Scope struct {
-	Unit, Description string
+	unit, description string
 	manager           manager
 }
 
-// PassScope returns the scope for a pass that the worker of a run starts, nil if the worker itself has none. The pass must
-// not stay in the worker's scope, whose processes belong to the run and are ended with it.
-func PassScope(env []string, runID string) *Scope {
-	if _, ok := OwnScope(runID); !ok {
-		return nil
-	}
-	managers := readSurroundings(env).managers()
-	if len(managers) == 0 {
-		return nil
-	}
-	return &Scope{Unit: ScopeUnit("pass-" + runID), Description: "symphony: a pass after run " + runID, manager: managers[0]}
-}
-
-// command returns the command line that runs argv in the scope. It uses only options that old versions of systemd have.
-func (s *Scope) command(systemdRun string, argv ...string) []string {
+// options are those of systemd-run, before the command. It uses only options that old versions of systemd have.
+func (s *Scope) options() []string {
 	// systemd refuses a description with a line break or invalid text.
 	description := []rune(strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return '_'
 		}
 		return r
-	}, s.Description))
-	return append([]string{
-		systemdRun, s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.Unit,
+	}, s.description))
+	return []string{
+		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit,
 		"--slice=" + Slice, "--description=" + string(description[:min(len(description), 100)]), "--",
-	}, argv...)
+	}
 }
 
-// wrap changes a program, its arguments and its environment so that it starts in the scope. The program itself sees env.
-func (s *Scope) wrap(exe string, argv, env []string) (string, []string, []string, error) {
+// wrap changes a command so that it starts in the scope.
+func (s *Scope) wrap(cmd *exec.Cmd) error {
 	systemdRun, err := exec.LookPath("systemd-run")
 	if err != nil {
-		return "", nil, nil, err
+		return err
 	}
-	inner := append([]string{pathForOthers(exe)}, argv[1:]...)
-	if s.manager.user && lookup(env, runtimeVar) != s.manager.runtime {
-		isRuntime := func(e string) bool { return strings.HasPrefix(e, runtimeVar+"=") }
-		restore := []string{"env", "-u", runtimeVar}
-		if i := slices.IndexFunc(env, isRuntime); i >= 0 {
-			restore = []string{"env", env[i]}
+	exe := cmd.Path
+	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok { // for systemd-run it would be its own
+		link, err := os.Readlink(exe)
+		if exe = link; err != nil || strings.HasSuffix(link, " (deleted)") {
+			exe = "/proc/" + strconv.Itoa(os.Getpid()) + "/" + rest
 		}
-		inner = append(restore, inner...)
-		env = append(slices.DeleteFunc(slices.Clone(env), isRuntime), runtimeVar+"="+s.manager.runtime)
 	}
-	return systemdRun, s.command(systemdRun, inner...), env, nil
+	cmd.Args = slices.Concat([]string{systemdRun}, s.options(), []string{exe}, cmd.Args[1:])
+	cmd.Path = systemdRun
+	if s.manager.user {
+		cmd.Env = append(cmd.Env, runtimeVar+"="+s.manager.runtime)
+	}
+	return nil
 }
 
-// pathForOthers returns a path by which another program finds this executable: /proc/self would be its own. An executable
-// that was replaced or removed is reached only through this process.
-func pathForOthers(exe string) string {
-	if !strings.HasPrefix(exe, "/proc/self/") {
-		return exe
-	}
-	if link, err := os.Readlink(exe); err == nil {
-		own, err := os.Stat(exe)
-		linked, linkErr := os.Stat(link)
-		if err == nil && linkErr == nil && os.SameFile(own, linked) {
-			return link
-		}
-	}
-	return "/proc/" + strconv.Itoa(os.Getpid()) + strings.TrimPrefix(exe, "/proc/self")
+// manager is a systemd manager: that of the system, or of this user.
+type manager struct {
+	user    bool
+	runtime string // XDG_RUNTIME_DIR, for the user's
 }
 
-// scopeStep is how often WaitForScope looks.
-const scopeStep = 2 * time.Millisecond
+func (m manager) flag() string {
+	if m.user {
+		return "--user"
+	}
+	return "--system"
+}
 
-// WaitForScope waits, for two seconds at most, until a process that was started in a scope is in it. An error says why it
-// is not.
-func (d *Detached) WaitForScope(ctx context.Context, scope *Scope) error {
-	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
-	defer cancel()
-	step := time.NewTicker(scopeStep)
-	defer step.Stop()
-	for {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(d.process.PID) + "/cgroup")
-		if err == nil && path.Base(systemdCgroup(string(b))) == scope.Unit {
-			return nil
-		}
-		select {
-		case <-step.C:
-		case <-d.done:
-			if d.status == "exit status 0" { // it ended before the first look
-				return nil
+// HostUnit is what decides whether the workers of a pass survive that is started from here.
+type HostUnit struct {
+	// Booted: systemd runs this machine.
+	Booted bool
+	// Unit is the innermost service or scope that this process is in; empty if there is none.
+	Unit string
+	// Manager: the systemd manager of this user can be reached; Lingers: it stays after the last logout.
+	Manager, Lingers bool
+	// Root needs no manager of its own.
+	Root bool
+}
+
+// ReadHostUnit looks at this process's surroundings, without asking systemd.
+func ReadHostUnit(env []string) HostUnit { return readSurroundings(env).HostUnit }
+
+// surroundings are all that decides which manager is asked for a scope.
+type surroundings struct {
+	HostUnit
+	uid     int
+	owner   int    // the user whose manager the unit belongs to; -1: it belongs to the system's
+	runtime string // the directory of this user's manager, running or not
+}
+
+func readSurroundings(env []string) surroundings {
+	at := surroundings{uid: os.Geteuid(), owner: -1, runtime: lookup(env, runtimeVar)}
+	at.Root = at.uid == 0
+	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
+		return at
+	}
+	at.Booted = true
+	if at.runtime == "" {
+		at.runtime = "/run/user/" + strconv.Itoa(at.uid)
+	}
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return at // without cgroups no unit ends its processes
+	}
+	at.Unit, at.owner = unitOf(systemdCgroup(string(b)))
+	for _, socket := range []string{"systemd/private", "bus"} {
+		info, err := os.Stat(filepath.Join(at.runtime, socket))
+		at.Manager = at.Manager || err == nil && info.Mode()&os.ModeSocket != 0
+	}
+	at.Lingers = lingers("/", at.uid)
+	return at
+}
+
+// managers are those that may give a lasting scope, the best first.
+func (at surroundings) managers() []manager {
+	system, user := manager{}, manager{user: true, runtime: at.runtime}
+	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
+	switch {
+	case !at.Booted:
+		return nil
+	case at.owner == at.uid:
+		return []manager{user}
+	case at.Root || inScopeOfSystem:
+		return []manager{system}
+	}
+	var list []manager
+	if at.Manager && at.Lingers {
+		list = append(list, user)
+	}
+	if strings.HasSuffix(at.Unit, ".service") { // the system's manager may allow it to the account of the service
+		list = append(list, system)
+	}
+	return list
+}
+
+// unitOf reads the innermost unit and the owner of its manager from the path of a cgroup. A unit may create cgroups of its
+// own below its own.
+func unitOf(cgroup string) (unit string, owner int) {
+	owner = -1
+	for name := range strings.SplitSeq(cgroup, "/") {
+		name = strings.TrimPrefix(name, "_") // systemd's escape for names that the kernel might use
+		if uid, ok := strings.CutPrefix(unit, "user@"); ok && name != "" {
+			if n, err := strconv.Atoi(strings.TrimSuffix(uid, ".service")); err == nil {
+				owner = n
 			}
-			return &DiedError{Status: d.status}
-		case <-ctx.Done():
-			return fmt.Errorf("no %s within %v", scope.Unit, systemdLimit)
+		}
+		if strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope") {
+			unit = name
 		}
 	}
+	return unit, owner
+}
+
+// systemdCgroup returns the path that systemd gave to a process: in the hierarchy of older systems if there is one, else in
+// the unified one.
+func systemdCgroup(file string) (unified string) {
+	for line := range strings.Lines(file) {
+		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		if p, ok := strings.CutPrefix(line, "name=systemd:"); ok {
+			return p
+		}
+		if p, ok := strings.CutPrefix(line, ":"); ok {
+			unified = p
+		}
+	}
+	return unified
+}
+
+// lingers reports whether the manager of a user stays after the last logout. If logind does not know the user, or does
+// not run, no logout ends the manager.
+func lingers(root string, uid int) bool {
+	b, err := os.ReadFile(path.Join(root, "run/systemd/users", strconv.Itoa(uid)))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "NAME="); ok {
+			_, err := os.Stat(path.Join(root, "var/lib/systemd/linger", name))
+			return err == nil
+		}
+	}
+	return false
+}
+
+// lookup returns the value of a variable in an environment; the last entry counts.
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
 }

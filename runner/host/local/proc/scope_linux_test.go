@@ -1,253 +1,222 @@
 package proc
 
 import (
-	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
-	"path"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func init() {
-	helpers["insider"] = insider
-	helpers["chain"] = chain
-	helpers["weak"] = weak
-}
-
-// insider says which scope of the run it finds itself in, starts what a worker would and ends its tree as a worker does.
-func insider(args []string) int {
-	id := args[0]
-	scope, ok := OwnScope(id)
-	say("scope", ok, scope)
-	cmd := exec.Command("setsid", "sleep", "1000")
-	cmd.Env = []string{}
-	if err := cmd.Start(); err != nil {
-		say("error", err)
-		return 1
-	}
-	go func() { _ = cmd.Wait() }()
-	self, err := Self()
-	if err != nil {
-		say("error", err)
-		return 1
-	}
-	roots := []reconcile.Process{{PID: self.PID, Start: self.Start}}
-	left, err := KillTree(context.Background(), Owner{Scope: scope, Roots: roots, Boot: self.Boot}, bound)
-	say("left", len(left), err)
-	return 0
-}
-
-// newScope makes a cgroup below our own that is named like the scope of a run, as systemd would, and ends it after the
-// test.
-func newScope(t *testing.T, id string) (cgroup, dir string) {
-	t.Helper()
-	own, err := os.ReadFile("/proc/self/cgroup")
-	must(t, err)
-	cgroup = path.Join("/", unifiedCgroup(string(own)), ScopeUnit(id))
-	dir = scopeDir(cgroup)
-	if dir == "" {
-		t.Skip("no unified cgroup hierarchy is mounted here")
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("no cgroup can be made here: %v", err)
-	}
-	t.Cleanup(func() {
-		_, err := killScope(cgroup)
-		must(t, err)
-		eventually(t, "the cgroup to be empty", func() bool {
-			err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() && name != dir {
-					err = unix.Rmdir(name)
-				}
-				if errors.Is(err, fs.ErrNotExist) {
-					return nil
-				}
-				return err
-			})
-			return err == nil && unix.Rmdir(dir) == nil
-		})
-	})
-	return cgroup, dir
-}
-
-// within starts the command inside a cgroup.
-func within(t *testing.T, dir string) func(*exec.Cmd) {
-	t.Helper()
-	f, err := os.Open(dir)
-	must(t, err)
-	t.Cleanup(func() { f.Close() })
-	return func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
-	}
-}
-
-func TestFindByScope(t *testing.T) {
-	id := mark(t)
-	cgroup, dir := newScope(t, id)
-	_, otherDir := newScope(t, id+"x") // its path begins alike
-	below := filepath.Join(dir, "below")
-	must(t, os.Mkdir(below, 0o755))
-	member := startAs(t, nil, within(t, dir), "idle").up()
-	deeper := startAs(t, nil, within(t, below), "idle").up()
-	stranger := startAs(t, nil, within(t, otherDir), "idle").up()
-	got := find(t, Owner{Scope: cgroup})
-	if len(got) != 2 || !got[member.PID] || !got[deeper.PID] || got[stranger.PID] {
-		t.Errorf("found %v, want %d and %d, not %d", got, member.PID, deeper.PID, stranger.PID)
-	}
-	if got := find(t, Owner{Scope: path.Join(path.Dir(cgroup), ScopeUnit(id+"-gone"))}); len(got) > 0 {
-		t.Errorf("in a scope that is gone: %v", got)
-	}
-}
-
-// A process whose threads are in cgroups below is listed in the cgroup of the whole process.
-func TestFindByScopeOfThreads(t *testing.T) {
-	cgroup, dir := newScope(t, mark(t))
-	threads := filepath.Join(dir, "threads")
-	must(t, os.Mkdir(threads, 0o755))
-	must(t, os.WriteFile(filepath.Join(threads, "cgroup.type"), []byte("threaded"), 0))
-	member := startAs(t, nil, within(t, dir), "idle").up()
-	must(t, os.WriteFile(filepath.Join(threads, "cgroup.threads"), []byte(itoa(member.PID)), 0))
-	if got := find(t, Owner{Scope: cgroup}); len(got) != 1 || !got[member.PID] {
-		t.Errorf("found %v, want %d", got, member.PID)
-	}
-}
-
-// chain forks and ends, and so does each of its children, some ten thousand times: none lives for long enough to be
-// found and then signalled.
-func chain([]string) int {
-	signal.Ignore(syscall.SIGTERM)
-	runtime.LockOSThread()
-	sayUp()
-	for range 40_000 {
-		// After the first fork there is one thread and no runtime left: nothing but plain system calls from here on.
-		if pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
-			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-	}
-	syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
-	return 0
-}
-
-func TestKillTreeEndsAForkChain(t *testing.T) {
-	id := mark(t)
-	cgroup, dir := newScope(t, id)
-	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
-		t.Skip("this kernel can't kill a cgroup at once")
-	}
-	h := startAs(t, nil, within(t, dir), "chain")
-	h.up()
-	must(t, h.cmd.Wait())
-	for range 10 {
-		if got := find(t, Owner{Scope: cgroup}); len(got) == 0 {
-			t.Error("no process is found")
-		}
-	}
-	// With a mark to look for, as always: that takes longer than any of them lives.
-	left, err := KillTree(t.Context(), Owner{RunID: id, Scope: cgroup}, 50*time.Millisecond)
-	if err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
-	if got := find(t, Owner{Scope: cgroup}); len(got) > 0 {
-		t.Errorf("afterwards there are %v", got)
-	}
-}
-
-// A process of another user, which may not be signalled, is ended with the scope if the files of the scope permit it.
-func TestKillTreeOfAScopeEndsAnotherUsersProcess(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start a process of another user's")
-	}
-	id := mark(t)
-	cgroup, dir := newScope(t, id)
-	if err := os.Chown(filepath.Join(dir, "cgroup.kill"), 65534, 65534); err != nil {
-		t.Skipf("this kernel can't kill a cgroup at once: %v", err)
-	}
-	member := startAs(t, nil, within(t, dir), "idle")
-	p := member.up()
-	h := start(t, nil, "weak", cgroup)
-	if got := h.line("left"); got != "0 <nil>" {
-		t.Errorf("left %s", got)
-	}
-	if living(p) {
-		t.Error("it lives")
-	}
-}
-
-// weak gives up its user and ends a scope.
-func weak(args []string) int {
-	if err := errors.Join(syscall.Setgid(65534), syscall.Setuid(65534)); err != nil {
-		say("error", err)
-		return 1
-	}
-	left, err := KillTree(context.Background(), Owner{Scope: args[0]}, time.Millisecond)
-	say("left", len(left), err)
-	return 0
-}
-
-// A worker is in the run's scope itself, and must not end itself.
-func TestKillTreeFromWithinTheScope(t *testing.T) {
-	id := mark(t)
-	cgroup, dir := newScope(t, id)
-	h := startAs(t, nil, within(t, dir), "insider", id)
-	if got := h.line("scope"); got != "true "+cgroup {
-		t.Errorf("own scope: %s, want %s", got, cgroup)
-	}
-	if got := h.line("left"); got != "0 <nil>" {
-		t.Errorf("left %s", got)
-	}
-	if err := h.cmd.Wait(); err != nil {
-		t.Errorf("it has killed itself: %v", err)
-	}
-	h = startAs(t, nil, within(t, dir), "insider", id+"x")
-	if got := h.line("scope"); !strings.HasPrefix(got, "false") {
-		t.Errorf("in the scope of another run: %s", got)
-	}
-}
-
-func TestReadScope(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "scope")
-	if got, err := ReadScope(file, "r-1"); got != "" || err != nil {
-		t.Errorf("no file: %q, %v", got, err)
-	}
-	good := "/user.slice/user-0.slice/symphony-r-1.scope"
-	for text, want := range map[string]string{
-		good + "\n":                            good,
-		good:                                   good,
-		"/symphony-r-1.scope\n":                "/symphony-r-1.scope",
-		"":                                     "",
-		"/\n":                                  "",
-		"/user.slice\n":                        "",
-		"symphony-r-1.scope\n":                 "",
-		"/a/symphony-r-12.scope\n":             "",
-		"/a/xsymphony-r-1.scope\n":             "",
-		good + "/below\n":                      "",
-		"/a/../symphony-r-1.scope\n":           "",
-		"/a/symphony-r-1.scope\n/b\n":          "",
-		"/a\n/b/symphony-r-1.scope\n":          "", // two lines
-		"/../../user.slice/symphony-r-1.scope": "",
+func TestUnitOf(t *testing.T) {
+	for cgroup, want := range map[string]struct {
+		unit  string
+		owner int
+	}{
+		"/":                                   {"", -1},
+		"/..":                                 {"", -1},
+		"/system.slice/cron.service":          {"cron.service", -1},
+		"/system.slice/foo.service/payload/x": {"foo.service", -1},
+		"/system.slice/system-foo.slice/foo@bar.service":                                {"foo@bar.service", -1},
+		"/system.slice/_cgroup.service":                                                 {"cgroup.service", -1},
+		"/user.slice/user-1000.slice/session-3.scope":                                   {"session-3.scope", -1},
+		"/user.slice/user-1000.slice/user@1000.service":                                 {"user@1000.service", -1},
+		"/user.slice/user-1000.slice/user@1000.service/init.scope":                      {"init.scope", 1000},
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/web-shop.service":      {"web-shop.service", 1000},
+		"/user.slice/user-1000.slice/user@1000.service/symphony.slice/symphony-x.scope": {"symphony-x.scope", 1000},
+		"/system.slice/docker-0123.scope/a.b":                                           {"docker-0123.scope", -1},
+		"/system.slice/user@home.service/x.service":                                     {"x.service", -1},
 	} {
-		must(t, os.WriteFile(file, []byte(text), 0o600))
-		if got, err := ReadScope(file, "r-1"); got != want || err != nil {
-			t.Errorf("%q: %q, %v", text, got, err)
+		if unit, owner := unitOf(cgroup); unit != want.unit || owner != want.owner {
+			t.Errorf("%s: %s of %d, want %+v", cgroup, unit, owner, want)
 		}
 	}
-	must(t, os.WriteFile(file, []byte("/a/symphony-.scope\n"), 0o600))
-	if got, err := ReadScope(file, ""); got != "" || err != nil {
-		t.Errorf("of no run: %q, %v", got, err)
+}
+
+func TestSystemdCgroup(t *testing.T) {
+	for file, want := range map[string]string{
+		"": "", "8:pids:/p\n": "", "0::/a.service\n": "/a.service",
+		"9:name=systemd:/b.service\n1:cpu:/c\n0::/\n":   "/b.service",
+		"4:memory:/m\n9:name=systemd:/with:colon\n":     "/with:colon",
+		"0::/first\n9:name=systemd:/systemds.service\n": "/systemds.service",
+	} {
+		if got := systemdCgroup(file); got != want {
+			t.Errorf("%q: %q, want %q", file, got, want)
+		}
 	}
-	if _, err := ReadScope(t.TempDir(), "r-1"); err == nil {
-		t.Error("one that can't be read is no error")
+}
+
+// Which systemd managers are asked for a scope, in which order.
+func TestManagers(t *testing.T) {
+	const session, service, ours = "session-1.scope", "x.service", "symphony-r-1.scope"
+	for _, row := range []struct {
+		name               string
+		uid, owner         int
+		unit               string
+		reachable, lingers bool
+		want               string
+	}{
+		{"a service of the user's", 7, 7, service, true, false, "--user"},
+		{"a terminal under the user's manager", 7, 7, "term.scope", true, false, "--user"},
+		{"by hand", 7, -1, session, true, true, "--user"},
+		{"by hand, a manager that ends with the login", 7, -1, session, true, false, ""},
+		{"by hand, no manager", 7, -1, session, false, true, ""},
+		{"cron", 7, -1, "cron.service", true, true, "--user --system"},
+		{"a service of the system's", 7, -1, service, true, false, "--system"},
+		{"a pass of a worker that the system gave a scope", 7, -1, ours, true, true, "--system"},
+		{"root by hand", 0, -1, session, true, true, "--system"},
+		{"root's service", 0, -1, service, false, false, "--system"},
+		{"root in a user's service", 0, 7, service, true, true, "--system"},
+		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
+	} {
+		unit := HostUnit{Booted: true, Unit: row.unit, Manager: row.reachable, Lingers: row.lingers, Root: row.uid == 0}
+		h := surroundings{HostUnit: unit, uid: row.uid, owner: row.owner}
+		var got []string
+		for _, m := range h.managers() {
+			got = append(got, m.flag())
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s: %q, want %s", row.name, got, row.want)
+		}
+		if h.Booted = false; len(h.managers()) != 0 {
+			t.Errorf("%s: without systemd: %v", row.name, h.managers())
+		}
 	}
+}
+
+func TestLingers(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"run/systemd/users/7": "# private\nNAME=ann\nSTATE=active\n", "run/systemd/users/8": "NAME=bob\n",
+		"run/systemd/users/9": "STATE=active\n", "var/lib/systemd/linger/bob": "",
+	} {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+	}
+	for uid, want := range map[int]bool{6: true, 7: false, 8: true, 9: false} {
+		if got := lingers(root, uid); got != want {
+			t.Errorf("%d: %v, want %v", uid, got, want)
+		}
+	}
+}
+
+// fakeSystemd puts shell scripts in the place of systemd's programs.
+func fakeSystemd(t *testing.T, run, ctl string) (calls func() string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "calls")
+	for name, script := range map[string]string{"systemd-run": run, "systemctl": ctl} {
+		if script != "" {
+			text := "#!/bin/sh\necho \"${0##*/} $*\" >> " + log + "\n" + script + "\n"
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
+		}
+	}
+	t.Setenv("PATH", dir)
+	return func() string {
+		b, err := os.ReadFile(log)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+}
+
+func TestAsk(t *testing.T) {
+	const denied = "echo 'Failed to start transient scope unit: no' >&2; exit 1"
+	const hangs = "exec /bin/sleep 30"
+	const service, session = "x.service", "session-1.scope"
+	for _, row := range []struct {
+		name     string
+		unit     string
+		run, ctl string
+		scopes   bool
+		asked    bool // for the KillMode
+		err      string
+	}{
+		{"a scope", service, "exit 0", "echo control-group", true, false, ""},
+		{"none, KillMode=process", service, denied, "echo process", false, true, ""},
+		{"none, KillMode=none", service, denied, "echo none", false, true, ""},
+		{"none, the default", service, denied, "echo control-group", false, true, "a worker would end with x.service (KillMode=control-group), and systemd gives it no scope of its own: systemd-run: Failed to start transient scope unit: no"},
+		{"none, KillMode=mixed", service, denied, "echo mixed", false, true, "KillMode=mixed"},
+		{"none, and no answer", service, denied, "exit 4", false, true, "KillMode could not be found out"},
+		{"no programs", service, "", "", false, false, "KillMode could not be found out"},
+		{"none by hand", session, denied, "echo control-group", false, false, ""},
+		{"one that hangs, KillMode=process", service, hangs, "echo process", false, true, ""},
+		{"both hang", service, hangs, hangs, false, true, "systemd-run does not answer"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			calls := fakeSystemd(t, row.run, row.ctl)
+			s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH")}}
+			err := s.ask(t.Context(), surroundings{HostUnit: HostUnit{Booted: true, Unit: row.unit}, owner: -1})
+			var noScope *NoScopeError
+			if row.err == "" && err != nil || row.err != "" && (!errors.As(err, &noScope) || !strings.Contains(err.Error(), row.err)) {
+				t.Errorf("error %v, want %q", err, row.err)
+			}
+			if scope := s.Scope("r", "ABC-1"); (scope != nil) != row.scopes {
+				t.Errorf("scope %+v, want one: %v", scope, row.scopes)
+			}
+			if got := strings.Contains(calls(), "systemctl --system show -p KillMode --value x.service\n"); got != row.asked {
+				t.Errorf("asked for the KillMode: %v\n%s", got, calls())
+			}
+		})
+	}
+	// Without systemd no program is called, and nothing is refused.
+	calls := fakeSystemd(t, "exit 0", "exit 0")
+	s := &ScopeManager{}
+	must(t, s.ask(t.Context(), surroundings{HostUnit: HostUnit{Unit: "x.service"}, owner: -1}))
+	if s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil || calls() != "" {
+		t.Errorf("a scope, or calls: %s", calls())
+	}
+}
+
+// systemd's programs inherit neither descriptors nor secrets of the environment.
+func TestAskHandsOnNothing(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	fakeSystemd(t, "/bin/ls -l /proc/$$/fd > "+out+"; /usr/bin/env >> "+out, "")
+	file, err := os.Create(filepath.Join(t.TempDir(), "ours"))
+	must(t, err)
+	defer file.Close()
+	fd, err := unix.Dup(int(file.Fd())) // inherited by children, as what cron or a terminal gave is
+	must(t, err)
+	defer unix.Close(fd)
+	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
+	must(t, s.ask(t.Context(), surroundings{HostUnit: HostUnit{Booted: true, Unit: "x.service"}, owner: -1}))
+	b, err := os.ReadFile(out)
+	must(t, err)
+	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
+		t.Errorf("it got\n%s", said)
+	}
+}
+
+// A worker in a scope is started by systemd-run. Its program is named so that systemd-run finds it, even if it was replaced.
+func TestScopeCommand(t *testing.T) {
+	fakeSystemd(t, "exit 0", "")
+	systemdRun := filepath.Join(os.Getenv("PATH"), "systemd-run")
+	file, err := os.Create(filepath.Join(t.TempDir(), "program"))
+	must(t, err)
+	defer file.Close()
+	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
+	check := func(exe, named, flag string, env []string, m manager) {
+		t.Helper()
+		cmd := exec.Command(exe)
+		cmd.Path, cmd.Args, cmd.Env = exe, []string{"symphony", "worker"}, []string{"A=1"}
+		s := &Scope{"symphony-r1.scope", "symphony: A\nB\x1bC", m}
+		must(t, s.wrap(cmd))
+		want := []string{
+			systemdRun, flag, "--scope", "--quiet", "--collect", "--no-ask-password",
+			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A_B_C", "--", named, "worker",
+		}
+		if cmd.Path != systemdRun || !slices.Equal(cmd.Args, want) || !slices.Equal(cmd.Env, env) {
+			t.Errorf("%s %q %q\nwant %q %q", cmd.Path, cmd.Args, cmd.Env, want, env)
+		}
+	}
+	check("/usr/bin/x", "/usr/bin/x", "--system", []string{"A=1"}, manager{})
+	check(self, file.Name(), "--user", []string{"A=1", "XDG_RUNTIME_DIR=/run/user/7"}, manager{true, "/run/user/7"})
+	must(t, os.Remove(file.Name()))
+	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", []string{"A=1"}, manager{})
 }

@@ -1,0 +1,310 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+func run(t *testing.T, x Exec) *Child {
+	t.Helper()
+	c, err := x.Start()
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := c.Close()
+		must(t, err)
+	})
+	return c
+}
+
+func sh(script string) []string { return []string{"sh", "-c", script} }
+
+func waitFor(t *testing.T, c *Child) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	must(t, c.Wait(ctx))
+}
+
+func TestExecStreams(t *testing.T) {
+	dir := t.TempDir()
+	c := run(t, Exec{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir})
+	_, err := io.WriteString(c.Stdin(), "hello\n")
+	must(t, err)
+	out, err := io.ReadAll(c.Stdout())
+	must(t, err)
+	errs, err := io.ReadAll(c.Stderr())
+	must(t, err)
+	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") || strings.Contains(got, "HOME=") || string(errs) != "err\n" {
+		t.Errorf("stdout: %s, stderr: %s", got, errs)
+	}
+	waitFor(t, c)
+	for range 2 { // closing again changes nothing
+		if exit, err := c.Close(); err != nil || exit.Code != 4 || exit.Text != "exit status 4" {
+			t.Errorf("%+v, %v", exit, err)
+		}
+	}
+	if err := c.SignalGroup(unix.SIGKILL); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("signal after close: %v", err)
+	}
+}
+
+// A hook that leaves a process in the background counts as ended. The process holds its pipes and can still be killed
+// with the group.
+func TestExecEndsWhilePipesStayOpen(t *testing.T) {
+	c := run(t, Exec{Argv: sh(`sleep 60 & echo $!; exit 0`)})
+	waitFor(t, c)
+	line, err := bufio.NewReader(c.Stdout()).ReadString('\n')
+	must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	must(t, err)
+	e, err := statOf(pid)
+	must(t, err)
+	left := e.process()
+	t.Cleanup(func() { _ = Signal(left, unix.SIGKILL) })
+	if !living(left) {
+		t.Fatal("the background process ended by itself")
+	}
+	if e, err := statOf(c.Process().PID); err != nil || !e.dead {
+		t.Fatalf("the leader was reaped too early: %+v, %v", e, err)
+	}
+	must(t, c.SignalGroup(unix.SIGKILL))
+	eventually(t, "the background process to end", func() bool { return !living(left) })
+}
+
+func TestExecGroupIsItsOwn(t *testing.T) {
+	c := run(t, Exec{Argv: sh(`trap '' TERM; echo up; sleep 60 & wait`)})
+	_, err := bufio.NewReader(c.Stdout()).ReadString('\n')
+	must(t, err)
+	if group, err := unix.Getpgid(c.Process().PID); group != c.Process().PID || err != nil {
+		t.Errorf("group %d of %d, %v", group, c.Process().PID, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	must(t, Signal(c.Process(), unix.SIGTERM)) // it is deaf
+	if err := c.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("wait: %v", err)
+	}
+	if exit, err := c.Close(); err != nil || exit.Text != "signal: killed" || exit.Code >= 0 { // it kills what still runs
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// The child gets its streams, the lease and the tree file, and nothing that this process inherited.
+func TestExecDescriptors(t *testing.T) {
+	stray, err := os.Open("/etc/hostname")
+	must(t, err)
+	defer stray.Close()
+	must(t, unix.Dup3(int(stray.Fd()), 62, 0))
+	defer unix.Close(62)
+	dir := t.TempDir()
+	lease, err := os.Create(filepath.Join(dir, "lease"))
+	must(t, err)
+	must(t, flock(lease, unix.LOCK_EX))
+	tree, err := OpenTree(filepath.Join(dir, "tree"))
+	must(t, err)
+	defer tree.Close()
+	c := run(t, Exec{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`), Lease: lease, Tree: tree})
+	var listed strings.Builder
+	for out := bufio.NewReader(c.Stdout()); !strings.HasSuffix(listed.String(), "end\n"); {
+		line, err := out.ReadString('\n')
+		must(t, err)
+		listed.WriteString(line)
+	}
+	for fd, file := range map[int]*os.File{3: lease, TreeFD: tree} {
+		if !strings.Contains(listed.String(), fmt.Sprintf(" %d -> %s\n", fd, file.Name())) {
+			t.Errorf("descriptor %d is not %s", fd, file.Name())
+		}
+	}
+	if n := strings.Count(listed.String(), " -> "); n != 5 {
+		t.Errorf("%d descriptors:\n%s", n, listed.String())
+	}
+	// The lease is held as long as the child lives.
+	must(t, lease.Close())
+	other, err := os.Open(lease.Name())
+	must(t, err)
+	defer other.Close()
+	if err := flock(other, unix.LOCK_EX); !errors.Is(err, ErrHeld) {
+		t.Errorf("the lease is free: %v", err)
+	}
+	must(t, c.Stdin().Close())
+	waitFor(t, c)
+	must(t, flock(other, unix.LOCK_EX))
+}
+
+func TestExecImpossible(t *testing.T) {
+	before := descriptors(t)
+	for name, c := range map[string]struct {
+		x    Exec
+		want error
+	}{
+		"not in PATH":  {Exec{Argv: []string{"no-such-program-here"}}, exec.ErrNotFound},
+		"no such file": {Exec{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
+		"no directory": {Exec{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
+	} {
+		if _, err := c.x.Start(); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// Under a strict limit on descriptors a child starts all the same, without the tree file if need be.
+func TestExecWithFewDescriptors(t *testing.T) {
+	start(t, nil, "limited", filepath.Join(t.TempDir(), "tree")).line("started <nil>")
+}
+
+func init() {
+	helpers["limited"] = func(args []string) error {
+		tree, err := OpenTree(args[0])
+		for n := uint64(2 * TreeFD); err == nil && n >= 40; n-- {
+			var c *Child
+			if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err == nil {
+				c, err = Exec{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Lease: tree, Tree: tree}.Start()
+			}
+			if err == nil {
+				_, err = c.Close()
+			}
+		}
+		say("started", err)
+		return nil
+	}
+	helpers["adopt"] = adopt
+	helpers["adopt hidden"] = func(args []string) error { return errors.Join(NonDumpable(), adopt(args)) }
+}
+
+// adopt is a worker in small: it adopts what others leave and reaps it, while its own children end unnoticed for a
+// while, each in its own way.
+func adopt([]string) error {
+	if err := BecomeSubreaper(); err != nil {
+		return err
+	}
+	own, released := exec.Command("sh", "-c", "exit 7"), exec.Command("true")
+	// The shell in the middle ends at once and leaves an orphan.
+	if err := errors.Join(own.Start(), released.Start(), exec.Command("sh", "-c", "sleep 0.01 & sleep 0.01 & exec true").Run()); err != nil {
+		return err
+	}
+	child, err := Exec{Argv: []string{"sh", "-c", "exit 9"}}.Start()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	go ReapOrphans(ctx, 2*time.Millisecond, func(err error) { say("error", err) })
+	children := func(want int) error {
+		for len(childrenOf(os.Getpid())) != want {
+			if ctx.Err() != nil {
+				return fmt.Errorf("there are still %v", childrenOf(os.Getpid()))
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	}
+	if err := children(3); err != nil {
+		return err
+	}
+	for range 100 { // as long as their owners come to them late
+		if err := reap(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(children(3), released.Process.Release(), children(2)); err != nil {
+		return err
+	}
+	var status *exec.ExitError
+	if err := own.Wait(); !errors.As(err, &status) || status.ExitCode() != 7 {
+		return fmt.Errorf("the child of os/exec: %w", err)
+	}
+	if exit, err := child.Close(); err != nil || exit.Code != 9 {
+		return fmt.Errorf("the started child: %+v, %w", exit, err)
+	}
+	say("fine")
+	return nil
+}
+
+func TestReapTakesOrphansOnly(t *testing.T) {
+	for _, how := range []string{"adopt", "adopt hidden"} {
+		h := start(t, nil, how)
+		h.line("fine")
+		must(t, h.cmd.Wait())
+	}
+}
+
+func TestProcFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "procs")
+	p, err := OpenProcs(path)
+	must(t, err)
+	want := func(want ...reconcile.Process) {
+		t.Helper()
+		got, of, err := ReadProcs(path)
+		must(t, err)
+		if !slices.Equal(got, want) || of != boot(t) {
+			t.Errorf("recorded in %s: %+v, want %+v", of, got, want)
+		}
+	}
+	want()
+	self, err := Self()
+	must(t, err)
+	a := reconcile.Process{PID: self.PID, Start: self.Start, Name: "a) \"b\"\n\xff 5"}
+	gone := reconcile.Process{PID: self.PID, Start: self.Start + 1, Name: "sh"} // the same pid, later
+	must(t, p.Record([]reconcile.Process{a}))
+	must(t, p.Record([]reconcile.Process{a, gone}))
+	want(a, gone)
+	other := reconcile.Process{PID: 1, Start: 1, Name: "x"}
+	must(t, p.Record([]reconcile.Process{{PID: 1<<22 + 1, Start: 5, Name: "y"}}))
+	want(a, reconcile.Process{PID: 1<<22 + 1, Start: 5, Name: "y"})
+	next, err := OpenProcs(path) // a second writer goes on
+	must(t, err)
+	must(t, next.Record([]reconcile.Process{{PID: 1<<22 + 1, Start: 6, Name: "z"}}))
+	want(a, reconcile.Process{PID: 1<<22 + 1, Start: 6, Name: "z"})
+	// One that cannot be written is written with the next.
+	must(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".procs"), 0o700))
+	if err := next.Record([]reconcile.Process{other}); err == nil {
+		t.Error("no error")
+	}
+	must(t, os.Remove(filepath.Join(filepath.Dir(path), ".procs")))
+	many := make([]reconcile.Process, maxRecorded)
+	for i := range many {
+		many[i] = reconcile.Process{PID: 1 << 23, Start: uint64(i + 1)}
+	}
+	if err := next.Record(many); err == nil || !strings.Contains(err.Error(), "1 more") {
+		t.Errorf("more than there is room for: %v", err)
+	}
+}
+
+func TestReadProcsDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "procs")
+	for text, want := range map[string]string{
+		"": "[]", "10 100 \"sh\"\n": "[]", "boot b\n10 100 \"sh\"\n11 110 \"no": "[{10 100 sh}]",
+		"boot b\n10 10\n1 5 \"init\"\n-4 5 \"x\"\n12 0 \"x\"\n\x00\x00\n13 130 sh\n14 140 \"ok\"\n": "[{14 140 ok}]",
+	} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if procs, _, err := ReadProcs(path); fmt.Sprint(procs) != want || err != nil {
+			t.Errorf("%q: %+v, %v", text, procs, err)
+		}
+	}
+	must(t, os.WriteFile(path, []byte("boot before\n10 100 \"sh\"\n"), 0o600))
+	if _, err := OpenProcs(path); err != nil {
+		t.Fatal(err)
+	}
+	if procs, of, err := ReadProcs(path); len(procs) != 0 || of != boot(t) || err != nil {
+		t.Errorf("pids of another boot were kept: %v of %s, %v", procs, of, err)
+	}
+}
