@@ -1,6 +1,30 @@
+// Package modeltest is the model for tests with the real codex: a Responses API on the loopback interface that does what a
+// script in the prompt says. The scripts are those of package codextest, so that one prompt drives either; turns without
+// continuation guidance are counted over the whole thread.
+//
+// The server keeps no state between requests: how far a script has come is the number of tool outputs after the last
+// prompt. Each sh, background, patch, tool and ask-… is a call that ends one response; say, think, stream, sleep and tokens
+// happen within one.
+//
+//	sh, background   exec_command
+//	ask-command      such a call that asks to leave the sandbox
+//	ask-permissions  request_permissions
+//	ask-user         request_user_input
+//	patch            apply_patch, or a command that does it
+//	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in namespaces
+//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (the connection, in
+//	                 mid-stream), or the code of a response.failed. usage_limit_reached=30s ends in 30 s, not in an hour;
+//	                 500/2 and the like: only the first two requests, then the script goes on
+//	crash            fail cut
+//	long             a message of so many bytes, in one line of codex's
+//	hang             no answer at all; silent: headers, then nothing
+//	steal-turn       create_goal, so that codex goes on by itself
+//
+// Any other directive is answered with HTTP 400 that names it.
 package modeltest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,11 +57,10 @@ type Server struct {
 // Request is one call of the model.
 type Request struct {
 	Model   string
-	Thread  string          // prompt_cache_key
-	Prompts []string        // what the client sent as turns, without codex's own context
-	Outputs []string        // what the tools answered since the last prompt
-	Tools   []string        // names on offer
-	Body    json.RawMessage // as it came
+	Thread  string   // prompt_cache_key
+	Prompts []string // what the client sent as turns, without codex's own context
+	Outputs []string // what the tools answered since the last prompt
+	Tools   []string // names on offer
 }
 
 // New starts a server on the loopback interface.
@@ -75,9 +98,8 @@ func (s *Server) Tokens() (input, output int) {
 	return s.in, s.out
 }
 
-// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It
-// needs no key and no login, and codex asks no other server: it would fetch a list
-// of plugins.
+// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It needs no key and no login, and codex asks
+// no other server: it would fetch a list of plugins.
 func WriteHome(dir, url string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -97,88 +119,54 @@ wire_api = "responses"
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }
 
-// input is one item of a request's input.
-type input struct {
-	Type    string          `json:"type"`
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-	Output  json.RawMessage `json:"output"`
-	CallID  string          `json:"call_id"`
-	Tools   []named         `json:"tools"`
-}
+// content is a text, or several in parts.
+type content string
 
-type named struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
-
-// text joins the texts of a message's parts.
-func text(content json.RawMessage) string {
-	var whole string
-	if json.Unmarshal(content, &whole) == nil {
-		return whole
+func (c *content) UnmarshalJSON(raw []byte) error {
+	var parts []struct{ Text string }
+	if json.Unmarshal(raw, (*string)(c)) == nil || json.Unmarshal(raw, &parts) != nil {
+		return nil
 	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(content, &parts) != nil {
-		return string(content)
-	}
-	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
-		texts = append(texts, p.Text)
+		*c += content(p.Text)
 	}
-	return strings.Join(texts, "\n")
+	return nil
 }
 
-// output is what a tool said. An older codex wraps what commands say.
-func output(raw json.RawMessage) string {
-	said := text(raw)
-	var wrapped struct {
-		Output   *string         `json:"output"`
-		Metadata json.RawMessage `json:"metadata"`
-	}
-	if json.Unmarshal([]byte(said), &wrapped) == nil && wrapped.Output != nil && wrapped.Metadata != nil {
-		return *wrapped.Output
-	}
-	return said
-}
-
-// isContext knows what codex adds in the name of the user.
-func isContext(text string) bool {
-	return strings.HasPrefix(text, "<") || strings.HasPrefix(text, "# AGENTS.md")
-}
+type tool struct{ Name, Type string }
 
 // read takes a request apart.
 func read(body []byte) (Request, error) {
 	var b struct {
-		Model          string  `json:"model"`
-		PromptCacheKey string  `json:"prompt_cache_key"`
-		Input          []input `json:"input"`
-		Tools          []named `json:"tools"`
+		Model          string
+		PromptCacheKey string `json:"prompt_cache_key"`
+		Tools          []tool
+		Input          []struct {
+			Type, Role      string
+			Content, Output content
+			CallID          string `json:"call_id"`
+			Tools           []tool
+		}
 	}
 	if err := json.Unmarshal(body, &b); err != nil {
 		return Request{}, err
 	}
-	r := Request{Model: b.Model, Thread: b.PromptCacheKey, Body: body}
+	r := Request{Model: b.Model, Thread: b.PromptCacheKey}
 	tools := b.Tools
 	for _, i := range b.Input {
 		tools = append(tools, i.Tools...)
+		text := string(i.Content)
+		// What codex adds in the name of the user begins like this.
+		isContext := strings.HasPrefix(text, "<") || strings.HasPrefix(text, "# AGENTS.md")
 		switch {
-		case i.Type == "message" && i.Role == "user" && !isContext(text(i.Content)):
-			r.Prompts = append(r.Prompts, text(i.Content))
-			r.Outputs = nil
-		case strings.HasSuffix(i.Type, "_output") && i.CallID != "":
-			// Without a call id it is context of codex's own (a goal).
-			r.Outputs = append(r.Outputs, output(i.Output))
+		case i.Type == "message" && i.Role == "user" && !isContext:
+			r.Prompts, r.Outputs = append(r.Prompts, text), nil
+		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is context, of a goal
+			r.Outputs = append(r.Outputs, string(i.Output))
 		}
 	}
 	for _, t := range tools {
-		name := t.Name
-		if name == "" {
-			name = t.Type
-		}
-		r.Tools = append(r.Tools, name)
+		r.Tools = append(r.Tools, cmp.Or(t.Name, t.Type))
 	}
 	return r, nil
 }
@@ -197,28 +185,19 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	s.requests = append(s.requests, req)
 	same := fmt.Sprint(req.Thread, len(req.Prompts), len(req.Outputs))
 	s.tries[same]++
-	try := s.tries[same]
+	a := &answer{s: s, w: w, r: r, Request: req, try: s.tries[same]}
 	s.mu.Unlock()
-	all, err := codextest.Steps(req.Prompts, len(req.Prompts))
+	steps, err := codextest.Steps(req.Prompts, len(req.Prompts))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	a := &answer{s: s, w: w, r: r, model: req.Model, tools: req.Tools, try: try}
-	a.play(rest(all, len(req.Outputs)))
-}
-
-// rest are the steps that are left after so many calls have been answered.
-func rest(all []codextest.Step, outputs int) []codextest.Step {
-	for i := range all {
-		if outputs == 0 {
-			return all[i:]
-		}
-		if isCall(all[i].Verb) {
-			outputs--
+	for answered := len(req.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
+		if isCall(steps[0].Verb) {
+			answered--
 		}
 	}
-	return nil
+	a.play(steps)
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
