@@ -256,7 +256,7 @@ func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Host = eager{r.Host}
 	r.ends(reconcile.Succeeded, "")
-	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"message\":\"configuration: s\""); n != 3 {
+	if n := strings.Count(read(t, filepath.Join(r.Dir, eventsFile)), "\"message\":\"config warning: s\""); n != 3 {
 		t.Errorf("%d of 3 events", n)
 	}
 }

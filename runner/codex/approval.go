@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,35 +26,6 @@ var itemAnswers = answers{
 	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
 }
 
-// permissionAnswers grant exactly what was asked for, or nothing.
-func permissionAnswers(asked json.RawMessage) answers {
-	none := object{"permissions": object{}, "scope": "turn"}
-	once := object{"permissions": grant(asked), "scope": "turn"}
-	return answers{once: once, session: object{"permissions": grant(asked), "scope": "session"}, policy: once, denied: none, ended: none}
-}
-
-// grant is what was asked for without the members that are null, which an answer can't have.
-func grant(asked json.RawMessage) object {
-	var wanted struct {
-		Network    map[string]any `json:"network"`
-		FileSystem map[string]any `json:"fileSystem"`
-	}
-	unmarshal(asked, &wanted)
-	out := object{}
-	for name, fields := range map[string]map[string]any{"network": wanted.Network, "fileSystem": wanted.FileSystem} {
-		if fields == nil {
-			continue
-		}
-		for k, v := range fields {
-			if v == nil {
-				delete(fields, k)
-			}
-		}
-		out[name] = fields
-	}
-	return out
-}
-
 // toolAnswers answer whether a tool of an MCP server may run. "always" is not offered: codex would write it into its
 // configuration.
 var toolAnswers = answers{
@@ -62,6 +34,22 @@ var toolAnswers = answers{
 	policy:  object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
 	denied:  object{"action": "decline", "content": nil, "_meta": nil},
 	ended:   object{"action": "cancel", "content": nil, "_meta": nil},
+}
+
+// permissionAnswers grant exactly what was asked for, without the members that are null, which an answer can't have.
+func permissionAnswers(asked json.RawMessage) answers {
+	var wanted map[string]map[string]any
+	unmarshal(asked, &wanted)
+	granted := object{}
+	for name, fields := range wanted {
+		if fields != nil {
+			maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+			granted[name] = fields
+		}
+	}
+	none := object{"permissions": object{}, "scope": "turn"}
+	once := object{"permissions": granted, "scope": "turn"}
+	return answers{once: once, session: object{"permissions": granted, "scope": "session"}, policy: once, denied: none, ended: none}
 }
 
 // serveApproval answers a request for approval by the policy, or passes it to a person.
@@ -77,24 +65,22 @@ func (s *Session) serveApproval(in *incoming, r agent.Request, a answers) {
 	case agent.ApprovalDeny:
 		s.reply(in, agent.EventApprovalDenied, line, a.denied)
 	case agent.ApprovalAsk:
-		s.askPerson(in, r, agent.EventApprovalRequested, line, func(d agent.Decision) (string, string, object) { return judgeApproval(&r, d, a) })
+		s.askPerson(in, r, agent.EventApprovalRequested, line, func(d agent.Decision) (name, line string, answer object) {
+			what := kindText(&r) + ": " + r.Summary
+			switch {
+			case d.Expired:
+				return agent.EventRequestExpired, "no decision in time, denied: " + what, a.denied
+			case !d.Approve:
+				return agent.EventApprovalDenied, join("denied"+by(d)+": "+what, d.Reason), a.denied
+			case d.ForSession:
+				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + what, a.session
+			}
+			return agent.EventApprovalGranted, "approved" + by(d) + ": " + what, a.once
+		})
 	default:
 		s.reply(in, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
-		s.failTurn(&agent.Error{Code: agent.CodeApprovalRequired, Message: oneLine("the agent asks for approval: "+line, errorLength)})
+		s.failTurn(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
 	}
-}
-
-func judgeApproval(r *agent.Request, d agent.Decision, a answers) (name, line string, answer object) {
-	what := kindText(r) + ": " + r.Summary
-	switch {
-	case d.Expired:
-		return agent.EventRequestExpired, "no decision in time, denied: " + what, a.denied
-	case !d.Approve:
-		return agent.EventApprovalDenied, join("denied"+by(d)+": "+what, d.Reason), a.denied
-	case d.ForSession:
-		return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + what, a.session
-	}
-	return agent.EventApprovalGranted, "approved" + by(d) + ": " + what, a.once
 }
 
 func by(d agent.Decision) string {
@@ -115,6 +101,10 @@ func kindText(r *agent.Request) string {
 	return string(r.Kind)
 }
 
+func withdrawnText(r *agent.Request) string {
+	return "not decided any more: " + kindText(r) + ": " + r.Summary
+}
+
 // Lengths in characters: of a summary and a reason, and of the names of files in a summary.
 const (
 	summaryLength = 500
@@ -124,30 +114,28 @@ const (
 // newRequest holds what all kinds have.
 func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
 	return agent.Request{
-		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID,
+		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID, Cwd: p.Cwd,
 		Summary: summary, Reason: oneLine(p.Reason, summaryLength),
 	}
 }
 
 func commandRequest(p *params) agent.Request {
-	command := string(p.Command) // of an unknown shape, unless it is a text
-	var text string
-	if isEmpty(p.Command) {
-		command = ""
-	} else if json.Unmarshal(p.Command, &text) == nil {
-		command = shellText(text)
+	var command string
+	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil {
+		command = string(p.Command) // of an unknown shape
 	}
+	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")
 	if p.Kind == "writeStdin" {
 		summary = join("input to a running command", cmp.Or(command, "something that codex did not name"))
 	}
-	if p.Network != nil {
-		summary = join(fmt.Sprintf("network access to %s (%s)", p.Network.Host, p.Network.Protocol), command)
+	if n := p.NetworkApprovalContext; n != nil {
+		summary = join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
 	}
 	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
-	r.Command, r.Cwd, r.OutsideSandbox = command, p.Cwd, true
-	if !isEmpty(p.Additional) {
-		r.Permissions, r.Summary = p.Additional, join("with "+uncut(permissionsText(p.Additional)), r.Summary)
+	r.Command, r.OutsideSandbox = command, true
+	if more := p.AdditionalPermissions; !isEmpty(more) {
+		r.Permissions, r.Summary = more, join("with "+uncut(permissionsText(more)), r.Summary)
 	}
 	return r
 }
@@ -158,8 +146,22 @@ func isEmpty(raw json.RawMessage) bool {
 
 func permissionsRequest(p *params) agent.Request {
 	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions)))
-	r.Permissions, r.Cwd = p.Permissions, p.Cwd
+	r.Permissions = p.Permissions
 	return r
+}
+
+// toolRequest reads codex's question whether a tool of an MCP server may run. Only _meta tells it from a form.
+func toolRequest(p *params) (agent.Request, bool) {
+	var meta struct {
+		Kind   string          `json:"codex_approval_kind"`
+		Tool   string          `json:"tool_name"`
+		Params json.RawMessage `json:"tool_params"`
+	}
+	unmarshal(p.Meta, &meta)
+	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
+	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
+	r.OutsideSandbox = true // MCP servers run outside
+	return r, meta.Kind == "mcp_tool_call"
 }
 
 // uncut is a text in one line. A yes is a yes to all of it.
@@ -169,17 +171,14 @@ func uncut(text string) string { return oneLine(text, len(text)+1) }
 // are no words for stays as it is, because all of it would be granted.
 func permissionsText(raw json.RawMessage) string {
 	var asked struct {
-		Network struct {
-			Enabled bool `json:"enabled"`
-		} `json:"network"`
+		Network    struct{ Enabled bool }
 		FileSystem struct {
-			Read    []string `json:"read"`
-			Write   []string `json:"write"`
-			Entries []struct {
-				Access string          `json:"access"`
-				Path   json.RawMessage `json:"path"`
-			} `json:"entries"`
-		} `json:"fileSystem"`
+			Read, Write []string
+			Entries     []struct {
+				Access string
+				Path   struct{ Type, Path, Pattern string }
+			}
+		}
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -197,28 +196,21 @@ func permissionsText(raw json.RawMessage) string {
 		parts = append(parts, "write "+path)
 	}
 	for _, entry := range asked.FileSystem.Entries {
-		part := entry.Access + " " + pathText(entry.Path)
-		if !slices.Contains(parts, part) { // entries repeat what read and write said
+		path := entry.Path.Path + entry.Path.Pattern
+		if path == "" {
+			return string(raw)
+		}
+		if part := entry.Access + " " + path; !slices.Contains(parts, part) { // entries repeat what read and write said
 			parts = append(parts, part)
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), string(raw))
 }
 
-// pathText reads {"type":"path","path":"/a"} and {"type":"glob_pattern","pattern":"*"}.
-func pathText(raw json.RawMessage) string {
-	var place struct {
-		Path    string `json:"path"`
-		Pattern string `json:"pattern"`
-	}
-	unmarshal(raw, &place)
-	return cmp.Or(place.Path+place.Pattern, string(raw))
-}
-
 // patchRequest reads the request to change files. What is changed stood in the item/started of the same item.
 func (s *Session) patchRequest(p *params) agent.Request {
 	s.mu.Lock()
-	changes, turn := s.patches.of(p.threadID(), p.ItemID), s.lastTurn
+	changes, turn := s.patches[p.threadID()+"/"+p.ItemID], s.lastTurn
 	s.mu.Unlock()
 	names := make([]string, 0, len(changes))
 	for _, c := range changes {
@@ -237,69 +229,20 @@ func (s *Session) patchRequest(p *params) agent.Request {
 	return r
 }
 
-// staysInside reports whether a patch writes only where the sandbox would let it, as far as the paths tell.
+// staysInside reports whether a patch writes only where the sandbox would let it, as far as the paths tell: below the
+// directory of the turn, and not in what codex's sandbox keeps read-only there.
 func staysInside(root string, changes []agent.FileChange) bool {
-	if root == "" || len(changes) == 0 {
-		return false
-	}
 	for _, c := range changes {
 		for _, path := range strings.Split(c.Path, movedTo) {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(root, path)
 			}
 			rel, err := filepath.Rel(root, path)
-			if err != nil || !filepath.IsLocal(rel) || isProtected(rel) {
+			top, _, _ := strings.Cut(rel, string(filepath.Separator))
+			if err != nil || !filepath.IsLocal(rel) || slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top) {
 				return false
 			}
 		}
 	}
-	return true
+	return root != "" && len(changes) > 0
 }
-
-// isProtected reports a path of the workspace that codex's sandbox keeps read-only.
-func isProtected(rel string) bool {
-	top, _, _ := strings.Cut(rel, string(filepath.Separator))
-	return slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top)
-}
-
-// patches keeps the file changes that have begun and not ended: a request to approve one names only its item. It is
-// bounded, because a change whose approval was cancelled never ends.
-type patches struct {
-	order []string
-	files map[string][]agent.FileChange
-}
-
-const (
-	maxPatches   = 16
-	maxPatchSize = 128 << 10 // of all diffs of one item
-)
-
-func (k *patches) keep(thread, item string, changes []agent.FileChange) {
-	key := thread + "/" + item
-	if k.files == nil {
-		k.files = make(map[string][]agent.FileChange)
-	}
-	if _, known := k.files[key]; !known {
-		k.order = append(k.order, key)
-	}
-	left := maxPatchSize
-	for i, c := range changes {
-		if len(c.Diff) > left {
-			changes[i].Diff = strings.ToValidUTF8(c.Diff[:left], "") + "\n… the rest is not shown\n"
-		}
-		left = max(0, left-len(c.Diff))
-	}
-	k.files[key] = changes
-	if len(k.order) > maxPatches {
-		delete(k.files, k.order[0])
-		k.order = k.order[1:]
-	}
-}
-
-func (k *patches) drop(thread, item string) {
-	key := thread + "/" + item
-	delete(k.files, key)
-	k.order = slices.DeleteFunc(k.order, func(other string) bool { return other == key })
-}
-
-func (k *patches) of(thread, item string) []agent.FileChange { return k.files[thread+"/"+item] }

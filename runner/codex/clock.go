@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -12,25 +11,22 @@ import (
 // clock finds a turn that is silent for too long, or makes no progress.
 type clock struct {
 	silence, stall time.Duration // zero or less: off
-	// busy reports work that shows no progress on the stream. It may take a while.
-	busy func() bool
-	wake chan struct{} // the clock was started again
+	busy           func() bool   // reports work that shows no progress on the stream; it may take a while
+	asking         func() bool   // reports that a person is asked, which stops the clock
 
 	mu           sync.Mutex
 	lastLine     time.Time
 	lastProgress time.Time
 	lastBusy     time.Time
 	retry        *turnError // the latest error since the last progress: why a turn stalls
-	stops        int        // callers that have stopped the clock
-	stoppedAt    time.Time
 }
 
-func newClock(o *agent.Options, busy func() bool) *clock {
+func newClock(o *agent.Options, busy, asking func() bool) *clock {
 	now := time.Now()
-	return &clock{silence: o.TurnTimeout, stall: o.StallTimeout, busy: busy, wake: make(chan struct{}, 1), lastLine: now, lastProgress: now}
+	return &clock{silence: o.TurnTimeout, stall: o.StallTimeout, busy: busy, asking: asking, lastLine: now, lastProgress: now}
 }
 
-// sawLine notes a line of the agent's.
+// sawLine notes a line of the agent's, or a person's decision.
 func (c *clock) sawLine(progress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,96 +48,55 @@ func (c *clock) lastError() *turnError {
 	return c.retry
 }
 
-// stop stops the clock, which goes on from where it was when start is called or ctx ends.
-func (c *clock) stop(ctx context.Context) (start func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stops == 0 {
-		c.stoppedAt = time.Now()
-	}
-	c.stops++
-	start = sync.OnceFunc(c.start)
-	context.AfterFunc(ctx, start)
-	return start
-}
-
-func (c *clock) start() {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stops--; c.stops > 0 {
-		return
-	}
-	for _, mark := range []*time.Time{&c.lastLine, &c.lastProgress, &c.lastBusy} {
-		// A line that came meanwhile set its mark to a time at which the clock stood.
-		*mark = now.Add(-max(0, c.stoppedAt.Sub(*mark)))
-	}
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// noLimit is how long a caller of check sleeps where no limit is set.
-const noLimit = time.Hour
-
 // check returns the error of a limit that is reached, or when to check again.
 //
 // The item of a command may come only when the command has ended, so that open items alone do not show work: busy is asked
 // too. Between the end of a process and the item that tells of it neither would show anything; so each check that sees
 // work starts the stall limit anew, within the limit of silence after the last progress.
 func (c *clock) check() (next time.Duration, err *agent.Error) {
+	if c.asking() {
+		c.sawLine(true)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stops > 0 {
-		return noLimit, nil // until wake
-	}
-	next = noLimit
-	now := time.Now()
+	next = time.Hour
 	if c.silence > 0 {
-		left := c.silence - now.Sub(c.lastLine)
-		if left <= 0 {
-			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: fmt.Sprintf("nothing came from the agent for %v", round(now.Sub(c.lastLine)))}
+		silent := time.Since(c.lastLine)
+		if silent >= c.silence {
+			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: fmt.Sprintf("nothing came from the agent for %v", round(silent))}
 		}
-		next = min(next, left)
+		next = min(next, c.silence-silent)
 	}
 	if c.stall <= 0 {
 		return next, nil
 	}
-	if now.Sub(later(c.lastProgress, c.lastBusy)) >= c.stall {
+	if c.idle() >= c.stall {
 		c.mu.Unlock()
 		busy := c.busy()
 		c.mu.Lock()
-		now = time.Now()
 		if busy {
-			c.lastBusy = now
+			c.lastBusy = time.Now()
 		}
 	}
-	left := c.stall - now.Sub(later(c.lastProgress, c.lastBusy))
+	left := c.stall - c.idle()
+	since := time.Since(c.lastProgress)
 	if c.lastBusy.After(c.lastProgress) && c.silence > 0 {
-		left = min(left, max(c.silence, c.stall)-now.Sub(c.lastProgress))
+		left = min(left, max(c.silence, c.stall)-since)
 	}
-	if left <= 0 {
-		return 0, c.stalled(now.Sub(c.lastProgress))
+	if left > 0 {
+		return min(next, left), nil
 	}
-	return min(next, left), nil
-}
-
-// stalled is the error of a turn without progress. mu is held.
-func (c *clock) stalled(since time.Duration) *agent.Error {
 	e := &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", round(since))}
 	if c.retry != nil {
 		e.Info, e.Cause = c.retry.Info, c.retry.class()
 		e.Message = oneLine(e.Message+": "+c.retry.Message, errorLength)
 	}
-	return e
+	return 0, e
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+// idle is the time since the last progress or the last check that saw work. mu is held.
+func (c *clock) idle() time.Duration {
+	return min(time.Since(c.lastProgress), time.Since(c.lastBusy))
 }
 
 // round makes a duration readable.

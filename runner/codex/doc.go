@@ -16,12 +16,11 @@
 // full pipe in one direction can't stop the other.
 //
 // A turn ends with its own turn/completed only. Other threads on the stream are sub-agents: their items, tokens and
-// requests count, their ends do not. A turn on our thread that we did not start is interrupted, because codex's goals start
-// turns by themselves; turn/start waits until it has ended, since it would steer that turn instead of starting another.
+// requests count, their ends do not. Goals, by which codex starts turns itself, are off in each thread's configuration.
 //
 // After a clock ran out or ctx ended, RunTurn returns at once and leaves the turn to the caller, which usually ends the
 // process. Clocks are monotonic: neither a stepped clock nor a suspend counts against the agent. While a person is asked,
-// the clocks stand still.
+// they stand still, and they begin anew afterwards.
 //
 // Commands and patches are approved for the session, since the policy would say yes again; permissions for the turn,
 // exactly as asked, so that nothing outlives the work it was asked for. A question that no person is asked fails the turn:

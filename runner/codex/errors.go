@@ -1,8 +1,9 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -34,9 +35,7 @@ func responseError(method string, e wireError, handshake bool) *agent.Error {
 	case handshake && (e.Code == codeMethodNotFound || refusesProtocol(e.Message)):
 		out.Code = agent.CodeIncompatible
 	default:
-		if class := classify(nil, e.Message); class != "" {
-			out.Code = class
-		}
+		out.Code = cmp.Or(classify(nil, e.Message), out.Code)
 	}
 	return out
 }
@@ -53,7 +52,7 @@ func incompatible(method, what string) *agent.Error {
 
 // turnError is the error of a turn and of an error notification; some messages have a text in its place.
 type turnError struct {
-	Message string          `json:"message"`
+	Message string
 	Info    json.RawMessage `json:"codexErrorInfo"`
 	Details string          `json:"additionalDetails"`
 }
@@ -70,8 +69,29 @@ func (e *turnError) UnmarshalJSON(raw []byte) error {
 // class is the fault that the error stands for, "" for a plain failure.
 func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
 
-// classify tells the faults of the machine, the account and the network from failures of a turn: by codexErrorInfo, and by
-// the message where that says nothing certain. "" is a plain failure.
+// classes are the faults of the machine, the account and the network by codexErrorInfo. Those without a class are certainly
+// failures of the turn.
+var classes = map[string]agent.Code{
+	"unauthorized":       agent.CodeAgentAuth,
+	"usageLimitExceeded": agent.CodeAgentQuota, "rateLimitExceeded": agent.CodeAgentQuota, "sessionBudgetExceeded": agent.CodeAgentQuota,
+	"httpConnectionFailed": agent.CodeNetwork, "responseStreamConnectionFailed": agent.CodeNetwork,
+	"responseStreamDisconnected": agent.CodeNetwork, "responseTooManyFailedAttempts": agent.CodeNetwork,
+	"serverOverloaded": agent.CodeNetwork, "internalServerError": agent.CodeNetwork,
+	"contextWindowExceeded": "", "badRequest": "", "cyberPolicy": "", "sandboxError": "",
+}
+
+// classes of codex's own messages, where the info says nothing certain. What a model or a command wrote is never looked at.
+var messageClasses = []struct {
+	class agent.Code
+	words *regexp.Regexp
+}{
+	{agent.CodeAgentAuth, regexp.MustCompile(`(?i)missing environment variable|status 401|status 403|unauthorized|not logged in`)},
+	{agent.CodeAgentQuota, regexp.MustCompile(`(?i)usage limit|insufficient.quota|quota exceeded|status:? 429|rate.limit.exceeded`)},
+	{agent.CodeNetwork, regexp.MustCompile(`(?i)waiting for network|connection refused|connection failed|error sending request|` +
+		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
+}
+
+// classify tells the faults of the machine, the account and the network from plain failures of a turn, which are "".
 func classify(info json.RawMessage, message string) agent.Code {
 	kind, status := errorInfo(info)
 	switch {
@@ -84,40 +104,15 @@ func classify(info json.RawMessage, message string) agent.Code {
 	case status > 0:
 		return "" // a wrong address or model: waiting mends nothing
 	}
-	switch kind {
-	case "unauthorized":
-		return agent.CodeAgentAuth
-	case "usageLimitExceeded", "rateLimitExceeded", "sessionBudgetExceeded":
-		return agent.CodeAgentQuota
-	case "httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected",
-		"responseTooManyFailedAttempts", "serverOverloaded", "internalServerError":
-		return agent.CodeNetwork
-	case "contextWindowExceeded", "badRequest", "cyberPolicy", "sandboxError":
-		return ""
+	if class, known := classes[kind]; known {
+		return class
 	}
-	message = strings.ToLower(message)
 	for _, c := range messageClasses {
-		if slices.ContainsFunc(c.words, func(w string) bool { return strings.Contains(message, w) }) {
+		if c.words.MatchString(message) {
 			return c.class
 		}
 	}
 	return ""
-}
-
-// messageClasses are words of codex's own messages. What a model or a command wrote is never looked at.
-var messageClasses = []struct {
-	class agent.Code
-	words []string
-}{
-	{agent.CodeAgentAuth, []string{"missing environment variable", "status 401", "status 403", "unauthorized", "not logged in"}},
-	{agent.CodeAgentQuota, []string{
-		"usage limit", "insufficient quota", "insufficient_quota", "quota exceeded", "status 429", "status: 429", "rate limit exceeded",
-		"rate_limit_exceeded",
-	}},
-	{agent.CodeNetwork, []string{
-		"waiting for network", "connection refused", "connection failed", "error sending request", "stream disconnected",
-		"failed to lookup address", "network error", "status 500", "status 502", "status 503", "status 504", "status: 5",
-	}},
 }
 
 // errorInfo reads codexErrorInfo: a word, or an object whose one key is the word and whose value may hold an HTTP status.
@@ -125,9 +120,7 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 	if json.Unmarshal(info, &kind) == nil {
 		return kind, 0
 	}
-	var object map[string]struct {
-		HTTPStatusCode int `json:"httpStatusCode"`
-	}
+	var object map[string]struct{ HTTPStatusCode int }
 	unmarshal(info, &object)
 	for k, detail := range object {
 		return k, detail.HTTPStatusCode

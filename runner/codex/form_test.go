@@ -22,7 +22,7 @@ const allFields = `{"type":"object","required":["name","region"],"properties":{
 
 func formOf(t *testing.T, schema string) form {
 	t.Helper()
-	f, err := readForm(&params{Mode: "form", Schema: json.RawMessage(schema)})
+	f, err := readForm(&params{Mode: "form", RequestedSchema: json.RawMessage(schema)})
 	if err != nil {
 		t.Fatal(err)
 	}

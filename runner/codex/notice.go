@@ -2,7 +2,11 @@ package codex
 
 import (
 	"cmp"
+	"fmt"
+	"path"
+	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -15,226 +19,276 @@ const (
 	routine                     // it tells a person nothing
 )
 
-// notification is what the session knows of one kind of notification.
-type notification struct {
-	traits
-	describe func(*params) string // one line for people
-	// take changes the session's state; nil where there is none to change. It may change the event.
-	take func(s *Session, p *params, e *agent.Event)
+// traitsOf are those of the notifications that have some. Retries are no progress: without a network they come for ever.
+var traitsOf = map[string]traits{
+	"turn/started": progress, "turn/diff/updated": progress | fragment, "turn/plan/updated": progress, "thread/tokenUsage/updated": progress,
+	"item/started": progress, "item/completed": progress, "item/fileChange/patchUpdated": progress, "item/mcpToolCall/progress": progress,
+	"item/agentMessage/delta": progress | fragment, "item/commandExecution/outputDelta": progress | fragment,
+	"item/fileChange/outputDelta": progress | fragment, "item/plan/delta": progress | fragment,
+	"item/reasoning/summaryTextDelta": progress | fragment, "item/reasoning/textDelta": progress | fragment,
+	"item/reasoning/summaryPartAdded": progress, "item/commandExecution/terminalInteraction": progress,
+
+	"serverRequest/resolved": routine, "thread/started": routine, "thread/name/updated": routine, "thread/settings/updated": routine,
+	"thread/readState/changed": routine, "thread/status/changed": routine, "account/rateLimits/updated": routine,
+	"mcpServer/startupStatus/updated": routine, "remoteControl/status/changed": routine,
 }
-
-// notifications are the ones that the session knows. Retries are no progress: without a network they come for ever.
-func notifications() map[string]notification {
-	return map[string]notification{
-		"turn/started":        {progress, constant("turn started"), (*Session).turnStarted},
-		"turn/diff/updated":   {progress | fragment, describeDiff, nil},
-		"turn/plan/updated":   {progress, describePlan, nil},
-		"turn/input_required": {0, describeReason, (*Session).inputRequired},
-		"error":               {0, describeError, (*Session).errorNoticed},
-		"serverRequest/resolved": {
-			routine, func(p *params) string { return "request " + string(p.RequestID) + " is settled" },
-			func(s *Session, p *params, _ *agent.Event) { s.requests.withdraw(string(p.RequestID)) },
-		},
-
-		"item/started":                              {progress, describeStarted, (*Session).itemStarted},
-		"item/completed":                            {progress, describeEnded, (*Session).itemCompleted},
-		"item/agentMessage/delta":                   {progress | fragment, describeDelta, nil},
-		"item/commandExecution/outputDelta":         {progress | fragment, describeDelta, nil},
-		"item/commandExecution/terminalInteraction": {progress, constant("input to a running command"), nil},
-		"item/fileChange/outputDelta":               {progress | fragment, describeDelta, nil},
-		"item/fileChange/patchUpdated":              {progress, func(p *params) string { return "file change is now" + baseNames(p.Changes) }, (*Session).patchUpdated},
-		"item/mcpToolCall/progress":                 {progress, func(p *params) string { return join("MCP tool", p.Message) }, nil},
-		"item/plan/delta":                           {progress | fragment, describeDelta, nil},
-		"item/reasoning/summaryTextDelta":           {progress | fragment, describeDelta, nil},
-		"item/reasoning/textDelta":                  {progress | fragment, describeDelta, nil},
-		"item/reasoning/summaryPartAdded":           {progress, constant("reasoning goes on"), nil},
-
-		"thread/started":            {routine, constant("thread started"), nil},
-		"thread/closed":             {0, constant("thread closed"), nil},
-		"thread/compacted":          {0, constant("context compacted"), nil},
-		"thread/name/updated":       {routine, constant("name of the thread changed"), nil},
-		"thread/settings/updated":   {routine, constant("settings of the thread changed"), nil},
-		"thread/readState/changed":  {routine, constant("read state of the thread changed"), nil},
-		"thread/status/changed":     {routine, func(p *params) string { return "thread is " + statusText(p) }, nil},
-		"thread/tokenUsage/updated": {progress, constant("tokens"), (*Session).usageUpdated},
-		"thread/goal/updated":       {0, func(p *params) string { return join("goal "+camelToWords(p.Goal.Status), p.Goal.Objective) }, nil},
-		"thread/goal/cleared":       {0, constant("goal cleared"), nil},
-
-		"account/rateLimits/updated":          {routine, describeLimits, func(s *Session, p *params, _ *agent.Event) { s.update(p.RateLimits) }},
-		"model/rerouted":                      {0, describeRerouted, (*Session).modelRerouted},
-		"modelProvider/authRecoveryStarted":   {0, func(p *params) string { return join("signing in to "+p.Provider+" again", p.Message) }, nil},
-		"modelProvider/authRecoveryCompleted": {0, func(p *params) string { return join("signed in to "+p.Provider+" again", p.Message) }, nil},
-		"mcpServer/startupStatus/updated":     {routine, describeServer, (*Session).serverStarted},
-		"remoteControl/status/changed":        {routine, func(p *params) string { return "remote control is " + p.statusWord() }, nil},
-
-		"warning":           {0, func(p *params) string { return join("warning", p.Message) }, nil},
-		"guardianWarning":   {0, func(p *params) string { return join("guardian warns", p.Message) }, nil},
-		"configWarning":     {0, func(p *params) string { return join("configuration", join(p.Summary, p.Details)) }, nil},
-		"deprecationNotice": {0, func(p *params) string { return join("deprecated", join(p.Summary, p.Details)) }, nil},
-	}
-}
-
-var knownNotifications = notifications()
 
 // notice takes a notification, in the reader.
 func (s *Session) notice(m *message) {
-	p := readParams(m.Params)
-	e := agent.Event{Name: agent.EventNotification, ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw}
-	switch m.Method {
-	case "turn/completed", "turn/failed", "turn/cancelled":
-		s.sawLine(false)
-		s.turnEnded(readEnd(m.Method, p), e)
-		return
+	p, has := readParams(m.Params), traitsOf[m.Method]
+	e := agent.Event{
+		Name: agent.EventNotification, ThreadID: p.threadID(), TurnID: p.turnID(), Message: describe(m.Method, p), Raw: m.raw,
+		Progress: has&progress != 0, Fragment: has&fragment != 0, Routine: has&routine != 0,
 	}
-	n, known := knownNotifications[m.Method]
-	if !known {
-		n = notification{describe: func(p *params) string { return cmp.Or(p.Message, p.Summary, m.Method) }}
-	}
-	e.Message = oneLine(n.describe(p), messageLength)
-	e.Progress, e.Fragment, e.Routine = n.traits&progress != 0, n.traits&fragment != 0, n.traits&routine != 0
 	s.sawLine(e.Progress)
-	if n.take != nil {
-		n.take(s, p, &e)
+	switch m.Method {
+	case "turn/started":
+		s.turnStarted(p)
+	case "turn/completed", "turn/failed", "turn/cancelled":
+		s.turnEnded(m.Method, p, e)
+		return
+	case "turn/input_required":
+		e.Name, e.Message = agent.EventTurnInputRequired, cmp.Or(p.reason(), "no reason given")
+		s.failTurn(agent.CodeTurnInputRequired, "the agent asks a person: "+e.Message)
+	case "error":
+		e.Name = agent.EventError
+		if t := s.currentTurn(); t != nil && p.Error != nil {
+			t.clock.sawError(p.Error) // for a turn that ends without one, and for the text of a stall
+		}
+	case "item/started", "item/completed":
+		e.Item = p.Item.item(m.Method == "item/completed")
+		s.sawItem(p, e.Item)
+	case "item/fileChange/patchUpdated":
+		s.mu.Lock()
+		s.patches[p.threadID()+"/"+p.ItemID] = fileChanges(p.Changes)
+		s.mu.Unlock()
+	case "serverRequest/resolved":
+		if s.withdraw(string(p.RequestID)) {
+			s.sawLine(true)
+		}
+	case "thread/tokenUsage/updated":
+		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
+			e.Usage = &used
+			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d in all", used.Input, used.CachedInput, used.Output, used.Total)
+		}
+	case "account/rateLimits/updated":
+		s.updateLimits(p.RateLimits)
+	case "model/rerouted":
+		if s.isOurs(p.threadID()) {
+			s.usesModel(p.ToModel)
+		}
+	case "mcpServer/startupStatus/updated": // after a failure the agent goes on without the tools
+		e.Routine = p.statusWord() != statusFailed
 	}
 	s.emit(e)
 }
 
-// turnStarted judges the start of a turn: ours, a sub-agent's, or one that codex began by itself on our thread.
-func (s *Session) turnStarted(p *params, _ *agent.Event) {
+// turnStarted gives the turn under way its id where the answer to turn/start has named none.
+func (s *Session) turnStarted(p *params) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := p.turnID()
-	if s.thread == "" || id == "" || p.threadID() != "" && p.threadID() != s.thread {
-		return
-	}
-	switch t := s.turn; {
-	case t == nil:
-		s.addForeign(id)
-	case !t.known:
-		t.started = append(t.started, id)
-	case t.id == "":
-		t.id = id
-	case t.id != id:
-		s.addForeign(id)
+	if t := s.turn; t != nil && t.id == "" && (p.threadID() == "" || p.threadID() == s.thread) {
+		t.id = p.turnID()
 	}
 }
 
-// turnEnded judges the end of a turn. Its event is out before RunTurn returns.
-func (s *Session) turnEnded(end turnEnd, e agent.Event) {
-	s.mu.Lock()
-	t := s.turn
-	switch {
-	case end.thread != "" && end.thread != s.thread, s.finished[end.turn], s.endForeign(end.turn), t == nil:
-		t = nil
-	case !t.known:
-		t.early = append(t.early, end)
-		e.Name = endNames[end.status]
-		t = nil
-	case !s.isEndOf(t, end) || t.ending:
-		t = nil
-	default:
-		t.ending = true
-		e.Name = endNames[end.status]
+// turnEnded judges the end of a turn: only its own ends the turn under way. The event is out before RunTurn returns.
+// Specification 10.3 also names methods for failure and cancellation.
+func (s *Session) turnEnded(method string, p *params, e agent.Event) {
+	end := turnEnd{status: p.Turn.Status, err: cmp.Or(p.Turn.Error, p.Error)}
+	if end.err == nil && p.reason() != "" {
+		end.err = &turnError{Message: p.reason()}
 	}
-	s.mu.Unlock()
-	if e.Name != agent.EventNotification {
-		e.Name = cmp.Or(e.Name, agent.EventTurnEndedWithError)
-		used := s.Usage()
-		e.Usage = &used
+	switch {
+	case method == "turn/failed":
+		end.status = statusFailed
+	case method == "turn/cancelled":
+		end.status = statusInterrupted
+	case end.status == "" && end.err != nil:
+		end.status = statusFailed
+	case end.status == "":
+		end.status = statusCompleted
 	}
 	e.Message = "turn " + end.status
 	if end.err != nil {
 		e.Message = join(e.Message, end.err.Message)
 	}
-	e.Message = oneLine(e.Message, messageLength)
-	s.emit(e)
-	if t != nil {
-		s.mu.Lock()
-		s.finishTurn(t, end)
-		s.mu.Unlock()
-	}
-}
-
-var endNames = map[string]string{
-	statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
-}
-
-func (s *conversation) itemStarted(p *params, e *agent.Event) {
-	e.Item = p.Item.item(false)
-	if e.Item.Kind == agent.ItemFileChange {
-		s.patchUpdated(&params{ThreadID: p.threadID(), ItemID: p.Item.ID, Changes: p.Item.Changes}, nil)
-	}
-	if t := s.turnOf(p); t != nil && e.Item.Kind == agent.ItemCommand {
-		s.mu.Lock()
-		t.commands[p.Item.ID] = true
-		s.mu.Unlock()
-	}
-}
-
-func (s *conversation) itemCompleted(p *params, e *agent.Event) {
-	e.Item = p.Item.item(true)
-	t := s.turnOf(p)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.Item.Kind == agent.ItemFileChange {
-		s.patches.drop(p.threadID(), p.Item.ID)
-	}
-	if t == nil {
+	t := s.turn
+	ours := t != nil && (p.threadID() == "" || p.threadID() == s.thread) && (p.turnID() == "" || t.id == "" || p.turnID() == t.id)
+	s.mu.Unlock()
+	if !ours {
+		s.emit(e)
 		return
 	}
-	delete(t.commands, p.Item.ID)
-	if e.Item.Kind == agent.ItemMessage && e.Item.Text != "" && (p.threadID() == "" || p.threadID() == s.thread) {
-		t.lastText = e.Item.Text
+	names := map[string]string{
+		statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
 	}
-}
-
-// turnOf is the turn under way, nil for a message of an earlier turn of our thread: a command that such a turn left running
-// says nothing of this one. Messages of sub-agents belong to the turn under way.
-func (s *conversation) turnOf(p *params) *turn {
+	used := s.Usage()
+	e.Name, e.Usage = cmp.Or(names[end.status], agent.EventTurnEndedWithError), &used
+	s.emit(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t.end, t.id = end, cmp.Or(t.id, p.turnID())
+	for _, item := range p.Turn.Items {
+		if item.Type == "agentMessage" && item.Text != "" {
+			t.lastText = item.Text
+		}
+	}
+	s.turn = nil
+	t.cancel()
+	close(t.ended)
+}
+
+// sawItem notes an item that began or ended. Those of sub-agents belong to the turn under way; a command that an earlier
+// turn left running says nothing of this one.
+func (s *Session) sawItem(p *params, i *agent.Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := p.threadID() + "/" + i.ID; i.Kind == agent.ItemFileChange && !i.Ended {
+		s.patches[key] = i.Changes
+	} else {
+		delete(s.patches, key)
+	}
 	t := s.turn
 	ours := p.threadID() == "" || p.threadID() == s.thread
 	if t == nil || ours && t.id != "" && p.turnID() != "" && p.turnID() != t.id {
-		return nil
+		return
 	}
-	return t
-}
-
-func (s *conversation) patchUpdated(p *params, _ *agent.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patches.keep(p.threadID(), p.ItemID, fileChanges(p.Changes))
-}
-
-// errorNoticed keeps an error, for a turn that ends without one and for the text of a stall.
-func (s *conversation) errorNoticed(p *params, e *agent.Event) {
-	e.Name = agent.EventError
-	if t := s.currentTurn(); t != nil && p.Error != nil {
-		t.clock.sawError(p.Error)
+	if i.Kind == agent.ItemCommand && !i.Ended {
+		t.commands[i.ID] = true
+	} else {
+		delete(t.commands, i.ID)
+	}
+	if i.Kind == agent.ItemMessage && i.Ended && i.Text != "" && ours {
+		t.lastText = i.Text
 	}
 }
 
-// inputRequired fails a turn that waits for a person.
-func (s *conversation) inputRequired(_ *params, e *agent.Event) {
-	e.Name = agent.EventTurnInputRequired
-	s.failTurn(&agent.Error{Code: agent.CodeTurnInputRequired, Message: "the agent asks a person: " + e.Message})
-}
-
-// serverStarted shows the failure of an MCP server: the agent goes on without its tools.
-func (s *conversation) serverStarted(p *params, e *agent.Event) {
-	e.Routine = p.statusWord() != statusFailed
-}
-
-func (s *Session) modelRerouted(p *params, _ *agent.Event) {
-	if s.isOurs(p.threadID()) {
-		s.rerouted(p.ToModel)
+// describe is one line for people.
+func describe(method string, p *params) string {
+	status := words(p.statusWord())
+	switch method {
+	case "error":
+		if p.Error == nil {
+			return cmp.Or(p.Message, "error")
+		}
+		line := join(p.Error.Message, p.Error.Details)
+		if p.WillRetry {
+			return "retrying: " + line
+		}
+		return line
+	case "item/started", "item/completed":
+		return describeItem(&p.Item, method == "item/completed")
+	case "item/fileChange/patchUpdated":
+		return join("file change is now", baseNames(p.Changes))
+	case "item/mcpToolCall/progress":
+		return join("MCP tool", p.Message)
+	case "item/commandExecution/terminalInteraction":
+		return "input to a running command"
+	case "turn/plan/updated":
+		return describePlan(p)
+	case "thread/status/changed":
+		return "thread is " + cmp.Or(status, "unknown")
+	case "thread/goal/updated":
+		return join("goal "+words(p.Goal.Status), p.Goal.Objective)
+	case "model/rerouted":
+		return join("model "+p.ToModel+" instead of "+p.FromModel, words(p.Reason))
+	case "mcpServer/startupStatus/updated":
+		line := "MCP server " + p.Name + " is " + status
+		if p.Error != nil {
+			line = join(line, p.Error.Message)
+		}
+		return line
 	}
+	return join(join(words(strings.TrimPrefix(method, "item/")), status), cmp.Or(join(p.Summary, p.Details), p.Message))
 }
 
-func (s *Session) usageUpdated(p *params, e *agent.Event) {
-	thread := cmp.Or(p.threadID(), s.ThreadID())
-	if used, ok := s.count(thread, p.TokenUsage); ok {
-		e.Usage, e.Message = &used, tokensText(used)
+func describeItem(i *wireItem, ended bool) string {
+	state := "started"
+	if ended {
+		state = cmp.Or(i.Status, statusCompleted)
 	}
+	switch i.Type {
+	case "agentMessage":
+		if ended {
+			return firstLine(i.Text)
+		}
+	case "commandExecution":
+		if ended && i.ExitCode != nil {
+			state = fmt.Sprintf("exited %d", *i.ExitCode)
+		}
+		return "command " + state + ": " + shellText(i.Command)
+	case "fileChange":
+		if len(i.Changes) > 0 {
+			return join(text.Plural(len(i.Changes), "file change")+" "+state, baseNames(i.Changes))
+		}
+	case "dynamicToolCall":
+		return "tool " + i.Tool + " " + state
+	case "mcpToolCall":
+		line := "MCP tool " + i.Server + "/" + i.Tool + " " + state
+		if i.Error != nil {
+			line = join(line, i.Error.Message)
+		}
+		return line
+	case "collabAgentToolCall":
+		return "sub-agent " + i.Tool + " " + state
+	case "userMessage":
+		return "prompt"
+	case "reasoning":
+		return join("reasoning", strings.Join(i.Summary, " "))
+	}
+	return join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, firstLine(i.Text)))
+}
+
+func describePlan(p *params) string {
+	done, now := 0, ""
+	for _, step := range p.Plan {
+		switch step.Status {
+		case "completed":
+			done++
+		case "inProgress":
+			now = cmp.Or(now, step.Step)
+		}
+	}
+	return join(fmt.Sprintf("plan: %d of %s done", done, text.Plural(len(p.Plan), "step")), cmp.Or(now, p.Explanation))
+}
+
+// words turns thread/readState/changed into "thread read state changed".
+func words(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(name, "/", " ") {
+		if 'A' <= r && r <= 'Z' {
+			b.WriteByte(' ')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// join puts a colon between two texts; an empty one is left out.
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ": " + b
+}
+
+// baseNames names the first files of a change.
+func baseNames(changes []wireChange) string {
+	const shown = 3
+	var names []string
+	for _, c := range changes[:min(len(changes), shown)] {
+		names = append(names, path.Base(c.Path))
+	}
+	if len(changes) > shown {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
 }

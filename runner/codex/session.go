@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -26,23 +27,16 @@ type Session struct {
 	life context.Context
 	end  context.CancelFunc
 
-	requests requests // of codex's, being answered
+	requests // of codex's, being answered
 	inspector
-	account
-	threads
-	conversation
-}
+	usage
 
-// conversation is the state of the thread and its turns, as the lines so far tell it.
-type conversation struct {
+	opened   atomic.Bool // the fixed id of a request for a thread is used up
 	mu       sync.Mutex
 	thread   string
-	opened   bool // the fixed id of a request for a thread is used up
 	turn     *turn
-	lastTurn agent.TurnParams    // of the latest turn/start
-	foreign  map[string]*foreign // turns of our thread that codex started by itself
-	finished map[string]bool     // turns that ended
-	patches  patches             // file changes under way
+	lastTurn agent.TurnParams              // of the latest turn/start
+	patches  map[string][]agent.FileChange // file changes of the turn that have not ended, by thread and item
 }
 
 var _ agent.Session = (*Session)(nil)
@@ -55,17 +49,16 @@ func Start(streams agent.Streams, o agent.Options) agent.Session { return New(st
 func New(streams agent.Streams, o agent.Options) *Session {
 	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
 	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
-	c := newConn(streams, o.ReadTimeout, o.OnEvent)
-	s := &Session{
-		o: o, conn: c, inspector: inspector{c}, requests: requests{open: make(map[string]*request)},
-		account: newAccount(), threads: newThreads(),
-		conversation: conversation{foreign: make(map[string]*foreign), finished: make(map[string]bool)},
+	if o.OnEvent == nil {
+		o.OnEvent = func(agent.Event) {}
 	}
+	c := newConn(streams, o.ReadTimeout, o.OnEvent)
+	s := &Session{o: o, conn: c, inspector: inspector{c}, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange)}
 	s.life, s.end = context.WithCancel(context.Background())
 	go func() {
-		s.conn.read(s.handle)
+		c.read(s.handle)
 		s.end()
-		close(s.conn.ended)
+		close(c.ended)
 	}()
 	return s
 }
@@ -81,56 +74,60 @@ func (s *Session) Done() <-chan struct{} { return s.conn.events.drained }
 
 // handle takes one line, in the reader.
 func (s *Session) handle(m *message) {
+	e := agent.Event{Name: agent.EventOtherMessage, Message: string(m.raw), Raw: m.raw}
 	switch {
 	case m.Method != "" && m.hasID():
 		s.sawLine(true)
 		s.serve(m)
+		return
 	case m.Method != "":
 		s.notice(m)
+		return
 	case m.hasID() && (m.Result != nil || m.Error != nil):
-		s.sawLine(false)
-		if !s.conn.answer(m) {
-			s.emit(agent.Event{Name: agent.EventOtherMessage, Message: "answer to no request of ours, id " + oneLine(string(m.ID), 40), Raw: m.raw})
+		if s.conn.answer(m) {
+			s.sawLine(false)
+			return
 		}
-	case json.Valid(m.raw) && m.raw[0] == '{':
-		s.sawLine(false)
-		s.emit(agent.Event{Name: agent.EventOtherMessage, Message: oneLine(string(m.raw), messageLength), Raw: m.raw})
-	default:
-		s.sawLine(false)
-		e := agent.Event{Name: agent.EventMalformed, Message: oneLine(string(m.raw), messageLength)}
-		if json.Valid(m.raw) {
-			e.Raw = m.raw
-		}
-		s.emit(e)
+		e.Message = "answer to no request of ours, id " + string(m.ID)
+	case !json.Valid(m.raw):
+		e.Name, e.Raw = agent.EventMalformed, nil
+	case m.raw[0] != '{':
+		e.Name = agent.EventMalformed
 	}
+	s.sawLine(false)
+	s.emit(e)
 }
 
-func (s *conversation) sawLine(progress bool) {
+// sawLine notes a line for the clock of the turn.
+func (s *Session) sawLine(progress bool) {
 	if t := s.currentTurn(); t != nil {
 		t.clock.sawLine(progress)
 	}
 }
 
-func (s *conversation) currentTurn() *turn {
+func (s *Session) currentTurn() *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn
 }
 
+// messageLength is where the message of an event is cut, in characters.
+const messageLength = 200
+
 func (s *Session) emit(e agent.Event) {
-	e.PID = s.o.PID
+	e.PID, e.Message = s.o.PID, oneLine(e.Message, messageLength)
 	s.conn.events.emit(e)
 }
 
 // ThreadID is the thread that was started or resumed, "" before that.
-func (s *conversation) ThreadID() string {
+func (s *Session) ThreadID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.thread
 }
 
 // isOurs reports whether a message belongs to the session's thread: it names that, or none.
-func (s *conversation) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
+func (s *Session) isOurs(thread string) bool { return thread == "" || thread == s.ThreadID() }
 
 // Initialize implements agent.Session.
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
@@ -143,38 +140,31 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	if err != nil {
 		return agent.Server{}, err
 	}
-	if m.Error != nil {
-		e := responseError(method, *m.Error, true)
-		e.Code = agent.CodeIncompatible // whatever it says: nothing else can be tried
-		return agent.Server{}, e
+	if m.Error != nil { // whatever it says: nothing else can be tried
+		return agent.Server{}, incompatible(method, m.Error.Message)
 	}
-	var answer struct {
-		UserAgent string `json:"userAgent"`
-		CodexHome string `json:"codexHome"`
-	}
+	var answer struct{ UserAgent, CodexHome string }
 	if err := json.Unmarshal(m.Result, &answer); err != nil {
 		return agent.Server{}, incompatible(method, err.Error())
 	}
-	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: versionOf(answer.UserAgent)}
-	if minor(server.Version) < minor(OldestVersion) {
-		return agent.Server{}, incompatible(method, fmt.Sprintf("codex %s is older than %s, the oldest release that symphony works with", server.Version, OldestVersion))
-	}
-	return server, s.conn.send(object{"method": "initialized", "params": object{}})
-}
-
-// versionOf reads "0.169.0" from a user agent such as "symphony/0.169.0 (Debian 12)".
-func versionOf(userAgent string) string {
-	_, rest, _ := strings.Cut(userAgent, "/")
+	// The user agent is such as "symphony/0.169.0 (Debian 12)".
+	_, rest, _ := strings.Cut(answer.UserAgent, "/")
 	version, _, _ := strings.Cut(rest, " ")
-	return version
+	if minor(version) < minor(OldestVersion) {
+		return agent.Server{}, incompatible(method, fmt.Sprintf("codex %s is older than %s, the oldest release that symphony works with", version, OldestVersion))
+	}
+	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
+	return server, s.conn.send(object{"method": "initialized", "params": object{}})
 }
 
 // minor is the number that counts codex's releases. A version of another form counts as a new one.
 func minor(version string) int {
-	major, rest, _ := strings.Cut(version, ".")
-	number, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(number)
-	if err != nil || major != "0" {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 || parts[0] != "0" {
+		return 1 << 30
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
 		return 1 << 30
 	}
 	return n
@@ -198,40 +188,23 @@ type toolSpec struct {
 	InputSchema json.RawMessage `json:"inputSchema"`
 }
 
-func newThreadRequest(p agent.ThreadParams) threadRequest {
-	return threadRequest{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
-}
-
-// StartThread implements agent.Session.
+// StartThread implements agent.Session. The thread is named for codex's own lists; the answer to that is not waited for,
+// because a release that refuses it works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
-	req := newThreadRequest(p)
+	req := threadRequest{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
 	for _, t := range s.o.Tools {
-		schema := t.InputSchema
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object"}`)
-		}
-		req.DynamicTools = append(req.DynamicTools, toolSpec{Type: "function", Name: t.Name, Description: t.Description, InputSchema: schema})
+		req.DynamicTools = append(req.DynamicTools, toolSpec{Type: "function", Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 	}
 	id, err := s.openThread(ctx, "thread/start", req)
 	if err == nil && p.Name != "" {
-		err = s.nameThread(id, p.Name)
+		_, err = s.conn.start(s.conn.otherID(), "thread/name/set", object{"threadId": id, "name": p.Name}, nil)
 	}
 	return id, err
 }
 
-// nameThread names the thread in codex's own lists. The answer is not waited for: a release that refuses works as well.
-func (s *Session) nameThread(thread, name string) error {
-	id := s.conn.otherID()
-	if _, err := s.conn.register(id, nil); err != nil {
-		return err
-	}
-	return s.conn.send(object{"id": id, "method": "thread/name/set", "params": object{"threadId": thread, "name": name}})
-}
-
 // ResumeThread implements agent.Session. The thread's tools are stored with it.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
-	req := newThreadRequest(p)
-	req.ThreadID, req.ExcludeTurns = thread, true
+	req := threadRequest{ThreadID: thread, ExcludeTurns: true, Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
 	got, err := s.openThread(ctx, "thread/resume", req)
 	if err == nil && got != thread {
 		return incompatible("thread/resume", "answered with another thread: "+got)
@@ -241,22 +214,17 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 
 func (s *Session) openThread(ctx context.Context, method string, req threadRequest) (id string, err error) {
 	defer func() { s.emitStartupFailed(err) }()
-	s.mu.Lock()
 	requestID := idThread
-	if s.opened {
-		s.mu.Unlock()
+	if s.opened.Swap(true) {
 		requestID = s.conn.otherID()
-		s.mu.Lock()
 	}
-	s.opened = true
-	s.mu.Unlock()
 	m, err := s.conn.request(ctx, requestID, method, req, s.o.ReadTimeout, func(m *message) {
 		// In the reader: the following lines are judged by this id.
-		if p := readParams(m.Result); m.Error == nil && p.Thread.ID != "" {
+		if p := readParams(m.Result); p.Thread.ID != "" {
 			s.mu.Lock()
 			s.thread = p.Thread.ID
 			s.mu.Unlock()
-			s.openedOn(p.Model)
+			s.usesModel(p.Model)
 		}
 	})
 	if err != nil {
@@ -275,6 +243,6 @@ func (s *Session) openThread(ctx context.Context, method string, req threadReque
 // nothing has failed.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
-		s.emit(agent.Event{Name: agent.EventStartupFailed, Message: oneLine(err.Error(), messageLength)})
+		s.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
 	}
 }

@@ -457,45 +457,6 @@ func TestToolRunsBeside(t *testing.T) {
 	}
 }
 
-// TestToolCallAnew checks that a second call with the id of an open one is answered once, with the result of the second.
-func TestToolCallAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{
-			Tools: []agent.Tool{{Name: "t"}},
-			CallTool: func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
-				if string(args) == `{"n":2}` {
-					time.Sleep(time.Second)
-					return agent.ToolResult{Text: "second", Success: true}
-				}
-				<-ctx.Done()
-				return agent.ToolResult{Text: "first"}
-			},
-		})
-		call := `{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"t","arguments":{"n":%d}}}`
-		heard := make(chan string, 10)
-		go func() {
-			for line := p.hear(); line != ""; line = p.hear() {
-				heard <- line
-			}
-		}()
-		p.say(fmt.Sprintf(call, 1), fmt.Sprintf(call, 2))
-		time.Sleep(time.Minute)
-		p.say(turnCompleted)
-		if _, err := wait(); err != nil {
-			t.Fatal(err)
-		}
-		if len(heard) != 1 {
-			t.Errorf("%d answers", len(heard))
-		}
-		if got := <-heard; got != `{"id":0,"result":{"contentItems":[{"text":"second","type":"inputText"}],"success":true}}` {
-			t.Errorf("heard %s", got)
-		}
-		if got := strings.Count(p.names(), "tool_call_"); got != 2 {
-			t.Errorf("%d events of calls", got)
-		}
-	})
-}
-
 // TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of the turn.
 func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,47 +11,49 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// threads holds the tokens of the session's thread and of its sub-agents, and the models of the thread.
-type threads struct {
-	usedMu sync.Mutex
-	used   map[string]agent.Usage // highest totals, by thread
-	models []string               // in the order of their use
+// usage is what codex reports of its models: tokens, names, and the rate limits of the account.
+type usage struct {
+	mu     sync.Mutex
+	used   map[string]agent.Usage    // highest totals, by thread: of the session's and of its sub-agents
+	models []string                  // of the thread, in the order of their use
+	limits map[string]map[string]any // decoded JSON, by limit id
+	latest string                    // the limit that counts
 }
 
-func newThreads() threads { return threads{used: make(map[string]agent.Usage)} }
+func newUsage() usage {
+	return usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}
+}
 
 // Usage implements agent.Session.
-func (t *threads) Usage() agent.Usage {
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
+func (u *usage) Usage() agent.Usage {
 	var sum agent.Usage
-	for _, u := range t.used {
-		sum.Input += u.Input
-		sum.CachedInput += u.CachedInput
-		sum.Output += u.Output
-		sum.Reasoning += u.Reasoning
-		sum.Total += u.Total
+	for _, of := range u.UsageByThread() {
+		sum.Input += of.Input
+		sum.CachedInput += of.CachedInput
+		sum.Output += of.Output
+		sum.Reasoning += of.Reasoning
+		sum.Total += of.Total
 	}
 	return sum
 }
 
 // UsageByThread implements agent.Session.
-func (t *threads) UsageByThread() map[string]agent.Usage {
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
-	return maps.Clone(t.used)
+func (u *usage) UsageByThread() map[string]agent.Usage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return maps.Clone(u.used)
 }
 
 // Model implements agent.Session.
-func (t *threads) Model() string {
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
-	return strings.Join(t.models, "+")
+func (u *usage) Model() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return strings.Join(u.models, "+")
 }
 
 // count takes the totals of a thread. The size of the last call is not read: added up, it would count twice whatever is
 // reported twice.
-func (t *threads) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
+func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {
 			Input       int64 `json:"inputTokens"`
@@ -60,64 +61,44 @@ func (t *threads) count(thread string, raw json.RawMessage) (agent.Usage, bool) 
 			Output      int64 `json:"outputTokens"`
 			Reasoning   int64 `json:"reasoningOutputTokens"`
 			Total       int64 `json:"totalTokens"`
-		} `json:"total"`
+		}
 	}
 	unmarshal(raw, &wire)
-	u := agent.Usage(wire.Total)
-	if u.Total == 0 {
-		u.Total = u.Input + u.Output
+	now := agent.Usage(wire.Total)
+	if now.Total == 0 {
+		now.Total = now.Input + now.Output
 	}
-	if u == (agent.Usage{}) {
-		return u, false
+	if now == (agent.Usage{}) {
+		return now, false
 	}
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
-	old := t.used[thread]
-	u = agent.Usage{
-		Input: max(old.Input, u.Input), CachedInput: max(old.CachedInput, u.CachedInput), Output: max(old.Output, u.Output),
-		Reasoning: max(old.Reasoning, u.Reasoning), Total: max(old.Total, u.Total),
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	old := u.used[thread]
+	now = agent.Usage{
+		Input: max(old.Input, now.Input), CachedInput: max(old.CachedInput, now.CachedInput), Output: max(old.Output, now.Output),
+		Reasoning: max(old.Reasoning, now.Reasoning), Total: max(old.Total, now.Total),
 	}
-	t.used[thread] = u
-	return u, true
+	u.used[thread] = now
+	return now, true
 }
 
-// openedOn keeps the model that codex gave the thread.
-func (t *threads) openedOn(model string) {
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
-	t.models = nil
-	if model != "" {
-		t.models = []string{model}
+// usesModel keeps the model that codex gave the thread, or that it was rerouted to.
+func (u *usage) usesModel(model string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if model != "" && !slices.Contains(u.models, model) {
+		u.models = append(u.models, model)
 	}
 }
-
-// rerouted keeps the model that codex goes on with.
-func (t *threads) rerouted(model string) {
-	t.usedMu.Lock()
-	defer t.usedMu.Unlock()
-	if model != "" && !slices.Contains(t.models, model) {
-		t.models = append(t.models, model)
-	}
-}
-
-// account holds the rate limits of the account. Updates are sparse: a member that is null does not clear what an earlier
-// one said.
-type account struct {
-	limitsMu sync.Mutex
-	limits   map[string]map[string]any // decoded JSON, by limit id
-	latest   string                    // the limit that counts
-}
-
-func newAccount() account { return account{limits: make(map[string]map[string]any)} }
 
 // RateLimits implements agent.Session.
-func (a *account) RateLimits() json.RawMessage {
-	a.limitsMu.Lock()
-	defer a.limitsMu.Unlock()
-	if a.limits[a.latest] == nil {
+func (u *usage) RateLimits() json.RawMessage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.limits[u.latest] == nil {
 		return nil
 	}
-	raw, err := json.Marshal(a.limits[a.latest])
+	raw, err := json.Marshal(u.limits[u.latest])
 	if err != nil {
 		return nil // it was decoded from JSON
 	}
@@ -127,21 +108,22 @@ func (a *account) RateLimits() json.RawMessage {
 // mainLimit is the limit of the account; others are those of single models.
 const mainLimit = "codex"
 
-func (a *account) update(raw json.RawMessage) {
+// updateLimits takes an update. Updates are sparse: a member that is null does not clear what an earlier one said.
+func (u *usage) updateLimits(raw json.RawMessage) {
 	var update map[string]any
 	if json.Unmarshal(raw, &update) != nil || update == nil {
 		return
 	}
-	a.limitsMu.Lock()
-	defer a.limitsMu.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	id, _ := update["limitId"].(string)
-	if a.limits[id] == nil {
-		a.limits[id] = map[string]any{}
+	if u.limits[id] == nil {
+		u.limits[id] = map[string]any{}
 	}
-	merge(a.limits[id], update)
-	a.latest = id
-	if a.limits[mainLimit] != nil {
-		a.latest = mainLimit
+	merge(u.limits[id], update)
+	u.latest = id
+	if u.limits[mainLimit] != nil {
+		u.latest = mainLimit
 	}
 }
 
@@ -162,21 +144,16 @@ func merge(old, update map[string]any) {
 }
 
 // resetsAt is when the limits that are used up come back: the latest of them, zero if none is known to be used up.
-func (a *account) resetsAt() time.Time {
-	a.limitsMu.Lock()
-	defer a.limitsMu.Unlock()
-	var at time.Time
+func (u *usage) resetsAt() (at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, window := range []string{"primary", "secondary"} {
-		w, _ := a.limits[a.latest][window].(map[string]any)
+		w, _ := u.limits[u.latest][window].(map[string]any)
 		used, _ := w["usedPercent"].(float64)
 		seconds, _ := w["resetsAt"].(float64)
-		if used >= 100 && seconds > 0 {
-			at = later(at, time.Unix(int64(seconds), 0).UTC())
+		if reset := time.Unix(int64(seconds), 0).UTC(); used >= 100 && seconds > 0 && reset.After(at) {
+			at = reset
 		}
 	}
 	return at
-}
-
-func tokensText(u agent.Usage) string {
-	return fmt.Sprintf("tokens: %d in (%d cached), %d out, %d in all", u.Input, u.CachedInput, u.Output, u.Total)
 }

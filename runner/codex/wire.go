@@ -3,126 +3,77 @@ package codex
 import (
 	"cmp"
 	"encoding/json"
-	"path"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // params are the members that the session reads of the parameters of any message, and of results. All else stays in the
-// raw line.
+// raw line. Members are matched by name without regard to case.
 type params struct {
-	ThreadID string   `json:"threadId"`
-	TurnID   string   `json:"turnId"`
-	Thread   wireID   `json:"thread"`
-	Turn     wireTurn `json:"turn"`
-	Model    string   `json:"model"`
+	ThreadID, TurnID, ItemID string
+	Thread                   struct{ ID string }
+	Turn                     wireTurn
+	Item                     wireItem
+	Model                    string
 
-	Item      wireItem        `json:"item"`
-	Delta     string          `json:"delta"`
-	Error     *turnError      `json:"error"`
-	WillRetry bool            `json:"willRetry"`
-	Status    json.RawMessage `json:"status"` // a word or an object
-	Message   string          `json:"message"`
-	Summary   string          `json:"summary"`
-	Details   string          `json:"details"`
-	Reason    string          `json:"reason"`
-	Name      string          `json:"name"`
-	RequestID json.RawMessage `json:"requestId"`
+	Error                                   *turnError
+	WillRetry                               bool
+	Status                                  json.RawMessage // a word or an object
+	Message, Summary, Details, Reason, Name string
+	RequestID, TokenUsage, RateLimits       json.RawMessage
+	FromModel, ToModel                      string
+	Explanation                             string
+	Plan                                    []struct{ Step, Status string }
+	Goal                                    struct{ Objective, Status string }
+	Changes                                 []wireChange
 
-	TokenUsage  json.RawMessage `json:"tokenUsage"`
-	RateLimits  json.RawMessage `json:"rateLimits"`
-	Diff        string          `json:"diff"`
-	Explanation string          `json:"explanation"`
-	Plan        []wireStep      `json:"plan"`
-	Goal        wireGoal        `json:"goal"`
-	FromModel   string          `json:"fromModel"`
-	ToModel     string          `json:"toModel"`
-	Provider    string          `json:"provider"`
-	Changes     []wireChange    `json:"changes"`
-
-	ItemID      string          `json:"itemId"`
-	Kind        string          `json:"kind"`
-	Command     json.RawMessage `json:"command"`
-	Cwd         string          `json:"cwd"`
-	GrantRoot   string          `json:"grantRoot"`
-	Permissions json.RawMessage `json:"permissions"`
-	Additional  json.RawMessage `json:"additionalPermissions"` // of a command
-	Network     *struct {
-		Host     string `json:"host"`
-		Protocol string `json:"protocol"`
-	} `json:"networkApprovalContext"`
-	Questions  []wireQuestion  `json:"questions"`
-	Mode       string          `json:"mode"`
-	URL        string          `json:"url"`
-	Schema     json.RawMessage `json:"requestedSchema"`
-	Meta       json.RawMessage `json:"_meta"`
-	ServerName string          `json:"serverName"`
-	Tool       string          `json:"tool"`
-	Arguments  json.RawMessage `json:"arguments"`
-}
-
-type wireID struct {
-	ID string `json:"id"`
+	// Of requests.
+	Kind, Cwd, GrantRoot   string
+	Command, Permissions   json.RawMessage
+	AdditionalPermissions  json.RawMessage // of a command
+	NetworkApprovalContext *struct{ Host, Protocol string }
+	Questions              []wireQuestion
+	ServerName, Mode, URL  string
+	RequestedSchema        json.RawMessage
+	Meta                   json.RawMessage `json:"_meta"`
+	Tool                   string
+	Arguments              json.RawMessage
 }
 
 type wireTurn struct {
-	ID     string     `json:"id"`
-	Status string     `json:"status"`
-	Items  []wireItem `json:"items"`
-	Error  *turnError `json:"error"`
-}
-
-type wireStep struct {
-	Step   string `json:"step"`
-	Status string `json:"status"`
-}
-
-type wireGoal struct {
-	Objective string `json:"objective"`
-	Status    string `json:"status"`
+	ID, Status string
+	Items      []wireItem
+	Error      *turnError
 }
 
 type wireQuestion struct {
-	ID       string         `json:"id"`
-	Header   string         `json:"header"`
-	Question string         `json:"question"`
-	IsOther  bool           `json:"isOther"`
-	IsSecret bool           `json:"isSecret"`
-	Options  []agent.Option `json:"options"`
+	ID, Header, Question string
+	IsOther, IsSecret    bool
+	Options              []agent.Option
 }
 
 type wireItem struct {
-	ID           string       `json:"id"`
-	Type         string       `json:"type"`
-	Text         string       `json:"text"`
-	Status       string       `json:"status"`
-	Command      string       `json:"command"`
-	Cwd          string       `json:"cwd"`
-	Output       string       `json:"aggregatedOutput"`
-	ExitCode     *int         `json:"exitCode"`
-	DurationMS   *int64       `json:"durationMs"`
-	Changes      []wireChange `json:"changes"`
-	Tool         string       `json:"tool"`
-	Server       string       `json:"server"`
-	Query        string       `json:"query"`
-	Success      *bool        `json:"success"`
-	Summary      []string     `json:"summary"`
-	Error        *turnError   `json:"error"`
-	Path         string       `json:"path"`
-	ContentItems []struct {
-		Text string `json:"text"`
-	} `json:"contentItems"`
+	ID, Type, Status, Text    string
+	Command, Cwd              string
+	AggregatedOutput          string
+	ExitCode                  *int
+	DurationMS                *int64
+	Changes                   []wireChange
+	Server, Tool, Query, Path string
+	Success                   *bool
+	Summary                   []string
+	Error                     *turnError
+	ContentItems              []struct{ Text string }
 }
 
 type wireChange struct {
-	Path string `json:"path"`
-	Kind struct {
-		Type string `json:"type"`
+	Path, Diff string
+	Kind       struct {
+		Type string
 		Move string `json:"move_path"`
-	} `json:"kind"`
-	Diff string `json:"diff"`
+	}
 }
 
 func readParams(raw json.RawMessage) *params {
@@ -137,11 +88,13 @@ func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
 
 func (p *params) reason() string { return cmp.Or(p.Reason, p.Message) }
 
-// statusWord is status where it is a word.
+// statusWord is the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
 func (p *params) statusWord() string {
 	var word string
+	var object struct{ Type string }
 	unmarshal(p.Status, &word)
-	return word
+	unmarshal(p.Status, &object)
+	return cmp.Or(word, object.Type)
 }
 
 // itemKinds are the items that the project tells apart, by codex's type.
@@ -155,13 +108,11 @@ var itemKinds = map[string]agent.ItemKind{
 	"mcpToolCall":      agent.ItemMCPTool,
 }
 
-func (w *wireItem) kind() agent.ItemKind { return cmp.Or(itemKinds[w.Type], agent.ItemOther) }
-
 // item is the item as the project knows it.
 func (w *wireItem) item(ended bool) *agent.Item {
 	i := &agent.Item{
-		ID: w.ID, Kind: w.kind(), Ended: ended, Status: w.Status, Text: w.Text, Command: shellText(w.Command), Cwd: w.Cwd,
-		ExitCode: w.ExitCode, DurationMS: w.DurationMS, Output: w.Output, Changes: fileChanges(w.Changes), Tool: w.Tool,
+		ID: w.ID, Kind: cmp.Or(itemKinds[w.Type], agent.ItemOther), Ended: ended, Status: w.Status, Text: w.Text, Command: shellText(w.Command), Cwd: w.Cwd,
+		ExitCode: w.ExitCode, DurationMS: w.DurationMS, Output: w.AggregatedOutput, Changes: fileChanges(w.Changes), Tool: w.Tool,
 	}
 	if w.Success != nil && !*w.Success {
 		i.Status = statusFailed
@@ -174,16 +125,13 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		texts = append(texts, c.Text)
 	}
 	i.Result = strings.Join(texts, "\n")
-	i.Unsandboxed = i.Kind == agent.ItemCommand && ended && w.Status == statusFailed && soundsLikeSandbox(w.Output)
+	// Whether a failed command's output comes from codex's sandbox. A command can print the same, so this is a reason to
+	// ask and no proof.
+	i.Unsandboxed = i.Kind == agent.ItemCommand && ended && w.Status == statusFailed && sandboxFailure.MatchString(w.AggregatedOutput)
 	return i
 }
 
-// soundsLikeSandbox reports whether a failed command's output may come from codex's sandbox. A command can print the same,
-// so this is a reason to ask and no proof.
-func soundsLikeSandbox(output string) bool {
-	return slices.ContainsFunc([]string{"bwrap: ", "error building bubblewrap command", "error applying ", "sandbox-exec: "},
-		func(first string) bool { return strings.HasPrefix(output, first) })
-}
+var sandboxFailure = regexp.MustCompile("^(bwrap: |error building bubblewrap command|error applying |sandbox-exec: )")
 
 // movedTo stands between the two paths of a file that is moved.
 const movedTo = " → "
@@ -200,73 +148,24 @@ func fileChanges(changes []wireChange) []agent.FileChange {
 	return out
 }
 
-// shellText takes the usual shell off a command: codex reports all of them as /bin/bash -lc '…'. A person decides by the
-// text: whatever is more than that shell stays.
+// codex reports commands as one word of a shell: /bin/bash -lc '…'. The model may name any program as its shell, and
+// another one than those of a system is shown.
+var (
+	shellCommand = regexp.MustCompile(`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
+		`((?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+)$`)
+	wordPart = regexp.MustCompile(`(?s)'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)`)
+	escaped  = regexp.MustCompile("\\\\([$`\"\\\\])") // within double quotes a backslash before another character stands for itself
+)
+
+// shellText takes the usual shell off a command. A person decides by the text: whatever is more than that shell stays.
 func shellText(command string) string {
-	shell, rest, _ := strings.Cut(command, " ")
-	flag, rest, _ := strings.Cut(rest, " ")
-	if !isShell(shell) || flag != "-lc" && flag != "-c" {
+	m := shellCommand.FindStringSubmatch(command)
+	if m == nil {
 		return command
 	}
-	if word, ok := unquote(rest); ok {
-		return word
+	word := ""
+	for _, part := range wordPart.FindAllStringSubmatch(m[1], -1) {
+		word += part[1] + escaped.ReplaceAllString(part[2], "$1") + part[3] + part[4]
 	}
-	return command
-}
-
-// isShell knows the shells of a system. The model may name any program as its shell, and another one is shown.
-func isShell(name string) bool {
-	dir, base := path.Split(name)
-	return slices.Contains([]string{"", "/bin/", "/usr/bin/", "/usr/local/bin/"}, dir) &&
-		slices.Contains([]string{"bash", "sh", "zsh", "dash", "ksh", "fish"}, base)
-}
-
-// unquote reads text as one word of a shell; false if it is none, or more than one.
-func unquote(text string) (word string, ok bool) {
-	var b strings.Builder
-	for text != "" {
-		switch text[0] {
-		case '\'':
-			inner, rest, closed := strings.Cut(text[1:], "'")
-			if !closed {
-				return "", false
-			}
-			b.WriteString(inner)
-			text = rest
-		case '"':
-			rest, closed := unquoteDouble(text[1:], &b)
-			if !closed {
-				return "", false
-			}
-			text = rest
-		case '\\':
-			if len(text) < 2 {
-				return "", false
-			}
-			b.WriteByte(text[1])
-			text = text[2:]
-		case ' ', '\t', '\n':
-			return "", false
-		default:
-			b.WriteByte(text[0])
-			text = text[1:]
-		}
-	}
-	return b.String(), b.Len() > 0
-}
-
-// unquoteDouble reads up to the closing quote; a backslash stands for itself but before $, `, " and another.
-func unquoteDouble(text string, b *strings.Builder) (rest string, closed bool) {
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			return text[i+1:], true
-		case c == '\\' && i+1 < len(text) && strings.IndexByte("$`\"\\", text[i+1]) >= 0:
-			i++
-			b.WriteByte(text[i])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", false
+	return cmp.Or(word, command)
 }

@@ -2,6 +2,7 @@ package codextest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ const (
 
 // spawn starts a command with the environment that codex gives to commands. Commands survive an interrupt.
 func (u *turn) spawn(line, callID string) (*command, error) {
-	c := &command{cmd: exec.Command("/bin/bash", u.t.config.shellFlag(), line), done: make(chan struct{})}
+	c := &command{cmd: exec.CommandContext(context.WithoutCancel(u.ctx), "/bin/bash", u.t.config.shellFlag(), line), done: make(chan struct{})}
 	c.cmd.Dir = u.t.Cwd
 	c.cmd.Env = append(u.t.config.environ(os.Environ()),
 		"CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")

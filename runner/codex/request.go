@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,18 +14,15 @@ import (
 // incoming is a request of codex's. Its event says how it was answered.
 type incoming struct {
 	*params
-	id     json.RawMessage
-	method string
-	event  agent.Event
+	id    json.RawMessage
+	event agent.Event
 }
 
 // serve takes a request, in the reader, and blocks on nothing. Every request is answered: without an answer the turn would
 // wait for ever.
 func (s *Session) serve(m *message) {
 	p := readParams(m.Params)
-	in := &incoming{params: p, id: m.ID, method: m.Method, event: agent.Event{
-		ThreadID: p.threadID(), TurnID: p.turnID(), Message: oneLine(requestText(m.Method, p), messageLength), Progress: true, Raw: m.raw,
-	}}
+	in := &incoming{params: p, id: m.ID, event: agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Progress: true, Raw: m.raw}}
 	switch m.Method {
 	case "item/tool/call":
 		s.serveTool(in)
@@ -39,10 +37,10 @@ func (s *Session) serve(m *message) {
 	case "item/tool/requestUserInput":
 		s.serveQuestions(in)
 	case "currentTime/read":
-		s.reply(in, agent.EventNotification, in.event.Message, object{"currentTimeAt": time.Now().Unix()})
+		s.reply(in, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
 	default: // unknown, or for clients that keep codex's login
-		s.answer(in, agent.EventRequestRefused, in.event.Message,
-			object{"id": in.id, "error": object{"code": codeMethodNotFound, "message": "symphony does not serve " + oneLine(m.Method, 80)}})
+		text := "symphony does not serve " + m.Method
+		s.answer(in, agent.EventRequestRefused, join("refused: "+text, p.Reason), object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}})
 	}
 }
 
@@ -64,47 +62,33 @@ func (s *Session) answer(in *incoming, name, line string, answer object) bool {
 // emitRequest emits an event about a request. Only the first one carries the line of the request and counts as progress.
 func (s *Session) emitRequest(in *incoming, name, line string) {
 	e := in.event
-	e.Name, e.Message = name, oneLine(line, messageLength)
+	e.Name, e.Message = name, line
 	in.event.Progress, in.event.Raw = false, nil
 	s.emit(e)
 }
 
-// serveTool answers the call of a tool. The call runs beside the reader.
+// serveTool answers the call of a tool, which runs beside the reader. A resumed thread may have tools that are not ours.
 func (s *Session) serveTool(in *incoming) {
-	if s.o.CallTool == nil || !s.offers(in.Tool) {
+	line := "tool " + in.Tool + " " + string(in.Arguments)
+	answer := func(name string, r agent.ToolResult) {
+		s.reply(in, name, line, object{"contentItems": []object{{"type": "inputText", "text": r.Text}}, "success": r.Success})
+	}
+	if s.o.CallTool == nil || !slices.ContainsFunc(s.o.Tools, func(t agent.Tool) bool { return t.Name == in.Tool }) {
 		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, in.Tool)
-		s.reply(in, agent.EventUnsupportedToolCall, in.event.Message, toolAnswer(agent.ToolResult{Text: text}))
+		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
 		return
 	}
 	r := s.openRequest(in, false)
 	go func() {
-		defer r.cancel()
 		result := s.o.CallTool(r.ctx, in.Tool, in.Arguments)
 		name := agent.EventToolCallCompleted
 		if !result.Success {
 			name = agent.EventToolCallFailed
 		}
 		s.sawLine(true)
-		if s.requests.close(r) == replaced { // the answer would be that of the later call
-			s.emitRequest(in, name, in.event.Message+" (not answered: codex has asked anew)")
-			return
-		}
-		s.reply(in, name, in.event.Message, toolAnswer(result))
+		s.withdraw(r.id)
+		answer(name, result)
 	}()
-}
-
-func toolAnswer(r agent.ToolResult) object {
-	return object{"contentItems": []object{{"type": "inputText", "text": r.Text}}, "success": r.Success}
-}
-
-// offers reports whether a tool is one of ours. A resumed thread may have others.
-func (s *Session) offers(name string) bool {
-	for _, t := range s.o.Tools {
-		if t.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // judge gives the event and the answer for a person's decision.
@@ -112,31 +96,25 @@ type judge func(agent.Decision) (name, line string, answer object)
 
 // askPerson passes a request to a person. The clock of the turn stands still meanwhile.
 func (s *Session) askPerson(in *incoming, r agent.Request, asked, line string, judge judge) {
-	decide := func(d agent.Decision) {
-		name, line, answer := judge(d)
-		if s.reply(in, name, line, answer) && d.Sent != nil {
-			d.Sent()
-		}
-	}
 	if s.o.Ask == nil {
-		decide(agent.Decision{Reason: "no operator can be asked"})
+		name, line, answer := judge(agent.Decision{Reason: "no operator can be asked"})
+		s.reply(in, name, line, answer)
 		return
 	}
 	open := s.openRequest(in, true)
-	start := func() {}
-	if t := s.currentTurn(); t != nil { // otherwise the next turn finds the open request
-		start = t.clock.stop(open.ctx)
-	}
 	s.emitRequest(in, asked, line)
 	go func() {
-		defer open.cancel()
 		d := s.o.Ask(open.ctx, r)
 		over := open.ctx.Err() != nil
-		pending := s.requests.close(open) == pending
-		start()
+		pending := s.withdraw(open.id)
+		s.sawLine(true)
 		switch {
 		case pending && !over:
-			decide(d)
+			name, line, answer := judge(d)
+			if s.reply(in, name, line, answer) && d.Sent != nil {
+				d.Sent()
+			}
+			return
 		case pending && !s.isOurs(in.event.ThreadID):
 			// The turn of a sub-agent may outlive ours, and would wait for ever.
 			_, _, answer := judge(agent.Decision{Reason: "the turn has ended"})
@@ -145,10 +123,6 @@ func (s *Session) askPerson(in *incoming, r agent.Request, asked, line string, j
 			s.emitRequest(in, agent.EventRequestWithdrawn, withdrawnText(&r))
 		}
 	}()
-}
-
-func withdrawnText(r *agent.Request) string {
-	return "not decided any more: " + kindText(r) + ": " + r.Summary
 }
 
 // requests are the requests of codex's that are being answered beside the reader, by their ids.
@@ -174,62 +148,30 @@ func (s *Session) openRequest(in *incoming, asks bool) *request {
 	r.ctx, r.cancel = context.WithCancel(parent)
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
-	if earlier := s.requests.open[r.id]; earlier != nil {
-		earlier.cancel() // codex asks anew by the same id: one answer counts
-	}
 	s.requests.open[r.id] = r
 	return r
 }
 
-// fate is what codex has done with a request meanwhile.
-type fate int
-
-const (
-	pending  fate = iota // it waits
-	settled              // it was settled without us
-	replaced             // it was asked anew
-)
-
-// close ends a request and tells its fate.
-func (q *requests) close(r *request) fate {
+// withdraw ends a request that was answered, or that codex settled; false if it has ended before.
+func (q *requests) withdraw(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch q.open[r.id] {
-	case r:
-		delete(q.open, r.id)
-		return pending
-	case nil:
-		return settled
-	}
-	return replaced
-}
-
-// withdraw ends a request that codex settled.
-func (q *requests) withdraw(id string) {
-	q.mu.Lock()
 	r := q.open[id]
-	delete(q.open, id)
-	q.mu.Unlock()
 	if r != nil {
+		delete(q.open, id)
 		r.cancel()
 	}
+	return r != nil
 }
 
-func (q *requests) any() bool {
+// isOpen reports whether a request is open, or one that a person is asked.
+func (q *requests) isOpen(asks bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.open) > 0
-}
-
-// asking are the contexts of the requests that wait for a person.
-func (q *requests) asking() []context.Context {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var all []context.Context
 	for _, r := range q.open {
-		if r.asks {
-			all = append(all, r.ctx)
+		if r.asks || !asks {
+			return true
 		}
 	}
-	return all
+	return false
 }
