@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/doctor"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -22,17 +23,8 @@ Example:
     symphony doctor -w ~/web-shop/WORKFLOW.md
     symphony doctor --json | jq '.[] | select(.status == "fail")'`,
 		Flags: workflowFlags(&cli.BoolFlag{Name: "json", Usage: "print JSON"}),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			_, positional, err := arguments(c)
-			if err != nil {
-				return err
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return doctor.Examine(c.Context, p, c.String("state-dir"))
-		},
+		}),
 	}
 }

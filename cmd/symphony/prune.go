@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/urfave/cli/v2"
 )
@@ -29,22 +30,13 @@ Example:
 			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			_, positional, err := arguments(c)
-			if err != nil {
-				return err
-			}
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			if c.Duration("older-than") < 0 {
 				return exit.Usage("prune: --older-than is not negative")
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
 			}
 			return cleanup.Prune(c.Context, p, cleanup.PruneOptions{
 				DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"),
 			})
-		},
+		}),
 	}
 }

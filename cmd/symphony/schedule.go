@@ -5,21 +5,14 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
-// The first argument of schedule.
-const (
-	scheduleShow    = "show"
-	scheduleInstall = "install"
-	scheduleRemove  = "remove"
-	scheduleStatus  = "status"
-)
-
-var scheduleVerbs = []string{scheduleShow, scheduleInstall, scheduleRemove, scheduleStatus}
+var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
@@ -43,49 +36,29 @@ Example:
 			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON (status)"},
 		),
-		Action: func(c *cli.Context) error { return scheduleAction(c, w) },
+		Action: onProject(w, []string{strings.Join(scheduleVerbs, "|")}, func(c *cli.Context, p *project.Project, args []string) error {
+			verb, o := args[0], schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
+			switch {
+			case !slices.Contains(scheduleVerbs, verb):
+				return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), text.DidYouMean(verb, scheduleVerbs, "%s"))
+			case o.System && o.Cron:
+				return exit.Usage("schedule: --system or --cron, not both")
+			case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
+				return exit.Usage("schedule: --run-as goes with --system, and with show and install only")
+			case verb == "status" && (o.System || o.Cron):
+				return exit.Usage("schedule: status looks at every kind of schedule; leave --system and --cron out")
+			case w.JSON && verb != "status":
+				return exit.Usage("schedule: --json goes with status only")
+			}
+			switch verb {
+			case "show":
+				return schedule.Show(c.Context, p, o)
+			case "install":
+				return schedule.Install(c.Context, p, o)
+			case "remove":
+				return schedule.Remove(c.Context, p, o)
+			}
+			return schedule.PrintStatus(c.Context, p)
+		}),
 	}
-}
-
-func scheduleAction(c *cli.Context, w *term.Env) error {
-	w.JSON = c.Bool("json")
-	args, positional, err := arguments(c, strings.Join(scheduleVerbs, "|"))
-	if err != nil {
-		return err
-	}
-	verb := args[0]
-	o := schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
-	if err := checkScheduleOptions(o, verb, w.JSON); err != nil {
-		return err
-	}
-	p, err := openProject(w, c, positional)
-	if err != nil {
-		return err
-	}
-	switch verb {
-	case scheduleShow:
-		return schedule.Show(c.Context, p, o)
-	case scheduleInstall:
-		return schedule.Install(c.Context, p, o)
-	case scheduleRemove:
-		return schedule.Remove(c.Context, p, o)
-	}
-	return schedule.PrintStatus(c.Context, p)
-}
-
-func checkScheduleOptions(o schedule.Options, verb string, json bool) error {
-	writes := verb == scheduleShow || verb == scheduleInstall
-	switch {
-	case !slices.Contains(scheduleVerbs, verb):
-		return exit.Usage("schedule: %q is none of %s%s", verb, strings.Join(scheduleVerbs, ", "), text.DidYouMean(verb, scheduleVerbs, "%s"))
-	case o.System && o.Cron:
-		return exit.Usage("schedule: --system or --cron, not both")
-	case o.RunAs != "" && (!o.System || !writes):
-		return exit.Usage("schedule: --run-as goes with --system, and with show and install only")
-	case verb == scheduleStatus && (o.System || o.Cron):
-		return exit.Usage("schedule: status looks at every kind of schedule; leave --system and --cron out")
-	case json && verb != scheduleStatus:
-		return exit.Usage("schedule: --json goes with status only")
-	}
-	return nil
 }

@@ -3,20 +3,20 @@ package setup
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 //go:embed examples/*.md examples/*.part
@@ -52,84 +52,63 @@ func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
 	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": shellWord})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
-	if err != nil {
-		return nil, fmt.Errorf("examples: %w", err)
-	}
 	var out bytes.Buffer
-	if err := t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers); err != nil {
+	if err == nil {
+		err = t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
 	}
-	return out.Bytes(), s.verify(out.Bytes())
-}
-
-func (s *starter) verify(text []byte) error {
-	source, err := workflow.NewSource(path.Base(s.p.Path), s.p.Path, text)
-	if err != nil {
-		return err
+	written := *s.p
+	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
+	report, cfg := project.CheckResult(&written)
+	wrong := report.Warnings
+	for _, e := range report.Errors {
+		wrong = append(wrong, e.Message)
 	}
-	env := s.p.Environment(nil)
-	env.KeyOptional = true
-	cfg, err := workflow.Parse(source, env)
-	if err != nil {
-		return err
-	}
-	var wrong []string
-	for _, w := range cfg.Warnings {
-		wrong = append(wrong, w.String())
-	}
-	for _, problem := range cfg.Prompt.Check() {
-		wrong = append(wrong, problem.String())
-	}
-	t := cfg.Policy
-	lower := func(list []string) string { return strings.ToLower(strings.Join(list, "\n")) }
-	if lower(t.ActiveStates) != lower(s.answers.Active) || lower(t.TerminalStates) != lower(s.answers.Terminal) ||
-		lower(t.RequiredLabels) != lower(s.answers.Labels) {
-		wrong = append(wrong, "the names of states or label do not come through")
+	if cfg != nil {
+		for _, names := range [][2][]string{
+			{cfg.Policy.ActiveStates, s.answers.Active}, {cfg.Policy.TerminalStates, s.answers.Terminal}, {cfg.Policy.RequiredLabels, s.answers.Labels},
+		} {
+			if !slices.EqualFunc(names[0], names[1], strings.EqualFold) {
+				wrong = append(wrong, "the names of states or label do not come through")
+			}
+		}
 	}
 	if len(wrong) > 0 {
-		return &reconcile.Error{
+		return nil, &reconcile.Error{
 			Code: "invalid_config", Message: "these values can't stand in a workflow: " + strings.Join(wrong, "; "),
 			Hint: "nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand",
 		}
 	}
-	return nil
+	return out.Bytes(), nil
 }
 
-const (
-	plainScalar = `^(https?://|~?/)?[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]$`
-	// otherScalar is what some version of YAML does not read as a text.
-	otherScalar = `(?i)^(true|false|yes|no|on|off|null|[0-9.+-].*)$`
-)
-
-// yamlScalar writes a text as YAML: plain if it is unambiguous, else in double quotes, in which the escapes of JSON mean the
-// same.
+// yamlScalar writes a text as YAML in one line, with quotes where it needs them.
 func yamlScalar(text string) (string, error) {
-	if regexp.MustCompile(plainScalar).MatchString(text) && !regexp.MustCompile(otherScalar).MatchString(text) {
-		return text, nil
-	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(text)
-	return strings.TrimSpace(out.String()), err
+	list, err := yamlList([]string{text})
+	return strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), err
 }
 
 func yamlList(items []string) (string, error) {
-	words := make([]string, len(items))
-	for i, item := range items {
-		word, err := yamlScalar(item)
-		if err != nil {
-			return "", err
-		}
-		words[i] = word
+	var list yaml.Node
+	if err := list.Encode(items); err != nil {
+		return "", err
 	}
-	return "[" + strings.Join(words, ", ") + "]", nil
+	list.Style = yaml.FlowStyle
+	for _, item := range list.Content {
+		if item.Style != 0 || strings.Contains(item.Value, "\n") {
+			item.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	out, err := yaml.Marshal(&list)
+	return strings.TrimSpace(string(out)), err
 }
 
 // shellWord quotes a word for the script of a hook, which a line break would end.
 func shellWord(text string) (string, error) {
 	if strings.ContainsFunc(text, term.Control) {
-		return "", exit.Usage("init: control characters in %s", proc.ShellWord(text))
+		return "", exit.Usage("init: control characters in %q", text)
 	}
 	return term.ShellQuote(text), nil
 }

@@ -11,16 +11,22 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/symphony-cron/symphony/reconcile/workflow"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // DefaultLabel is the label of issues that agents work on.
 const DefaultLabel = "symphony"
+
+// Options are the flags of init, empty if they were not given.
+type Options struct {
+	Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	// StateDirSet reports whether a flag named the state directory: later commands need it, too.
+	StateDirSet bool
+}
 
 // starter is one init: the flags, the answers, and what will be written.
 type starter struct {
@@ -33,15 +39,6 @@ type starter struct {
 	account     reconcile.TrackerAccount // what the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
-	// flags are what later commands need to find workflow and state directory.
-	flags string
-}
-
-// Options are the flags of init, empty if they were not given.
-type Options struct {
-	Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
-	// StateDirSet reports whether a flag named the state directory: later commands need it, too.
-	StateDirSet bool
 }
 
 // Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and its environment file.
@@ -54,12 +51,6 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 			Labels: []string{strings.TrimSpace(cmp.Or(o.Label, DefaultLabel))},
 		},
 	}
-	if p.Path != w.Absolute("WORKFLOW.md") {
-		s.flags = " -w " + term.ShellQuote(p.Path)
-	}
-	if o.StateDirSet {
-		s.flags += " --state-dir " + term.ShellQuote(p.StateDir)
-	}
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -69,10 +60,10 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 		}
 	}
 	text, err := s.render()
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.write(text)
 	}
-	if err := s.write(text); err != nil {
+	if err != nil {
 		return err
 	}
 	s.report()
@@ -81,84 +72,10 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 
 // check refuses what is wrong before the first question.
 func (s *starter) check() error {
-	if err := knownExample(s.answers.Example); err != nil {
+	if err := errors.Join(knownExample(s.answers.Example), s.p.Nested()); err != nil {
 		return err
 	}
-	if err := s.p.Nested(); err != nil {
-		return err
-	}
-	if err := s.checkPaths(); err != nil {
-		return err
-	}
-	if s.interactive {
-		return nil
-	}
-	var missing []string
-	if s.options.Project == "" {
-		missing = append(missing, "--project")
-	}
-	if s.options.Repository == "" {
-		missing = append(missing, "--repository")
-	}
-	if s.options.KeyFile == "" && s.knownKey() == "" {
-		missing = append(missing, "--key-file")
-	}
-	if len(missing) > 0 {
-		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
-	}
-	return nil
-}
-
-// report prints what was written, what is left to do in the tracker, and the next commands.
-func (s *starter) report() {
-	w := s.w
-	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
-	next := []string{"symphony doctor" + s.flags, "symphony run " + issue + s.flags, "symphony schedule install" + s.flags}
-	if w.JSON {
-		w.PrintJSON(initJSON{s.p.Path, s.p.EnvPath(), s.project.Slug, s.answers.Root, s.project.HasLabel, next})
-		return
-	}
-	fmt.Fprintf(w.Stdout, "%s, for the project %s\n", term.Visible(s.p.Path), term.Visible(s.project.Name))
-	fmt.Fprintf(w.Stdout, "%s, with the key\n\n", term.Visible(s.p.EnvPath()))
-	label := term.Visible(s.answers.Labels[0])
-	if s.project.HasLabel {
-		fmt.Fprintf(w.Stdout, "Set the label %q on an issue in Linear, then:\n\n", label)
-	} else {
-		fmt.Fprintf(w.Stdout, "Make the label %q in Linear, set it on an issue, then:\n\n", label)
-	}
-	for _, command := range next {
-		fmt.Fprintln(w.Stdout, "  "+command)
-	}
-}
-
-type initJSON struct {
-	Workflow    string   `json:"workflow"`
-	EnvFile     string   `json:"environment_file"`
-	Project     string   `json:"project_slug"`
-	Root        string   `json:"workspace_root"`
-	LabelExists bool     `json:"label_exists"`
-	Next        []string `json:"next"`
-}
-
-// ask asks one question. An empty answer is the proposal.
-func (s *starter) ask(ctx context.Context, what, proposal string) (string, error) {
-	prompt := what
-	if proposal != "" {
-		prompt += " [" + term.Visible(proposal) + "]"
-	}
-	line, err := term.AskLine(ctx, s.w, prompt+": ", false)
-	return cmp.Or(strings.TrimSpace(line), proposal), err
-}
-
-// printError prints what is wrong with an answer.
-func (s *starter) printError(err error) {
-	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
-}
-
-// checkPaths refuses to write where a file exists.
-func (s *starter) checkPaths() error {
-	info, err := os.Stat(filepath.Dir(s.p.Path))
-	if err != nil || !info.IsDir() {
+	if info, err := os.Stat(filepath.Dir(s.p.Path)); err != nil || !info.IsDir() {
 		return &reconcile.Error{
 			Code: "init_failed", Message: filepath.Dir(s.p.Path) + " is no directory", Hint: "make it, or name another place for the workflow",
 		}
@@ -172,6 +89,19 @@ func (s *starter) checkPaths() error {
 	if s.hasEnvFile() && s.p.EnvFile[workflow.APIKeyVar] == "" {
 		return existing(s.p.EnvPath(), "it holds no key, and nothing of it is changed: add a line "+workflow.APIKeyVar+"=… to it, then run symphony init again")
 	}
+	var missing []string
+	for _, flag := range []struct{ name, value string }{
+		{"--project", s.options.Project},
+		{"--repository", s.options.Repository},
+		{"--key-file", cmp.Or(s.options.KeyFile, s.knownKey())},
+	} {
+		if flag.value == "" && !s.interactive {
+			missing = append(missing, flag.name)
+		}
+	}
+	if missing != nil {
+		return exit.Usage("init: without a terminal to ask on it needs %s", strings.Join(missing, ", "))
+	}
 	return nil
 }
 
@@ -182,6 +112,51 @@ func existing(path, hint string) error {
 func (s *starter) hasEnvFile() bool {
 	_, err := os.Lstat(s.p.EnvPath())
 	return err == nil
+}
+
+// ask asks one question. An empty answer is the proposal.
+func (s *starter) ask(ctx context.Context, what, proposal string) (string, error) {
+	prompt := what
+	if proposal != "" {
+		prompt += " [" + term.Visible(proposal) + "]"
+	}
+	line, err := term.AskLine(ctx, s.w, prompt+": ", false)
+	return cmp.Or(strings.TrimSpace(line), proposal), err
+}
+
+// setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
+func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
+	switch {
+	case given != "":
+		return set(given)
+	case !s.interactive && proposal == "":
+		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
+	case !s.interactive:
+		return set(proposal)
+	}
+	for {
+		answer, err := s.ask(ctx, what, proposal)
+		if err == nil && answer == "" {
+			err = nothingChosen(strings.ToLower(what))
+		}
+		if err != nil {
+			return err
+		}
+		if err = set(answer); err == nil {
+			return nil
+		}
+		s.printError(err)
+	}
+}
+
+// nothingChosen is the error after an empty answer.
+func nothingChosen(what string) error {
+	return &reconcile.Error{Code: "canceled", Message: "no " + what + " is given, nothing is written", Hint: "run symphony init again"}
+}
+
+// printError prints what is wrong with an answer.
+func (s *starter) printError(err error) {
+	fmt.Fprintln(s.w.Stderr, term.Visible(exit.From(err).Message))
 }
 
 // write creates both files or none. An environment file that holds the key is not changed.
@@ -214,18 +189,47 @@ func createFile(path string, data []byte, mode fs.FileMode) error {
 		return notWritten(err)
 	}
 	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err != nil {
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return errors.Join(notWritten(err), os.Remove(path))
 	}
 	return nil
 }
 
 func notWritten(err error) error {
-	if known := exit.From(err); known.Code != "internal" {
+	if exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
 	return &reconcile.Error{
 		Code: "init_failed", Message: "nothing is written: " + err.Error(), Hint: "look at the permissions of the directory that is named", Err: err,
 	}
+}
+
+// report prints what was written, what is left to do in the tracker, and the next commands.
+func (s *starter) report() {
+	w, flags := s.w, ""
+	if s.p.Path != w.Absolute("WORKFLOW.md") {
+		flags = " -w " + term.ShellQuote(s.p.Path)
+	}
+	if s.options.StateDirSet {
+		flags += " --state-dir " + term.ShellQuote(s.p.StateDir)
+	}
+	issue := cmp.Or(s.project.IssuePrefix, "ABC") + "-1"
+	next := []string{"symphony doctor" + flags, "symphony run " + issue + flags, "symphony schedule install" + flags}
+	if w.JSON {
+		w.PrintJSON(struct {
+			Workflow    string   `json:"workflow"`
+			EnvFile     string   `json:"environment_file"`
+			Project     string   `json:"project_slug"`
+			Root        string   `json:"workspace_root"`
+			LabelExists bool     `json:"label_exists"`
+			Next        []string `json:"next"`
+		}{s.p.Path, s.p.EnvPath(), s.project.Slug, s.answers.Root, s.project.HasLabel, next})
+		return
+	}
+	todo := "Set the label %q on an issue in %s, then:"
+	if !s.project.HasLabel {
+		todo = "Make the label %q in %s, set it on an issue, then:"
+	}
+	fmt.Fprintf(w.Stdout, "%s, for the project %s\n%s, with the key\n\n", term.Visible(s.p.Path), term.Visible(s.project.Name), term.Visible(s.p.EnvPath()))
+	fmt.Fprintf(w.Stdout, todo+"\n\n  %s\n", term.Visible(s.answers.Labels[0]), s.tracker.Name, strings.Join(next, "\n  "))
 }

@@ -98,7 +98,7 @@ func TestRender(t *testing.T) {
 			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
 			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
 			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
-			{"open brace", func(a *answers) { a.Review = "{% if x" }, "template_parse_error"},
+			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
 			{"lines", func(a *answers) { a.Labels = []string{"a\nb "} }, "invalid_config"},
 			{"hook", func(a *answers) { a.Repository = "x:\n---\ny" }, "usage"},

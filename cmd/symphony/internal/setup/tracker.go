@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,36 +14,117 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// listed is how many projects are shown at once. A longer list is narrowed down by a part of the name.
-const listed = 20
+const (
+	longestKey = 4096 // far more than a key has: a longer file is not a key file
+	keyTries   = 3    // how often a refused key may be typed again
+	listed     = 20   // how many projects are shown at once; a longer list is narrowed down by a part of the name
+)
 
-// findProject reads the project that a flag names or the operator chooses.
-func (s *starter) findProject(ctx context.Context) error {
-	slug := s.options.Project
-	if slug == "" {
-		chosen, err := s.chooseProject(ctx)
+// knownKey returns the key that is configured already, first that of the environment file: a schedule has no other.
+func (s *starter) knownKey() string {
+	return strings.TrimSpace(cmp.Or(s.p.EnvFile[workflow.APIKeyVar], s.w.Getenv(workflow.APIKeyVar)))
+}
+
+// findKey finds a key that the tracker accepts: that of --key-file, the one that is configured already, or one that is typed.
+func (s *starter) findKey(ctx context.Context) error {
+	key := s.knownKey()
+	if s.options.KeyFile != "" {
+		var err error
+		if key, err = s.readKey(s.options.KeyFile); err != nil {
+			return err
+		}
+		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
+			return &reconcile.Error{
+				Code: "already_exists", Message: s.p.EnvPath() + " holds another key than --key-file",
+				Hint: "change it there, or leave --key-file out to use the one that it holds",
+			}
+		}
+	}
+	if key != "" {
+		return s.tryKey(ctx, key)
+	}
+	for try := 1; ; try++ {
+		typed, err := term.AskLine(ctx, s.w, s.tracker.KeyQuestion+": ", true)
 		if err != nil {
 			return err
 		}
-		slug = chosen
+		if typed = strings.TrimSpace(typed); typed == "" {
+			return nothingChosen("key")
+		}
+		err = s.tryKey(ctx, typed)
+		if !s.tracker.RefusedKey(err) || try == keyTries {
+			return err
+		}
+		s.printError(err)
 	}
-	found, err := s.account.Project(ctx, slug, s.answers.Labels[0])
+}
+
+func (s *starter) readKey(path string) (string, error) {
+	from := s.w.Stdin
+	if path != "-" {
+		file, err := os.Open(s.w.Absolute(path))
+		if err != nil {
+			return "", exit.Usage("init: --key-file: %s", err)
+		}
+		defer file.Close()
+		from = file
+	} else if s.interactive {
+		return "", exit.Usage("init: --key-file - reads a pipe; on a terminal leave it out, and you are asked")
+	}
+	data, err := io.ReadAll(io.LimitReader(from, longestKey+1))
+	if err != nil {
+		return "", exit.Usage("init: --key-file %s: %s", path, err)
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" || len(data) > longestKey {
+		return "", exit.Usage("init: --key-file %s holds no key", path)
+	}
+	return key, nil
+}
+
+// tryKey asks the tracker for the user of the key. Its errors never hold the key.
+func (s *starter) tryKey(ctx context.Context, key string) error {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
+		return &reconcile.Error{
+			Code: "missing_tracker_api_key", Message: "the key holds characters that no key of " + s.tracker.Name + "'s has",
+			Hint: "copy it again; a file holds the key alone, without a name or quotes",
+		}
+	}
+	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
 	if err != nil {
 		return err
 	}
-	if len(found.States) == 0 {
-		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", found.Name)
+	s.key, s.account = key, account
+	if s.interactive {
+		fmt.Fprintf(s.w.Stderr, "It is the key of %s.\n", term.Visible(account.User))
 	}
-	s.project = found
-	s.answers.Project = found.Setting
+	return nil
+}
+
+// findProject reads the project that a flag names or the operator chooses.
+func (s *starter) findProject(ctx context.Context) (err error) {
+	slug := s.options.Project
+	if slug == "" {
+		if slug, err = s.chooseProject(ctx); err != nil {
+			return err
+		}
+	}
+	if s.project, err = s.account.Project(ctx, slug, s.answers.Labels[0]); err != nil {
+		return err
+	}
+	if len(s.project.States) == 0 {
+		return exit.Usage("init: the project %s belongs to no team, so that its issues have no states", s.project.Name)
+	}
+	s.answers.Project = s.project.Setting
 	return nil
 }
 
 // chooseProject lists projects until the operator names one by its number, or a text matches only one. A text narrows the
 // list down.
-func (s *starter) chooseProject(ctx context.Context) (string, error) {
+func (s *starter) chooseProject(ctx context.Context) (slug string, err error) {
 	all := s.account.Projects
 	if len(all) == 0 {
 		return "", &reconcile.Error{
@@ -51,19 +134,20 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	for shown := all; ; {
 		s.listProjects(shown, len(shown) == len(all) && s.account.More)
 		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "")
-		switch {
-		case err != nil:
-			return "", err
-		case answer == "":
-			return "", nothingChosen("project")
+		if err == nil && answer == "" {
+			err = nothingChosen("project")
 		}
-		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
-			return s.printChosen(shown[n-1]), nil
+		if err != nil {
+			return "", err
 		}
 		matching := matchingProjects(all, answer)
+		if n, notNumber := strconv.Atoi(answer); notNumber == nil && n >= 1 && n <= min(listed, len(shown)) {
+			matching = shown[n-1 : n]
+		}
 		switch {
 		case len(matching) == 1:
-			return s.printChosen(matching[0]), nil
+			fmt.Fprintln(s.w.Stderr, term.Visible(matching[0].Name))
+			return matching[0].Slug, nil
 		case len(matching) > 1:
 			shown = matching
 		case strings.Contains(answer, "://"):
@@ -72,12 +156,6 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
 		}
 	}
-}
-
-// printChosen prints the name of the chosen project and returns its slug.
-func (s *starter) printChosen(p reconcile.TrackerProject) string {
-	fmt.Fprintf(s.w.Stderr, "%s\n", term.Visible(p.Name))
-	return p.Slug
 }
 
 func (s *starter) listProjects(list []reconcile.TrackerProject, more bool) {
@@ -93,8 +171,7 @@ func (s *starter) listProjects(list []reconcile.TrackerProject, more bool) {
 }
 
 // matchingProjects returns the projects with the text in name, slug or address; only one if its name or slug is the text.
-func matchingProjects(all []reconcile.TrackerProject, text string) []reconcile.TrackerProject {
-	var matching []reconcile.TrackerProject
+func matchingProjects(all []reconcile.TrackerProject, text string) (matching []reconcile.TrackerProject) {
 	text = strings.ToLower(text)
 	for _, p := range all {
 		if strings.ToLower(p.Name) == text || strings.ToLower(p.Slug) == text {
@@ -126,31 +203,6 @@ func (s *starter) findStates(ctx context.Context) error {
 		what = "State after the agent's review"
 	}
 	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, s.setReview)
-}
-
-// setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
-func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(string) error) error {
-	switch {
-	case given != "":
-		return set(given)
-	case !s.interactive && proposal == "":
-		return exit.Usage("init: the project's team has nothing to propose: it needs %s", flag)
-	case !s.interactive:
-		return set(proposal)
-	}
-	for {
-		answer, err := s.ask(ctx, what, proposal)
-		switch {
-		case err != nil:
-			return err
-		case answer == "":
-			return nothingChosen(strings.ToLower(what))
-		}
-		if err = set(answer); err == nil {
-			return nil
-		}
-		s.printError(err)
-	}
 }
 
 func (s *starter) setActive(text string) error {
@@ -196,14 +248,14 @@ func (s *starter) setReview(name string) error {
 // state finds a state of the project's teams, whatever the case of its letters.
 func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	state, ok := s.project.State(name)
-	if !ok {
-		var names []string
-		for _, known := range s.project.States {
-			names = append(names, known.Name)
-		}
-		return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
+	if ok {
+		return state, nil
 	}
-	return state, nil
+	var names []string
+	for _, known := range s.project.States {
+		names = append(names, known.Name)
+	}
+	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
 }
 
 // What a state means for an agent.
@@ -238,24 +290,19 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	for _, s := range states {
 		parts[partOf(s)] = append(parts[partOf(s)], s.Name)
 	}
+	first := func(list []string) []string { return list[:min(1, len(list))] }
 	reviews := parts[reviewPart]
 	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
 	if at := slices.IndexFunc(reviews, human); at > 0 { // the state of a person comes before that of agents
 		reviews[0], reviews[at] = reviews[at], reviews[0]
 	}
-	first := func(part int) []string { return parts[part][:min(1, len(parts[part]))] }
-	switch {
-	case example != reviewExample:
-		return slices.Concat(first(waitingPart), first(begunPart), parts[reworkPart]), firstOf(reviews)
-	case len(reviews) > 1:
-		return reviews[1:2], reviews[0]
+	active = slices.Concat(first(parts[waitingPart]), first(parts[begunPart]), parts[reworkPart])
+	next := reviews
+	if example == reviewExample {
+		active, next = reviews, parts[begunPart]
+		if len(reviews) > 1 {
+			active, next = reviews[1:2], reviews
+		}
 	}
-	return reviews, firstOf(parts[begunPart])
-}
-
-func firstOf(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
+	return active, strings.Join(first(next), "")
 }
