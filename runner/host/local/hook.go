@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,15 +34,28 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 		}
 		env = withGitConfig(env, settings)
 	}
-	// The login profile of the hook's shell may have changed the directory and set the secrets again.
-	script := proc.ShellIn(space.Path, proc.ShellUnset(r.Unset, r.Script))
-	var shell reportingShell
-	start := func(ctx context.Context, c workspace.Command) (workspace.Process, error) {
-		return shell.start(ctx, c, known.tree)
+	// The shell reports its environment over a pipe before the script begins: the login profile may export secrets that the
+	// script then prints. Beside the lease the tree file is handed on, so that all that the hook leaves is known by it.
+	from, to, err := os.Pipe()
+	if err != nil {
+		return answer, asError(fmt.Errorf("pipe to the hook: %w", err))
 	}
+	defer from.Close()
+	reported := make(chan []string, 1)
+	go func() { reported <- readEnviron(from) }()
+	// The login profile may also have changed the directory and set the secrets again.
+	script := reportEnviron(proc.FirstExtra+1) + proc.ShellIn(space.Path, proc.ShellUnset(r.Unset, r.Script))
 	var log bytes.Buffer
-	err = workspace.RunHook(ctx, workspace.Hook{Name: r.Name, Script: script, Timeout: r.Timeout}, start, env, space, &log)
-	answer.Log, answer.Environ = log.String(), shell.environ
+	err = workspace.RunHook(ctx, workspace.Hook{
+		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,
+		Files: proc.ExtraFiles(known.tree, space.Lease(), to),
+	}, space, &log)
+	_ = to.Close()
+	select {
+	case answer.Environ = <-reported:
+	case <-time.After(reportTimeout): // a process that the profile left behind holds the pipe
+	}
+	answer.Log = log.String()
 	return answer, asError(err)
 }
 
@@ -68,37 +80,6 @@ func withGitConfig(env []string, settings [][2]string) []string {
 	return append(env, name+"="+strconv.Itoa(count+len(settings)))
 }
 
-// reportingShell is a hook's shell that reports its environment over a pipe before the script begins: the login profile
-// may export secrets that the script then prints.
-type reportingShell struct {
-	workspace.Process
-	from     *os.File
-	reported chan struct{}
-	environ  []string // valid after Wait
-	reading  []string
-}
-
-// start hands the run's tree file on beside the lease, so that all that the hook leaves is known by it.
-func (s *reportingShell) start(ctx context.Context, c workspace.Command, tree *os.File) (workspace.Process, error) {
-	from, to, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("pipe to the hook: %w", err)
-	}
-	c.Script = reportEnviron(proc.FirstExtra+len(c.ExtraFiles)) + c.Script
-	c.ExtraFiles = proc.ExtraFiles(tree, append(c.ExtraFiles, to)...)
-	s.Process, err = workspace.StartLocal(ctx, c)
-	_ = to.Close() // the shell has its own
-	if err != nil {
-		return nil, errors.Join(err, from.Close())
-	}
-	s.from, s.reported = from, make(chan struct{})
-	go func() {
-		defer close(s.reported)
-		s.reading = readEnviron(from)
-	}()
-	return s, nil
-}
-
 // environEnd ends the report. No variable has an empty name.
 const environEnd = "="
 
@@ -109,10 +90,12 @@ func reportEnviron(fd int) string {
 	return `{ command env -0 && printf '` + environEnd + `\0'; } 2>/dev/null >&` + n + `; exec ` + n + `>&-; `
 }
 
-// maxEnviron bounds what is read: no system lets an environment grow so large.
-const maxEnviron = 8 << 20
+const (
+	maxEnviron    = 8 << 20     // bytes: no system lets an environment grow so large
+	reportTimeout = time.Second // for the report when the shell has ended: all of it is there by then
+)
 
-// readEnviron reads to the end of the report; a process that the profile left behind may hold the pipe for longer.
+// readEnviron reads to the end of the report.
 func readEnviron(from io.Reader) (env []string) {
 	in := bufio.NewReader(io.LimitReader(from, maxEnviron))
 	for {
@@ -125,22 +108,4 @@ func readEnviron(from io.Reader) (env []string) {
 		}
 		env = append(env, string(entry))
 	}
-}
-
-// reportTimeout is how long the report is read for when the shell has ended: all of it is there by then.
-const reportTimeout = time.Second
-
-// Wait implements workspace.Process.
-func (s *reportingShell) Wait() error {
-	err := s.Process.Wait()
-	select {
-	case <-s.reported:
-		s.environ = s.reading
-	case <-time.After(reportTimeout):
-	}
-	// The shell's own error keeps its type, which says how it ended.
-	if closeErr := s.from.Close(); err == nil && closeErr != nil {
-		return fmt.Errorf("pipe to the hook: %w", closeErr)
-	}
-	return err
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // capture keeps the last bytes that come through a pipe. It can be finished while a process still holds the
 // writing end. What comes later is read and discarded for as long as the worker lives, so that such a process neither gets
 // SIGPIPE nor blocks.
 type capture struct {
-	in   *os.File // the writing end; started closes ours
-	out  *os.File
-	tail tail
-	eof  bool
-	done chan struct{}
+	in, out *os.File
+	tail    files.Tail
+	done    chan struct{}
 }
 
 func newCapture(limit int) (*capture, error) {
@@ -25,22 +25,12 @@ func newCapture(limit int) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &capture{in: in, out: out, tail: tail{limit: limit}, done: make(chan struct{})}
-	go c.read()
+	c := &capture{in: in, out: out, tail: files.Tail{Limit: limit}, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		_, _ = io.Copy(&c.tail, c.out) // to the end, or until finish stops it
+	}()
 	return c, nil
-}
-
-func (c *capture) read() {
-	defer close(c.done)
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := c.out.Read(buf)
-		c.tail.add(buf[:n])
-		if err != nil {
-			c.eof = !errors.Is(err, os.ErrDeadlineExceeded)
-			return
-		}
-	}
 }
 
 // started closes our copy of the writing end, once the child has its own.
@@ -50,14 +40,9 @@ func (c *capture) started() { _ = c.in.Close() }
 func (c *capture) finish() (text []byte, lost int64) {
 	_ = c.out.SetReadDeadline(time.Now()) // os.Pipe gives files that have deadlines
 	<-c.done
-	if !c.eof {
-		c.drain()
-	}
-	text, lost = c.tail.text()
-	if c.eof {
-		_ = c.out.Close()
-		return text, lost
-	}
+	_ = c.out.SetReadDeadline(time.Time{})
+	c.drain()
+	text, lost = c.tail.Text()
 	go func() {
 		_, _ = io.Copy(io.Discard, c.out)
 		_ = c.out.Close()
@@ -69,9 +54,6 @@ func (c *capture) finish() (text []byte, lost int64) {
 // it. What was written before is within the first pipeful, and no pipe that we make holds more than this.
 func (c *capture) drain() {
 	const pipeful = 1 << 20
-	if err := c.out.SetReadDeadline(time.Time{}); err != nil {
-		return
-	}
 	raw, err := c.out.SyscallConn()
 	if err != nil {
 		return
@@ -86,30 +68,9 @@ func (c *capture) drain() {
 			if err != nil || n <= 0 {
 				break
 			}
-			c.tail.add(buf[:n])
+			_, _ = c.tail.Write(buf[:n])
 			got += n
 		}
 		return true
 	})
-}
-
-// tail keeps the last limit bytes of what is added.
-type tail struct {
-	limit int
-	buf   []byte
-	total int64
-}
-
-func (t *tail) add(b []byte) {
-	t.total += int64(len(b))
-	t.buf = append(t.buf, b...)
-	if len(t.buf) > 2*t.limit {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.limit:]...)
-	}
-}
-
-// text gives what is kept and how much came before it.
-func (t *tail) text() ([]byte, int64) {
-	b := t.buf[max(0, len(t.buf)-t.limit):]
-	return b, t.total - int64(len(b))
 }

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,38 +12,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// startShell starts a script whose stdin stays open until the test ends, and returns when it has said "up".
-func startShell(t *testing.T, c Command) Process {
-	t.Helper()
-	out, in, err := os.Pipe()
-	check(t, err)
-	defer out.Close()
-	keep, open, err := os.Pipe()
-	check(t, err)
-	t.Cleanup(func() { _ = keep.Close(); _ = open.Close() })
-	// The script reads from descriptor 3 + len(ExtraFiles): stdin is /dev/null.
-	c.Script = fmt.Sprintf("exec <&%d; %s", 3+len(c.ExtraFiles), c.Script)
-	c.ExtraFiles = append(c.ExtraFiles, keep)
-	c.Stdout, c.Stderr, c.Dir = in, in, t.TempDir()
-	p, err := StartLocal(t.Context(), c)
-	check(t, err)
-	check(t, in.Close())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if line != "up\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return p
-}
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
 
 func runHook(t *testing.T, w *Workspace, script string, timeout time.Duration) (string, error) {
 	t.Helper()
+	return runHookUntil(t.Context(), t, w, script, timeout)
+}
+
+func runHookUntil(ctx context.Context, t *testing.T, w *Workspace, script string, timeout time.Duration) (string, error) {
+	t.Helper()
 	var log bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	err := RunHook(ctx, Hook{Name: BeforeRun, Script: script, Timeout: timeout}, StartLocal, env, w, &log)
+	err := RunHook(ctx, Hook{Name: "before_run", Script: script, Timeout: timeout, Env: env, Files: []*os.File{w.Lease()}}, w, &log)
 	return log.String(), err
 }
 
@@ -54,7 +35,7 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 	log, err := runHook(t, w, `
 		echo "$GREETING from $(pwd -P)"; echo to stderr >&2
 		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
-		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`, 0)
+		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`, bound)
 	check(t, err)
 	for _, want := range []string{"hello from " + w.Path + "\n", "to stderr\n", "key:none\n", "lease\n", "succeeded"} {
 		if !strings.Contains(log, want) {
@@ -66,14 +47,6 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestEmptyHookIsNone(t *testing.T) {
-	w := acquire(t, newRoot(t), owner("A", "r1"))
-	start := func(context.Context, Command) (Process, error) { return nil, errors.New("started") }
-	check(t, RunHook(t.Context(), Hook{Name: AfterRun, Script: " \n"}, start, nil, w, &bytes.Buffer{}))
-	err := RunHook(t.Context(), Hook{Name: AfterRun, Script: "true"}, start, nil, w, &bytes.Buffer{})
-	wantCode(t, err, CodeHookFailed)
-}
-
 func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	for script, want := range map[string]string{
@@ -83,7 +56,7 @@ func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
 		"printf 'bad \\377 end'; exit 1": "before_run: exit status 1: bad \uFFFD end",
 		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run: exit status 1: " + strings.Repeat("x", 200) + "…",
 	} {
-		log, err := runHook(t, w, script, 0)
+		log, err := runHook(t, w, script, bound)
 		wantCode(t, err, CodeHookFailed)
 		if got := strings.TrimPrefix(err.Error(), CodeHookFailed+": "); got != want {
 			t.Errorf("%s: %q, want %q", script, got, want)
@@ -96,11 +69,10 @@ func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
 
 func TestHookTimeoutKillsTheGroup(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	began := time.Now()
 	log, err := runHook(t, w, "trap '' TERM; sleep 1000 & echo $! >child; echo started; wait; sleep 1000", 300*time.Millisecond)
 	wantCode(t, err, CodeHookTimeout)
-	if time.Since(began) > bound/2 || !strings.Contains(log, "started\n") {
-		t.Errorf("after %v:\n%s", time.Since(began), log)
+	if !strings.Contains(log, "started\n") {
+		t.Error(log)
 	}
 	waitGone(t, filepath.Join(w.Path, "child"))
 }
@@ -111,8 +83,8 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- RunHook(ctx, Hook{Name: BeforeRun, Script: "sleep 1000 & echo $! >c; mv c child; wait"},
-			StartLocal, []string{"PATH=" + os.Getenv("PATH")}, w, &bytes.Buffer{})
+		_, err := runHookUntil(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait", bound)
+		ended <- err
 	}()
 	eventually(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
 	cancel()
@@ -149,7 +121,7 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	log, err := runHook(t, w, `
 		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise || exit; done; touch over; } &
-		echo $! >child; echo last words`, 0)
+		echo $! >child; echo last words`, bound)
 	check(t, err)
 	if !strings.Contains(log, "last words\n") && !strings.Contains(log, "left out") {
 		t.Errorf("output lost:\n%.500s", log)
@@ -164,7 +136,7 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 func TestHookOutputWrittenJustBeforeTheEndIsKept(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	for range 20 {
-		log, err := runHook(t, w, "sleep 1000 & echo $! >child; head -c 60000 /dev/zero | tr '\\0' x; echo end", 0)
+		log, err := runHook(t, w, "sleep 1000 & echo $! >child; head -c 60000 /dev/zero | tr '\\0' x; echo end", bound)
 		check(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
 		check(t, err)
 		if !strings.Contains(log, strings.Repeat("x", 60000)+"end\n") {
@@ -178,7 +150,7 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 	out, in, err := os.Pipe()
 	check(t, err)
 	defer in.Close()
-	c := &capture{in: in, out: out, tail: tail{limit: 10}, done: make(chan struct{})}
+	c := &capture{in: in, out: out, tail: files.Tail{Limit: 10}, done: make(chan struct{})}
 	close(c.done) // the reader, stopped before it read anything
 	_, err = in.WriteString("the first words and the last")
 	check(t, err)
@@ -189,7 +161,7 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 
 func TestHookOutputIsBounded(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	log, err := runHook(t, w, "yes flood | head -c 50000000; echo the end; exit 7", 0)
+	log, err := runHook(t, w, "yes flood | head -c 50000000; echo the end; exit 7", bound)
 	wantCode(t, err, CodeHookFailed)
 	if len(log) > hookOutput+500 || !strings.Contains(log, "the end\n--- before_run: ") {
 		t.Errorf("%d bytes, ending %q", len(log), log[max(0, len(log)-200):])
@@ -206,19 +178,9 @@ func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	check(t, os.Remove(w.Path))
 	check(t, os.Symlink(outside, w.Path))
-	_, err := runHook(t, w, "touch here", 0)
+	_, err := runHook(t, w, "touch here", bound)
 	wantCode(t, err, CodeInvalidCwd)
 	if there(t, filepath.Join(outside, "here")) {
 		t.Fatal("it ran")
 	}
-}
-
-func TestKillAfterWaitSendsNoSignal(t *testing.T) {
-	p := startShell(t, Command{Script: "echo up"})
-	check(t, p.Wait())
-	local := p.(*localProcess)
-	if !local.reaped {
-		t.Fatal("a late KillGroup would signal another process with that pid")
-	}
-	p.KillGroup()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -313,12 +314,13 @@ func TestAcquireWaitsForTheLease(t *testing.T) {
 func TestLeaseIsInherited(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
-	p := startShell(t, Command{Script: "echo up; read line", ExtraFiles: []*os.File{w.Lease()}})
+	_, err := runHook(t, w, "sleep 1000 & echo $! >child", bound)
+	check(t, err)
 	check(t, w.Release())
-	_, err := r.Acquire(t.Context(), owner("A", "r2"))
+	_, err = r.Acquire(t.Context(), owner("A", "r2"))
 	wantCode(t, err, CodeBusy)
-	p.KillGroup()
-	_ = p.Wait() // killed
+	check(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
+	waitGone(t, filepath.Join(w.Path, "child"))
 	acquire(t, r, owner("A", "r2"))
 }
 
