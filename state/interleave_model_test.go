@@ -19,7 +19,7 @@ import (
 // lab holds the one database in which all schedules are played one after the other, and the mechanisms that are disabled
 // in them.
 type lab struct {
-	sql  *sql.DB
+	sql *sql.DB
 	// changed counts the modified statements.
 	changed int
 	without
@@ -120,8 +120,8 @@ type model struct {
 	calm      bool // no process has died and no wait has timed out
 	dirty     bool // the rows have changed since they were read
 	rows      *dbRows
-	saved     []byte // a copy of the database as it is, if there is one
-	seen      *dbRows  // the rows that the oracle saw last
+	saved     []byte  // a copy of the database as it is, if there is one
+	seen      *dbRows // the rows that the oracle saw last
 	wrong     []string
 	given     []reconcile.Command // by operators, as stored
 	ids       map[string]int

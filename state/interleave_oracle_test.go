@@ -71,8 +71,8 @@ func (r *dbRows) find(kind, id string) dbRow {
 	return dbRow{}
 }
 
-func (r *dbRows) run(id string) dbRow      { return r.find("run", id) }
-func (r *dbRows) claim(id string) dbRow    { return r.find("claim", id) }
+func (r *dbRows) run(id string) dbRow    { return r.find("run", id) }
+func (r *dbRows) claim(id string) dbRow  { return r.find("claim", id) }
 func (r *dbRows) meta(key string) string { return r.find("meta", key).a }
 
 func (r *dbRows) of(kind string) []dbRow {

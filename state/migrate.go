@@ -45,7 +45,10 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = migrate(ctx, pool, migrations, 0, schemaVersion, now)
+	_, err = pool.ExecContext(ctx, `PRAGMA synchronous = OFF`) // the whole file is synced below
+	if err == nil {
+		err = migrate(ctx, pool, migrations, 0, schemaVersion, now)
+	}
 	if err == nil {
 		err = useWAL(ctx, pool) // the last step, so that the WAL stays empty
 	}

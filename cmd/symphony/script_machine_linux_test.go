@@ -14,8 +14,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
-
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/power"
 )
 
 // systemCommands are the commands that need linux.
@@ -27,7 +25,7 @@ func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
 
 // systemPrograms are the programs that need linux.
 func systemPrograms() map[string]func() {
-	return map[string]func(){"hostile": hostileMain, "power": func() { os.Exit(power.Main(os.Args[1:])) }, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
+	return map[string]func(){"hostile": hostileMain, "power": powerMain, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
 }
 
 // canMount reports whether this process may mount file systems: root in a container often may not.

@@ -1,10 +1,11 @@
-package power
+package main
 
 import (
 	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,45 +20,37 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// Main is the program. It returns the exit code: 0 after a cut, 1 after an error, 2 for wrong usage.
-func Main(args []string) int {
-	flags := flag.NewFlagSet("power", flag.ContinueOnError)
-	cut := flags.Int("cut", 0, "the sync before which the power fails")
-	lazy := flags.Bool("lazy", false, "restore folders as at their last sync")
-	if flags.Parse(args) != nil {
-		return 2
-	}
-	if flags.NArg() < 2 || *cut < 1 {
-		flags.Usage()
-		return 2
-	}
+// powerMain simulates a power failure, for tests of what is on the disk afterwards. It is a program:
+//
+//	power -cut N [-lazy] DIR COMMAND [ARG...]
+//
+// Before the Nth fsync of a file or folder below DIR it kills all processes of the command and restores DIR to what a disk
+// would hold: each file as at its last sync, files that were never synced not at all. Folders are as at the cut or, with
+// -lazy, as at their last sync; real file systems lie between the two. Where everything ends before the Nth sync, the power
+// fails then. Only syncs by symphony count. DIR.seen keeps the folder as programs saw it at the cut.
+func powerMain() {
+	cut := flag.Int("cut", 0, "the sync before which the power fails")
+	lazy := flag.Bool("lazy", false, "restore folders as at their last sync")
+	flag.Parse()
 	runtime.LockOSThread() // a tracer is a single thread
-	if err := fail(flags.Args(), *cut, *lazy); err != nil {
+	disk, err := newDisk(flag.Arg(0))
+	t := &tracer{disk: disk, cut: *cut, calls: map[int]call{}}
+	where := ""
+	if err == nil {
+		where, err = t.run(flag.Args()[1:])
+	}
+	if err == nil {
+		err = disk.restore(*lazy)
+	}
+	switch {
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "power:", err)
-		return 1
-	}
-	return 0
-}
-
-func fail(args []string, cut int, lazy bool) error {
-	disk, err := newDisk(args[0])
-	if err != nil {
-		return err
-	}
-	t := &tracer{disk: disk, cut: cut, calls: map[int]call{}}
-	where, err := t.run(args[1:])
-	if err != nil {
-		return err
-	}
-	if err := disk.restore(lazy); err != nil {
-		return err
-	}
-	if where == "" {
+		os.Exit(1)
+	case where == "":
 		fmt.Printf("cut at the end, after %d syncs\n", t.syncs)
-		return nil
+	default:
+		fmt.Printf("cut before sync %d, of %s\n", *cut, where)
 	}
-	fmt.Printf("cut before sync %d, of %s\n", cut, where)
-	return nil
 }
 
 // call is the system call that a thread is in.
@@ -241,4 +234,160 @@ func killAll() error {
 		time.Sleep(time.Millisecond)
 	}
 	return errors.New("processes are left")
+}
+
+// file identifies a file. File systems reuse inode numbers, so the time of birth belongs to it.
+type file struct {
+	inode uint64
+	birth unix.StatxTimestamp
+}
+
+func identify(path string) (file, error) {
+	var stat unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &stat)
+	return file{stat.Ino, stat.Btime}, err
+}
+
+// disk is what a power failure would leave of a folder.
+type disk struct {
+	dir     string
+	content map[file][]byte            // what its last sync saw
+	entries map[string]map[string]file // by folder: its names as of their last sync
+}
+
+// newDisk takes what a folder holds now as synced. The folder need not exist.
+func newDisk(dir string) (*disk, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &disk{dir: dir, content: map[file][]byte{}, entries: map[string]map[string]file{}}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	return d, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		return errors.Join(err, d.synced(rel))
+	})
+}
+
+// synced records that a file or folder is on the disk, and with it its name and those of its parents.
+func (d *disk) synced(rel string) error {
+	path := filepath.Join(d.dir, rel)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		names, err := d.names(rel)
+		d.entries[rel] = names
+		return errors.Join(err, d.linked(rel))
+	}
+	if info.Mode().IsRegular() {
+		id, err := identify(path)
+		if err != nil {
+			return err
+		}
+		if d.content[id], err = os.ReadFile(path); err != nil {
+			return err
+		}
+	}
+	return d.linked(rel)
+}
+
+// linked records that a name is on the disk, and those of its parents.
+func (d *disk) linked(rel string) error {
+	for ; rel != "."; rel = filepath.Dir(rel) {
+		id, err := identify(filepath.Join(d.dir, rel))
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(rel)
+		if d.entries[dir] == nil {
+			d.entries[dir] = map[string]file{}
+		}
+		d.entries[dir][filepath.Base(rel)] = id
+	}
+	return nil
+}
+
+// names lists what a folder holds now.
+func (d *disk) names(rel string) (map[string]file, error) {
+	list, err := os.ReadDir(filepath.Join(d.dir, rel))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]file{}
+	for _, entry := range list {
+		id, err := identify(filepath.Join(d.dir, rel, entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		names[entry.Name()] = id
+	}
+	return names, nil
+}
+
+// seen is the suffix of the folder as programs saw it at the cut.
+const seen = ".seen"
+
+// restore replaces the folder by what the disk holds. With lazy, the names in folders are those of their last sync, too.
+func (d *disk) restore(lazy bool) error {
+	if _, err := os.Lstat(d.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	folders := map[file]bool{}
+	err := filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		id, err := identify(path)
+		if err != nil {
+			return err
+		}
+		folders[id] = true
+		rel, err := filepath.Rel(d.dir, path)
+		if err == nil && !lazy {
+			d.entries[rel], err = d.names(rel)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(d.dir+seen), os.Rename(d.dir, d.dir+seen)); err != nil {
+		return err
+	}
+	if len(d.entries) == 0 {
+		return nil
+	}
+	return d.write(".", folders)
+}
+
+func (d *disk) write(rel string, folders map[file]bool) error {
+	dir := filepath.Join(d.dir, rel)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for name, id := range d.entries[rel] {
+		var err error
+		if folders[id] {
+			err = d.write(filepath.Join(rel, name), folders)
+		} else {
+			err = os.WriteFile(filepath.Join(dir, name), d.content[id], 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
