@@ -38,7 +38,7 @@ func (v Views) CountDue(ctx context.Context, issueID string, at time.Time) (int,
 // StoredSkip is a candidate that the last pass with candidates left alone, and since when for that reason.
 type StoredSkip struct {
 	reconcile.Skip
-	Since time.Time
+	Since time.Time `json:"since"`
 }
 
 const skipColumns = `issue_id, identifier, reason, message, since`

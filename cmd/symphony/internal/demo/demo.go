@@ -241,13 +241,13 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 		}
 		d.ended[e.RunID] = true
 		what, text := "run of ", ""
-		if e.Kind == string(reconcile.CleanupRun) {
+		if e.Kind == reconcile.CleanupRun {
 			what = "cleanup of "
 		}
 		if e.Error != nil {
 			text = ": " + *e.Error
 		}
-		d.say("worker    %s%s %s, %d turns, %d tokens%s", what, e.Identifier, e.Outcome, e.Turns, e.Tokens.Total, text)
+		d.say("worker    %s%s %s, %d turns, %d tokens%s", what, e.Identifier, *e.Outcome, e.Turns, e.Tokens.Total, text)
 	}
 	if b := v.Blocked; b != nil { // a schedule would wait for the end of it; a demo is being watched
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)

@@ -22,7 +22,10 @@ func Diff(ctx context.Context, p *project.Project, ref string) error {
 	}
 	lines := &diffPrinter{w: p.Env}
 	found, err := git.Diff(ctx, path, lines)
-	if err := errors.Join(err, lines.end()); err != nil {
+	if len(lines.rest) > 0 {
+		err = errors.Join(err, lines.line(string(lines.rest)))
+	}
+	if err != nil {
 		return err
 	}
 	if !found {
@@ -51,10 +54,10 @@ func (d *diffPrinter) Write(b []byte) (int, error) {
 		if !whole {
 			return len(b), nil
 		}
-		d.rest = rest
 		if err := d.line(string(line)); err != nil {
 			return 0, err
 		}
+		d.rest = rest
 	}
 }
 
@@ -65,11 +68,4 @@ func (d *diffPrinter) line(text string) error {
 	}
 	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(strings.Join(parts, "\t")))
 	return err
-}
-
-func (d *diffPrinter) end() error {
-	if len(d.rest) == 0 {
-		return nil
-	}
-	return d.line(string(d.rest))
 }

@@ -16,7 +16,21 @@ func Issue(w *term.Env, v view.Issue) {
 		w.PrintJSON(v)
 		return
 	}
-	printIssueHead(w, v)
+	i := v.Issue
+	identifier, title := term.Visible(i.Identifier), term.Visible(orEmpty(i.Title))
+	if w.Width == 0 {
+		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
+	} else {
+		fmt.Fprintln(w.Stdout, term.CutCells(w.Bold(identifier+"  "+title), w.Width))
+	}
+	if i.State != nil {
+		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)"}
+		printField(w, "state", *i.State+source[orEmpty(i.Source)], nil)
+	}
+	if i.URL != nil {
+		printField(w, "url", *i.URL, nil)
+	}
+	printField(w, "claim", claimLine(w, v), nil)
 	printField(w, "why", v.Why.Message, nil)
 	printField(w, "next", nextLine(w, v), nil)
 	for _, verb := range v.Commands {
@@ -35,33 +49,9 @@ func Issue(w *term.Env, v view.Issue) {
 			t.Total, t.Input, t.Cached, t.Output, term.Duration(time.Duration(t.Seconds*float64(time.Second)))), nil)
 	}
 	if v.LogDir != nil {
-		printField(w, "log", "symphony logs "+v.Issue.Identifier+", in "+*v.LogDir, nil)
+		printField(w, "log", "symphony logs "+i.Identifier+", in "+*v.LogDir, nil)
 	}
 	printRuns(w, v)
-}
-
-func printIssueHead(w *term.Env, v view.Issue) {
-	i := v.Issue
-	identifier, title := term.Visible(i.Identifier), term.Visible(orEmpty(i.Title))
-	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
-	} else {
-		fmt.Fprintln(w.Stdout, term.CutCells(w.Bold(identifier+"  "+title), w.Width))
-	}
-	if i.State != nil {
-		state := *i.State
-		switch orEmpty(i.Source) {
-		case view.SourceClaim:
-			state += " (at the last pass)"
-		case view.SourceRun:
-			state += " (when its last run began)"
-		}
-		printField(w, "state", state, nil)
-	}
-	if i.URL != nil {
-		printField(w, "url", *i.URL, nil)
-	}
-	printField(w, "claim", claimLine(w, v), nil)
 }
 
 func claimLine(w *term.Env, v view.Issue) string {
@@ -69,14 +59,14 @@ func claimLine(w *term.Env, v view.Issue) string {
 	switch {
 	case c == nil:
 		return "none"
-	case c.Status == string(reconcile.Held) && c.HeldAt != nil:
+	case c.HeldAt != nil:
 		return "held since " + term.AgoText(w, v.GeneratedAt, *c.HeldAt)
-	case c.Status != string(reconcile.Waiting):
-		return c.Status
+	case c.Status != reconcile.Waiting:
+		return string(c.Status)
 	}
 	line := "waiting"
 	if c.Kind != nil {
-		line += ", " + *c.Kind
+		line += ", " + string(*c.Kind)
 	}
 	if c.Attempt != nil {
 		line += fmt.Sprintf(", attempt %d", *c.Attempt)
@@ -170,23 +160,21 @@ func gitLine(g *view.GitRow) string {
 func printRuns(w *term.Env, v view.Issue) {
 	t := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
 	for _, r := range v.Runs {
-		outcome, end := r.Phase, v.GeneratedAt
+		outcome, end, kind := string(r.Phase), v.GeneratedAt, string(r.Kind)
 		if r.Outcome != nil {
-			outcome = *r.Outcome
+			outcome = string(*r.Outcome)
 		}
 		if r.EndedAt != nil {
 			end = *r.EndedAt
 		}
-		kind := r.Kind
-		switch {
-		case r.Kind != string(reconcile.AgentRun):
-		case r.Attempt == nil:
+		if r.Kind == reconcile.AgentRun {
 			kind = "first"
-		default:
-			kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			if r.Attempt != nil {
+				kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			}
 		}
 		t.Add(term.AgoText(w, v.GeneratedAt, r.StartedAt), r.RunID, kind, outcome, term.LastedText(w, end.Sub(r.StartedAt)),
-			fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r.Error, r.AfterRunError))
+			fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
 	}
 	w.PrintTable("RUNS", t)
 	if more := v.RunsKept - len(v.Runs); more > 0 {

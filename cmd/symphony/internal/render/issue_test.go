@@ -15,13 +15,13 @@ func TestLongTitle(t *testing.T) {
 	w.Stdout = &out
 	title := strings.Repeat("日本", 5000)
 	v := view.Issue{Issue: view.KnownIssue{Identifier: "ABC-1", Title: &title}}
-	printIssueHead(w, v)
+	Issue(w, v)
 	if !strings.HasPrefix(out.String(), "issue\tABC-1\t"+title+"\n") {
 		t.Error("in a pipe something of it is missing")
 	}
 	out.Reset()
 	w.Width = 40
-	printIssueHead(w, v)
+	Issue(w, v)
 	if line, _, _ := strings.Cut(out.String(), "\n"); term.Cells(line) > 40 || !strings.HasSuffix(line, "本…") {
 		t.Errorf("it takes %d cells: %s", term.Cells(line), line)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,14 +25,62 @@ func Overview(w *term.Env, v view.Overview) {
 		w.PrintJSON(v)
 		return
 	}
-	printRequests(w, v.GeneratedAt, v.Requests)
-	w.PrintLines(obstacles(w, v))
-	w.PrintTable("RUNNING", runningTable(w, v))
-	w.PrintTable("WAITING", waitingTable(w, v))
-	w.PrintTable("HELD", heldTable(w, v))
-	w.PrintTable("SKIPPED", skippedTable(w, v))
-	w.PrintTable("ENDED", endedTable(w, v))
-	w.PrintLines(closingLines(w, v))
+	now := v.GeneratedAt
+	printRequests(w, now, v.Requests)
+	printObstacles(w, v)
+	running := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
+	for _, r := range v.Running {
+		phase, colour := phaseOf(r)
+		running.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), term.SinceText(w, now, r.StartedAt),
+			fmt.Sprint(r.Tokens.Total), lastEvent(w, now, r))
+	}
+	w.PrintTable("RUNNING", running)
+	waiting := term.Table{Head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, State: 1}
+	for _, r := range v.Retrying {
+		attempt := "-"
+		if r.Attempt != nil {
+			attempt = fmt.Sprint(*r.Attempt)
+		}
+		waiting.AddIn(term.ColourWaits, r.Identifier, string(r.Kind), attempt, dueText(w, now, r), orEmpty(r.Error))
+	}
+	w.PrintTable("WAITING", waiting)
+	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
+	for _, r := range v.Held {
+		held.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, now, r.HeldAt), r.Message)
+	}
+	w.PrintTable("HELD", held)
+	skipped := term.Table{Head: held.Head, State: 1}
+	for _, r := range v.Skipped {
+		skipped.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, now, r.Since), r.Message)
+	}
+	w.PrintTable("SKIPPED", skipped)
+	ended := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
+	for _, r := range v.Ended {
+		outcome, colour := string(*r.Outcome), term.ColourStuck
+		switch *r.Outcome {
+		case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
+			colour = term.ColourOver
+		default: // an operator should look at it
+		}
+		if r.Kind == reconcile.CleanupRun {
+			outcome = "cleanup " + outcome
+		}
+		ended.AddIn(colour, r.Identifier, r.RunID, outcome, term.AgoText(w, now, *r.EndedAt),
+			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r))
+	}
+	w.PrintTable("ENDED", ended)
+	if len(v.Running) == 0 {
+		fmt.Fprintln(w.Stdout, term.Visible(idleLine(w, v)))
+	}
+	switch {
+	case w.Width > 0:
+		fmt.Fprintf(w.Stdout, "%d running, %d waiting, %d held, %d skipped; %s\n",
+			v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.SkippedCount, scheduleLine(v))
+	case !v.Schedule:
+		fmt.Fprintln(w.Stdout, noSchedule)
+	case v.NextPass != nil:
+		fmt.Fprintf(w.Stdout, "next pass\t%s\t%s\n", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger)
+	}
 }
 
 // watchStep is how often Watch reads the state.
@@ -84,56 +131,45 @@ func printScreen(w *term.Env, out *os.File, v view.Overview) {
 	fmt.Fprint(out, clearScreen+strings.Join(lines, "\n")+"\n")
 }
 
-// obstacles say what keeps the project from starting runs.
-func obstacles(w *term.Env, v view.Overview) (lines []string) {
+// printObstacles says what keeps the project from starting runs.
+func printObstacles(w *term.Env, v view.Overview) {
 	now := v.GeneratedAt
 	if b := v.Blocked; b != nil {
 		line := fmt.Sprintf("BLOCKED  %s: %s (for %s", b.Reason, b.Message, term.Age(now, b.Since))
 		if b.NextTry.After(now) {
 			line += ", next try in " + term.Duration(b.NextTry.Sub(now))
 		}
-		lines = append(lines, w.Red(term.Visible(line+")")))
+		fmt.Fprintln(w.Stdout, w.Red(term.Visible(line+")")))
 		if hint := Hint(b.Reason); hint != "" {
-			lines = append(lines, "         "+hint)
+			fmt.Fprintln(w.Stdout, "         "+hint)
 		}
 	}
-	if v.Low() {
-		lines = append(lines, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: no new run starts for another "+term.Duration(v.LowUntil.Sub(now))))
+	if v.LowUntil != nil {
+		fmt.Fprintln(w.Stdout, w.Yellow("LOW      less than a tenth of the tracker's allowance is left: no new run starts for another "+term.Duration(v.LowUntil.Sub(now))))
 	}
 	if v.Paused {
-		lines = append(lines, w.Yellow("PAUSED   no new run starts; symphony resume ends the pause"))
+		fmt.Fprintln(w.Stdout, w.Yellow("PAUSED   no new run starts; symphony resume ends the pause"))
 	}
 	if v.LastPass == nil {
-		return lines
+		return
 	}
 	for _, e := range v.LastPass.Errors {
 		if v.Blocked == nil || v.Blocked.Reason != e.Code {
-			lines = append(lines, w.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
+			fmt.Fprintln(w.Stdout, w.Red(term.Visible(fmt.Sprintf("ERROR    %s: %s (last pass)", e.Code, e.Message))))
 		}
 	}
-	return lines
-}
-
-func runningTable(w *term.Env, v view.Overview) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "STATE", "PHASE", "TURN", "AGE", "TOKENS", "LAST EVENT"}, State: 2}
-	for _, r := range v.Running {
-		phase, colour := phaseOf(r)
-		t.AddIn(colour, r.Identifier, r.State, phase, fmt.Sprint(r.TurnCount), term.SinceText(w, v.GeneratedAt, r.StartedAt),
-			fmt.Sprint(r.Tokens.Total), lastEvent(w, v.GeneratedAt, r))
-	}
-	return t
 }
 
 func phaseOf(r view.RunningRow) (phase, colour string) {
 	switch {
-	case !r.Alive && r.Phase != string(reconcile.Starting):
+	case !r.Alive && r.Phase != reconcile.Starting:
 		return "ended", term.ColourStuck // the next pass finds out how
 	case r.StopReason != nil:
 		return "stopping: " + *r.StopReason, term.ColourWaits
 	case len(r.WaitsFor) > 0:
 		return "asks " + strings.Join(r.WaitsFor, ", "), term.ColourWaits
 	}
-	return r.Phase, term.ColourRuns
+	return string(r.Phase), term.ColourRuns
 }
 
 func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
@@ -154,18 +190,6 @@ func lastEvent(w *term.Env, now time.Time, r view.RunningRow) string {
 	return line
 }
 
-func waitingTable(w *term.Env, v view.Overview) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "KIND", "ATTEMPT", "DUE", "ERROR"}, State: 1}
-	for _, r := range v.Retrying {
-		attempt := "-"
-		if r.Attempt != nil {
-			attempt = fmt.Sprint(*r.Attempt)
-		}
-		t.AddIn(term.ColourWaits, r.Identifier, r.Kind, attempt, dueText(w, v.GeneratedAt, r), orEmpty(r.Error))
-	}
-	return t
-}
-
 // dueText is when a waiting issue goes on. A continuation is no retry.
 func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 	left := r.DueAt.Sub(now)
@@ -174,61 +198,15 @@ func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 		return term.Rfc3339(r.DueAt)
 	case left <= 0:
 		return "due"
-	case r.Kind == string(reconcile.Continuation):
+	case r.Kind == reconcile.Continuation:
 		return "continues in " + term.Duration(left)
 	}
 	return "in " + term.Duration(left)
 }
 
-func heldTable(w *term.Env, v view.Overview) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
-	for _, r := range v.Held {
-		t.AddIn(term.ColourStuck, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.HeldAt), r.Message)
-	}
-	return t
-}
-
-func skippedTable(w *term.Env, v view.Overview) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}, State: 1}
-	for _, r := range v.Skipped {
-		t.AddIn(term.ColourWaits, r.Identifier, r.Reason, term.AgoText(w, v.GeneratedAt, r.Since), r.Message)
-	}
-	return t
-}
-
-func endedTable(w *term.Env, v view.Overview) term.Table {
-	t := term.Table{Head: []string{"ISSUE", "RUN", "OUTCOME", "ENDED", "TOOK", "TURNS", "TOKENS", "ERROR"}, State: 2}
-	for _, r := range v.Ended {
-		outcome := r.Outcome
-		if r.Kind == string(reconcile.CleanupRun) {
-			outcome = "cleanup " + outcome
-		}
-		t.AddIn(outcomeColour(r.Outcome), r.Identifier, r.RunID, outcome, term.AgoText(w, v.GeneratedAt, r.EndedAt),
-			term.LastedText(w, r.EndedAt.Sub(r.StartedAt)), fmt.Sprint(r.Turns), fmt.Sprint(r.Tokens.Total), errorsOfRun(r.Error, r.AfterRunError))
-	}
-	return t
-}
-
-// closingLines are the last lines: why no issue runs, where none does, and what comes next.
-func closingLines(w *term.Env, v view.Overview) (lines []string) {
-	if len(v.Running) == 0 {
-		lines = append(lines, term.Visible(idleLine(w, v)))
-	}
-	switch {
-	case w.Width > 0:
-		lines = append(lines, fmt.Sprintf("%d running, %d waiting, %d held, %d skipped; %s",
-			v.Counts.Running, v.Counts.Retrying, v.Counts.Held, v.SkippedCount, scheduleLine(v)))
-	case !v.Schedule:
-		lines = append(lines, noSchedule)
-	case v.NextPass != nil:
-		lines = append(lines, fmt.Sprintf("next pass\t%s\t%s", term.Rfc3339(v.NextPass.At), v.NextPass.Trigger))
-	}
-	return lines
-}
-
 const noSchedule = "no schedule is active: start runs with symphony tick"
 
-// scheduleLine says when the next pass is expected and which issues it finds due.
+// scheduleLine says when the next pass is expected, and what keeps it from starting runs.
 func scheduleLine(v view.Overview) string {
 	if !v.Schedule {
 		return noSchedule
@@ -242,38 +220,13 @@ func scheduleLine(v view.Overview) string {
 	}
 	switch {
 	case v.Paused:
-		return line + ", starts no run: the project is paused"
+		line += ", starts no run: the project is paused"
 	case v.Blocked != nil && v.Blocked.NextTry.After(v.GeneratedAt):
-		return line + ", blocked for another " + term.Duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
-	case v.Low():
-		return line + ", starts no run: the tracker's allowance is low"
-	case len(v.Retrying) == 0:
-		return line
+		line += ", blocked for another " + term.Duration(v.Blocked.NextTry.Sub(v.GeneratedAt))
+	case v.LowUntil != nil:
+		line += ", starts no run: the tracker's allowance is low"
 	}
-	return line + dueThen(v)
-}
-
-// dueThen names the issues that are due at the next pass, otherwise the one that is due first.
-func dueThen(v view.Overview) string {
-	const named = 3
-	until := v.GeneratedAt
-	if v.NextPass != nil && v.NextPass.At.After(until) {
-		until = v.NextPass.At
-	}
-	var due []string
-	for _, r := range v.Retrying {
-		if !r.DueAt.After(until) {
-			due = append(due, term.Visible(r.Identifier))
-		}
-	}
-	switch {
-	case len(due) == 0:
-		first := slices.MinFunc(v.Retrying, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-		return fmt.Sprintf("; first due is %s in %s", term.Visible(first.Identifier), term.Duration(max(first.DueAt.Sub(v.GeneratedAt), time.Second)))
-	case len(due) > named:
-		return fmt.Sprintf("; due by then: %s and %d more", strings.Join(due[:named], ", "), len(due)-named)
-	}
-	return "; due by then: " + strings.Join(due, ", ")
+	return line
 }
 
 // idleLine answers the question why no issue runs.
@@ -294,7 +247,7 @@ func idleReason(v view.Overview) string {
 		return "the project is blocked: " + v.Blocked.Reason
 	case v.Paused:
 		return "the project is paused"
-	case v.Low():
+	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
 	case p == nil:
 		return "no pass has run yet"

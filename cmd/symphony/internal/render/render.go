@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -37,28 +37,18 @@ func Hint(code string) string {
 	return ""
 }
 
-// outcomeColour is red for an outcome that an operator should look at.
-func outcomeColour(outcome string) string {
-	switch reconcile.Outcome(outcome) {
-	case reconcile.Succeeded, reconcile.Canceled, reconcile.InterruptedRun:
-		return term.ColourOver
-	default:
-		return term.ColourStuck
-	}
-}
-
 // errorsOfRun joins the error of a run and that of its after_run hook.
-func errorsOfRun(runError, hookError *string) string {
-	text := orEmpty(runError)
-	if hookError != nil {
-		text = strings.TrimPrefix(text+"; hook failed: "+*hookError, "; ")
+func errorsOfRun(r view.RunRow) string {
+	line := orEmpty(r.Error)
+	if r.AfterRunError != nil {
+		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
 	}
-	return text
+	return line
 }
 
-func orEmpty(s *string) string {
+func orEmpty[T ~string](s *T) string {
 	if s == nil {
 		return ""
 	}
-	return *s
+	return string(*s)
 }

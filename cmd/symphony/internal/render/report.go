@@ -3,7 +3,6 @@ package render
 import (
 	"bufio"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,10 +41,16 @@ func printReport(w *term.Env, r view.Report) {
 	}
 	printReleased(w, "HANDED OVER", r.HandedOver, r.GeneratedAt)
 	printReleased(w, "LET GO", r.LetGo, r.GeneratedAt)
-	printFailures(w, r)
-	printWaiting(w, r)
-	printOutages(w, r)
-	printMissedPasses(w, r)
+	printTroubles(w, r)
+	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
+	for _, m := range r.Schedule.Missed {
+		to := clockText(w, m.To)
+		if w.Width > 0 && m.Open {
+			to = "none since"
+		}
+		missed.Add(clockText(w, m.From), to, secondsText(w, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
+	}
+	printFirst(w, "MISSED PASSES", missed)
 	printUse(w, r)
 	printRemarks(w, r)
 }
@@ -59,7 +64,7 @@ func clockText(w *term.Env, t time.Time) string {
 }
 
 func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.Time) {
-	t := term.Table{Head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}}
+	t := term.Table{Head: []string{"ISSUE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"}, Figures: []int{4, 5, 6, 7}}
 	for _, r := range rows {
 		to := r.Reason
 		if r.To != nil {
@@ -68,57 +73,49 @@ func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.
 				to += " (" + r.Reason + ")"
 			}
 		}
+		lookAt := orEmpty(r.URL) // unless the agent left links
+		for n, l := range r.Links {
+			switch {
+			case n == 0:
+				lookAt = l.URL
+			case w.Width == 0:
+				lookAt += " " + l.URL
+			case n == len(r.Links)-1:
+				lookAt += fmt.Sprintf(" and %d more", n)
+			}
+		}
 		t.Add(r.Identifier, r.From, to, term.AgoText(w, now, r.At), strconv.Itoa(r.Runs), secondsText(w, r.Seconds),
-			countText(w, r.Tokens.Total), costText(r.Cost), lookAt(w, r))
+			countText(w, r.Tokens.Total), costText(r.Cost), lookAt)
 	}
-	printFigures(w, title, t, 4, 5, 6, 7)
+	printFirst(w, title, t)
 }
 
-// lookAt is the links that the agent left, otherwise the issue.
-func lookAt(w *term.Env, r view.ReleasedRow) string {
-	var urls []string
-	for _, l := range r.Links {
-		urls = append(urls, l.URL)
-	}
-	switch {
-	case len(urls) == 0:
-		return orEmpty(r.URL)
-	case w.Width > 0 && len(urls) > 1:
-		return fmt.Sprintf("%s and %d more", urls[0], len(urls)-1)
-	}
-	return strings.Join(urls, " ")
-}
-
-func printFailures(w *term.Env, r view.Report) {
-	failed := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}}
+// printTroubles prints what failed, what is held or waits, and when nothing could run.
+func printTroubles(w *term.Env, r view.Report) {
+	ago := func(t time.Time) string { return term.AgoText(w, r.GeneratedAt, t) }
+	failed := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{1}}
 	for _, f := range r.Failed {
-		failed.Add(f.Identifier, strconv.Itoa(f.Runs), term.AgoText(w, r.GeneratedAt, f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+		failed.Add(f.Identifier, strconv.Itoa(f.Runs), ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
 	}
-	printFigures(w, "FAILED", failed, 1)
-	hooks := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "ERROR"}}
+	printFirst(w, "FAILED", failed)
+	hooks := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "ERROR"}, Figures: []int{1}}
 	for _, h := range r.Hooks {
-		hooks.Add(h.Identifier, strconv.Itoa(h.Runs), term.AgoText(w, r.GeneratedAt, h.At), h.Error)
+		hooks.Add(h.Identifier, strconv.Itoa(h.Runs), ago(h.At), h.Error)
 	}
-	printFigures(w, "FAILED HOOKS", hooks, 1)
-}
-
-func printWaiting(w *term.Env, r view.Report) {
+	printFirst(w, "FAILED HOOKS", hooks)
 	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
 	for _, h := range r.Held {
-		held.Add(h.Identifier, h.Reason, term.AgoText(w, r.GeneratedAt, h.HeldAt), h.Message)
+		held.Add(h.Identifier, h.Reason, ago(h.HeldAt), h.Message)
 	}
-	printFigures(w, "HELD", held)
+	printFirst(w, "HELD", held)
 	waiting := term.Table{Head: []string{"ISSUE", "KIND", "DUE", "ERROR"}}
 	for _, x := range r.Waiting {
-		waiting.Add(x.Identifier, x.Kind, dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
+		waiting.Add(x.Identifier, string(x.Kind), dueText(w, r.GeneratedAt, x), orEmpty(x.Error))
 	}
-	printFigures(w, "WAITING", waiting)
-}
-
-func printOutages(w *term.Env, r view.Report) {
-	t := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
+	printFirst(w, "WAITING", waiting)
+	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}}
 	for _, o := range r.Outages {
-		var lasted string
+		lasted := ""
 		switch {
 		case w.Width == 0 && o.Until != nil:
 			lasted = term.Rfc3339(*o.Until)
@@ -128,115 +125,90 @@ func printOutages(w *term.Env, r view.Report) {
 		default:
 			lasted = term.Duration(r.GeneratedAt.Sub(o.Since)) + ", goes on"
 		}
-		t.Add(o.Code, term.AgoText(w, r.GeneratedAt, o.Since), lasted, o.Message)
+		outages.Add(o.Code, ago(o.Since), lasted, o.Message)
 	}
-	printFigures(w, "OUTAGES", t)
-}
-
-func printMissedPasses(w *term.Env, r view.Report) {
-	t := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}}
-	for _, m := range r.Schedule.Missed {
-		to := clockText(w, m.To)
-		if w.Width > 0 && m.Open {
-			to = "none since"
-		}
-		t.Add(clockText(w, m.From), to, secondsText(w, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
-	}
-	printFigures(w, "MISSED PASSES", t, 2, 3)
+	printFirst(w, "OUTAGES", outages)
 }
 
 // printUse prints what was used: by day, where the period has more than two, by issue, and in all.
 func printUse(w *term.Env, r view.Report) {
-	days := term.Table{Head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}}
+	tokens := func(t view.Tokens, c *view.Cost) []string {
+		var cells []string
+		for _, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning, t.Total} {
+			cells = append(cells, countText(w, n))
+		}
+		return append(cells, costText(c))
+	}
+	days := term.Table{Head: []string{"DAY (UTC)", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}, Figures: []int{1, 2, 3, 4, 5, 6}}
 	for _, d := range r.Days {
-		days.Add(append([]string{d.Date}, tokenCells(w, d.Tokens, d.Cost)...)...)
+		days.Add(append([]string{d.Date}, tokens(d.Tokens, d.Cost)...)...)
 	}
 	if w.Width == 0 || len(r.Days) > 2 {
-		printFigures(w, "DAYS", days, 1, 2, 3, 4, 5, 6)
+		printFirst(w, "DAYS", days)
 	}
-	head := []string{"ISSUE", "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"}
-	row := func(name string, runs, succeeded, failed int, seconds float64, tokens view.Tokens, cost *view.Cost) []string {
-		return append([]string{name, strconv.Itoa(runs), strconv.Itoa(succeeded), strconv.Itoa(failed), secondsText(w, seconds)}, tokenCells(w, tokens, cost)...)
+	issues := term.Table{
+		Head:    []string{"ISSUE", "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOTAL", "COST"},
+		Figures: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 	}
-	issues := term.Table{Head: head}
+	add := func(t *term.Table, name string, u view.Use) {
+		runs := []string{name, strconv.Itoa(u.Runs), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(w, u.Seconds)}
+		t.Add(append(runs, tokens(u.Tokens, u.Cost)...)...)
+	}
 	for _, i := range r.Issues {
-		issues.Add(row(i.Identifier, i.Runs, i.Succeeded, i.Failed, i.Seconds, i.Tokens, i.Cost)...)
+		add(&issues, i.Identifier, i.Use)
 	}
-	t := r.Totals
-	if w.Width == 0 {
-		printFigures(w, "ISSUES", issues)
-		sum := term.Table{Head: head}
-		sum.Add(row(strconv.Itoa(t.Issues), t.Runs, t.Succeeded, t.Failed, t.Seconds, t.Tokens, t.Cost)...)
-		printFigures(w, "TOTALS", sum)
+	switch rest := len(issues.Rows) - shownRows; {
+	case w.Width == 0:
+		w.PrintTable("ISSUES", issues)
+		var sum term.Table
+		add(&sum, strconv.Itoa(r.Totals.Issues), r.Totals.Use)
+		w.PrintTable("TOTALS", sum)
 		return
-	}
-	if len(issues.Rows) == 0 {
+	case len(issues.Rows) == 0:
 		fmt.Fprintln(w.Stdout, "no run was at work in this time")
 		return
-	}
-	if rest := len(issues.Rows) - shownRows; rest > 0 {
+	case rest > 0:
 		issues.Cut(shownRows)
 		issues.Add(fmt.Sprintf("%d more", rest))
 	}
-	issues.Add(row(text.Plural(t.Issues, "issue"), t.Runs, t.Succeeded, t.Failed, t.Seconds, t.Tokens, t.Cost)...) // in the same columns
-	printAligned(w, "USED", issues, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-}
-
-func tokenCells(w *term.Env, t view.Tokens, c *view.Cost) []string {
-	cells := make([]string, 0, 6)
-	for _, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning, t.Total} {
-		cells = append(cells, countText(w, n))
-	}
-	return append(cells, costText(c))
+	add(&issues, text.Plural(r.Totals.Issues, "issue"), r.Totals.Use) // in the same columns
+	w.PrintTable("USED", issues)
 }
 
 // printRemarks says what the figures leave out.
 func printRemarks(w *term.Env, r view.Report) {
+	remark := func(line string) {
+		if w.Width == 0 {
+			fmt.Fprintf(w.Stdout, "remark\t%s\n", term.Visible(line))
+			return
+		}
+		fmt.Fprintln(w.Stdout, w.Dim(term.Visible(line)))
+	}
 	if c := r.Totals.Cost; c != nil {
 		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
 		if c.Unpriced > 0 {
 			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, c.Unpriced), strings.Join(c.Models, ", "))
 		}
-		printRemark(w, line)
+		remark(line)
 	}
 	if r.RunsSince.After(r.Since) && r.RunsSince.Sub(r.Since) > time.Minute {
-		printRemark(w, "runs are complete since "+clockText(w, r.RunsSince)+"; days, outages and what was handed over reach further back")
+		remark("runs are complete since " + clockText(w, r.RunsSince) + "; days, outages and what was handed over reach further back")
 	}
-}
-
-func printRemark(w *term.Env, line string) {
-	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "remark\t%s\n", term.Visible(line))
-		return
-	}
-	fmt.Fprintln(w.Stdout, w.Dim(term.Visible(line)))
 }
 
 // shownRows is how many rows of a table a terminal gets.
 const shownRows = 10
 
-// printFigures prints a table whose columns of figures are named, on a terminal its first rows.
-func printFigures(w *term.Env, title string, t term.Table, figures ...int) {
+// printFirst prints a table, on a terminal its first rows.
+func printFirst(w *term.Env, title string, t term.Table) {
 	rest := len(t.Rows) - shownRows
-	if w.Width > 0 {
-		t.Cut(shownRows)
+	if w.Width == 0 || rest <= 0 {
+		w.PrintTable(title, t)
+		return
 	}
-	printAligned(w, title, t, figures...)
-	if w.Width > 0 && rest > 0 {
-		fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
-	}
-}
-
-// printAligned aligns columns of figures to the right, on a terminal, and leaves out those without a figure.
-func printAligned(w *term.Env, title string, t term.Table, figures ...int) {
-	if w.Width > 0 {
-		for _, column := range slices.Backward(figures) {
-			if !t.AlignRight(column) {
-				t = t.Without(column)
-			}
-		}
-	}
+	t.Cut(shownRows)
 	w.PrintTable(title, t)
+	fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("  and %d more: symphony report --json", rest)))
 }
 
 // countText is exact in a pipe and has three digits on a terminal.
@@ -244,10 +216,12 @@ func countText(w *term.Env, n int64) string {
 	if w.Width == 0 || n < 10_000 {
 		return strconv.FormatInt(n, 10)
 	}
-	units := []string{"", "k", "M", "G", "T"}
-	value, unit := float64(n), 0
-	for value >= 999.5 && unit < len(units)-1 {
-		value, unit = value/1000, unit+1
+	value, unit := float64(n), ""
+	for _, next := range []string{"k", "M", "G", "T"} {
+		if value < 999.5 {
+			break
+		}
+		value, unit = value/1000, next
 	}
 	decimals := 0
 	switch {
@@ -256,7 +230,7 @@ func countText(w *term.Env, n int64) string {
 	case value < 99.95:
 		decimals = 1
 	}
-	return strconv.FormatFloat(value, 'f', decimals, 64) + units[unit]
+	return strconv.FormatFloat(value, 'f', decimals, 64) + unit
 }
 
 // costText is empty without prices; a plus says that some tokens have no price.

@@ -22,9 +22,9 @@ func reportText(t *testing.T, width int, r view.Report) string {
 // A long table ends after ten rows on a terminal and says how many more there are. Figures are aligned to the right.
 func TestLongReport(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
-	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Runs: 66, Tokens: view.Tokens{Total: 8_148_096}}}
+	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Tokens: view.Tokens{Total: 8_148_096}}}}
 	for n := range 12 {
-		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Runs: n, Tokens: view.Tokens{Total: int64(n) * 123_456}})
+		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Tokens: view.Tokens{Total: int64(n) * 123_456}}})
 		r.Failed = append(r.Failed, view.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
 	}
 	page := reportText(t, 100, r)

@@ -23,11 +23,9 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		if r.Outside {
 			outside = outsideSandbox
 		}
-		cells := []string{"request", r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), r.Kind, outside, r.Summary, view.HowToAnswer(r.Request)}
-		for i := range cells {
-			cells[i] = term.Visible(cells[i])
-		}
-		fmt.Fprintln(w.Stdout, strings.Join(cells, "\t"))
+		var t term.Table
+		t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, view.HowToAnswer(r.Request))
+		w.PrintTable("REQUEST", t)
 	}
 }
 
@@ -36,7 +34,7 @@ const outsideSandbox = "runs outside the sandbox"
 // printRequest cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
 func printRequest(w *term.Env, now time.Time, r view.RequestRow) {
 	const indent = "         "
-	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(r.Kind, "_", " "))
+	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
 	if r.Outside {
 		head += ", " + w.Red(outsideSandbox)
 	}

@@ -124,10 +124,3 @@ func (w *Env) PrintJSON(v any) {
 		fmt.Fprintln(w.Stderr, "symphony: output:", err)
 	}
 }
-
-// PrintLines prints lines on stdout.
-func (w *Env) PrintLines(lines []string) {
-	for _, line := range lines {
-		fmt.Fprintln(w.Stdout, line)
-	}
-}

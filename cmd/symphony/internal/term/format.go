@@ -77,12 +77,12 @@ func ShellQuote(s string) string {
 	return s
 }
 
-// OrNull is nil for an empty string, which JSON prints as null.
-func OrNull(s string) *string {
-	if s == "" {
+// OrNull is nil for an empty value, which JSON prints as null.
+func OrNull[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }
 
 // ErrorJSON is an error in JSON answers.

@@ -13,6 +13,8 @@ type Table struct {
 	// State is the column with the state of a row. On a terminal it and the first have the row's colour.
 	State   int
 	Colours []string // by row, "" for none
+	// Figures are columns of figures: on a terminal they are aligned to the right, and left out where no row has one.
+	Figures []int
 }
 
 // Add adds a row.
@@ -32,41 +34,6 @@ func (t *Table) Cut(rows int) {
 	t.Rows, t.Colours = t.Rows[:rows], t.Colours[:rows]
 }
 
-// Without is the table without a column.
-func (t Table) Without(column int) Table {
-	drop := func(row []string) []string {
-		if column >= len(row) {
-			return row
-		}
-		return slices.Delete(slices.Clone(row), column, column+1)
-	}
-	rows := make([][]string, len(t.Rows))
-	for i, row := range t.Rows {
-		rows[i] = drop(row)
-	}
-	t.Head, t.Rows = drop(t.Head), rows
-	return t
-}
-
-// AlignRight puts blanks before the cells of a column, so that figures stand below each other. It reports whether any row
-// has a figure there.
-func (t *Table) AlignRight(column int) bool {
-	width, filled := 0, false
-	rows := append([][]string{t.Head}, t.Rows...)
-	for n, row := range rows {
-		if column < len(row) {
-			width = max(width, Cells(row[column]))
-			filled = filled || n > 0 && row[column] != ""
-		}
-	}
-	for _, row := range rows {
-		if column < len(row) {
-			row[column] = strings.Repeat(" ", width-Cells(row[column])) + row[column]
-		}
-	}
-	return filled
-}
-
 // PrintTable prints a table that has rows. A terminal gets the title above it and lines that end at its edge; in a pipe
 // each line begins with the title.
 func (w *Env) PrintTable(title string, t Table) {
@@ -80,13 +47,19 @@ func (w *Env) PrintTable(title string, t Table) {
 		return
 	}
 	fmt.Fprintln(w.Stdout, w.Bold(title))
-	widths := make([]int, len(t.Head))
-	for _, row := range append([][]string{t.Head}, t.Rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], Cells(cell))
+	widths := make([]int, len(t.Head)) // -1 for a column that is left out
+	for i := range t.Head {
+		filled := !slices.Contains(t.Figures, i)
+		for _, row := range t.Rows {
+			if i < len(row) {
+				widths[i], filled = max(widths[i], Cells(row[i])), filled || row[i] != ""
+			}
+		}
+		if widths[i] = max(widths[i], Cells(t.Head[i])); !filled {
+			widths[i] = -1
 		}
 	}
-	fmt.Fprintln(w.Stdout, CutCells(w.Dim(line(t.Head, widths, nil)), w.Width))
+	fmt.Fprintln(w.Stdout, CutCells(w.Dim(t.line(t.Head, widths, nil)), w.Width))
 	for n, row := range t.Rows {
 		paint := func(column int, cell string) string {
 			if column == 0 || column == t.State {
@@ -94,27 +67,32 @@ func (w *Env) PrintTable(title string, t Table) {
 			}
 			return cell
 		}
-		fmt.Fprintln(w.Stdout, CutCells(line(row, widths, paint), w.Width))
+		fmt.Fprintln(w.Stdout, CutCells(t.line(row, widths, paint), w.Width))
 	}
 }
 
 // line pads the cells of a row, but for the last one that is not empty.
-func line(row []string, widths []int, paint func(column int, cell string) string) string {
+func (t Table) line(row []string, widths []int, paint func(column int, cell string) string) string {
 	last := len(row) - 1
 	for last > 0 && row[last] == "" {
 		last--
 	}
 	var b strings.Builder
 	for i, cell := range row[:last+1] {
-		b.WriteString("  ")
-		blanks := max(widths[i]-Cells(cell), 0)
+		if widths[i] < 0 {
+			continue
+		}
+		blanks := strings.Repeat(" ", max(widths[i]-Cells(cell), 0))
 		if paint != nil {
 			cell = paint(i, cell)
 		}
-		b.WriteString(cell)
-		if i < last {
-			b.WriteString(strings.Repeat(" ", blanks))
+		switch {
+		case slices.Contains(t.Figures, i):
+			cell = blanks + cell
+		case i < last:
+			cell += blanks
 		}
+		b.WriteString("  " + cell)
 	}
 	return b.String()
 }

@@ -1,11 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -39,14 +37,14 @@ func findIssues(ctx context.Context, db *state.DB, refs []string) (issueSet, err
 	return found, nil
 }
 
-// UnknownIssue is the error for an issue that the database does not know. It suggests similar identifiers.
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier.
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	names, err := db.Views.Identifiers(ctx)
 	if err != nil {
 		return err
 	}
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: ref + " is not known here: " + why + similarIssues(ref, names),
+		Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"),
 		Hint: "symphony ps --all lists the known issues; symphony show " + ref + " asks the tracker",
 	}
 }
@@ -70,23 +68,4 @@ func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}
 	return run.WorkspacePath, identifier, err
-}
-
-// similarIssues suggests up to three identifiers at the smallest edit distance, if that is at most two.
-func similarIssues(ref string, names []string) string {
-	const near, shown = 2, 3
-	best, least := []string{}, near
-	for _, name := range names {
-		switch d := text.EditDistance(strings.ToUpper(ref), strings.ToUpper(name)); {
-		case d < least:
-			best, least = []string{name}, d
-		case d == least:
-			best = append(best, name)
-		}
-	}
-	if len(best) == 0 {
-		return ""
-	}
-	slices.SortFunc(best, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
-	return ", did you mean " + strings.Join(best[:min(len(best), shown)], " or ") + "?"
 }

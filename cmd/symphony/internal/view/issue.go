@@ -1,16 +1,17 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/state"
@@ -58,32 +59,16 @@ type KnownIssue struct {
 
 // ClaimRow is the issue's claim.
 type ClaimRow struct {
-	Status     string     `json:"status"`
-	Kind       *string    `json:"kind"` // of a waiting claim
-	Attempt    *int       `json:"attempt"`
-	DueAt      *time.Time `json:"due_at"`
-	Error      *string    `json:"error"`
-	HoldReason *string    `json:"hold_reason"`
-	HeldAt     *time.Time `json:"held_at"`
-	ClaimedAt  time.Time  `json:"claimed_at"`
-	Failures   int        `json:"failures_in_a_row"`
-	Runs       int        `json:"runs_since_change"`
-}
-
-// RunRow is one run of the issue.
-type RunRow struct {
-	RunID         string     `json:"run_id"`
-	Kind          string     `json:"kind"`
-	Attempt       *int       `json:"attempt"`
-	Phase         string     `json:"phase"`
-	Outcome       *string    `json:"outcome"`
-	Error         *string    `json:"error"`
-	AfterRunError *string    `json:"after_run_error"` // does not change the outcome
-	StartedAt     time.Time  `json:"started_at"`
-	EndedAt       *time.Time `json:"ended_at"`
-	Turns         int        `json:"turn_count"`
-	Tokens        Tokens     `json:"tokens"`
-	ThreadID      *string    `json:"thread_id"`
+	Status     reconcile.ClaimStatus `json:"status"`
+	Kind       *reconcile.RetryKind  `json:"kind"` // of a waiting claim
+	Attempt    *int                  `json:"attempt"`
+	DueAt      *time.Time            `json:"due_at"`
+	Error      *string               `json:"error"`
+	HoldReason *string               `json:"hold_reason"`
+	HeldAt     *time.Time            `json:"held_at"`
+	ClaimedAt  time.Time             `json:"claimed_at"`
+	Failures   int                   `json:"failures_in_a_row"`
+	Runs       int                   `json:"runs_since_change"`
 }
 
 // WorkspaceRow is the workspace of the newest run that had one.
@@ -122,78 +107,67 @@ const (
 
 // issueReader gathers the facts that an Issue, its reason and its next step are made of.
 type issueReader struct {
-	p   *project.Project
-	db  *state.DB // nil before the first pass
-	now time.Time
-
+	facts
 	id, identifier string
 	issue          *reconcile.Issue // nil where only the name is known
 	source         string
-	trackerErr     error
-
-	cfg      *workflow.Config
-	cfgErr   error
-	recorded reconcile.State
-	claim    *reconcile.Claim
-	skip     *state.StoredSkip
-	rivals   int             // other claims that are due when this one is
-	runs     []reconcile.Run // the newest first
-	kept     int
-	requests []reconcile.Request
-	totals   state.Totals
-	schedule bool
-	passes   []state.Pass        // of the schedule, the newest first
-	block    *project.BlockedRow // stops every issue of the project
-	low      time.Time           // until then the tracker's allowance counts as low
+	claim          *reconcile.Claim
+	skip           *state.StoredSkip
+	rivals         int             // other claims that are due when this one is
+	runs           []reconcile.Run // the newest first
 }
 
 // ReadIssue reads what is known of an issue by its identifier or id. The tracker is asked about an issue without a claim,
 // unless offline is set.
-func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool) (Issue, error) {
-	r := &issueReader{p: p, now: p.Env.Now().UTC(), identifier: ref}
-	db, err := project.OpenForReading(ctx, p)
+func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool) (v Issue, err error) {
+	r := &issueReader{facts: facts{p: p, now: p.Env.Now().UTC()}, identifier: ref}
+	v = Issue{GeneratedAt: r.now, Runs: []RunRow{}, Requests: []RequestRow{}, Commands: []string{}}
+	err = r.open(ctx)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !offline && p.SourceErr == nil: // the tracker may know the issue
+		r.db = nil
 	case err != nil:
-		return Issue{}, err
+		return v, err
 	default:
-		defer db.Close()
-		r.db = db
-		if err := r.openWorkflow(ctx); err != nil {
-			return Issue{}, err
+		defer r.db.Close()
+		if err := r.readIssue(ctx, ref, &v); err != nil {
+			return v, err
 		}
 	}
-	r.cfg, r.cfgErr = readConfig(r.p)
-	if r.db != nil {
-		if err := r.readProject(ctx, ref); err != nil {
-			return Issue{}, err
-		}
-	}
-	if r.block = project.BlockedBy(r.recorded); r.block == nil && r.cfg != nil {
-		r.block = project.AccountBlock(project.OpenAccount(r.p, r.cfg.Codex.Home), r.now)
+	if err := r.read(ctx); err != nil {
+		return v, err
 	}
 	if r.claim == nil {
-		if err := r.askTracker(ctx, ref, offline); err != nil {
-			return Issue{}, err
+		if err := r.askTracker(ctx, offline, &v); err != nil {
+			return v, err
 		}
 	}
-	return r.view(ctx)
+	v.Issue, v.Claim, v.Schedule, v.Project = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project()
+	for _, request := range r.requests {
+		if request.IssueID == r.id {
+			row := r.requestRow(request)
+			row.IssueURL = v.Issue.URL
+			v.Requests = append(v.Requests, row)
+		}
+	}
+	for _, c := range r.recorded.Commands {
+		if c.IssueID == r.id {
+			v.Commands = append(v.Commands, string(c.Verb))
+		}
+	}
+	for _, run := range r.runs {
+		v.addRun(run, r.p.StateDir)
+	}
+	if v.Workspace = readWorkspace(ctx, r.runs); ctx.Err() != nil {
+		return v, ctx.Err()
+	}
+	plan, err := r.forecast(ctx)
+	v.Why, v.Next = r.explain(v, plan)
+	return v, err
 }
 
-// openWorkflow takes the workflow that the database names where the command line named only a state directory.
-func (r *issueReader) openWorkflow(ctx context.Context) error {
-	if r.p.SourceErr == nil {
-		return nil
-	}
-	path, known, err := r.db.Meta(ctx, project.OwnerKey)
-	if err == nil && known {
-		r.p = project.New(r.p.Env, path, r.p.StateDir)
-	}
-	return err
-}
-
-// readProject reads what concerns every issue, then the issue if the database knows it.
-func (r *issueReader) readProject(ctx context.Context, ref string) error {
+// readIssue reads what the database knows of the issue.
+func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error {
 	id, identifier, known, err := r.db.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return err
@@ -201,42 +175,26 @@ func (r *issueReader) readProject(ctx context.Context, ref string) error {
 	if r.recorded, err = r.db.Views.StateOf(ctx, id); err != nil {
 		return err
 	}
-	if r.passes, err = r.db.Views.ScheduleGaps(ctx); err != nil {
-		return err
-	}
-	if r.schedule, err = project.ScheduleAlive(ctx, r.db, r.now); err != nil {
-		return err
-	}
-	r.schedule = r.schedule || project.Looping(r.p.StateDir)
-	if r.low, err = project.LowUntil(ctx, r.p, r.db); err != nil {
-		return err
-	}
 	if known {
 		r.id, r.identifier = id, identifier
-		if err := r.readIssue(ctx); err != nil {
+		if r.runs, err = r.db.Views.RunsOfIssue(ctx, id, shownRuns); err != nil {
 			return err
 		}
-	}
-	r.rivals, err = r.db.Views.CountDue(ctx, id, latest(r.due(), r.now))
-	return err
-}
-
-func (r *issueReader) readIssue(ctx context.Context) (err error) {
-	if r.runs, err = r.db.Views.RunsOfIssue(ctx, r.id, shownRuns); err != nil {
-		return err
-	}
-	if r.kept, err = r.db.Views.CountRuns(ctx, r.id); err != nil {
-		return err
-	}
-	if r.totals, err = r.db.Views.IssueTotals(ctx, r.id); err != nil {
-		return err
-	}
-	skip, skipped, err := r.db.Views.SkipOf(ctx, r.id)
-	if err != nil {
-		return err
-	}
-	if skipped {
-		r.skip = &skip
+		if v.RunsKept, err = r.db.Views.CountRuns(ctx, id); err != nil {
+			return err
+		}
+		totals, err := r.db.Views.IssueTotals(ctx, id)
+		if err != nil {
+			return err
+		}
+		v.Totals = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}
+		skip, skipped, err := r.db.Views.SkipOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		if skipped {
+			r.skip = &skip
+		}
 	}
 	if len(r.runs) > 0 {
 		r.issue, r.source = &r.runs[0].Issue, SourceRun
@@ -246,86 +204,32 @@ func (r *issueReader) readIssue(ctx context.Context) (err error) {
 			r.claim, r.issue, r.source = c, &c.Issue, SourceClaim
 		}
 	}
-	open, err := OpenRequests(ctx, r.p, r.db)
-	for _, request := range open {
-		if request.IssueID == r.id {
-			r.requests = append(r.requests, request)
-		}
-	}
+	r.rivals, err = r.db.Views.CountDue(ctx, id, latest(r.due(), r.now))
 	return err
 }
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
-func (r *issueReader) askTracker(ctx context.Context, ref string, offline bool) error {
+func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
 	if offline {
 		if r.id == "" {
-			return UnknownIssue(ctx, r.db, ref, "without --offline the tracker is asked")
+			return UnknownIssue(ctx, r.db, r.identifier, "without --offline the tracker is asked")
 		}
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
-	if r.id != "" {
-		ref = r.id
-	}
-	issue, err := project.FetchIssue(bounded, r.p, ref)
+	issue, err := project.FetchIssue(bounded, r.p, cmp.Or(r.id, r.identifier))
 	switch {
 	case err == nil:
 		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
 	case r.id != "":
-		r.trackerErr = err
+		v.TrackerErr = new(term.ErrorOf(exit.From(err)))
 	case r.db != nil && exit.From(err).Code == "issue_not_found":
-		return UnknownIssue(ctx, r.db, ref, "the tracker has no such issue, or hides it from this key")
+		return UnknownIssue(ctx, r.db, r.identifier, "the tracker has no such issue, or hides it from this key")
 	default:
 		return err
 	}
 	return nil
-}
-
-// view puts the facts into their shape.
-func (r *issueReader) view(ctx context.Context) (Issue, error) {
-	v := Issue{
-		GeneratedAt: r.now, Issue: r.knownIssue(), Claim: newClaimRow(r.claim), Runs: []RunRow{}, RunsKept: r.kept,
-		Requests: []RequestRow{}, Commands: []string{}, Schedule: r.schedule,
-		Totals:  Totals{Tokens(r.totals.Tokens), r.totals.Runtime.Seconds()},
-		Project: ProjectRow{WorkflowPath: r.p.Path, StateDir: r.p.StateDir},
-	}
-	if r.cfg != nil {
-		v.Project.TrackerKind, v.Project.ProjectSlug = &r.cfg.Tracker.Kind, &r.cfg.Tracker.ProjectSlug
-	}
-	if r.trackerErr != nil {
-		v.TrackerErr = new(term.ErrorOf(exit.From(r.trackerErr)))
-	}
-	for _, c := range r.recorded.Commands {
-		if c.IssueID == r.id {
-			v.Commands = append(v.Commands, string(c.Verb))
-		}
-	}
-	if len(r.requests) > 0 {
-		at, err := Instant()
-		if err != nil {
-			return v, err
-		}
-		for _, request := range r.requests {
-			row := newRequestRow(request, r.now, at)
-			row.IssueURL = v.Issue.URL
-			v.Requests = append(v.Requests, row)
-		}
-	}
-	for _, run := range r.runs {
-		v.addRun(run, r.p.StateDir)
-	}
-	var err error
-	if v.Workspace, err = readWorkspace(ctx, r.runs); err != nil {
-		return v, err
-	}
-	plan, err := r.forecast(ctx)
-	if err != nil {
-		return v, err
-	}
-	v.Why = r.why(plan)
-	v.Next = r.next(v.Why, plan)
-	return v, nil
 }
 
 func (r *issueReader) knownIssue() KnownIssue {
@@ -347,12 +251,15 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	if c == nil {
 		return nil
 	}
-	row := &ClaimRow{Status: string(c.Status), Attempt: attemptOrNull(c.Attempt), ClaimedAt: c.ClaimedAt.UTC(), Failures: c.Failures, Runs: c.Runs}
+	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
+	if c.Status != reconcile.Running {
+		row.Error = project.ErrorText(c.ErrorCode, c.ErrorMessage)
+	}
 	switch c.Status {
 	case reconcile.Waiting:
-		row.Kind, row.DueAt, row.Error = term.OrNull(string(c.Kind)), timeOrNull(c.DueAt), project.ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.Kind, row.DueAt = term.OrNull(c.Kind), term.OrNull(c.DueAt)
 	case reconcile.Held:
-		row.HoldReason, row.HeldAt, row.Error = term.OrNull(c.HoldReason), timeOrNull(c.HeldAt), project.ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.HoldReason, row.HeldAt = term.OrNull(c.HoldReason), term.OrNull(c.HeldAt)
 	case reconcile.Running:
 	}
 	return row
@@ -360,11 +267,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 
 // addRun adds a run; what it used is added to the totals unless a pass has done that already.
 func (v *Issue) addRun(r reconcile.Run, stateDir string) {
-	v.Runs = append(v.Runs, RunRow{
-		RunID: r.ID, Kind: string(r.Kind), Attempt: attemptOrNull(r.Attempt), Phase: string(r.Phase), Outcome: term.OrNull(string(r.Outcome)),
-		Error: project.ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError), StartedAt: r.StartedAt.UTC(),
-		EndedAt: timeOrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
-	})
+	v.Runs = append(v.Runs, newRunRow(r))
 	if r.Kind != reconcile.AgentRun {
 		return
 	}
@@ -379,39 +282,33 @@ func (v *Issue) addRun(r reconcile.Run, stateDir string) {
 	}
 }
 
-// readWorkspace looks at the workspace of the newest run that had one.
-func readWorkspace(ctx context.Context, runs []reconcile.Run) (*WorkspaceRow, error) {
-	for _, r := range runs {
-		if r.WorkspacePath == "" {
-			continue
-		}
-		row := &WorkspaceRow{Path: r.WorkspacePath, Host: term.OrNull(r.Host)}
-		info, err := os.Stat(r.WorkspacePath)
-		if row.Exists = err == nil && info.IsDir(); !row.Exists {
-			return row, nil
-		}
-		inspected, found, err := git.Inspect(ctx, r.WorkspacePath)
-		if err != nil {
-			row.Error = new(term.ErrorOf(exit.From(err)))
-		}
-		if found {
-			row.Git = newGitRow(inspected)
-		}
-		return row, ctx.Err()
+// readWorkspace looks at the workspace of the newest run that had one; nil if there is none.
+func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
+	i := slices.IndexFunc(runs, func(r reconcile.Run) bool { return r.WorkspacePath != "" })
+	if i < 0 {
+		return nil
 	}
-	return nil, nil
-}
-
-func newGitRow(g git.Status) *GitRow {
-	row := &GitRow{Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base), ChangedCount: g.Count, Changed: []ChangedFile{}}
+	row := &WorkspaceRow{Path: runs[i].WorkspacePath, Host: term.OrNull(runs[i].Host)}
+	info, err := os.Stat(row.Path)
+	if row.Exists = err == nil && info.IsDir(); !row.Exists {
+		return row
+	}
+	g, found, err := git.Inspect(ctx, row.Path)
+	if err != nil {
+		row.Error = new(term.ErrorOf(exit.From(err)))
+	}
+	if !found {
+		return row
+	}
+	row.Git = &GitRow{Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base), ChangedCount: g.Count, Changed: []ChangedFile{}}
 	if g.Base != "" {
-		row.Ahead = &g.Ahead
+		row.Git.Ahead = &g.Ahead
 	}
 	if g.Remote != "" {
-		row.RemoteBranch, row.Unpushed = &g.Remote, &g.Unpushed
+		row.Git.RemoteBranch, row.Git.Unpushed = &g.Remote, &g.Unpushed
 	}
 	for _, c := range g.Changed {
-		row.Changed = append(row.Changed, ChangedFile(c))
+		row.Git.Changed = append(row.Git.Changed, ChangedFile(c))
 	}
 	return row
 }

@@ -59,14 +59,14 @@ type ReleasedRow struct {
 
 // FailedRow is an issue with failed runs, and the last of them.
 type FailedRow struct {
-	IssueID    string    `json:"issue_id"`
-	Identifier string    `json:"issue_identifier"`
-	Runs       int       `json:"failed_runs"`
-	RunID      string    `json:"last_run_id"`
-	Outcome    string    `json:"last_outcome"`
-	Error      *string   `json:"last_error"`
-	At         time.Time `json:"last_at"`
-	Now        *string   `json:"now"` // handed_over, let_go, running, held or waiting
+	IssueID    string            `json:"issue_id"`
+	Identifier string            `json:"issue_identifier"`
+	Runs       int               `json:"failed_runs"`
+	RunID      string            `json:"last_run_id"`
+	Outcome    reconcile.Outcome `json:"last_outcome"`
+	Error      *string           `json:"last_error"`
+	At         time.Time         `json:"last_at"`
+	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
 }
 
 // FailedHookRow is an issue with runs whose after_run failed, and the last of them. Their outcomes stand.
@@ -112,30 +112,30 @@ type MissedRow struct {
 	Open   bool      `json:"still_missing"`
 }
 
-// UseTotals is what all runs came to. Stopped runs were ended from outside.
-type UseTotals struct {
+// Use is what runs came to. The prices decide Cost; without any it is null.
+type Use struct {
 	Runs      int     `json:"ended_runs"`
 	Succeeded int     `json:"succeeded"`
 	Failed    int     `json:"failed"`
-	Stopped   int     `json:"stopped"`
-	Running   int     `json:"running"`
-	Issues    int     `json:"issues"`
 	Seconds   float64 `json:"seconds_running"`
 	Tokens    Tokens  `json:"tokens"`
 	Cost      *Cost   `json:"cost"`
+	models    []state.ModelUse
+}
+
+// UseTotals is what all runs came to. Stopped runs were ended from outside.
+type UseTotals struct {
+	Use
+	Stopped int `json:"stopped"`
+	Running int `json:"running"`
+	Issues  int `json:"issues"`
 }
 
 // IssueUse is what the runs of one issue came to.
 type IssueUse struct {
-	IssueID    string  `json:"issue_id"`
-	Identifier string  `json:"issue_identifier"`
-	Runs       int     `json:"ended_runs"`
-	Succeeded  int     `json:"succeeded"`
-	Failed     int     `json:"failed"`
-	Seconds    float64 `json:"seconds_running"`
-	Tokens     Tokens  `json:"tokens"`
-	Cost       *Cost   `json:"cost"`
-	models     []state.ModelUse
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Use
 }
 
 // DayUse is what was used on one day of UTC.
@@ -143,7 +143,6 @@ type DayUse struct {
 	Date   string `json:"day"`
 	Tokens Tokens `json:"tokens"`
 	Cost   *Cost  `json:"cost"`
-	models []state.ModelUse
 }
 
 // ReadReport reads the report of a period.
@@ -153,7 +152,7 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 		return Report{}, err
 	}
 	defer db.Close()
-	now := p.Env.Now()
+	now := p.Env.Now().UTC()
 	happened, err := db.Views.Report(ctx, now, period.Since, period.Until)
 	if err != nil {
 		return Report{}, err
@@ -181,138 +180,105 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 
 func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, now time.Time) Report {
 	r := Report{
-		GeneratedAt: now.UTC(), Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
+		GeneratedAt: now, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Failed: []FailedRow{}, Hooks: []FailedHookRow{}, Running: []WorkingRow{}, Held: []HeldRow{}, Waiting: []RetryingRow{}, Outages: []OutageRow{},
 		Issues: []IssueUse{}, Days: []DayUse{}, Schedule: ScheduleRow{Passes: s.Rhythm.Passes, Missed: []MissedRow{}},
 	}
+	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	for _, released := range s.Releases {
-		r.addRelease(released, prices)
+		row := newReleasedRow(released, prices)
+		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
+			r.HandedOver = append(r.HandedOver, row)
+			became[row.IssueID] = "handed_over"
+		} else {
+			r.LetGo = append(r.LetGo, row)
+			became[row.IssueID] = cmp.Or(became[row.IssueID], "let_go")
+		}
 	}
-	r.addClaims(claims)
-	fates := r.fates()
+	for _, c := range claims {
+		switch {
+		case c.Status == reconcile.Running && c.RunID != "":
+			r.Running = append(r.Running, WorkingRow{c.IssueID, c.Identifier, c.RunID, c.StartedAt, Tokens(c.Tokens), c.Model})
+			became[c.IssueID] = "running"
+		case c.Status == reconcile.Waiting:
+			r.Waiting = append(r.Waiting, newRetryingRow(c.Claim))
+			became[c.IssueID] = "waiting"
+		case c.Status == reconcile.Held:
+			r.Held = append(r.Held, newHeldRow(c.Claim))
+			became[c.IssueID] = "held"
+		}
+	}
+	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
+	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	for _, f := range s.Failures {
 		r.Failed = append(r.Failed, FailedRow{
-			f.IssueID, f.Identifier, f.Runs, f.RunID, string(f.Outcome), project.ErrorText(f.Code, f.Text), f.At, term.OrNull(fates[f.IssueID]),
+			f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, project.ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
 		})
 	}
 	for _, h := range s.FailedHooks {
 		r.Hooks = append(r.Hooks, FailedHookRow{h.IssueID, h.Identifier, h.Runs, h.RunID, h.Text, h.At})
 	}
-	r.addUses(s.Uses, prices)
 	for _, o := range s.Outages {
-		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, timeOrNull(o.Until)})
+		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
 	}
-	if s.Rhythm.Usual > 0 {
-		r.Schedule.Usual = new(s.Rhythm.Usual.Seconds())
-	}
+	r.Schedule.Usual = term.OrNull(s.Rhythm.Usual.Seconds())
 	for _, g := range s.Rhythm.Gaps {
 		r.Schedule.Missed = append(r.Schedule.Missed, MissedRow(g))
 	}
-	r.addDays(s.Days, prices)
+	r.addUses(s.Uses, prices)
+	for days := s.Days; len(days) > 0; {
+		end := slices.IndexFunc(days, func(d state.ModelDay) bool { return d.Date != days[0].Date })
+		if end < 0 {
+			end = len(days)
+		}
+		var models []state.ModelUse
+		for _, d := range days[:end] {
+			models = append(models, d.ModelUse)
+		}
+		r.Days = append(r.Days, DayUse{days[0].Date, sumTokens(models), costOf(models, prices)})
+		days = days[end:]
+	}
 	return r
 }
 
-func (r *Report) addRelease(s state.Release, prices workflow.Prices) {
+func newReleasedRow(s state.Release, prices workflow.Prices) ReleasedRow {
 	slices.SortStableFunc(s.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
-	row := ReleasedRow{
+	return ReleasedRow{
 		IssueID: s.IssueID, Identifier: s.Identifier, Title: s.Title, URL: term.OrNull(s.URL), Branch: term.OrNull(s.Branch), Reason: s.Reason,
 		From: s.From, To: term.OrNull(s.To), ClaimedAt: s.ClaimedAt, At: s.At, Runs: s.Runs, Seconds: s.Runtime.Seconds(),
 		Tokens: sumTokens(s.Models), Cost: costOf(s.Models, prices), Links: s.Links, Created: s.Created,
 	}
-	if s.Reason == reconcile.StopTerminal || s.Reason == reconcile.StopInactive {
-		r.HandedOver = append(r.HandedOver, row)
-	} else {
-		r.LetGo = append(r.LetGo, row)
-	}
-}
-
-// addClaims adds the present claims: the newest hold first, the waiting ones in the order in which they are due.
-func (r *Report) addClaims(claims []state.Standing) {
-	for _, c := range claims {
-		switch c.Status {
-		case reconcile.Running:
-			if c.RunID != "" {
-				r.Running = append(r.Running, WorkingRow{c.IssueID, c.Identifier, c.RunID, c.StartedAt, Tokens(c.Tokens), c.Model})
-			}
-		case reconcile.Waiting:
-			r.Waiting = append(r.Waiting, newRetryingRow(c.Claim))
-		case reconcile.Held:
-			r.Held = append(r.Held, newHeldRow(c.Claim))
-		}
-	}
-	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
-	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-}
-
-// fates are what has become of issues, by id. A present claim says more than an earlier release.
-func (r *Report) fates() map[string]string {
-	fates := map[string]string{}
-	for _, row := range r.LetGo {
-		fates[row.IssueID] = "let_go"
-	}
-	for _, row := range r.HandedOver {
-		fates[row.IssueID] = "handed_over"
-	}
-	for _, row := range r.Waiting {
-		fates[row.IssueID] = "waiting"
-	}
-	for _, row := range r.Held {
-		fates[row.IssueID] = "held"
-	}
-	for _, row := range r.Running {
-		fates[row.IssueID] = "running"
-	}
-	return fates
 }
 
 // addUses adds up the runs by issue and in all. Runs that have not ended count with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices workflow.Prices) {
+	for _, w := range r.Running {
+		lasted := max(r.GeneratedAt.Sub(w.StartedAt), 0)
+		use := state.ModelUse{Model: w.model, Tokens: reconcile.Tokens(w.Tokens)}
+		uses = append(uses, state.RunUse{IssueID: w.IssueID, Identifier: w.Identifier, Runtime: lasted, ModelUse: use})
+	}
 	index := map[string]int{}
-	row := func(id, identifier string) *IssueUse {
-		i, known := index[id]
+	t := &r.Totals
+	for _, u := range uses {
+		i, known := index[u.IssueID]
 		if !known {
 			i = len(r.Issues)
-			index[id] = i
-			r.Issues = append(r.Issues, IssueUse{IssueID: id, Identifier: identifier})
+			index[u.IssueID] = i
+			r.Issues = append(r.Issues, IssueUse{IssueID: u.IssueID, Identifier: u.Identifier})
 		}
-		return &r.Issues[i]
+		for _, sum := range []*Use{&r.Issues[i].Use, &t.Use} {
+			sum.Runs, sum.Succeeded, sum.Failed = sum.Runs+u.Runs, sum.Succeeded+u.Succeeded, sum.Failed+u.Failed
+			sum.Seconds += u.Runtime.Seconds()
+			sum.models = append(sum.models, u.ModelUse)
+		}
 	}
-	t := &r.Totals
-	var all []state.ModelUse
-	for _, u := range uses {
-		i := row(u.IssueID, u.Identifier)
-		i.Runs, i.Succeeded, i.Failed = i.Runs+u.Runs, i.Succeeded+u.Succeeded, i.Failed+u.Failed
-		t.Runs, t.Succeeded, t.Failed = t.Runs+u.Runs, t.Succeeded+u.Succeeded, t.Failed+u.Failed
-		i.Seconds, t.Seconds = i.Seconds+u.Runtime.Seconds(), t.Seconds+u.Runtime.Seconds()
-		i.models, all = append(i.models, u.ModelUse), append(all, u.ModelUse)
-	}
-	for _, w := range r.Running {
-		i, use := row(w.IssueID, w.Identifier), state.ModelUse{Model: w.model, Tokens: reconcile.Tokens(w.Tokens)}
-		lasted := max(r.GeneratedAt.Sub(w.StartedAt).Seconds(), 0)
-		i.Seconds, t.Seconds = i.Seconds+lasted, t.Seconds+lasted
-		i.models, all = append(i.models, use), append(all, use)
-	}
+	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(r.Issues)
+	t.Tokens, t.Cost = sumTokens(t.models), costOf(t.models, prices)
 	for n := range r.Issues {
-		i := &r.Issues[n]
+		i := &r.Issues[n].Use
 		i.Tokens, i.Cost = sumTokens(i.models), costOf(i.models, prices)
 	}
 	slices.SortStableFunc(r.Issues, func(a, b IssueUse) int { return cmp.Compare(b.Tokens.Total, a.Tokens.Total) })
-	t.Stopped, t.Running, t.Issues = t.Runs-t.Succeeded-t.Failed, len(r.Running), len(r.Issues)
-	t.Tokens, t.Cost = sumTokens(all), costOf(all, prices)
-}
-
-func (r *Report) addDays(days []state.ModelDay, prices workflow.Prices) {
-	for _, d := range days {
-		if n := len(r.Days); n == 0 || r.Days[n-1].Date != d.Date {
-			r.Days = append(r.Days, DayUse{Date: d.Date})
-		}
-		row := &r.Days[len(r.Days)-1]
-		row.models = append(row.models, d.ModelUse)
-	}
-	for n := range r.Days {
-		row := &r.Days[n]
-		row.Tokens, row.Cost = sumTokens(row.models), costOf(row.models, prices)
-	}
 }
 
 // addAccountBlock adds what stops all projects of the account now: another project may have recorded it.

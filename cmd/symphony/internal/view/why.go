@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Why says why the issue runs or does not: a code for programs and a sentence for people.
+// Why says why the issue runs or does not: a code for programs and a sentence for people. The code is the reason of a skip, the
+// code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -25,97 +26,87 @@ type Next struct {
 	NeedsPass bool       `json:"needs_pass"` // only a pass brings it about
 }
 
-// Codes of Why that are neither a skip's reason nor a fault's code.
-const (
-	whyRunning    = "running"
-	whyEnded      = "ended"
-	whyWorkerLost = "worker_lost"
-	whyStopping   = "stopping"
-	whyAsks       = "asks"
-	whyHeld       = "held"
-	whyEligible   = "eligible"
-	whyUnclaimed  = "unclaimed"
-)
-
-func (r *issueReader) why(f forecast) Why {
+// explain says why the issue runs or does not, and what happens next.
+func (r *issueReader) explain(v Issue, f forecast) (why Why, next Next) {
 	switch c := r.claim; {
-	case c == nil:
-		return r.whyUnclaimed(f)
-	case c.Status == reconcile.Running:
-		return r.whyRunning()
-	case c.Status == reconcile.Held:
-		return r.whyHeld()
+	case c != nil && c.Status == reconcile.Running:
+		why, next = r.explainRun(v.Requests)
+	case c != nil && c.Status == reconcile.Held:
+		why, next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
+	default:
+		why = r.whyNotRunning(f)
+		next = r.nextRun(why, f)
 	}
-	return r.whyWaiting(f)
+	if len(v.Commands) > 0 {
+		next = r.atPass("the next pass carries out the command " + v.Commands[0])
+	}
+	return why, next
 }
 
-func (r *issueReader) whyRunning() Why {
-	after := ""
+func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
+	held, next := "", Next{Message: "when the run has ended, a pass continues, retries, holds or releases the issue"}
 	if r.claim.HoldNext {
-		after = "; it is held when this run has ended"
+		held, next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
 	}
-	run := r.currentRun()
-	switch {
-	case run == nil:
-		return Why{whyRunning, "its run has just been started" + after}
-	case run.Outcome != "":
-		return Why{whyEnded, fmt.Sprintf("its run has ended (%s), and no pass has settled it yet", run.Outcome)}
-	case project.WorkerDead(r.p, *run):
-		return Why{whyWorkerLost, "the worker of its run is gone, and no pass has noticed yet"}
-	case run.StopReason != "":
-		return Why{whyStopping, "its run is asked to end: " + run.StopReason}
-	case len(r.requests) > 0:
-		ids := make([]string, 0, len(r.requests))
-		for _, request := range r.requests {
-			ids = append(ids, request.ID())
-		}
-		return Why{whyAsks, "its run waits for an answer: " + strings.Join(ids, ", ")}
-	}
-	phase := strings.ReplaceAll(string(run.Phase), "_", " ")
-	return Why{whyRunning, fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, after)}
-}
-
-// currentRun is the claim's run, nil where it is not among the latest.
-func (r *issueReader) currentRun() *reconcile.Run {
+	var run *reconcile.Run
 	for i := range r.runs {
 		if r.runs[i].ID == r.claim.RunID {
-			return &r.runs[i]
+			run = &r.runs[i]
 		}
 	}
-	return nil
+	switch {
+	case run == nil:
+		return Why{"running", "its run has just been started" + held}, next
+	case run.Outcome != "":
+		return Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has settled it yet", run.Outcome)}, r.atPass("the next pass settles the run")
+	case project.WorkerDead(r.p, *run):
+		return Why{"worker_lost", "the worker of its run is gone, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
+	case run.StopReason != "":
+		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
+	case len(requests) > 0:
+		var ids []string
+		for _, request := range requests {
+			ids = append(ids, request.ID)
+		}
+		first := requests[0].Request
+		return Why{"asks", "its run waits for an answer: " + strings.Join(ids, ", ")}, Next{Message: HowToAnswer(first), At: &first.ExpiresAt}
+	}
+	phase := strings.ReplaceAll(string(run.Phase), "_", " ")
+	return Why{"running", fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, held)}, next
 }
 
-func (r *issueReader) whyHeld() Why {
-	c := r.claim
+func heldText(c reconcile.Claim) string {
 	message := "held by an operator"
-	stopped := c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll
 	if c.HoldReason != reconcile.HoldOperator {
 		message = "held: " + c.HoldReason
 		if c.HoldMessage != "" {
 			message += ", " + c.HoldMessage
 		}
 	}
-	switch last := project.ErrorText(c.ErrorCode, c.ErrorMessage); {
-	case last == nil:
-	case c.HoldReason == reconcile.HoldMaxFailures: // HoldMessage has the last error
-	case c.HoldReason == reconcile.HoldOperator && stopped: // the operator's own stop is no news
-	default:
+	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+	if last := project.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
 		message += ", last error " + *last
 	}
-	return Why{whyHeld, message}
+	return message
 }
 
-// whyWaiting explains a waiting claim by its last run until it is due, then by the planner.
-func (r *issueReader) whyWaiting(f forecast) Why {
-	c := r.claim
-	due := !c.DueAt.After(r.now)
+// whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue without a claim, by the planner.
+func (r *issueReader) whyNotRunning(f forecast) Why {
+	c, now := r.claim, !r.due().After(r.now)
 	switch {
-	case due && r.cfgErr != nil:
-		return r.whyInvalid()
-	case due && r.recorded.TrackerBlock != nil:
+	case now && r.cfgErr != nil:
+		fault := exit.From(r.cfgErr)
+		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
+	case now && c != nil && r.recorded.TrackerBlock != nil:
 		return Why{r.recorded.TrackerBlock.Code, "no run starts until the tracker answers: " + r.recorded.TrackerBlock.Message}
-	case f.reason != "" && (due || f.reason == reconcile.SkipPaused):
-		return f.why()
+	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
+		return Why{f.reason, f.message}
+	case c == nil && f.starts:
+		return Why{"eligible", "it can start"}
+	case c == nil && r.skip != nil:
+		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
+	case c == nil:
+		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its present state"}
 	}
 	last := ""
 	if e := project.ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
@@ -132,99 +123,46 @@ func (r *issueReader) whyWaiting(f forecast) Why {
 	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
 }
 
-func (r *issueReader) whyUnclaimed(f forecast) Why {
-	switch {
-	case r.cfgErr != nil:
-		return r.whyInvalid()
-	case f.reason != "":
-		return f.why()
-	case f.starts:
-		return Why{whyEligible, "it can start"}
-	case r.skip != nil:
-		return Why{r.skip.Reason, skipSentence(r.skip.Reason, r.skip.Message) + " (at the last pass)"}
-	}
-	return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its present state"}
-}
-
-func (r *issueReader) whyInvalid() Why {
-	fault := exit.From(r.cfgErr)
-	return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
-}
-
-func (f forecast) why() Why {
-	if f.hold != nil {
-		return Why{f.reason, f.hold.HoldMessage}
-	}
-	return Why{f.reason, skipSentence(f.reason, f.message)}
-}
-
 // skipSentence makes a sentence about the issue of a skip's message.
-func skipSentence(reason, message string) string {
-	switch reason {
+func skipSentence(s reconcile.Skip) string {
+	switch s.Reason {
 	case reconcile.SkipBlockedBy, reconcile.SkipLabel, reconcile.SkipAssignee:
-		return "it " + message
+		return "it " + s.Message
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		return "no slot: " + message
+		return "no slot: " + s.Message
 	case reconcile.SkipPaused:
 		return "the project is paused"
 	}
-	return message
+	return s.Message
 }
 
-func (r *issueReader) next(why Why, f forecast) Next {
-	command := ""
-	for _, c := range r.recorded.Commands {
-		if c.IssueID == r.id && command == "" {
-			command = string(c.Verb)
-		}
+// nextRun says when and on what condition a pass starts the issue.
+func (r *issueReader) nextRun(why Why, f forecast) Next {
+	pass := "the next pass"
+	if r.due().After(r.now) {
+		pass = "the first pass after it is due"
 	}
-	switch c := r.claim; {
-	case command != "":
-		return r.atPass("the next pass carries out the command " + command)
-	case c != nil && c.Status == reconcile.Held:
-		return Next{Message: c.HoldEnds()}
-	case why.Code == whyAsks:
-		return Next{Message: HowToAnswer(r.requests[0]), At: timeOrNull(r.requests[0].ExpiresAt)}
-	case why.Code == whyEnded, why.Code == whyWorkerLost:
-		return r.atPass("the next pass settles the run")
-	case c != nil && c.Status == reconcile.Running && c.HoldNext:
-		return Next{Message: "when the run has ended, a pass holds the issue"}
-	case c != nil && c.Status == reconcile.Running:
-		return Next{Message: "when the run has ended, a pass continues, retries, holds or releases the issue"}
+	switch {
 	case r.cfgErr != nil:
 		return Next{Message: "correct the workflow: " + exit.From(r.cfgErr).Message}
 	case r.recorded.TrackerBlock != nil && r.source != SourceTracker:
 		b := r.recorded.TrackerBlock
-		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: timeOrNull(b.NextTry)}
+		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
 	case f.starts:
-		return r.nextStart()
-	case f.hold != nil:
-		return r.atPass(r.nextPass() + " holds it: " + f.hold.HoldMessage)
+		message := pass + " starts it"
+		if r.claim != nil && r.claim.Attempt > 0 {
+			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
+		}
+		if r.rivals > 0 {
+			message += fmt.Sprintf(", if a slot is left: %s due too", text.Plural(r.rivals, "other issue"))
+		}
+		return r.atPass(message)
+	case f.holds:
+		return r.atPass(pass + " holds it: " + f.message)
 	case f.releases:
-		return r.atPass(r.nextPass() + " releases it")
+		return r.atPass(pass + " releases it")
 	}
-	return r.nextChange(cmp.Or(f.reason, why.Code), f)
-}
-
-// nextStart names the pass that starts the issue.
-func (r *issueReader) nextStart() Next {
-	message := r.nextPass() + " starts it"
-	if r.claim != nil && r.claim.Attempt > 0 {
-		message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
-	}
-	if r.rivals > 0 {
-		message += fmt.Sprintf(", if a slot is left: %s due too", text.Plural(r.rivals, "other issue"))
-	}
-	return r.atPass(message)
-}
-
-// nextChange says what has to change before a pass starts the issue.
-func (r *issueReader) nextChange(code string, f forecast) Next {
-	slug, active := "", ""
-	if r.cfg != nil {
-		slug, active = r.cfg.Tracker.ProjectSlug, strings.Join(r.cfg.Policy.ActiveStates, " or ")
-	}
-	switch code {
+	switch cmp.Or(f.reason, why.Code) {
 	case reconcile.SkipBlockedBy:
 		return Next{Message: "a pass starts it once those issues are done"}
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
@@ -243,49 +181,35 @@ func (r *issueReader) nextChange(code string, f forecast) Next {
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony ps says what is wrong"}
 		if r.block != nil {
-			next.At = timeOrNull(r.block.NextTry)
+			next.At = &r.block.NextTry
 		}
 		return next
 	case reconcile.SkipRateLimited:
-		return r.nextAllowance(f.limit)
+		switch {
+		case f.limit != nil:
+			return Next{Message: "a pass starts it once codex's limit has ended", At: new(latest(f.limit.Until.UTC(), r.due()))}
+		case r.low.After(r.now):
+			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.low, r.due()))}
+		}
+		return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
 	case outsideInactive:
-		return Next{Message: "a pass starts it once its state is " + active}
+		return Next{Message: "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")}
 	case outsideProject:
-		return Next{Message: "a pass starts it once it is in the project " + slug}
+		return Next{Message: "a pass starts it once it is in the project " + r.cfg.Tracker.ProjectSlug}
 	case outsideTerminal, outsideArchived:
 		return Next{Message: "nothing: symphony does not run such an issue"}
 	}
 	return r.atPass("the next pass looks at it")
 }
 
-// nextAllowance is when an allowance is there again: codex's, if that is the limit, otherwise the tracker's.
-func (r *issueReader) nextAllowance(limit *reconcile.Limit) Next {
-	switch {
-	case limit != nil:
-		return Next{Message: "a pass starts it once codex's limit has ended", At: timeOrNull(latest(limit.Until, r.due()))}
-	case r.low.After(r.now):
-		return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: timeOrNull(latest(r.low, r.due()))}
-	}
-	return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
-}
-
-func (r *issueReader) nextPass() string {
-	if r.due().After(r.now) {
-		return "the first pass after it is due"
-	}
-	return "the next pass"
-}
-
 // atPass adds when that pass is expected. Without a schedule that is known only for a claim that is not due yet.
 func (r *issueReader) atPass(message string) Next {
 	at := r.due()
-	if r.schedule {
-		at = latest(at, r.now)
-		if gap, known := project.UsualGap(r.passes); known {
-			at = latest(at, r.passes[0].StartedAt.Add(gap))
-		}
-	} else if !at.After(r.now) {
-		at = time.Time{}
+	switch {
+	case !r.schedule && !at.After(r.now):
+		return Next{Message: message, NeedsPass: true}
+	case r.nextPass != nil:
+		at = latest(at, r.nextPass.At)
 	}
-	return Next{Message: message, At: timeOrNull(at), NeedsPass: true}
+	return Next{Message: message, At: new(latest(at, r.now)), NeedsPass: true}
 }
