@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Error is the error that reaches users: a stable code for programs, a message and a hint for people.
@@ -51,12 +52,8 @@ func ClassOf(err error) Class {
 
 // RunClass is the class of the code that a run ended with. The database keeps the code alone.
 func RunClass(code string) Class {
-	f, known := faults[code]
-	switch {
-	case f.ofRun != "":
+	if f, known := faults[code]; known {
 		return f.ofRun
-	case known:
-		return f.class
 	}
 	return ClassIssue
 }
@@ -96,73 +93,41 @@ const (
 	codeLeftover = "leftover_process"
 )
 
-// fault is what a code means.
+// fault is what codes mean.
 type fault struct {
 	class Class
-	// ofRun differs where the same code means something else as the end of a run: the pass that dispatched the run had
-	// found the workflow valid.
+	// ofRun is the class of the same code as the end of a run. It differs where the pass that dispatched the run had found the
+	// workflow valid.
 	ofRun Class
+	codes string
 }
 
 // faults are the codes that are not a plain failure of a command, or as the end of a run not a failure of the issue.
-var faults = map[string]fault{
-	"usage":          {class: ClassUsage},
-	"not_a_terminal": {class: ClassUsage},
-	"locked":         {class: ClassLock},
-
-	"missing_workflow_file":           {class: ClassWorkflow, ofRun: ClassIssue},
-	"workflow_parse_error":            {class: ClassWorkflow, ofRun: ClassIssue},
-	"workflow_front_matter_not_a_map": {class: ClassWorkflow, ofRun: ClassIssue},
-	"invalid_config":                  {class: ClassWorkflow, ofRun: ClassIssue},
-	"unsupported_key":                 {class: ClassWorkflow, ofRun: ClassIssue},
-	"template_parse_error":            {class: ClassWorkflow, ofRun: ClassIssue},
-	"template_render_error":           {class: ClassWorkflow, ofRun: ClassIssue}, // it may render for other issues
-	"env_file_permissions":            {class: ClassWorkflow, ofRun: ClassIssue},
-	"env_file_invalid":                {class: ClassWorkflow, ofRun: ClassIssue},
-	"nested_workflow":                 {class: ClassWorkflow, ofRun: ClassIssue},
-	"project_conflict":                {class: ClassWorkflow, ofRun: ClassIssue},
-	"unsupported_tracker_kind":        {class: ClassWorkflow, ofRun: ClassTracker},
-	"missing_tracker_api_key":         {class: ClassWorkflow, ofRun: ClassTracker},
-	"missing_tracker_project_slug":    {class: ClassWorkflow, ofRun: ClassTracker},
-	"tracker_project_not_found":       {class: ClassWorkflow, ofRun: ClassTracker},
-	"tracker_ca_file_invalid":         {class: ClassWorkflow, ofRun: ClassTracker},
-	"workspace_root_unusable":         {class: ClassWorkflow, ofRun: ClassMachine},
-	"codex_not_found":                 {class: ClassWorkflow, ofRun: ClassMachine},
-	"state_conflict":                  {class: ClassWorkflow, ofRun: ClassMachine},
-
-	"linear_api_request":        {class: ClassTracker},
-	"linear_api_status":         {class: ClassTracker},
-	"linear_graphql_errors":     {class: ClassTracker},
-	"linear_unknown_payload":    {class: ClassTracker},
-	"linear_missing_end_cursor": {class: ClassTracker},
-	"tracker_endpoint_invalid":  {class: ClassTracker},
-	"tracker_error":             {class: ClassTracker},
-	"tracker_rate_limited":      {class: ClassTracker},
-	"tracker_unavailable":       {class: ClassTracker},
-
-	"codex_incompatible":  {class: ClassMachine},
-	"sandbox_unavailable": {class: ClassMachine},
-	CodeAgentAuth:         {class: ClassMachine},
-	CodeAgentQuota:        {class: ClassMachine},
-	"network":             {class: ClassMachine},
-	"disk_full":           {class: ClassMachine},
-	CodeResourceLimit:     {class: ClassMachine},
-
-	"state_busy":                   {class: ClassMachine},
-	"state_corrupt":                {class: ClassMachine},
-	"state_dir":                    {class: ClassMachine},
-	"state_error":                  {class: ClassMachine},
-	"state_io":                     {class: ClassMachine},
-	"state_missing":                {class: ClassMachine},
-	"state_newer":                  {class: ClassMachine},
-	"state_outdated":               {class: ClassMachine},
-	"state_read":                   {class: ClassMachine},
-	"state_readonly":               {class: ClassMachine},
-	"state_replaced":               {class: ClassMachine},
-	"state_unsupported_filesystem": {class: ClassMachine},
-	"state_write":                  {class: ClassMachine},
-
+var faults = byCode(
+	fault{ClassUsage, ClassUsage, "usage not_a_terminal"},
+	fault{ClassLock, ClassLock, "locked"},
+	// A template may render for other issues.
+	fault{ClassWorkflow, ClassIssue, `missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config
+		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
+		project_conflict`},
+	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug
+		tracker_project_not_found tracker_ca_file_invalid`},
+	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
+	fault{ClassTracker, ClassTracker, `linear_api_request linear_api_status linear_graphql_errors linear_unknown_payload
+		linear_missing_end_cursor tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable`},
+	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full
+		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
+		state_readonly state_replaced state_unsupported_filesystem state_write`},
 	// Of hooks.on_attention these are warnings: no pass fails by them.
-	"hook_failed":  {class: ClassIssue},
-	"hook_timeout": {class: ClassIssue},
+	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
+)
+
+func byCode(list ...fault) map[string]fault {
+	all := map[string]fault{}
+	for _, f := range list {
+		for _, code := range strings.Fields(f.codes) {
+			all[code] = f
+		}
+	}
+	return all
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -25,39 +24,20 @@ const (
 	CodeEnvFileInvalid     = "env_file_invalid"
 )
 
-// Errors are all faults found in one file, in the order of its lines. It is never empty as an error;
-// errors.As finds the first *reconcile.Error in it.
-type Errors []*reconcile.Error
-
-// Error implements error: one line for each fault.
-func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, err := range e {
-		lines[i] = err.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap gives the faults to errors.Is and errors.As.
-func (e Errors) Unwrap() []error {
-	errs := make([]error, len(e))
-	for i, err := range e {
-		errs[i] = err
-	}
-	return errs
-}
-
 // Faults lists the faults in an error of Read, Parse or Render. The error may be a single fault, or wrapped.
 func Faults(err error) []*reconcile.Error {
-	var all Errors
-	if errors.As(err, &all) {
-		return all
+	var joined interface{ Unwrap() []error }
+	list := []error{err}
+	if errors.As(err, &joined) {
+		list = joined.Unwrap()
 	}
-	var one *reconcile.Error
-	if errors.As(err, &one) {
-		return Errors{one}
+	var all []*reconcile.Error
+	for _, err := range list {
+		if one := (*reconcile.Error)(nil); errors.As(err, &one) {
+			all = append(all, one)
+		}
 	}
-	return nil
+	return all
 }
 
 // Warning is something in the file that may not work as its author expects.
@@ -70,10 +50,11 @@ type Warning struct {
 
 // String is "<file>:<line>: <key>: <message>".
 func (w Warning) String() string {
-	if w.Key == "" {
-		return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Message)
+	message := w.Message
+	if w.Key != "" {
+		message = w.Key + ": " + message
 	}
-	return fmt.Sprintf("%s:%d: %s: %s", w.File, w.Line, w.Key, w.Message)
+	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, message)
 }
 
 // fault makes an error that points into the file.
@@ -117,21 +98,18 @@ func (r *report) warn(f field, message string) {
 	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
 }
 
-// result sorts what was collected by lines and takes the secret out of it. The error is nil or Errors.
+// result sorts what was collected by lines and takes the secret out of it.
 func (r *report) result(secret Secret) ([]Warning, error) {
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
 	for i := range r.warnings {
 		w := &r.warnings[i]
 		w.Key, w.Message = secret.scrub(w.Key), shorten(secret.scrub(w.Message))
 	}
-	if len(r.faults) == 0 {
-		return r.warnings, nil
-	}
 	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
-	all := make(Errors, len(r.faults))
+	all := make([]error, len(r.faults))
 	for i, f := range r.faults {
 		f.err.Message = shorten(secret.scrub(f.err.Message))
 		all[i] = f.err
 	}
-	return r.warnings, all
+	return r.warnings, errors.Join(all...)
 }

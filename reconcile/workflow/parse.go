@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error is Errors, with all faults at once. The Config
+// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, in the order of the lines. The Config
 // then has only Warnings, and Prompt where that could be parsed.
 func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{Redacted: src.Data}
