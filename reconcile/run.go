@@ -67,18 +67,14 @@ type Tokens struct {
 
 // Since is the use after base was counted. A count that went back is no use.
 func (t Tokens) Since(base Tokens) Tokens {
-	return Tokens{
-		Input: max(t.Input-base.Input, 0), Cached: max(t.Cached-base.Cached, 0), Output: max(t.Output-base.Output, 0),
-		Reasoning: max(t.Reasoning-base.Reasoning, 0), Total: max(t.Total-base.Total, 0),
-	}
+	return t.with(base, func(n, before int64) int64 { return max(n-before, 0) })
 }
 
 // Plus is the sum of both.
-func (t Tokens) Plus(o Tokens) Tokens {
-	return Tokens{
-		Input: t.Input + o.Input, Cached: t.Cached + o.Cached, Output: t.Output + o.Output,
-		Reasoning: t.Reasoning + o.Reasoning, Total: t.Total + o.Total,
-	}
+func (t Tokens) Plus(o Tokens) Tokens { return t.with(o, func(n, m int64) int64 { return n + m }) }
+
+func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
+	return Tokens{f(t.Input, o.Input), f(t.Cached, o.Cached), f(t.Output, o.Output), f(t.Reasoning, o.Reasoning), f(t.Total, o.Total)}
 }
 
 // Run is one worker process for one issue (the specification's run attempt, 4.1.5 and 4.1.6).
@@ -101,7 +97,6 @@ type Run struct {
 	// Issue is the record as dispatched, Fingerprint that of the issue then.
 	Issue       Issue
 	Fingerprint string
-
 	// Worker is the process that owns the run, zero until it has taken the run.
 	Worker Handle
 	Host   string

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,7 +64,6 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		t.snapshot.Tracker = tracked
 		t.planAndApply(work)
 	}
-	t.keepHostBlock(work)
 	t.count()
 	return t.report
 }
@@ -75,11 +75,9 @@ type tick struct {
 	report   Report
 	planned  time.Time // the instant of the last plan
 	// reaped are the runs whose remaining processes this pass has tried to end without success.
-	reaped      map[string]bool
-	hostChecked bool   // CheckHost was called
-	host        *Block // its answer
-	hostBefore  *Block // as stored
-	slots       *Slots // of the account, taken by this pass
+	reaped           map[string]bool
+	host, hostBefore *Block // as CheckHost says in this pass, and as stored before
+	slots            *Slots // of the account, taken by this pass
 }
 
 // anyAtWork reports whether a run that the pass may touch may have a worker: the rows of other runs do not change.
@@ -152,8 +150,12 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 func (t *tick) planAndApply(ctx context.Context) bool {
 	t.planned = t.snapshot.Now
 	planned := compute(t.snapshot)
-	if slices.ContainsFunc(planned.plan.Actions, Action.starts) && !t.hostAllows(ctx) {
+	s := t.snapshot
+	switch starts := slices.ContainsFunc(planned.plan.Actions, Action.starts); {
+	case starts && !t.hostAllows(ctx):
 		planned = compute(t.snapshot)
+	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
+		t.setHostBlock(ctx, nil) // there is nothing to start
 	}
 	if t.takeSlots(ctx, planned.plan) {
 		planned = compute(t.snapshot)
@@ -193,31 +195,27 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 	if t.CheckHost == nil {
 		return true
 	}
-	t.hostChecked = true
 	err := t.CheckHost(ctx)
 	if err == nil {
+		t.setHostBlock(ctx, nil)
 		return true
 	}
 	known := t.fail(CodeWorkersWouldDie, err)
-	t.host = &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
+	b := &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
 	if t.hostBefore != nil {
-		t.host.Since = t.hostBefore.Since
+		b.Since = t.hostBefore.Since
 	}
-	t.snapshot.HostBlock = t.host
+	t.setHostBlock(ctx, b)
 	return false
 }
 
-// keepHostBlock stores the block for ps, and clears it as soon as a worker could start or there is nothing to start.
-func (t *tick) keepHostBlock(ctx context.Context) {
-	s, next := t.snapshot, t.host
-	idle := s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == ""
-	switch old := t.hostBefore; {
-	case s.DryRun, old == nil && next == nil, old != nil && next != nil && *old == *next, next == nil && !t.hostChecked && !idle:
-		return
-	case next == nil:
-		next = &Block{}
+// setHostBlock stores the block for ps; nil clears it.
+func (t *tick) setHostBlock(ctx context.Context, b *Block) {
+	t.host, t.snapshot.HostBlock = b, b
+	next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{})
+	if !t.snapshot.DryRun && *next != *old {
+		t.commit(ctx, Change{HostBlock: next})
 	}
-	t.commit(ctx, Change{HostBlock: next})
 }
 
 func (t *tick) commit(ctx context.Context, c Change) {

@@ -14,10 +14,10 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// root reads the workspace root. A variable that is not set gives the default.
+// root reads the workspace root. A variable that is not set gives the default (specification 5.3.3).
 func (r *reader) root(f field) {
 	root := &r.cfg.Workspace.Root
-	*root = DefaultRoot(r.env.Temp)
+	*root = filepath.Join(r.env.Temp, "symphony_workspaces")
 	switch {
 	case f.node == nil:
 		return

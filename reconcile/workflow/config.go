@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -98,14 +97,14 @@ type Agent struct {
 }
 
 // Answer is the reaction to a request of an agent.
-type Answer string
+type Answer = string
 
 // The answers that exist.
 const (
-	Approve Answer = "approve"
-	Deny    Answer = "deny"
-	Fail    Answer = "fail"
-	Ask     Answer = "ask" // an operator decides
+	Approve = "approve"
+	Deny    = "deny"
+	Fail    = "fail"
+	Ask     = "ask" // an operator decides
 )
 
 // Codex is how the agent is started and watched (specification 5.3.6).
@@ -129,9 +128,6 @@ type Codex struct {
 	StallTimeout time.Duration
 }
 
-// DefaultRoot is where workspaces are without workspace.root (specification 5.3.3).
-func DefaultRoot(temp string) string { return filepath.Join(temp, "symphony_workspaces") }
-
 // Secret is a string that does not print: not by fmt, log/slog or encoding/json.
 type Secret string
 
@@ -141,17 +137,10 @@ const hidden = "[redacted]"
 func (s Secret) Reveal() string { return string(s) }
 
 // Format implements fmt.Formatter without the secret.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.hide()) }
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
 
 // MarshalText implements encoding.TextMarshaler, which encoding/json and log/slog use, without the secret.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.hide()), nil }
-
-func (s Secret) hide() string {
-	if s == "" {
-		return ""
-	}
-	return hidden
-}
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // scrub removes the secret from a text.
 func (s Secret) scrub(text string) string {

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -79,18 +80,15 @@ func newEngine() *liquid.Engine {
 	return engine
 }
 
-// liquidMessage is the library's message without its name, place and quotes around the file.
+var liquidPrefix = regexp.MustCompile(`^Liquid error.*?\): `)
+
+// liquidMessage is the library's message without its name and place.
 func liquidMessage(err liquid.SourceError) string {
 	text := err.Error()
 	if cause := err.Cause(); cause != nil {
 		text = cause.Error()
 	}
-	if _, rest, ok := strings.Cut(text, "): "); ok && strings.HasPrefix(text, "Liquid error") {
-		text = rest
-	}
-	if path := err.Path(); path != "" {
-		text = strings.TrimSuffix(text, " in "+path)
-	}
+	text = strings.TrimSuffix(liquidPrefix.ReplaceAllString(text, ""), " in "+err.Path())
 	// For an end tag without its beginning the library has no name to put here.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {
 		text = name + " without its beginning"

@@ -24,10 +24,6 @@ func (r *reader) value(k Key, f field) (ok bool) {
 		var text string
 		text, ok = r.text(k, f)
 		*to = Secret(text)
-	case *Answer:
-		var text string
-		text, ok = r.text(k, f)
-		*to = Answer(text)
 	case *bool:
 		*to, ok = r.boolean(k, f)
 	case *int:
