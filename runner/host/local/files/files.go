@@ -119,3 +119,12 @@ func (t *Tail) Text() ([]byte, int64) {
 	b := t.buf[max(0, len(t.buf)-t.Limit):]
 	return b, t.total - int64(len(b))
 }
+
+// Retry calls f again where a signal interrupted it.
+func Retry(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

@@ -7,8 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
@@ -17,7 +16,7 @@ import (
 // makes directories writable on the way. It deletes what it can and returns the first thing that it could
 // not, or the context's error. What is gone already is no error.
 func RemoveTree(ctx context.Context, path string) error {
-	parent, err := os.Open(filepath.Dir(path))
+	parent, err := os.OpenRoot(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -26,88 +25,61 @@ func RemoveTree(ctx context.Context, path string) error {
 	}
 	defer parent.Close()
 	t := treeRemover{ctx: ctx}
-	t.remove(int(parent.Fd()), filepath.Base(path), path)
+	t.remove(parent, filepath.Base(path), path)
 	return t.err
 }
 
 type treeRemover struct {
-	ctx context.Context
-	dev uint64 // of the first directory, valid once known
-	had bool
-	err error // the first
+	ctx    context.Context
+	volume fs.FileInfo // the first directory, nil until it is known
+	err    error       // the first
 }
 
 func (t *treeRemover) note(err error, path string) {
-	if err != nil && t.err == nil && !errors.Is(err, unix.ENOENT) {
+	if err != nil && t.err == nil && !errors.Is(err, fs.ErrNotExist) {
 		t.err = fmt.Errorf("remove %s: %w", path, err)
 	}
 }
 
-// remove deletes the entry name of the directory dir; path is for messages only.
-func (t *treeRemover) remove(dir int, name, path string) {
-	if err := t.ctx.Err(); err != nil {
+// remove deletes the entry name of the directory parent; path is for messages only.
+func (t *treeRemover) remove(parent *os.Root, name, path string) {
+	info, err := parent.Lstat(name)
+	if ctxErr := t.ctx.Err(); ctxErr != nil {
+		err = ctxErr
+	}
+	if err != nil || !info.IsDir() {
+		if err == nil {
+			err = parent.Remove(name)
+		}
 		t.note(err, path)
 		return
 	}
-	var st unix.Stat_t
-	err := Retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	if err != nil {
-		t.note(err, path)
-		return
+	if t.volume == nil {
+		t.volume = info
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		t.note(Retry(func() error { return unix.Unlinkat(dir, name, 0) }), path)
-		return
-	}
-	if dev := uint64(st.Dev); !t.had {
-		t.dev, t.had = dev, true
-	} else if dev != t.dev {
+	if info.Sys().(*syscall.Stat_t).Dev != t.volume.Sys().(*syscall.Stat_t).Dev {
 		t.note(errors.New("another file system is mounted there"), path)
 		return
 	}
-	if st.Mode&0o700 != 0o700 {
-		t.note(makeWritable(dir, name, uint32(st.Mode)&0o7777|0o700), path)
+	if info.Mode().Perm()&0o700 != 0o700 {
+		t.note(parent.Chmod(name, info.Mode().Perm()|0o700), path)
 	}
 	crash.At("workspace.tree.opened")
-	t.empty(dir, name, path)
-	t.note(Retry(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }), path)
-}
-
-// empty removes what is in the directory name of dir.
-func (t *treeRemover) empty(dir int, name, path string) {
-	var fd int
-	err := Retry(func() (err error) {
-		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		return err
-	})
+	dir, err := parent.OpenRoot(name)
 	if err != nil {
 		t.note(err, path)
 		return
 	}
-	d := os.NewFile(uintptr(fd), path)
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	t.note(err, path)
-	for _, n := range names {
-		t.remove(fd, n, filepath.Join(path, n))
-	}
-}
-
-// makeWritable changes the mode of a directory but not of what a link put in its place meanwhile leads to,
-// where the kernel can do that.
-func makeWritable(dir int, name string, mode uint32) error {
-	err := Retry(func() error { return unix.Fchmodat(dir, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		err = Retry(func() error { return unix.Fchmodat(dir, name, mode, 0) })
-	}
-	return err
-}
-
-// Retry calls f again where a signal interrupted it.
-func Retry(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, unix.EINTR) {
-			return err
+	defer dir.Close()
+	list, err := dir.Open(".")
+	if err == nil {
+		var names []string
+		names, err = list.Readdirnames(-1)
+		_ = list.Close()
+		for _, n := range names {
+			t.remove(dir, n, filepath.Join(path, n))
 		}
 	}
+	t.note(err, path)
+	t.note(parent.Remove(name), path)
 }

@@ -128,7 +128,6 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	before, unreadable := g.readSnapshot()
 	s := &snapshot{Pending: true, Files: map[string]entry{}}
 	shared, err := s.locate(g.Tree, o)
 	for _, dir := range s.Dirs {
@@ -138,22 +137,23 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 			}
 		}
 	}
-	var found *search
+	found := &search{}
 	if err == nil {
 		found, err = g.search(ctx, s)
 	}
 	if err == nil {
 		s.TreeHooks, err = g.treeHooks(ctx, s, o)
 	}
+	var before *snapshot
+	if err == nil {
+		before, err = g.readSnapshot()
+	}
 	if err != nil {
 		return g.failed(ctx, err)
 	}
 	s.Known, s.Partial = found.programs, found.partial
-	switch { // what an earlier agent has left does not become trusted by another run
-	case unreadable != nil:
-		s.Known = nil
-	case before != nil && before.Pending:
-		s.Known = before.Known
+	if before != nil && before.Pending {
+		s.Known = before.Known // what an earlier agent has left does not become trusted by another run
 	}
 	s.Shared = shared // only now: a link there may be that of an agent in another worktree
 	if err := g.writeSnapshot(s); err != nil {
@@ -196,7 +196,7 @@ func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	restored, err := s.restore(ctx)
-	var found *search
+	found := &search{}
 	if err == nil {
 		found, err = g.search(ctx, s)
 	}

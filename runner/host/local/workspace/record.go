@@ -31,16 +31,20 @@ type RunRef struct {
 	StateDir string `json:"state_dir"`
 }
 
-// Record is what is known of a workspace (design section 7). It is written only by who holds the lease.
-type Record struct {
+// Owner says for whom a workspace is taken. All fields are needed.
+type Owner struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"identifier"`
-	Key        string `json:"key"`
-	// Project is the tracker's endpoint and project, as the Owner gave it.
-	Project string `json:"project"`
-	// StateDir and RunID are those of the last run that held the workspace.
-	StateDir string `json:"state_dir"`
+	// Project is the tracker's endpoint and project: another one's workspace is never touched.
+	Project  string `json:"project"`
+	StateDir string `json:"state_dir"` // absolute
 	RunID    string `json:"run_id"`
+}
+
+// Record is what is known of a workspace (design section 7). It is written only by who holds the lease.
+type Record struct {
+	Owner        // StateDir and RunID are those of the last run that held the workspace
+	Key   string `json:"key"`
 	// ID is random (32 hex digits) and new for every directory: a thread is resumed only where it is the same.
 	ID    string `json:"id"`
 	State State  `json:"state"`

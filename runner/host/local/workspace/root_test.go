@@ -173,10 +173,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 
 func recordOf(r *Root, o Owner, state State) Record {
 	key := Key(o.Identifier)
-	return Record{
-		IssueID: o.IssueID, Identifier: o.Identifier, Key: key, Project: o.Project, StateDir: o.StateDir,
-		RunID: o.RunID, ID: newID(), State: state, Path: filepath.Join(r.Path, key),
-	}
+	return Record{Owner: o, Key: key, ID: newID(), State: state, Path: filepath.Join(r.Path, key)}
 }
 
 func TestContained(t *testing.T) {

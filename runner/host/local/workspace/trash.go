@@ -23,8 +23,6 @@ const (
 	// noteSuffix ends the name of the note beside an entry.
 	noteSuffix = ".note"
 	maxNote    = 64 << 10 // bytes
-	// clockSlack is by how much wall clocks are commonly set back.
-	clockSlack = time.Minute
 	// RecheckUnsaved is how long a workspace with unsaved work is left alone before it is examined again.
 	RecheckUnsaved = time.Hour
 )
@@ -144,9 +142,8 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 }
 
 // due reports whether an entry has been kept for its time: by the monotonic clock where its note allows that, else by the
-// wall clock. Another project's entry is kept for as long as that one asked. An entry from the future, which only a clock that
-// was set back can make, is kept for its time from now on.
-func (r *Root) due(t trashEntry, now time.Time) (due, again bool) {
+// wall clock. Another project's entry is kept for as long as that one asked.
+func (r *Root) due(t trashEntry, now time.Time) bool {
 	keep, age := r.Trash.Keep, now.Sub(t.at)
 	if t.note.Project != r.Trash.Project {
 		keep = t.note.Keep
@@ -160,7 +157,7 @@ func (r *Root) due(t trashEntry, now time.Time) (due, again bool) {
 	if boot, mono, err := r.clock(); err == nil && boot == t.note.Boot && mono >= t.note.Mono {
 		age = mono - t.note.Mono
 	}
-	return age >= keep || keep <= 0, age < -clockSlack && keep > 0
+	return age >= keep || keep <= 0
 }
 
 // ExpiredTrash lists the removed workspaces that were kept for their time (workspace.keep_removed_ms) and can be
@@ -168,7 +165,7 @@ func (r *Root) due(t trashEntry, now time.Time) (due, again bool) {
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {
-		if due, again := r.due(t, now); (due || again) && (r.Trash.Retry || !t.note.Undeletable) {
+		if r.due(t, now) && (r.Trash.Retry || !t.note.Undeletable) {
 			paths = append(paths, t.path)
 		}
 	}
@@ -196,15 +193,11 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 	}
 	list, err := r.listTrash()
 	for _, t := range list {
-		due, again := r.due(t, now)
-		switch {
-		case t.note.Undeletable && !r.Trash.Retry:
+		if t.note.Undeletable && !r.Trash.Retry {
 			purged.Undeletable = append(purged.Undeletable, t.path)
 			continue
-		case again:
-			r.writeNote(t.path, t.note)
-			continue
-		case !due:
+		}
+		if !r.due(t, now) {
 			continue
 		}
 		if work := r.UnsavedInTrash(ctx, t.path); work != "" && !discard && ctx.Err() == nil {

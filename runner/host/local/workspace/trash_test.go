@@ -72,24 +72,6 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 	}
 }
 
-// What a clock that was a year ahead has put there, before a reboot, would be kept for that year. It gets its time from
-// now on.
-func TestTrashFromTheFuture(t *testing.T) {
-	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
-	r := newRoot(t)
-	r.Trash.Keep = keep
-	boot, mono := "b1", time.Hour
-	r.clock = func() (string, time.Duration, error) { return boot, mono, nil }
-	trashed(t, r, "A", day.Add(year))
-	boot, mono = "b2", time.Minute
-	_, err := r.PurgeTrash(t.Context(), day, false)
-	check(t, err)
-	for _, after := range []time.Duration{time.Hour, keep - 1, keep} {
-		mono = time.Minute + after
-		wantPurged(t, r, day.Add(after), map[bool]int{true: 1}[after == keep])
-	}
-}
-
 // A removed workspace that is taken back leaves nothing behind.
 func TestTrashTakenBack(t *testing.T) {
 	r := newRoot(t)

@@ -17,16 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Owner says for whom a workspace is taken. All fields are needed.
-type Owner struct {
-	IssueID    string
-	Identifier string
-	// Project is the tracker's endpoint and project: another one's workspace is never touched.
-	Project  string
-	StateDir string // absolute
-	RunID    string
-}
-
 // Workspace is the directory of one issue (specification 4.1.4), held under its lease. It is for one
 // goroutine.
 type Workspace struct {
@@ -165,10 +155,7 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
 	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
-	w.rec = Record{
-		IssueID: o.IssueID, Identifier: o.Identifier, Key: w.Key, Project: o.Project, StateDir: o.StateDir,
-		RunID: o.RunID, ID: id, State: state, Previous: w.Previous, Path: w.Path,
-	}
+	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path}
 	return w.root.writeRecord(w.rec)
 }
 
