@@ -96,7 +96,7 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (co
 		}
 		c.Issue = *issue
 	}
-	log := project.NewLog(w, slog.LevelWarn)
+	log := w.NewLog(slog.LevelWarn, term.TextLog)
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	takeover := &runner.Takeover{

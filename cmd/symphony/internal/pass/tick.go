@@ -68,7 +68,7 @@ func (o TickOptions) logger(w *term.Env) *slog.Logger {
 	case o.Quiet:
 		level = slog.LevelError + 1 // errors are reported when they change, not logged by every pass
 	}
-	return term.NewLogAs(w.Stderr, level, o.LogFormat, w.Journal)
+	return w.NewLog(level, o.LogFormat)
 }
 
 // Tick runs one pass, or with Loop one after the other.

@@ -60,19 +60,15 @@ func timeBetween(a, b state.Pass) time.Duration {
 
 // Looping reports whether a tick --loop runs for the project.
 func Looping(stateDir string) bool {
-	path := filepath.Join(stateDir, "loop.lock")
-	if _, err := os.Stat(path); err != nil {
+	lock := LoopLock(stateDir)
+	if !Exists(lock.Path()) {
 		return false
 	}
-	lock := flock.New(path)
 	free, err := lock.TryRLock()
-	if err != nil {
-		return false
-	}
 	if free {
 		_ = lock.Unlock()
 	}
-	return !free
+	return err == nil && !free
 }
 
 // LoopLock is the lock that tick --loop holds for its whole life.

@@ -68,14 +68,11 @@ func FindIssueIn(ctx context.Context, p *Project, db *state.DB, ref string) (id,
 // Rowless lists the run directories without a row, for instance of a takeover.
 func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry, err error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	if len(entries) == 0 {
-		return nil, nil
 	}
 	known, err := db.Views.RunIDs(ctx) // read after the directories: a run's row is written first
 	for _, e := range entries {
@@ -86,9 +83,6 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	return list, err
 }
 
-// OwnerKey names the path of the workflow that a database belongs to.
-const OwnerKey = "workflow_path"
-
 // OwnerPath is the workflow that the state directory belongs to. It refuses the state of another workflow that exists: a pass
 // would release everything that the other one has claimed. The state of a workflow that was moved goes along.
 func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
@@ -98,12 +92,7 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 		return path, err
 	case p.SourceErr != nil:
 		return path, p.SourceErr // the missing workflow is not the one of this directory
-	}
-	theirs, err := os.Stat(path)
-	if err != nil {
-		return path, nil //nolint:nilerr // the workflow was moved
-	}
-	if ours, err := os.Stat(p.Path); err == nil && os.SameFile(ours, theirs) {
+	case !Exists(path) || sameFile(path, p.Path):
 		return path, nil
 	}
 	return path, &reconcile.Error{
@@ -116,15 +105,9 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 // workers hold their locks in the original, so that a pass would take them for dead.
 func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
-	if err != nil || !known || path == p.StateDir {
+	theirs := filepath.Join(path, "state.db")
+	if err != nil || !known || !Exists(theirs) || sameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
 		return path, err
-	}
-	theirs, err := os.Stat(filepath.Join(path, "state.db"))
-	if err != nil {
-		return path, nil //nolint:nilerr // the directory was moved
-	}
-	if ours, err := os.Stat(filepath.Join(p.StateDir, "state.db")); err == nil && os.SameFile(ours, theirs) {
-		return path, nil
 	}
 	return path, &reconcile.Error{
 		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
@@ -148,5 +131,8 @@ func TakeOwnership(ctx context.Context, p *Project, db *state.DB) error {
 	return db.SetMeta(ctx, OwnerKey, p.Path)
 }
 
-// placeKey names the path of the state directory.
-const placeKey = "state_dir"
+// Keys of the database: the path of the workflow that it belongs to, and that of its directory.
+const (
+	OwnerKey = "workflow_path"
+	placeKey = "state_dir"
+)

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"os"
@@ -13,32 +14,13 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Version is the version of the program.
+// Version is the version of the program, which the go command derives from a tag or commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if !ok || info.Main.Version == "(devel)" {
+		return "devel"
 	}
-	return versionOf(info)
-}
-
-// versionOf is the module's version, which the go command derives from a tag or commit; otherwise the revision.
-func versionOf(info *debug.BuildInfo) string {
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	v := "devel"
-	if revision := settings["vcs.revision"]; revision != "" {
-		v += "-" + revision[:min(12, len(revision))]
-	}
-	if settings["vcs.modified"] == "true" {
-		v += "+dirty"
-	}
-	return v
+	return cmp.Or(info.Main.Version, "devel")
 }
 
 // ProgramPath is the path to start this program from again after an upgrade: the link by which it was called, if there is
@@ -49,22 +31,19 @@ func ProgramPath() string {
 		return ""
 	}
 	called, err := exec.LookPath(os.Args[0])
-	if err != nil {
-		return exe
+	if err == nil {
+		called, err = filepath.Abs(called)
 	}
-	if called, err = filepath.Abs(called); err != nil || !sameFile(called, exe) {
+	if err != nil || !sameFile(called, exe) {
 		return exe
 	}
 	return called
 }
 
 func sameFile(a, b string) bool {
-	there, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	here, err := os.Stat(b)
-	return err == nil && os.SameFile(there, here)
+	there, errA := os.Stat(a)
+	here, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(there, here)
 }
 
 const runStamp = "20060102T150405.000"
@@ -78,14 +57,12 @@ func NewRunID(now time.Time) string {
 // run is known by its id.
 func RunIDs(db *state.DB, now func() time.Time) func() string {
 	var last string
-	known := false
 	return func() string {
-		if !known {
+		if last == "" {
 			// If the database can't be read, the run's row can't be written, and that is reported.
 			if runs, err := db.Views.RecentRuns(context.Background(), 1); err == nil && len(runs) > 0 {
 				last = runs[0].ID
 			}
-			known = true
 		}
 		id := NewRunID(now())
 		if len(last) > len(runStamp) && id[:len(runStamp)] <= last[:len(runStamp)] {

@@ -156,7 +156,4 @@ func (p *Project) Nested() error {
 }
 
 // HasState reports whether a pass has ever run here.
-func (p *Project) HasState() bool {
-	_, err := os.Stat(filepath.Join(p.StateDir, "state.db"))
-	return err == nil
-}
+func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }

@@ -3,8 +3,6 @@ package project
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -12,16 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
-
-// NewLog is a log on stderr (specification 13.1).
-func NewLog(w *term.Env, level slog.Level) *slog.Logger {
-	return term.NewLogAs(w.Stderr, level, term.TextLog, w.Journal)
-}
-
-// NewLogTo is a log of key=value lines.
-func NewLogTo(out io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
-}
 
 // PastRuns is the usual number of ended runs in a list.
 const PastRuns = 20

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -67,10 +68,8 @@ type verified struct {
 	path string
 	warn func(string)
 
-	once     sync.Once
-	err      error
-	rejected error // the tracker does not answer the question; reported once, after it has answered another
-	reported sync.Once
+	once sync.Once
+	err  error
 }
 
 // ByIDs implements reconcile.Tracker.
@@ -78,11 +77,7 @@ func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcil
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	issues, err := v.t.ByIDs(ctx, ids)
-	if err == nil {
-		err = v.accept(ctx)
-	}
-	return issues, err
+	return v.t.ByIDs(ctx, ids)
 }
 
 // Candidates implements reconcile.Tracker.
@@ -90,11 +85,7 @@ func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	issues, err := v.t.Candidates(ctx, states)
-	if err == nil {
-		err = v.accept(ctx)
-	}
-	return issues, err
+	return v.t.Candidates(ctx, states)
 }
 
 func (v *verified) verify(ctx context.Context) error {
@@ -102,34 +93,32 @@ func (v *verified) verify(ctx context.Context) error {
 	return v.err
 }
 
-// names identifies what is checked.
-func (v *verified) names() string {
-	t, n := v.cfg.Tracker, TrackerNames(v.cfg)
-	return fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, n.Assignee}, n.Labels, []string{""}, n.States))
-}
+// verifiedKey holds the names that were checked.
+const verifiedKey = "verified"
 
 func (v *verified) check(ctx context.Context) error {
+	t, n := v.cfg.Tracker, TrackerNames(v.cfg)
+	names := fmt.Sprintf("%q", slices.Concat([]string{t.Endpoint, t.ProjectSlug, n.Assignee}, n.Labels, []string{""}, n.States))
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
-		if err != nil || known == v.names() {
+		if err != nil || known == names {
 			return err
 		}
 	}
-	found, err := v.t.Verify(ctx, TrackerNames(v.cfg))
-	if errors.Is(err, reconcile.ErrRejected) {
-		v.rejected = err
-		return nil
-	}
-	if err != nil {
-		var known *reconcile.Error
-		if errors.As(err, &known) && known.Code == "tracker_project_not_found" {
-			known.Message = v.path + ": tracker.project_slug: " + known.Message
-		}
+	warn := func(text string) { v.warn(v.path + ": " + text) }
+	found, err := v.t.Verify(ctx, n)
+	var known *reconcile.Error
+	switch {
+	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
+		warn("the tracker did not check the project, states and labels: " + err.Error())
+	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
+		known.Message = v.path + ": tracker.project_slug: " + known.Message
+		return err
+	case err != nil:
 		return err
 	}
-	warn := func(text string) { v.warn(v.path + ": " + text) }
 	for _, u := range found.States {
-		if slices.Contains(v.cfg.Tracker.NamedStates, u.Name) {
+		if slices.Contains(t.NamedStates, u.Name) {
 			warn("the project has no state " + u.String())
 		}
 	}
@@ -139,29 +128,11 @@ func (v *verified) check(ctx context.Context) error {
 	if found.Assignee != nil {
 		warn("tracker.assignee: the tracker has no user " + found.Assignee.String())
 	}
-	return v.remember(ctx)
-}
-
-// accept reports a rejected check once another read has worked: the check is advisory.
-func (v *verified) accept(ctx context.Context) (err error) {
-	if v.rejected == nil {
-		return nil
-	}
-	v.reported.Do(func() {
-		v.warn(fmt.Sprintf("%s: the tracker did not check the project, states and labels: %v", v.path, v.rejected))
-		err = v.remember(ctx)
-	})
-	return err
-}
-
-func (v *verified) remember(ctx context.Context) error {
 	if v.db == nil {
 		return nil
 	}
-	return v.db.SetMeta(ctx, verifiedKey, v.names())
+	return v.db.SetMeta(ctx, verifiedKey, names)
 }
-
-const verifiedKey = "verified"
 
 // FetchIssue asks the tracker for an issue by its identifier.
 func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
@@ -169,7 +140,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	if err != nil {
 		return nil, err
 	}
-	tracker, err := NewTracker(cfg, p.Env.Now, WarnTo(NewLog(p.Env, slog.LevelWarn)))
+	tracker, err := NewTracker(cfg, p.Env.Now, WarnTo(p.Env.NewLog(slog.LevelWarn, term.TextLog)))
 	if err != nil {
 		return nil, err
 	}

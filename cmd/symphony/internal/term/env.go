@@ -49,7 +49,7 @@ func NewEnv() (*Env, error) {
 		}
 	}
 	w := &Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir, Now: WallClock}
-	w.Journal = IsJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
+	w.Journal = isJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
 	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
 		if u, err := user.Current(); err == nil {
 			w.Home = u.HomeDir

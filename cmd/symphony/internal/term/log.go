@@ -1,7 +1,6 @@
 package term
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,65 +18,63 @@ const (
 	JSONLog = "json"
 )
 
-// NewLogAs makes a log of key=value lines (specification 13.1) or of JSON objects. For systemd's journal each line begins
-// with its priority, and a text line has no time, which the journal adds.
-func NewLogAs(out io.Writer, level slog.Level, format string, journal bool) *slog.Logger {
+// NewLog makes a log of key=value lines (specification 13.1) or of JSON objects on stderr. For systemd's journal each line
+// begins with its priority, and a text line has no time, which the journal adds.
+func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	newHandler := func(out io.Writer) slog.Handler {
-		if format == JSONLog {
-			return slog.NewJSONHandler(out, options)
-		}
-		return slog.NewTextHandler(out, options)
+	line := &journalLine{out: w.Stderr}
+	out := w.Stderr
+	if w.Journal {
+		out = line
 	}
-	if !journal {
-		return slog.New(newHandler(out))
-	}
-	if format != JSONLog {
+	var handler slog.Handler
+	if format == JSONLog {
+		handler = slog.NewJSONHandler(out, options)
+	} else {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.TimeKey {
+			if w.Journal && len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
 		}
+		handler = slog.NewTextHandler(out, options)
 	}
-	line := &journalLine{out: out}
-	return slog.New(journalHandler{newHandler(&line.text), line})
+	if w.Journal {
+		handler = journalHandler{handler, line}
+	}
+	return slog.New(handler)
 }
 
-// journalHandler writes the priority of a record before its line.
+// journalHandler has the priority of a record written before its line.
 type journalHandler struct {
 	slog.Handler
 	line *journalLine
 }
 
-// journalLine is the buffer in which records are formatted, one at a time.
+// journalLine writes one line at a time.
 type journalLine struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	out  io.Writer
+	mu       sync.Mutex
+	priority string
+	out      io.Writer
+}
+
+// Write implements io.Writer.
+func (l *journalLine) Write(line []byte) (int, error) {
+	_, err := l.out.Write(append([]byte(l.priority), line...))
+	return len(line), err
 }
 
 // Handle implements slog.Handler.
 func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	h.line.mu.Lock()
 	defer h.line.mu.Unlock()
-	h.line.text.Reset()
-	h.line.text.WriteString(priority(r.Level))
-	if err := h.Handler.Handle(ctx, r); err != nil {
-		return err
-	}
-	_, err := h.line.out.Write(h.line.text.Bytes())
-	return err
+	h.line.priority = priority(r.Level)
+	return h.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
 func (h journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return journalHandler{h.Handler.WithAttrs(attrs), h.line}
-}
-
-// WithGroup implements slog.Handler.
-func (h journalHandler) WithGroup(name string) slog.Handler {
-	return journalHandler{h.Handler.WithGroup(name), h.line}
 }
 
 // priority is a level as systemd's journal reads it (sd-daemon(3)).
@@ -103,10 +100,9 @@ func (w *Env) PrintError(e *reconcile.Error) {
 		w.Log.LogAttrs(context.Background(), slog.LevelError, "error", attrs...)
 		return
 	}
-	before := w.priority(slog.LevelError)
-	fmt.Fprintf(w.Stderr, "%ssymphony: %s: %s\n", before, e.Code, Visible(e.Message))
+	w.printLine(slog.LevelError, "symphony: "+e.Code+": "+e.Message)
 	if e.Hint != "" {
-		fmt.Fprintf(w.Stderr, "%s  %s\n", before, Visible(e.Hint))
+		w.printLine(slog.LevelError, "  "+e.Hint)
 	}
 }
 
@@ -119,23 +115,19 @@ func (w *Env) Note(level slog.Level, text string) {
 	if level >= slog.LevelWarn {
 		text = "warning: " + text
 	}
-	fmt.Fprintf(w.Stderr, "%ssymphony: %s\n", w.priority(level), Visible(text))
+	w.printLine(level, "symphony: "+text)
 }
 
-// priority begins a line where the journal reads stderr.
-func (w *Env) priority(level slog.Level) string {
-	if !w.Journal {
-		return ""
+func (w *Env) printLine(level slog.Level, text string) {
+	if w.Journal {
+		fmt.Fprint(w.Stderr, priority(level))
 	}
-	return priority(level)
+	fmt.Fprintln(w.Stderr, Visible(text))
 }
 
-// IsJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The
+// isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The
 // variable alone does not tell: programs inherit it whose output goes elsewhere.
-func IsJournal(stream string, file *os.File) bool {
-	if stream == "" {
-		return false
-	}
+func isJournal(stream string, file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil {
 		return false

@@ -30,7 +30,7 @@ func TestJournalLines(t *testing.T) {
 		{slog.LevelInfo, TextLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
 	} {
 		var out bytes.Buffer
-		log := NewLogAs(&out, slog.LevelDebug, c.format, c.journal).With(slog.Int("a", 1))
+		log := (&Env{Stderr: &out, Journal: c.journal}).NewLog(slog.LevelDebug, c.format).With(slog.Int("a", 1))
 		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
 		if got := withoutTime(out.String()); got != c.want {
 			t.Errorf("%v %s %v: %q, want %q", c.level, c.format, c.journal, got, c.want)
@@ -81,7 +81,7 @@ func TestIsJournal(t *testing.T) {
 	for stream, want := range map[string]bool{
 		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
 	} {
-		if IsJournal(stream, file) != want {
+		if isJournal(stream, file) != want {
 			t.Errorf("%q: %v", stream, !want)
 		}
 	}

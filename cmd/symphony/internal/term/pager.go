@@ -10,12 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The exit codes of a shell that could not start a program.
-const (
-	shellNotExecutable = 126
-	shellNotFound      = 127
-)
-
 // Paged runs a command whose answer may be longer than the terminal is high. Without a terminal, or where wanted is false,
 // there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
@@ -33,26 +27,19 @@ func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error
 
 // pagerCommand is $PAGER, otherwise less if it is installed; nil for none, which an empty PAGER or cat asks for.
 func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
-	var cmd *exec.Cmd
-	switch named, set := w.Lookup("PAGER"); {
-	case named != "" && named != "cat":
-		cmd = exec.CommandContext(ctx, "sh", "-c", named)
-	case set:
-		return nil
-	default:
-		less, err := exec.LookPath("less")
-		if err != nil {
+	named, set := w.Lookup("PAGER")
+	if !set {
+		named = "less -FRX"
+		if _, err := exec.LookPath("less"); err != nil {
 			return nil
 		}
-		cmd = exec.CommandContext(ctx, less, "-FRX")
 	}
-	cmd.Dir, cmd.Env = w.Dir, w.Environ
+	if named == "" || named == "cat" {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", named)
 	// The operator's own settings win. Without these less would show colours as text and umlauts as bytes.
-	for name, value := range map[string]string{"LESS": "FRX", "LESSCHARSET": "utf-8"} {
-		if _, set := w.Lookup(name); !set {
-			cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], name+"="+value)
-		}
-	}
+	cmd.Dir, cmd.Env = w.Dir, append([]string{"LESS=FRX", "LESSCHARSET=utf-8"}, w.Environ...)
 	return cmd
 }
 
@@ -64,16 +51,16 @@ type pager struct {
 }
 
 // Write implements io.Writer.
-func (p *pager) Write(b []byte) (int, error) {
+func (p *pager) Write(b []byte) (n int, err error) {
 	if p.in == nil && p.gone == nil {
-		p.start()
+		if p.in, p.gone = p.cmd.StdinPipe(); p.gone == nil {
+			p.gone = p.cmd.Start()
+		}
 	}
-	if p.gone != nil {
-		return 0, p.gone
+	if p.gone == nil {
+		n, p.gone = p.in.Write(b)
 	}
-	n, err := p.in.Write(b)
-	p.gone = err
-	return n, err
+	return n, p.gone
 }
 
 // Unread reports a pager that the operator has left: it reads no more.
@@ -82,40 +69,24 @@ func (w *Env) Unread() bool {
 	return ok && p.gone != nil
 }
 
-func (p *pager) start() {
-	in, err := p.cmd.StdinPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		p.gone = pagerError(p.cmd, err)
-		return
-	}
-	p.in = in
-}
+// The exit codes of a shell that could not start a program.
+const (
+	shellNotExecutable = 126
+	shellNotFound      = 127
+)
 
 // end waits until the operator has left the pager, so that a signal does not take the terminal from it. Its exit code
-// matters only where the shell could not start it.
+// matters only where it could not be started.
 func (p *pager) end() error {
-	var known *reconcile.Error
-	if errors.As(p.gone, &known) {
-		return known
-	}
 	if p.in == nil {
-		return nil
+		return p.gone
 	}
 	_ = p.in.Close() // it may have ended
-	err := p.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && (exit.ExitCode() == shellNotFound || exit.ExitCode() == shellNotExecutable) {
-		return pagerError(p.cmd, err)
+	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || p.cmd.ProcessState.ExitCode() == shellNotFound || p.cmd.ProcessState.ExitCode() == shellNotExecutable {
+		return &reconcile.Error{
+			Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
+			Hint: "set PAGER to a program that is there, or use --no-pager", Err: err,
+		}
 	}
 	return nil
-}
-
-func pagerError(cmd *exec.Cmd, err error) error {
-	return &reconcile.Error{
-		Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", cmd.Args[len(cmd.Args)-1], err),
-		Hint: "set PAGER to a program that is there, or use --no-pager", Err: err,
-	}
 }

@@ -12,21 +12,11 @@ import (
 // Visible shows control and escape characters, and bytes that are no text, as text: nothing that comes from outside may
 // steer a terminal.
 func Visible(s string) string {
-	clean := true
-	for at, r := range s {
-		if Control(r) || r == utf8.RuneError && isBroken(s[at:]) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
 	var b strings.Builder
 	for at, r := range s {
 		switch {
-		case r == utf8.RuneError && isBroken(s[at:]):
-			fmt.Fprintf(&b, `\x%02x`, s[at])
+		case r == utf8.RuneError && !strings.HasPrefix(s[at:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[at]) // a byte that is no character
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == '\t':
@@ -38,12 +28,6 @@ func Visible(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// isBroken reports a text that begins with a byte that is no character.
-func isBroken(s string) bool {
-	_, size := utf8.DecodeRuneInString(s)
-	return size == 1
 }
 
 // Control reports C0, DEL, C1, the separators of lines and the characters that reorder text.
@@ -65,36 +49,27 @@ var (
 // Cells is the width of a text on a terminal. The escape sequences of colours take none.
 func Cells(s string) int { return widths.StringWidth(colours.ReplaceAllString(s, "")) }
 
-// CutCells shortens a text to so many cells, the last of which then says that something is missing. Its colours end with
-// it.
+// CutCells shortens a text to so many cells, the last of which then says that something is missing. Its colours stay.
 func CutCells(s string, width int) string {
 	if Cells(s) <= width {
 		return s
 	}
-	if width <= 0 {
-		return ""
-	}
 	var b strings.Builder
-	left, painted := width-1, false
-	for s != "" {
+	for left := width - 1; s != ""; {
 		at := colours.FindStringIndex(s)
 		if at == nil {
 			at = []int{len(s), len(s)}
 		}
 		text := s[:at[0]]
-		if n := Cells(text); n > left {
-			b.WriteString(widths.Truncate(text, left, ""))
-			break
-		} else {
+		if n := Cells(text); n <= left {
+			b.WriteString(text)
 			left -= n
+		} else if left >= 0 {
+			b.WriteString(widths.Truncate(text, left, "") + "…")
+			left = -1
 		}
-		b.WriteString(s[:at[1]])
-		painted = s[at[0]:at[1]] != PlainText && (painted || at[0] < at[1])
+		b.WriteString(s[at[0]:at[1]])
 		s = s[at[1]:]
-	}
-	b.WriteString("…")
-	if painted {
-		b.WriteString(PlainText)
 	}
 	return b.String()
 }

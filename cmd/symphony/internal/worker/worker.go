@@ -54,7 +54,7 @@ func Run(ctx context.Context, w *term.Env, id, stateDir, path, slot string) erro
 	// There may be many workers, and each uses less than a megabyte: an early collection keeps it so.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
-	log := project.NewLogTo(agent.Writer{W: w.Stderr, Redactor: redactor}, slog.LevelInfo).With(slog.String("run_id", id))
+	log := slog.New(slog.NewTextHandler(agent.Writer{W: w.Stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
 	exe := project.ProgramPath()
 	h, err := takeRun(ctx, w, id, stateDir)
 	if err != nil {
