@@ -108,10 +108,10 @@ func TestSlowAskFreesClocks(t *testing.T) {
 // TestAskEnds checks that the end of a request ends the context of Ask, and that a later decision is not sent.
 func TestAskEnds(t *testing.T) {
 	for name, end := range map[string]func(s *Session, p *peer){
-		"resolved":   func(_ *Session, p *peer) { p.say(resolved) },
-		"turn":       func(_ *Session, p *peer) { p.say(turnCompleted) },
-		"session":    func(s *Session, _ *peer) { _ = s.Close() },
-		"agent":      func(_ *Session, p *peer) { _ = p.out.Close() },
+		"resolved": func(_ *Session, p *peer) { p.say(resolved) },
+		"turn":     func(_ *Session, p *peer) { p.say(turnCompleted) },
+		"session":  func(s *Session, _ *peer) { _ = s.Close() },
+		"agent":    func(_ *Session, p *peer) { _ = p.out.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,13 +180,7 @@ func TestAskedBetweenTurns(t *testing.T) {
 		}
 		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
 		<-h.asked
-		done := make(chan error, 1)
-		go func() {
-			_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "more"})
-			done <- err
-		}()
-		p.hear()
-		p.say(strings.ReplaceAll(turnStarted, "tu", "t2"))
+		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, strings.ReplaceAll(turnStarted, "tu", "t2"))
 		time.Sleep(10 * time.Hour)
 		h.tell <- agent.Decision{Approve: true}
 		if got := p.hear(); got != `{"id":0,"result":{"decision":"accept"}}` {
@@ -194,78 +188,12 @@ func TestAskedBetweenTurns(t *testing.T) {
 		}
 		go p.rest()
 		from := time.Now()
-		_ = wantCode(t, <-done, agent.CodeStalled) // the clocks run again
+		_, err := wait()
+		_ = wantCode(t, err, agent.CodeStalled) // the clocks run again
 		if took := time.Since(from); took != time.Minute {
 			t.Errorf("stalled after %v", took)
 		}
 	})
-}
-
-// TestAskedBeforeTheAnswer checks that a request sent before the answer to turn/start belongs to that turn.
-func TestAskedBeforeTheAnswer(t *testing.T) {
-	for name, c := range map[string]struct {
-		approval agent.Approval
-		answer   string
-		code     agent.Code
-	}{
-		"ask":  {agent.ApprovalAsk, `{"id":0,"result":{"decision":"accept"}}`, ""},
-		"fail": {agent.ApprovalFail, `{"id":0,"result":{"decision":"cancel"}}`, agent.CodeApprovalRequired},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, p, done := inThread(t, agent.Options{
-					OnApproval: c.approval, StallTimeout: time.Minute, ReadTimeout: time.Hour,
-					Ask: func(context.Context, agent.Request) agent.Decision {
-						time.Sleep(30 * time.Minute)
-						return agent.Decision{Approve: true}
-					},
-				})
-				p.hear() // turn/start
-				p.say(askCommand)
-				time.Sleep(time.Second)
-				p.say(turnStarted)
-				if got := p.hear(); got != c.answer {
-					t.Errorf("heard %s", got)
-				}
-				go p.rest()
-				p.say(turnCompleted)
-				err := <-done
-				if c.code == "" && err != nil {
-					t.Error(err)
-				} else if c.code != "" {
-					_ = wantCode(t, err, c.code)
-				}
-				if n := open(s); n != 0 {
-					t.Errorf("%d requests are open", n)
-				}
-			})
-		})
-	}
-}
-
-// inThread is a session that sends turn/start next.
-func inThread(t *testing.T, o agent.Options) (*Session, *peer, chan error) {
-	t.Helper()
-	s, p := connect(t, o)
-	go func() {
-		p.hear()
-		p.say(initialized1)
-		p.hear()
-		p.hear()
-		p.say(threadStarted)
-	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "do"})
-		done <- err
-	}()
-	return s, p, done
 }
 
 func open(s *Session) int {
@@ -319,29 +247,10 @@ func TestDecidedAtTheEnd(t *testing.T) {
 func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Request {
 	t.Helper()
 	h := newOperator()
-	s, p := connect(t, h.options())
-	go func() {
-		p.hear()
-		p.say(initialized1)
-		p.hear()
-		p.hear()
-		p.say(threadStarted)
-		p.hear()
-		p.say(turnStarted)
-		p.say(lines...)
-		p.rest()
-	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.RunTurn(t.Context(), params)
-		done <- err
-	}()
+	s, p := opened(t, h.options())
+	wait := runTurn(t.Context(), s, p, params, turnStarted)
+	go p.rest()
+	p.say(lines...)
 	var a agent.Request
 	select {
 	case a = <-h.asked:
@@ -349,7 +258,7 @@ func asksOf(t *testing.T, params agent.TurnParams, lines ...string) agent.Reques
 		t.Fatal("no one was asked")
 	}
 	p.say(turnCompleted)
-	if err := <-done; err != nil {
+	if _, err := wait(); err != nil {
 		t.Fatal(err)
 	}
 	return a

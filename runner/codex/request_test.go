@@ -3,6 +3,7 @@ package codex
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -239,8 +240,8 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	_, err = wait()
 	out := answered{answer: string(answer.Result) + string(answer.Error), events: strings.Join(names, " ")}
 	out.answer = seconds.ReplaceAllString(out.answer, `"currentTimeAt":SECONDS`)
-	if err != nil {
-		out.code = wantAny(t, err).Code
+	if e := new(agent.Error); errors.As(err, &e) {
+		out.code = e.Code
 	}
 	return out
 }

@@ -98,15 +98,15 @@ func (p *peer) names() string {
 
 const (
 	initialized1  = `{"id":1,"result":{"userAgent":"symphony/0.169.0 (x)","codexHome":"/h"}}`
-	threadStarted = `{"id":2,"result":{"thread":{"id":"th"}}}`
+	threadStarted = `{"id":2,"result":{"thread":{"id":"th","model":"other"},"model":"gpt-a"}}`
 	turnStarted   = `{"id":3,"result":{"turn":{"id":"tu","status":"inProgress"}}}`
 	turnCompleted = `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"completed","items":[]}}}`
 	delta         = `{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"m","delta":"x"}}`
 	retry         = `{"method":"error","params":{"threadId":"th","turnId":"tu","willRetry":true,"error":{"message":"Reconnecting... waiting for network","codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}}}`
 )
 
-// inTurn is a session whose turn is under way. The returned function waits for RunTurn.
-func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
+// opened is a session whose thread is open.
+func opened(t *testing.T, o agent.Options) (*Session, *peer) {
 	t.Helper()
 	s, p := connect(t, o)
 	go func() {
@@ -122,30 +122,33 @@ func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer
 	if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err != nil {
 		t.Fatal(err)
 	}
+	return s, p
+}
+
+// runTurn runs a turn up to turn/start and its answer. The returned function waits for RunTurn.
+func runTurn(ctx context.Context, s *Session, p *peer, params agent.TurnParams, answer string) func() (agent.Turn, error) {
 	type outcome struct {
 		turn agent.Turn
 		err  error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		turn, err := s.RunTurn(ctx, agent.TurnParams{Input: "do"})
+		turn, err := s.RunTurn(ctx, params)
 		done <- outcome{turn, err}
 	}()
 	p.hear() // turn/start
-	p.say(turnStarted)
-	return s, p, func() (agent.Turn, error) {
+	p.say(answer)
+	return func() (agent.Turn, error) {
 		o := <-done
 		return o.turn, o.err
 	}
 }
 
-func wantAny(t *testing.T, err error) *agent.Error {
+// inTurn is a session whose turn is under way. The returned function waits for RunTurn.
+func inTurn(t *testing.T, ctx context.Context, o agent.Options) (*Session, *peer, func() (agent.Turn, error)) {
 	t.Helper()
-	var e *agent.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("error %v without a code", err)
-	}
-	return e
+	s, p := opened(t, o)
+	return s, p, runTurn(ctx, s, p, agent.TurnParams{Input: "do"}, turnStarted)
 }
 
 func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
@@ -157,119 +160,81 @@ func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
 	return e
 }
 
-func TestStallClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: 30 * time.Second, TurnTimeout: time.Hour})
-		go p.rest()
-		for range 10 {
-			time.Sleep(29 * time.Second)
-			p.say(delta)
-		}
-		from := time.Now()
-		_, err := wait()
-		e := wantCode(t, err, agent.CodeStalled)
-		if took := time.Since(from); took != 30*time.Second || err.Error() != "stalled for 30s" || e.Cause != "" {
-			t.Errorf("after %v: %v", took, err)
-		}
-	})
-}
-
-func TestRetryNoticesAreNoProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
-		go p.rest()
-		go p.every(7*time.Second, retry)
-		from := time.Now()
-		_, err := wait()
-		e := wantCode(t, err, agent.CodeStalled)
-		if time.Since(from) != time.Minute || e.Cause != agent.CodeNetwork || !strings.HasPrefix(err.Error(), "stalled for 1m0s: Reconnecting") {
-			t.Errorf("after %v: %v, cause %q", time.Since(from), err, e.Cause)
-		}
-	})
-}
-
-func TestTurnClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{TurnTimeout: time.Minute})
-		go p.rest()
-		for range 5 {
-			time.Sleep(59 * time.Second)
-			p.say(retry) // any line resets this clock
-		}
-		from := time.Now()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeTurnTimeout)
-		if time.Since(from) != time.Minute {
-			t.Errorf("after %v", time.Since(from))
-		}
-	})
-}
-
-func TestClocksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{})
-		go p.rest()
-		time.Sleep(1000 * time.Hour)
-		p.say(turnCompleted)
-		if _, err := wait(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestBusyLengthensStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		busyFor := 12 * time.Minute
-		_, p, wait := inTurn(t, t.Context(), agent.Options{
-			StallTimeout: 5 * time.Minute, TurnTimeout: time.Hour,
-			Busy: func() bool { return time.Since(begin) < busyFor },
-		})
-		go p.rest()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled)
-		// Seen busy after 5 and 10 minutes, not at 15.
-		if took := time.Since(begin); took != 15*time.Minute {
-			t.Errorf("stalled after %v", took)
-		}
-	})
-}
-
-func TestBusyIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		_, p, wait := inTurn(t, t.Context(), agent.Options{
-			StallTimeout: 5 * time.Minute, TurnTimeout: 17 * time.Minute, Busy: func() bool { return true },
-		})
-		go p.rest()
-		go p.every(time.Minute, retry) // the stream is not silent
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled)
-		if took := time.Since(begin); took != 17*time.Minute {
-			t.Errorf("stalled after %v", took)
-		}
-	})
-}
-
-func TestOpenCommandLengthensStall(t *testing.T) {
-	item := func(method, id string) string {
-		return fmt.Sprintf(`{"method":"item/%s","params":{"threadId":"th","turnId":"tu","item":{"type":"commandExecution","id":%q}}}`, method, id)
+// TestClocks checks when a turn ends by a clock, after what the agent does meanwhile. Times are those of a bubble.
+func TestClocks(t *testing.T) {
+	item := func(method, turn string) string {
+		return fmt.Sprintf(`{"method":"item/%s","params":{"threadId":"th","turnId":%q,"item":{"type":"commandExecution","id":"a"}}}`, method, turn)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{StallTimeout: time.Minute, TurnTimeout: time.Hour})
-		go p.rest()
-		p.say(item("started", "a"))
-		time.Sleep(59 * time.Minute)
-		p.say(item("completed", "a"))
-		// One of an earlier turn does not count.
-		p.say(`{"method":"item/started","params":{"threadId":"th","turnId":"old","item":{"type":"commandExecution","id":"b"}}}`)
-		from := time.Now()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodeStalled)
-		if took := time.Since(from); took != time.Minute {
-			t.Errorf("stalled after %v", took)
-		}
-	})
+	const minute = time.Minute
+	for _, c := range []struct {
+		name        string
+		stall, turn time.Duration
+		busyFor     time.Duration
+		agent       func(p *peer)
+		took        time.Duration // in all
+		want        string        // how the error begins
+		cause       agent.Code
+	}{
+		{
+			name: "no progress", stall: 30 * time.Second, turn: time.Hour, agent: func(p *peer) {
+				for range 10 {
+					time.Sleep(29 * time.Second)
+					p.say(delta)
+				}
+			}, took: 320 * time.Second, want: "stalled for 30s",
+		},
+		{
+			name: "retries are no progress", stall: minute, turn: time.Hour, agent: func(p *peer) { go p.every(7*time.Second, retry) },
+			took: minute, want: "stalled for 1m0s: Reconnecting", cause: agent.CodeNetwork,
+		},
+		{
+			name: "silence", turn: minute, agent: func(p *peer) {
+				for range 5 {
+					time.Sleep(59 * time.Second)
+					p.say(retry) // any line resets this clock
+				}
+			}, took: 355 * time.Second, want: "turn_timeout: nothing came",
+		},
+		{
+			name: "off", agent: func(p *peer) {
+				time.Sleep(1000 * time.Hour)
+				p.say(turnCompleted)
+			}, took: 1000 * time.Hour,
+		},
+		{ // seen busy after 5 and 10 minutes, not at 15
+			name: "busy", stall: 5 * minute, turn: time.Hour, busyFor: 12 * minute, agent: func(*peer) {}, took: 15 * minute, want: "stalled for 15m0s",
+		},
+		{
+			name: "busy for too long", stall: 5 * minute, turn: 17 * minute, busyFor: time.Hour, agent: func(p *peer) { go p.every(minute, retry) },
+			took: 17 * minute, want: "stalled for 17m0s", cause: agent.CodeNetwork,
+		},
+		{
+			name: "a command runs", stall: minute, turn: time.Hour, agent: func(p *peer) {
+				p.say(item("started", "tu"))
+				time.Sleep(59 * minute)
+				p.say(item("completed", "tu"), item("started", "old")) // one of an earlier turn does not count
+			}, took: time.Hour, want: "stalled for 1m0s",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				from := time.Now()
+				_, p, wait := inTurn(t, t.Context(), agent.Options{
+					StallTimeout: c.stall, TurnTimeout: c.turn, Busy: func() bool { return time.Since(from) < c.busyFor },
+				})
+				go p.rest()
+				c.agent(p)
+				_, err := wait()
+				got, cause := "", agent.Code("")
+				if e := new(agent.Error); errors.As(err, &e) {
+					got, cause = err.Error(), e.Cause
+				}
+				if took := time.Since(from); took != c.took || !strings.HasPrefix(got, c.want) || c.want == "" && err != nil || cause != c.cause {
+					t.Errorf("after %v: %v, cause %q; want %s after %v, cause %q", took, err, cause, c.want, c.took, c.cause)
+				}
+			})
+		})
+	}
 }
 
 func TestResponseTimeout(t *testing.T) {
@@ -310,29 +275,6 @@ func TestBlockedWrite(t *testing.T) {
 			t.Errorf("after %v", took)
 		}
 	})
-}
-
-func TestEndBeforeAnswer(t *testing.T) {
-	s, p := connect(t, agent.Options{})
-	go func() {
-		p.hear()
-		p.say(initialized1)
-		p.hear()
-		p.hear()
-		p.say(threadStarted)
-		p.hear()
-		p.say(`{"method":"turn/started","params":{"threadId":"th","turn":{"id":"tu"}}}`, turnCompleted, turnStarted)
-		p.rest()
-	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
-		t.Fatal(err)
-	}
-	if turn, err := s.RunTurn(t.Context(), agent.TurnParams{}); err != nil || turn.ID != "tu" {
-		t.Fatalf("%+v, %v", turn, err)
-	}
 }
 
 // TestForeignEnds checks that ends of other turns and threads, and requests with the ids of ours, do not end the turn.
@@ -534,24 +476,8 @@ func TestWire(t *testing.T) {
 
 // TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.
 func TestOverloaded(t *testing.T) {
-	s, p := connect(t, agent.Options{})
-	go func() {
-		p.hear() // initialize
-		p.say(initialized1)
-		p.hear() // initialized
-		p.hear() // thread/start
-		p.say(threadStarted)
-		p.hear() // turn/start
-		p.say(`{"id":3,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`)
-		p.rest()
-	}()
-	if _, err := s.Initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.StartThread(t.Context(), agent.ThreadParams{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.RunTurn(t.Context(), agent.TurnParams{})
+	s, p := opened(t, agent.Options{})
+	_, err := runTurn(t.Context(), s, p, agent.TurnParams{}, `{"id":3,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`)()
 	_ = wantCode(t, err, agent.CodeNetwork)
 }
 
@@ -588,5 +514,38 @@ func TestEventsNameProcessAndUsage(t *testing.T) {
 	}
 	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || last.Usage.Total != 30 {
 		t.Errorf("last event %+v", last)
+	}
+}
+
+// TestEventsAfterTheEnd checks that events emitted after the agent's end are delivered too, the end of the turn above all.
+func TestEventsAfterTheEnd(t *testing.T) {
+	for range 50 {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
+		if err := p.out.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wait(); err == nil {
+			t.Fatal("the turn ended well")
+		}
+		if names := p.names(); !strings.HasSuffix(names, agent.EventTurnEndedWithError) {
+			t.Fatalf("events: %s", names)
+		}
+	}
+}
+
+// TestModels checks that the models are the one in the answer to thread/start and those that codex reroutes the thread to,
+// without those of sub-agents.
+func TestModels(t *testing.T) {
+	rerouted := func(thread, model string) string {
+		return `{"method":"model/rerouted","params":{"threadId":"` + thread + `","toModel":"` + model + `"}}`
+	}
+	s, p, wait := inTurn(t, t.Context(), agent.Options{})
+	go p.rest()
+	p.say(rerouted("th", "gpt-b"), rerouted("th", "gpt-b"), rerouted("sub", "gpt-c"), rerouted("th", "gpt-d"), turnCompleted)
+	if _, err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Model(); got != "gpt-a+gpt-b+gpt-d" {
+		t.Errorf("the models are %q", got)
 	}
 }

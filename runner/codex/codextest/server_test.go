@@ -45,6 +45,7 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	dir    string
+	out    bytes.Buffer // all that it wrote; complete when it has exited
 	exited chan struct{}
 
 	mu     sync.Mutex
@@ -66,7 +67,7 @@ func spawn(t *testing.T, o agent.Options, args ...string) *process {
 		t.Fatal(err)
 	}
 	outR, outW := io.Pipe()
-	p.cmd.Stdout = outW
+	p.cmd.Stdout = io.MultiWriter(&p.out, outW)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,58 +1,19 @@
 package codextest_test
 
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
-
-// record is one line of a transcript.
-type record struct {
-	Dir string          `json:"dir"`
-	Msg json.RawMessage `json:"msg"`
-}
-
-type wire struct {
-	ID     json.RawMessage            `json:"id"`
-	Method string                     `json:"method"`
-	Params map[string]json.RawMessage `json:"params"`
-}
-
-// recordings reads what the scripts with the real codex have recorded.
-func recordings(t *testing.T) (all [][]record) {
-	t.Helper()
-	files, err := filepath.Glob("../testdata/recorded/*.jsonl")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no recordings (%v)", err)
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var records []record
-		for line := range strings.Lines(string(text)) {
-			var r record
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				t.Fatalf("%s: %v", f, err)
-			}
-			records = append(records, r)
-		}
-		all = append(all, records)
-	}
-	return all
-}
-
-// shapes are the member names of objects, by kind of message and place in it.
-type shapes map[string]map[string]bool
 
 // kindOf tells messages apart as far as their shape may differ.
 func kindOf(msg map[string]any, answers map[string]string) string {
@@ -70,7 +31,8 @@ func kindOf(msg map[string]any, answers map[string]string) string {
 // isData reports a place whose members are data and not shape.
 func isData(path string) bool {
 	for _, f := range []string{
-		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome", ".gitInfo", ".commandActions", ".availableDecisions", ".activePermissionProfile",
+		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome", ".gitInfo",
+		".commandActions", ".availableDecisions", ".activePermissionProfile", ".requestedSchema.",
 	} {
 		if strings.Contains(path, f) {
 			return true
@@ -79,20 +41,17 @@ func isData(path string) bool {
 	return false
 }
 
-// walk calls visit for every object in v.
+// walk calls visit for every object in v, with the names of its members.
 func walk(path string, v any, visit func(path, members string)) {
 	switch v := v.(type) {
 	case map[string]any:
 		if isData(path) {
 			return
 		}
-		names := make([]string, 0, len(v))
 		for k, member := range v {
-			names = append(names, k)
 			walk(path+"."+k, member, visit)
 		}
-		slices.Sort(names)
-		visit(path, strings.Join(names, " "))
+		visit(path, strings.Join(slices.Sorted(maps.Keys(v)), " "))
 	case []any:
 		for _, member := range v {
 			walk(path+"[]", member, visit)
@@ -100,126 +59,82 @@ func walk(path string, v any, visit func(path, members string)) {
 	}
 }
 
-func (s shapes) learn(kind string, msg map[string]any) {
-	walk(kind, msg, func(path, members string) {
-		if s[path] == nil {
-			s[path] = make(map[string]bool)
+// recordedShapes are the members of objects, by kind of message and place in it, in what the scripts with the real codex
+// have recorded.
+func recordedShapes(t *testing.T) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob("../testdata/recorded/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings (%v)", err)
+	}
+	shapes := map[string]bool{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
 		}
-		s[path][members] = true
-	})
+		asked := make(map[string]string)
+		for line := range bytes.Lines(text) {
+			var rec struct {
+				Dir string
+				Msg map[string]any
+			}
+			if err := json.Unmarshal(line, &rec); err != nil {
+				continue // not a message
+			}
+			if method, _ := rec.Msg["method"].(string); rec.Dir == "send" && method != "" {
+				asked[fmt.Sprint(rec.Msg["id"])] = method
+			} else if rec.Dir == "recv" {
+				walk(kindOf(rec.Msg, asked), rec.Msg, func(path, members string) { shapes[path+" has "+members] = true })
+			}
+		}
+	}
+	return shapes
 }
 
 // TestShapes compares the members of what the scripted server sends with those of the recordings.
 func TestShapes(t *testing.T) {
-	recorded := make(shapes)
-	for _, records := range recordings(t) {
-		asked := make(map[string]string)
-		for _, rec := range records {
+	recorded := recordedShapes(t)
+	home := t.TempDir()
+	o := agent.Options{
+		OnQuestion: agent.QuestionAsk, Ask: func(context.Context, agent.Request) agent.Decision { return agent.Decision{} },
+		Tools: []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
+		CallTool: func(context.Context, string, json.RawMessage) agent.ToolResult {
+			return agent.ToolResult{Success: true}
+		},
+	}
+	first := start(t, o, "--home", home)
+	_, _ = first.turn(
+		"sh echo out; exit 3", "background sleep 1000", "say b c", "patch f t", `tool linear_graphql {"query":"q"}`, "tokens 1 2", "subagent s",
+		"ask-command true", "ask-file g", "ask-permissions", "ask-user q?", "ask-form q?", "long 10", "say end", "turn 2:", "fail httpConnectionFailed=503 no")
+	_, _ = first.RunTurn(t.Context(), agent.TurnParams{Input: "continuation turn #2 of 3"})
+	_ = first.Close()
+	first.status()
+	second := spawn(t, o, "--home", home)
+	if err := second.ResumeThread(t.Context(), first.ThreadID(), second.params()); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = second.turn("cancel")
+	_ = second.Close()
+	second.status()
+	kinds := make(map[string]bool)
+	for opened, p := range map[string]*process{"thread/start": first, "thread/resume": second} {
+		for line := range bytes.Lines(p.out.Bytes()) {
 			var msg map[string]any
-			if json.Unmarshal(rec.Msg, &msg) != nil {
+			if err := json.Unmarshal(line, &msg); err != nil {
+				t.Errorf("not a message: %s", line)
 				continue
 			}
-			switch method, _ := msg["method"].(string); {
-			case rec.Dir == "send" && method != "":
-				asked[fmt.Sprint(msg["id"])] = method
-			case rec.Dir == "recv":
-				recorded.learn(kindOf(msg, asked), msg)
-			}
+			kind := kindOf(msg, map[string]string{"1": "initialize", "2": opened, "3": "turn/start"})
+			kinds[kind] = true
+			walk(kind, msg, func(path, members string) {
+				if !recorded[path+" has "+members] {
+					t.Errorf("%s has %s, which no recording has", path, members)
+				}
+			})
 		}
-	}
-	home := t.TempDir()
-	var sent [][]byte
-	first := newTap(&sent)
-	first.run(t, home, `{"cwd":"CWD","approvalPolicy":"never"}`, "", script(
-		"sh echo out; exit 3", "background sleep 1000", "say b c", "patch f t", `tool linear_graphql {"query":"q"}`, "tokens 1 2", "subagent s", "ask-command true", "ask-file g", "ask-permissions", "ask-user q?", "long 10", "say end",
-		"turn 2:", "fail httpConnectionFailed=503 no"), "continuation turn #2 of 3")
-	second := newTap(&sent)
-	second.run(t, home, `{"cwd":"CWD","threadId":"`+first.thread+`","excludeTurns":true}`, first.thread, "go on", "```agent\ncancel\n```")
-	kinds := make(map[string]bool)
-	for _, line := range sent {
-		var msg map[string]any
-		if err := json.Unmarshal(line, &msg); err != nil {
-			t.Errorf("not a message: %s", line)
-			continue
-		}
-		kind := kindOf(msg, map[string]string{"1": "initialize", "2": "thread/start", "22": "thread/resume", "3": "turn/start"})
-		kinds[kind] = true
-		walk(kind, msg, func(path, members string) {
-			if !recorded[path][members] {
-				t.Errorf("%s has %s,\nrecorded: %v", path, members, recorded[path])
-			}
-		})
 	}
 	if len(kinds) < 25 {
 		t.Errorf("only %d kinds of messages were compared: %v", len(kinds), kinds)
 	}
 }
-
-// tap is a client that approves every request and keeps every line that the server sends.
-type tap struct {
-	sent   *[][]byte
-	thread string
-}
-
-func newTap(sent *[][]byte) *tap { return &tap{sent: sent} }
-
-func (p *tap) run(t *testing.T, home, params, resume string, prompts ...string) {
-	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	exited := make(chan int, 1)
-	go func() {
-		exited <- codextest.Main([]string{"app-server", "--home", home}, inR, outW, io.Discard)
-		_ = outW.Close()
-	}()
-	lines := bufio.NewScanner(outR)
-	lines.Buffer(nil, 1<<24)
-	say := func(format string, args ...any) { fmt.Fprintf(inW, format+"\n", args...) }
-	next := func(want func(wire, map[string]any) bool) map[string]any {
-		for lines.Scan() {
-			var w wire
-			var msg map[string]any
-			if json.Unmarshal(lines.Bytes(), &w) != nil || json.Unmarshal(lines.Bytes(), &msg) != nil {
-				t.Fatalf("not a message: %s", lines.Bytes())
-			}
-			*p.sent = append(*p.sent, slices.Clone(lines.Bytes()))
-			if w.Method != "" && w.ID != nil {
-				go say(`{"id":%s,"result":{"decision":"accept","answers":{},"permissions":{},"scope":"turn","contentItems":[],"success":true}}`, w.ID)
-			}
-			if want(w, msg) {
-				return msg
-			}
-		}
-		t.Fatal("the server ended")
-		return nil
-	}
-	answer := func(id string) func(wire, map[string]any) bool {
-		return func(w wire, _ map[string]any) bool { return w.Method == "" && string(w.ID) == id }
-	}
-	go say(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tap","version":"1"}}}`)
-	next(answer("1"))
-	method, id := "thread/start", "2"
-	if resume != "" {
-		method, id = "thread/resume", "22"
-	}
-	go say(`{"id":%s,"method":%q,"params":%s}`, id, method, strings.ReplaceAll(params, "CWD", t.TempDir()))
-	p.thread = next(answer(id))["result"].(map[string]any)["thread"].(map[string]any)["id"].(string)
-	for _, prompt := range prompts {
-		text, err := json.Marshal(prompt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go say(`{"id":3,"method":"turn/start","params":{"threadId":%q,"input":[{"type":"text","text":%s}]}}`, p.thread, text)
-		next(func(w wire, _ map[string]any) bool {
-			return w.Method == "turn/completed" && string(w.Params["threadId"]) == `"`+p.thread+`"`
-		})
-	}
-	_ = inW.Close()
-	for lines.Scan() {
-	}
-	if code := <-exited; code != 0 {
-		t.Errorf("exit %d", code)
-	}
-}
-
-func script(lines ...string) string { return "```agent\n" + strings.Join(lines, "\n") + "\n```" }
