@@ -38,7 +38,8 @@ type Session interface {
 	Close() error
 	// Done is closed when the agent's stdout has ended and all events of it were delivered.
 	Done() <-chan struct{}
-	Inspector
+	// Login asks for the agent's login, and for its model provider as configured in cwd. No thread is needed.
+	Login(ctx context.Context, cwd string) (Login, error)
 }
 
 // Starter makes a session of the two ends of a process that has been started.
@@ -138,29 +139,12 @@ type Usage struct {
 	Total       int64 `json:"total_tokens"`
 }
 
-// Inspector asks an agent about its account and configuration. No thread is needed. A question that the agent does not
-// know is an error that wraps ErrNotSaid.
-type Inspector interface {
-	Account(ctx context.Context) (Account, error)
-	HomeConfig(ctx context.Context, cwd string) (HomeConfig, error)
-}
-
-// Account is the login of an agent.
-type Account struct {
-	Kind   string // "apiKey", "chatgpt", "" without a login
-	Email  string
-	Needed bool // the model can't be used without a login
-}
-
-// HomeConfig is the part of the agent's configuration that says which service runs the model.
-type HomeConfig struct {
-	Provider  string              `json:"model_provider"`
-	Providers map[string]Provider `json:"model_providers"`
-}
-
-// Provider is a service that runs models.
-type Provider struct {
-	EnvKey string `json:"env_key"` // the variable with its key, "" if it needs none
+// Login is how an agent reaches its model.
+type Login struct {
+	Account  string // the kind of the login and whose it is, "" without one
+	Needed   bool   // the model can't be used without a login
+	Provider string // the service that runs the model, where there is no login
+	EnvKey   string // the variable with the provider's key, "" if it needs none
 }
 
 // Errors that callers tell apart with errors.Is.
@@ -171,8 +155,6 @@ var (
 	ErrThreadBusy = errors.New("another process has the thread open")
 	// ErrNoProbe: the agent can't be asked to try its sandbox.
 	ErrNoProbe = errors.New("the agent can't be asked to try its sandbox")
-	// ErrNotSaid: the agent does not know the question.
-	ErrNotSaid = errors.New("the agent does not answer this question")
 )
 
 // Code classifies an Error.

@@ -5,55 +5,51 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// inspector makes requests that need no thread.
-type inspector struct{ conn *conn }
-
-// inspect makes a request that only reads.
-func (i inspector) inspect(ctx context.Context, method string, params, into any) error {
-	m, err := i.conn.request(ctx, i.conn.otherID(), method, params, i.conn.timeout, nil)
-	if err != nil {
-		return err
+// Login implements agent.Session.
+func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
+	var answer struct {
+		Account            struct{ Type, Email string }
+		RequiresOpenaiAuth bool
 	}
-	if m.Error != nil {
-		e := responseError(method, *m.Error, true)
-		if e.Code == agent.CodeIncompatible {
-			e.Err = agent.ErrNotSaid
+	if err := s.read(ctx, "account/read", object{}, &answer); err != nil {
+		return agent.Login{}, err
+	}
+	login := agent.Login{Account: strings.TrimSpace(answer.Account.Type + " " + answer.Account.Email), Needed: answer.RequiresOpenaiAuth}
+	if login.Account != "" || login.Needed {
+		return login, nil
+	}
+	var home struct {
+		Config struct {
+			Provider  string `json:"model_provider"`
+			Providers map[string]struct {
+				EnvKey string `json:"env_key"`
+			} `json:"model_providers"`
 		}
-		return e
+	}
+	err := s.read(ctx, "config/read", object{"cwd": cwd}, &home)
+	login.Provider, login.EnvKey = home.Config.Provider, home.Config.Providers[home.Config.Provider].EnvKey
+	return login, err
+}
+
+// read makes a request that only reads.
+func (s *Session) read(ctx context.Context, method string, params object, into any) error {
+	m, err := s.conn.request(ctx, s.conn.otherID(), method, params, s.o.ReadTimeout, nil)
+	switch {
+	case err != nil:
+		return err
+	case m.Error != nil:
+		return responseError(method, *m.Error, true)
 	}
 	if err := json.Unmarshal(m.Result, into); err != nil {
-		e := incompatible(method, err.Error())
-		e.Err = agent.ErrNotSaid
-		return e
+		return incompatible(method, err.Error())
 	}
 	return nil
-}
-
-// Account implements agent.Inspector.
-func (i inspector) Account(ctx context.Context) (agent.Account, error) {
-	var answer struct {
-		Account struct {
-			Type  string `json:"type"`
-			Email string `json:"email"`
-		} `json:"account"`
-		RequiresOpenaiAuth bool `json:"requiresOpenaiAuth"`
-	}
-	err := i.inspect(ctx, "account/read", object{}, &answer)
-	return agent.Account{Kind: answer.Account.Type, Email: answer.Account.Email, Needed: answer.RequiresOpenaiAuth}, err
-}
-
-// HomeConfig implements agent.Inspector.
-func (i inspector) HomeConfig(ctx context.Context, cwd string) (agent.HomeConfig, error) {
-	var answer struct {
-		Config agent.HomeConfig `json:"config"`
-	}
-	err := i.inspect(ctx, "config/read", object{"cwd": cwd}, &answer)
-	return answer.Config, err
 }
 
 const (
@@ -63,15 +59,15 @@ const (
 )
 
 // ProbeSandbox implements agent.Session.
-func (i inspector) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
+func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
 	const method = "command/exec"
 	if !agent.Confines(policy) {
 		return nil
 	}
-	m, err := i.conn.request(ctx, i.conn.otherID(), method, object{
+	m, err := s.conn.request(ctx, s.conn.otherID(), method, object{
 		// It can't fail and prints nothing: whatever does is the sandbox.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
-	}, max(probeTimeout, i.conn.timeout), nil)
+	}, max(probeTimeout, s.o.ReadTimeout), nil)
 	var e *agent.Error
 	switch {
 	case errors.As(err, &e) && e.Code == agent.CodeResponseTimeout:
@@ -82,8 +78,8 @@ func (i inspector) ProbeSandbox(ctx context.Context, cwd string, policy json.Raw
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(m.Error.Message, errorLength))
 	}
 	var answer struct {
-		ExitCode *int   `json:"exitCode"`
-		Stderr   string `json:"stderr"`
+		ExitCode *int
+		Stderr   string
 	}
 	unmarshal(m.Result, &answer)
 	switch {

@@ -2,84 +2,136 @@ package codex
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// asked answers one request with the rest of an answer and gives what was sent.
-func asked(t *testing.T, answers []string, ask func(ctx context.Context, s *Session) error) (sent []string, err error) {
-	t.Helper()
-	s, p := connect(t, agent.Options{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i, answer := range answers {
-			sent = append(sent, p.hear())
-			p.say(fmt.Sprintf(`{"id":%d,%s}`, idFirstOther+i, answer))
-		}
-	}()
-	err = ask(t.Context(), s)
-	<-done
-	go p.rest()
-	return sent, err
-}
-
-func TestAccount(t *testing.T) {
+// TestLogin checks what codex is asked and what its answers say of the login.
+func TestLogin(t *testing.T) {
 	for _, c := range []struct {
-		answer string
-		want   agent.Account
-		silent bool
+		account, config string // answers; config/read is asked only where there is one
+		want            agent.Login
+		err             string
 	}{
-		{`"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, agent.Account{Needed: true}, false},
-		{`"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`, agent.Account{Kind: "chatgpt", Email: "a@example.com", Needed: true}, false},
-		{`"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, agent.Account{Kind: "apiKey"}, false},
-		{"\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", agent.Account{}, true},
-		{`"result":7`, agent.Account{}, true},
+		{account: `"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, want: agent.Login{Needed: true}},
+		{
+			account: `"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`,
+			want:    agent.Login{Account: "chatgpt a@example.com", Needed: true},
+		},
+		{account: `"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, want: agent.Login{Account: "apiKey"}},
+		{
+			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
+			config:  `"result":{"config":{"model_provider":"mock","notify":["/n","x"],"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`,
+			want:    agent.Login{Provider: "mock", EnvKey: "K"},
+		},
+		{
+			account: `"result":{"account":null,"requiresOpenaiAuth":false}`, config: `"result":{"config":{"model_providers":null,"model_provider":null}}`,
+		},
+		{
+			account: `"result":{"account":null,"requiresOpenaiAuth":false}`, config: `"error":{"code":-32603,"message":"config.toml:1:12: unclosed array"}`,
+			err: "response_error: config/read: config.toml:1:12: unclosed array",
+		},
+		{account: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", err: "codex_incompatible: account/read"},
+		{account: `"result":7`, err: "codex_incompatible: account/read"},
 	} {
-		var got agent.Account
-		sent, err := asked(t, []string{c.answer}, func(ctx context.Context, s *Session) (err error) {
-			got, err = s.Account(ctx)
-			return err
-		})
-		if got != c.want || errors.Is(err, agent.ErrNotSaid) != c.silent || !c.silent && err != nil {
-			t.Errorf("%s: %+v, %v", c.answer, got, err)
+		s, p := connect(t, agent.Options{})
+		var sent []string
+		go func() {
+			for i, answer := range []string{c.account, c.config} {
+				if answer != "" {
+					sent = append(sent, p.hear())
+					p.say(fmt.Sprintf(`{"id":%d,%s}`, idFirstOther+i, answer))
+				}
+			}
+		}()
+		got, err := s.Login(t.Context(), "/w")
+		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%s %s: %+v, %v", c.account, c.config, got, err)
 		}
-		if want := `{"id":4,"method":"account/read","params":{}}`; sent[0] != want {
-			t.Errorf("sent %s", sent[0])
+		if sent[0] != `{"id":4,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":5,"method":"config/read","params":{"cwd":"/w"}}` {
+			t.Errorf("sent %q", sent)
 		}
 	}
 }
 
-func TestHomeConfig(t *testing.T) {
-	var got agent.HomeConfig
-	sent, err := asked(t, []string{`"result":{"config":{"model_provider":"mock","notify":["/n","x"],"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`}, func(ctx context.Context, s *Session) (err error) {
-		got, err = s.HomeConfig(ctx, "/w")
-		return err
-	})
-	if err != nil || got.Provider != "mock" || got.Providers["mock"].EnvKey != "K" {
-		t.Errorf("%+v, %v", got, err)
+const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkAccess":false}`
+
+// TestProbeSandbox: what command/exec is answered with, and what that says of the sandbox.
+func TestProbeSandbox(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string
+		code         agent.Code // of the error
+		blind        bool       // agent.ErrNoProbe
+		text         string     // in the error
+	}{
+		{name: "works", answer: `"result":{"exitCode":0,"stdout":"","stderr":""}`},
+		{
+			name: "no namespaces", answer: `"result":{"exitCode":1,"stdout":"","stderr":"\nbwrap: Creating new namespace failed\nmore\n"}`,
+			code: agent.CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
+		},
+		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: agent.CodeSandboxUnavailable, text: "exit code 71"},
+		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, blind: true, text: "longer than"},
+		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", blind: true, text: "unknown variant"},
+		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", blind: true, text: "bogus"},
+		{name: "another shape", answer: `"result":{}`, blind: true, text: "{}"},
+		{name: "never answered", blind: true, text: "no answer to command/exec"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := connect(t, agent.Options{})
+				heard := make(chan string, 1)
+				go func() {
+					heard <- p.hear()
+					if c.answer != "" {
+						p.say(`{"id":4,` + c.answer + `}`)
+					}
+					p.rest()
+				}()
+				err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(confined))
+				want := `{"id":4,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`
+				if got := <-heard; got != want {
+					t.Errorf("sent    %s\nand not %s", got, want)
+				}
+				var e *agent.Error
+				switch {
+				case c.code == "" && !c.blind:
+					if err != nil {
+						t.Error(err)
+					}
+				case c.blind != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+					t.Errorf("%v", err)
+				}
+			})
+		})
 	}
-	if want := `{"id":4,"method":"config/read","params":{"cwd":"/w"}}`; sent[0] != want {
-		t.Errorf("sent %s", sent[0])
+}
+
+// TestProbeSandboxLeavesOut: a policy without a sandbox of codex's is not tried, and nothing is sent.
+func TestProbeSandboxLeavesOut(t *testing.T) {
+	s, _ := connect(t, agent.Options{})
+	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {
+		if err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(policy)); err != nil {
+			t.Error(policy, err)
+		}
 	}
-	// Nulls are what codex has for what is not set.
-	if _, err = asked(t, []string{`"result":{"config":{"model_providers":null,"model_provider":null}}`}, func(ctx context.Context, s *Session) (err error) {
-		_, err = s.HomeConfig(ctx, "/w")
-		return err
-	}); err != nil {
-		t.Error(err)
-	}
-	// What is wrong in config.toml is codex's own answer, not one of another age.
-	_, err = asked(t, []string{`"error":{"code":-32603,"message":"config.toml:1:12: unclosed array"}`}, func(ctx context.Context, s *Session) (err error) {
-		_, err = s.HomeConfig(ctx, "/w")
-		return err
-	})
-	var e *agent.Error
-	if !errors.As(err, &e) || e.Code != agent.CodeResponseError || errors.Is(err, agent.ErrNotSaid) || !strings.Contains(e.Message, "unclosed array") {
+}
+
+// TestProbeSandboxGivesWay: a run that is stopped does not wait for the answer.
+func TestProbeSandboxGivesWay(t *testing.T) {
+	s, p := connect(t, agent.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		p.hear()
+		cancel()
+		p.rest()
+	}()
+	if err := s.ProbeSandbox(ctx, "/w", json.RawMessage(confined)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -28,7 +28,6 @@ type Session struct {
 	end  context.CancelFunc
 
 	requests // of codex's, being answered
-	inspector
 	usage
 
 	opened   atomic.Bool // the fixed id of a request for a thread is used up
@@ -53,7 +52,7 @@ func New(streams agent.Streams, o agent.Options) *Session {
 		o.OnEvent = func(agent.Event) {}
 	}
 	c := newConn(streams, o.ReadTimeout, o.OnEvent)
-	s := &Session{o: o, conn: c, inspector: inspector{c}, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange)}
+	s := &Session{o: o, conn: c, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange)}
 	s.life, s.end = context.WithCancel(context.Background())
 	go func() {
 		c.read(s.handle)

@@ -62,34 +62,26 @@ func (e *environment) loginHint() string {
 // checkLogin asks codex for its login. Without one a thread starts, and its first turn fails.
 func checkLogin(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
-	account, err := i.Session.Account(ctx)
+	login, err := i.Session.Login(ctx, i.Cwd)
 	switch {
-	case errors.Is(err, agent.ErrNotSaid):
-		return warn("this codex does not tell its login", "try it: codex login status")
 	case err != nil:
 		return failWith(err)
-	case account.Kind != "":
-		return ok("%s", strings.TrimSpace(account.Kind+" "+account.Email))
-	case account.Needed:
+	case login.Account != "":
+		return ok("%s", login.Account)
+	case login.Needed:
 		return fail("agent_auth: no login in "+i.Server.Home, e.loginHint())
+	case login.EnvKey == "":
+		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "that is set"))
 	}
-	// Another model provider, which may want a key of its own.
-	config, err := i.Session.HomeConfig(ctx, i.Cwd)
-	if err != nil {
-		return warn("the model provider can't be found out: "+err.Error(), "look into "+filepath.Join(i.Server.Home, "config.toml"))
-	}
-	name := config.Providers[config.Provider].EnvKey
-	if name == "" {
-		return ok("not needed by the model provider %s", cmp.Or(config.Provider, "that is set"))
-	}
-	set, err := e.shell(ctx, "printenv -- "+term.ShellQuote(name)+" >/dev/null && echo set")
+	// A model provider that wants a key of its own.
+	set, err := e.shell(ctx, "printenv -- "+term.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
 	switch {
 	case err != nil:
 		return failWith(err)
 	case set == "":
-		return fail(fmt.Sprintf("agent_auth: the model provider %s wants %s, which is not set", config.Provider, name), "put it into "+e.p.EnvPath())
+		return fail(fmt.Sprintf("agent_auth: the model provider %s wants %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
 	}
-	return ok("the model provider %s has its key in %s", config.Provider, name)
+	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
 // checkSandbox has codex try the sandbox that a turn would get.
