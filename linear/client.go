@@ -39,9 +39,9 @@ type Options struct {
 	IgnoreProxy bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
-	// HTTP replaces the client's own; its redirect policy and cookie jar are not used.
-	HTTP *http.Client
-	Now  func() time.Time // time.Now if nil
+	// Transport replaces the client's own, with CAFile and IgnoreProxy.
+	Transport http.RoundTripper
+	Now       func() time.Time // time.Now if nil
 	// Warn receives each warning once; nil discards them.
 	Warn func(string)
 }
@@ -92,13 +92,18 @@ func connect(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := httpClient(o)
+	sender, err := transport(o)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
 		endpoint: endpoint, key: key, header: authorization(key),
-		http: client, now: o.Now, report: o.Warn, warned: map[string]bool{},
+		now: o.Now, report: o.Warn, warned: map[string]bool{},
+		http: &http.Client{
+			Timeout: requestTimeout, Transport: sender,
+			// net/http would send the key along to subdomains, and the operator should name the new address of an endpoint.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 	if c.now == nil {
 		c.now = time.Now
@@ -125,30 +130,23 @@ func checkEndpoint(s string) (string, error) {
 	return s, nil
 }
 
-// httpClient makes a client that follows no redirect: net/http would send the key along to subdomains, and the operator
-// should name the new address of an endpoint that moved.
-func httpClient(o Options) (*http.Client, error) {
-	h := http.Client{Timeout: requestTimeout}
-	switch {
-	case o.HTTP != nil:
-		h = *o.HTTP
-		h.Jar = nil
-	case o.CAFile != "" || o.IgnoreProxy:
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		if o.IgnoreProxy {
-			t.Proxy = nil
-		}
-		if o.CAFile != "" {
-			pool, err := certificates(o.CAFile)
-			if err != nil {
-				return nil, err
-			}
-			t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-		}
-		h.Transport = t
+// transport returns what sends the requests: Go's own, changed as the options say.
+func transport(o Options) (http.RoundTripper, error) {
+	if o.Transport != nil {
+		return o.Transport, nil
 	}
-	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &h, nil
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if o.IgnoreProxy {
+		t.Proxy = nil
+	}
+	if o.CAFile != "" {
+		pool, err := certificates(o.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return t, nil
 }
 
 // certificates returns the system's certificates and those of the file.

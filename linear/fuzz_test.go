@@ -115,8 +115,8 @@ func FuzzAnswers(f *testing.F) {
 		client := func() *linear.Client {
 			c, err := linear.New(linear.Options{
 				Endpoint: "http://tracker.example/graphql", APIKey: testKey, ProjectSlug: "demo",
-				HTTP: &http.Client{Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies}},
-				Now:  func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
+				Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies},
+				Now:       func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
 			})
 			if err != nil {
 				t.Fatal(err)

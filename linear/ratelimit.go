@@ -2,7 +2,9 @@ package linear
 
 import (
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,43 +47,46 @@ func (c *Client) readBudget(h http.Header) {
 	defer c.mu.Unlock()
 	b := reconcile.Budget{Left: 1, At: c.now()}
 	b.ServerTime, _ = http.ParseTime(h.Get("Date"))
-	known := false
-	for _, kind := range []string{"Requests", "Complexity"} {
-		limit, hasLimit := header(h, kind, "Limit")
-		remaining, hasRemaining := header(h, kind, "Remaining")
-		if !hasLimit || !hasRemaining || limit <= 0 {
-			continue
-		}
-		if left := remaining / limit; !known || left < b.Left {
-			b.Left, b.Reset = left, time.Time{}
-			if t, ok := epoch(h.Get("X-RateLimit-" + kind + "-Reset")); ok {
-				b.Reset = t
-			}
-		}
-		known = true
-	}
-	if !known && !c.budget.At.IsZero() {
+	if !c.budget.At.IsZero() {
 		b.Left, b.Reset = c.budget.Left, c.budget.Reset
+	}
+	scarcest := math.Inf(1)
+	for _, a := range allowances(h)[:2] { // without that of single endpoints
+		if left := a.left / a.limit; a.limit > 0 && left < scarcest {
+			scarcest, b.Left, b.Reset = left, left, a.reset
+		}
 	}
 	c.budget = b
 }
 
-func header(h http.Header, kind, what string) (float64, bool) {
-	f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+"-"+what)), 64)
-	return f, err == nil && f >= 0 && f < 1e15
+// allowance is what the headers say of one kind of allowance; NaN where they say nothing.
+type allowance struct {
+	limit, left float64
+	reset       time.Time
 }
 
-// epoch reads a reset header: UTC milliseconds. A number too small for that is taken as seconds.
-func epoch(s string) (time.Time, bool) {
-	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err != nil || f <= 0 || f > 1e15 {
-		return time.Time{}, false
+func allowances(h http.Header) (list []allowance) {
+	for _, kind := range []string{"Requests", "Complexity", "Endpoint-Requests"} {
+		number := func(what string) float64 {
+			f, err := strconv.ParseFloat(strings.TrimSpace(h.Get("X-RateLimit-"+kind+"-"+what)), 64)
+			if err != nil || f < 0 || f > 1e15 {
+				return math.NaN()
+			}
+			return f
+		}
+		a := allowance{limit: number("Limit"), left: number("Remaining")}
+		switch reset := number("Reset"); { // UTC milliseconds; a number too small for that is taken as seconds
+		case reset >= 1e11:
+			a.reset = time.UnixMilli(int64(reset)).UTC()
+		case reset > 0:
+			a.reset = time.UnixMilli(int64(reset * 1000)).UTC()
+		}
+		list = append(list, a)
 	}
-	if f < 1e11 {
-		f *= 1000
-	}
-	return time.UnixMilli(int64(f)).UTC(), true
+	return list
 }
+
+func exhausted(a allowance) bool { return a.left == 0 }
 
 func (c *Client) isRateLimit(a answer, errs []graphqlError) bool {
 	if a.status == http.StatusTooManyRequests {
@@ -93,7 +98,7 @@ func (c *Client) isRateLimit(a answer, errs []graphqlError) bool {
 		}
 	}
 	// A proxy may have removed the body; the headers of a 400 still tell.
-	return a.status == http.StatusBadRequest && len(errs) == 0 && len(exhausted(a.header)) > 0
+	return a.status == http.StatusBadRequest && len(errs) == 0 && slices.ContainsFunc(allowances(a.header), exhausted)
 }
 
 func (c *Client) rateLimited(a answer) error {
@@ -112,13 +117,11 @@ func (c *Client) rateLimited(a answer) error {
 func resetTime(h http.Header, now time.Time) time.Time {
 	reset, ok := retryAfter(h.Get("Retry-After"), now)
 	if !ok {
-		kinds := exhausted(h)
-		if len(kinds) == 0 {
-			kinds = limitKinds
-		}
-		for _, k := range kinds {
-			if t, named := epoch(h.Get("X-RateLimit-" + k + "-Reset")); named && t.After(reset) {
-				reset = t
+		list := allowances(h)
+		some := slices.ContainsFunc(list, exhausted)
+		for _, a := range list {
+			if (exhausted(a) || !some) && a.reset.After(reset) {
+				reset = a.reset
 			}
 		}
 	}
@@ -131,27 +134,9 @@ func resetTime(h http.Header, now time.Time) time.Time {
 	return reset
 }
 
-var limitKinds = []string{"Requests", "Complexity", "Endpoint-Requests"}
-
-func exhausted(h http.Header) []string {
-	var kinds []string
-	for _, k := range limitKinds {
-		if left, ok := header(h, k, "Remaining"); ok && left == 0 {
-			kinds = append(kinds, k)
-		}
-	}
-	return kinds
-}
-
 func retryAfter(s string, now time.Time) (time.Time, bool) {
-	if s == "" {
-		return time.Time{}, false
-	}
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
-		if n < 0 || n > 1e9 {
-			return time.Time{}, false
-		}
-		return now.Add(time.Duration(n * float64(time.Second))), true
+		return now.Add(time.Duration(min(n, 1e9) * float64(time.Second))), n >= 0
 	}
 	t, err := http.ParseTime(s)
 	return t, err == nil

@@ -70,7 +70,7 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", HTTP: &http.Client{Transport: slow{limiter, takes}}, Now: time.Now})
+			c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: slow{limiter, takes}, Now: time.Now})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestToolTimeLimit(t *testing.T) {
 	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, s, func(o *linear.Options) { o.HTTP = &http.Client{Timeout: 100 * time.Millisecond} })
+	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
 	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
 		t.Errorf("%v %s", ok, text)
