@@ -21,7 +21,7 @@ type OpenAttention struct {
 const attentionColumns = `key, kind, issue_id, identifier, ref, text, at`
 
 func attentionFields(a *reconcile.Attention) []any {
-	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf{&a.At}}
+	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf(&a.At)}
 }
 
 // addAttention stores a notification in the transaction of the event that it reports; without a time of its own it gets
@@ -67,7 +67,7 @@ func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience 
 		}
 		for _, a := range standing {
 			known, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
-				jsonOf{append([]string{a.Key}, a.Alike...)})
+				jsonOf(append([]string{a.Key}, a.Alike...)))
 			if err != nil {
 				return err
 			}

@@ -15,18 +15,9 @@ const claimColumns = `issue_id, identifier, status, version, run_id, attempt, ki
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
-		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind,
-		stampOf{&c.DueAt},
-		&c.ErrorCode,
-		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage,
-		stampOf{&c.HeldAt},
-		stampOf{&c.HoldCommentAt},
-		&c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs,
-		&c.Interruptions, &c.TokenBase,
-		jsonOf{&c.Issue},
-		&c.Project, &c.WorkspaceRoot,
-		stampOf{&c.ClaimedAt},
-		stampOf{&c.UpdatedAt},
+		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind, stampOf(&c.DueAt), &c.ErrorCode,
+		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt), &c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs,
+		&c.Interruptions, &c.TokenBase, jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot, stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt),
 	}
 }
 

@@ -246,7 +246,7 @@ func storing[T any](a *actor, op string, f func() (T, error)) (T, error) {
 	v, err := answered(&a.tape, f)
 	a.dirty, a.saved = true, nil
 	a.acted = err == nil
-	text, jsonErr := jsonOf{v}.Value() // pointers print as addresses
+	text, jsonErr := jsonOf(v).Value() // pointers print as addresses
 	a.learn(text, err)
 	return v, errors.Join(err, jsonErr)
 }

@@ -22,7 +22,7 @@ type stepped struct {
 func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 	s.a.step("read the state")
 	rec, err := answered(&s.a.tape, func() (reconcile.State, error) { return s.db.Store.State(ctx) })
-	text, jsonErr := jsonOf{rec}.Value() // pointers print as addresses
+	text, jsonErr := jsonOf(rec).Value() // pointers print as addresses
 	// From here on the pass plans on what it has just read. From before it knows only the tracker's answer and the runs
 	// that it could not reap.
 	s.a.forget(s.runners.remembered()...)

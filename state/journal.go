@@ -19,7 +19,7 @@ func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
 		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
 			worker_start = ?, heartbeat_at = ? WHERE id = ? AND phase = ? AND outcome IS NULL RETURNING `+runColumns,
-			reconcile.PreparingWorkspace, h.Boot, h.PID, bitsOf{&h.Start}, stamp(now), id, reconcile.Starting)
+			reconcile.PreparingWorkspace, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), id, reconcile.Starting)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = reconcile.ErrConflict
 		}
@@ -42,10 +42,10 @@ func workerValues(now time.Time, r reconcile.Run, more ...any) []any {
 	return append([]any{
 		r.Phase, r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID, r.ThreadID, r.TurnID, r.Turns,
 		r.TurnsDone, r.Progress, r.Tokens.Input, r.Tokens.Output, r.Tokens.Total,
-		textOf{&r.RateLimits},
+		textOf(&r.RateLimits),
 		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
 		r.Tokens.Cached, r.Tokens.Reasoning, r.Model,
-		linksOf{&r.Links},
+		linksOf(&r.Links),
 	}, more...)
 }
 
@@ -119,7 +119,7 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created
 // Created reports which of these ids of tracker objects were created by agents of this project.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
 	ours, err := readAll(ctx, j.conn, "look for what agents created", itself[string],
-		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf{append([]string{}, ids...)}) // one parameter, however many ids
+		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...))) // one parameter, however many ids
 	return setOf(ours), err
 }
 

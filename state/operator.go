@@ -12,7 +12,7 @@ type Operator struct{ *conn }
 const commandColumns = `id, verb, issue_id, identifier, created_at`
 
 func commandFields(c *reconcile.Command) []any {
-	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf{&c.CreatedAt}}
+	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt)}
 }
 
 // AddCommand stores an operator's command until a pass has consumed it, and returns its id. The id of cmd is ignored.

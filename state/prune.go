@@ -63,7 +63,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
 				AND key NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2)`,
 		} {
-			n, err := t.count(statement, old, limit, jsonOf{standing})
+			n, err := t.count(statement, old, limit, jsonOf(standing))
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func standingKeys(t tx, dir string, now time.Time) ([]string, error) {
 
 // deleteRequests deletes the requests of runs that are deleted.
 func deleteRequests(t tx, runIDs []string) error {
-	return t.run(`DELETE FROM requests WHERE run_id IN (SELECT value FROM json_each(?))`, jsonOf{runIDs})
+	return t.run(`DELETE FROM requests WHERE run_id IN (SELECT value FROM json_each(?))`, jsonOf(runIDs))
 }
 
 // PastIssue is an issue of which only ended runs are left.

@@ -23,7 +23,7 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
 			err := tx.run(`INSERT INTO runs (id, kind, issue_id, identifier, phase, outcome, settled, issue,
 				started_at, ended_at) VALUES (?, 'agent', ?, ?, 'finishing', 'succeeded', 1, ?, ?, ?)`,
-				ids[k], issueOf(i).ID, issueOf(i).Identifier, jsonOf{issueOf(i)}, stamp(at), stamp(at))
+				ids[k], issueOf(i).ID, issueOf(i).Identifier, jsonOf(issueOf(i)), stamp(at), stamp(at))
 			if err != nil {
 				return err
 			}

@@ -83,12 +83,12 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Uses, err = rows(t, func(u *RunUse) []any {
-			return append([]any{&u.IssueID, &u.Identifier, &u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf{&u.Runtime}}, tokenFields(&u.Tokens)...)
+			return append([]any{&u.IssueID, &u.Identifier, &u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf(&u.Runtime)}, tokenFields(&u.Tokens)...)
 		}, usesQuery, from, to); err != nil {
 			return err
 		}
 		failure := func(f *Failure) []any {
-			return []any{&f.IssueID, &f.Identifier, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf{&f.At}}
+			return []any{&f.IssueID, &f.Identifier, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
 		}
 		if r.Failures, err = rows(t, failure, failuresQuery, from, to); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 			return err
 		}
 		if r.Outages, err = rows(t, func(o *Outage) []any {
-			return []any{&o.Code, &o.Message, stampOf{&o.Since}, stampOf{&o.Until}}
+			return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
 		}, outagesQuery, to, from); err != nil {
 			return err
 		}
@@ -147,14 +147,8 @@ const (
 func (v Views) Standings(ctx context.Context) ([]Standing, error) {
 	return readAll(ctx, v.conn, "read the claims", func(s *Standing) []any {
 		return append([]any{
-			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind,
-			stampOf{&s.DueAt},
-			&s.ErrorCode, &s.ErrorMessage, &s.HoldReason,
-			&s.HoldMessage,
-			stampOf{&s.HeldAt},
-			&s.Issue.URL, &s.RunID,
-			stampOf{&s.StartedAt},
-			&s.Model,
+			&s.IssueID, &s.Identifier, &s.Status, &s.Attempt, &s.Kind, stampOf(&s.DueAt), &s.ErrorCode, &s.ErrorMessage,
+			&s.HoldReason, &s.HoldMessage, stampOf(&s.HeldAt), &s.Issue.URL, &s.RunID, stampOf(&s.StartedAt), &s.Model,
 		}, tokenFields(&s.Tokens)...)
 	}, `SELECT c.issue_id, c.identifier, c.status, c.attempt, c.kind, c.due_at, c.error_code, c.error_message, c.hold_reason,
 		c.hold_message, c.held_at, c.issue ->> '$.url', coalesce(r.id, ''), r.started_at, coalesce(r.model, ''), coalesce(r.tokens_input, 0),

@@ -24,17 +24,9 @@ const (
 
 func requestFields(r *reconcile.Request) []any {
 	return []any{
-		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary,
-		jsonOf{&r.Detail},
-		&r.Outside,
-		stampOf{&r.AskedAt},
-		stampOf{&r.ExpiresAt},
-		&r.Deadline.Mono, &r.Deadline.Boot, &r.Decision,
-		jsonOf{&r.Answer},
-		stampOf{&r.DecidedAt},
-		&r.Fate,
-		stampOf{&r.EndedAt},
-		&r.ToldRun,
+		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary, jsonOf(&r.Detail), &r.Outside,
+		stampOf(&r.AskedAt), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
+		stampOf(&r.DecidedAt), &r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
 	}
 }
 
@@ -46,7 +38,7 @@ func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile
 				detail, outside, asked_at, expires_at, expires_mono, expires_boot)
 			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0), ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
 			FROM runs WHERE id = ? AND outcome IS NULL RETURNING number`,
-			r.IssueID, r.Identifier, r.ThreadID, r.Kind, r.Summary, jsonOf{r.Detail}, r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt),
+			r.IssueID, r.Identifier, r.ThreadID, r.Kind, r.Summary, jsonOf(r.Detail), r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt),
 			r.Deadline.Mono, r.Deadline.Boot, r.RunID)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("run %s: %w", r.RunID, reconcile.ErrConflict)
@@ -156,7 +148,7 @@ func (o Operator) DecideRequest(ctx context.Context, now time.Time, at reconcile
 		is.Decision, is.Answer, is.DecidedAt = r.Decision, r.Answer, now
 		return t.run(`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
 			WHERE issue_id = ?5 AND number = ?6`,
-			r.Decision, jsonOf{r.Answer}, stamp(now), orNull[reconcile.RequestFate]{&is.Fate}, r.IssueID, r.Number)
+			r.Decision, jsonOf(r.Answer), stamp(now), orNull(&is.Fate), r.IssueID, r.Number)
 	})
 	return is, err
 }

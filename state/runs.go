@@ -17,32 +17,13 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
-		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase,
-		orNull[reconcile.Outcome]{&r.Outcome},
-		&r.ErrorCode, &r.ErrorText,
-		orNull[string]{&r.StopReason},
-		orNull[time.Duration]{&r.StopAt.Mono},
-		orNull[string]{&r.StopAt.Boot},
-		&r.ReapTries,
-		&r.Settled,
-		jsonOf{&r.Issue},
-		&r.Fingerprint,
-		&r.Worker.Boot, &r.Worker.PID,
-		bitsOf{&r.Worker.Start},
-		&r.Host, &r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID,
-		&r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total,
-		textOf{&r.RateLimits},
-		&r.LastEvent, &r.LastMessage,
-		stampOf{&r.LastEventAt},
-		stampOf{&r.HandoffAt},
-		&r.HandoffState,
-		&r.Beats,
-		stampOf{&r.HeartbeatAt},
-		stampOf{&r.StartedAt},
-		stampOf{&r.EndedAt},
-		&r.Model,
-		linksOf{&r.Links},
-		&r.AfterRunError,
+		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
+		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
+		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
+		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
+		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
+		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
+		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, linksOf(&r.Links), &r.AfterRunError,
 	}
 }
 
@@ -130,13 +111,11 @@ func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]r
 	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
 		r.Settled = true
 		return append([]any{
-			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText,
-			&r.AfterRunError, &r.Turns,
-			stampOf{&r.StartedAt},
-			stampOf{&r.EndedAt},
+			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError,
+			&r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
 		}, tokenFields(&r.Tokens)...)
 	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', outcome, error_code, error_text,
 		after_run_error, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
-		ORDER BY id DESC LIMIT ?2`, jsonOf{append([]string{}, issueIDs...)}, limit)
+		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
 }

@@ -14,30 +14,53 @@ import (
 )
 
 // A type that is stored has a function that returns pointers to its fields in the order of its columns. They are the
-// destinations of a row that is read and, as arguments of a statement, the values of a row that is written. The types
-// below are such pointers for what SQLite has no type of its own for.
+// destinations of a row that is read and, as arguments of a statement, the values of a row that is written. A field is such
+// a pointer for what SQLite has no type of its own for.
+type field struct {
+	scan  func(v any) error
+	value func() (driver.Value, error)
+}
+
+// Scan implements sql.Scanner.
+func (f field) Scan(v any) error { return f.scan(v) }
+
+// Value implements driver.Valuer.
+func (f field) Value() (driver.Value, error) { return f.value() }
 
 // errStored marks a stored value that this package cannot have written.
 var errStored = errors.New("unreadable value")
 
-// stampOf stores a time as UTC milliseconds, the zero time as NULL.
-type stampOf struct{ t *time.Time }
-
-// Scan implements sql.Scanner.
-func (s stampOf) Scan(v any) error {
-	var ms sql.Null[int64]
-	if err := ms.Scan(v); err != nil {
-		return fmt.Errorf("%w: a time of type %T", errStored, v)
+// fieldOf stores a field as the S that write returns. NULL is read as the zero value of S.
+func fieldOf[S int64 | string](read func(S), write func() any) field {
+	return field{
+		func(v any) error {
+			stored, ok := v.(S)
+			if !ok && v != nil {
+				return fmt.Errorf("%w: of type %T", errStored, v)
+			}
+			read(stored)
+			return nil
+		},
+		func() (driver.Value, error) { return write(), nil },
 	}
-	*s.t = time.Time{}
-	if ms.Valid {
-		*s.t = time.UnixMilli(ms.V).UTC()
-	}
-	return nil
 }
 
-// Value implements driver.Valuer.
-func (s stampOf) Value() (driver.Value, error) { return stamp(*s.t), nil }
+// stampOf stores a time as UTC milliseconds, the zero time as NULL.
+func stampOf(t *time.Time) field {
+	return field{
+		func(v any) error {
+			var ms sql.Null[int64]
+			if err := ms.Scan(v); err != nil {
+				return fmt.Errorf("%w: a time of type %T", errStored, v)
+			}
+			if *t = (time.Time{}); ms.Valid {
+				*t = time.UnixMilli(ms.V).UTC()
+			}
+			return nil
+		},
+		func() (driver.Value, error) { return stamp(*t), nil },
+	}
+}
 
 func stamp(t time.Time) any {
 	if t.IsZero() {
@@ -47,115 +70,78 @@ func stamp(t time.Time) any {
 }
 
 // millisOf stores a duration in milliseconds.
-type millisOf struct{ d *time.Duration }
-
-// Scan implements sql.Scanner.
-func (m millisOf) Scan(v any) error {
-	ms, ok := v.(int64)
-	if !ok {
-		return fmt.Errorf("%w: a duration of type %T", errStored, v)
-	}
-	*m.d = time.Duration(ms) * time.Millisecond
-	return nil
+func millisOf(d *time.Duration) field {
+	return fieldOf(func(ms int64) { *d = time.Duration(ms) * time.Millisecond }, func() any { return d.Milliseconds() })
 }
-
-// Value implements driver.Valuer.
-func (m millisOf) Value() (driver.Value, error) { return m.d.Milliseconds(), nil }
 
 // bitsOf stores an unsigned number as the same 64 bits.
-type bitsOf struct{ n *uint64 }
-
-// Scan implements sql.Scanner.
-func (b bitsOf) Scan(v any) error {
-	n, ok := v.(int64)
-	if !ok {
-		return fmt.Errorf("%w: a number of type %T", errStored, v)
-	}
-	*b.n = uint64(n)
-	return nil
-}
-
-// Value implements driver.Valuer.
-func (b bitsOf) Value() (driver.Value, error) { return int64(*b.n), nil }
-
-// orNull stores the zero value as NULL.
-type orNull[T comparable] struct{ v *T }
-
-// Scan implements sql.Scanner.
-func (o orNull[T]) Scan(v any) error {
-	var value sql.Null[T]
-	err := value.Scan(v)
-	*o.v = value.V
-	return err
-}
-
-// Value implements driver.Valuer.
-func (o orNull[T]) Value() (driver.Value, error) {
-	if *o.v == *new(T) {
-		return nil, nil
-	}
-	return driver.DefaultParameterConverter.ConvertValue(*o.v)
-}
-
-// jsonOf stores any value as JSON.
-type jsonOf struct{ v any }
-
-// Scan implements sql.Scanner.
-func (j jsonOf) Scan(v any) error {
-	text, ok := v.(string)
-	if !ok {
-		return fmt.Errorf("%w: JSON of type %T", errStored, v)
-	}
-	if err := json.Unmarshal([]byte(text), j.v); err != nil {
-		return fmt.Errorf("%w: %w", errStored, err)
-	}
-	return nil
-}
-
-// Value implements driver.Valuer.
-func (j jsonOf) Value() (driver.Value, error) {
-	text, err := json.Marshal(j.v)
-	return string(text), err
-}
-
-// linksOf stores links as JSON, none as an empty text.
-type linksOf struct{ links *[]reconcile.Link }
-
-// Scan implements sql.Scanner.
-func (l linksOf) Scan(v any) error {
-	if v == "" {
-		*l.links = nil
-		return nil
-	}
-	return jsonOf{l.links}.Scan(v)
-}
-
-// Value implements driver.Valuer.
-func (l linksOf) Value() (driver.Value, error) {
-	if len(*l.links) == 0 {
-		return "", nil
-	}
-	return jsonOf{l.links}.Value()
+func bitsOf(n *uint64) field {
+	return fieldOf(func(bits int64) { *n = uint64(bits) }, func() any { return int64(*n) })
 }
 
 // textOf stores bytes as text, none as NULL.
-type textOf struct{ b *[]byte }
-
-// Scan implements sql.Scanner.
-func (t textOf) Scan(v any) error {
-	*t.b = nil
-	if text, ok := v.(string); ok {
-		*t.b = []byte(text)
-	}
-	return nil
+func textOf(b *[]byte) field {
+	return fieldOf(func(text string) { *b = []byte(text) }, func() any {
+		if len(*b) == 0 {
+			return nil
+		}
+		return string(*b)
+	})
 }
 
-// Value implements driver.Valuer.
-func (t textOf) Value() (driver.Value, error) {
-	if len(*t.b) == 0 {
-		return nil, nil
+// orNull stores the zero value as NULL.
+func orNull[T comparable](v *T) field {
+	return field{
+		func(stored any) error {
+			var value sql.Null[T]
+			err := value.Scan(stored)
+			*v = value.V
+			return err
+		},
+		func() (driver.Value, error) {
+			if *v == *new(T) {
+				return nil, nil
+			}
+			return driver.DefaultParameterConverter.ConvertValue(*v)
+		},
 	}
-	return string(*t.b), nil
+}
+
+// jsonOf stores any value as JSON.
+func jsonOf(v any) field {
+	return field{
+		func(stored any) error {
+			text, _ := stored.(string)
+			if err := json.Unmarshal([]byte(text), v); err != nil {
+				return fmt.Errorf("%w: %w", errStored, err)
+			}
+			return nil
+		},
+		func() (driver.Value, error) {
+			text, err := json.Marshal(v)
+			return string(text), err
+		},
+	}
+}
+
+// linksOf stores links as JSON, none as an empty text.
+func linksOf(links *[]reconcile.Link) field {
+	f := jsonOf(links)
+	return field{
+		func(stored any) error {
+			if stored == "" {
+				*links = nil
+				return nil
+			}
+			return f.scan(stored)
+		},
+		func() (driver.Value, error) {
+			if len(*links) == 0 {
+				return "", nil
+			}
+			return f.value()
+		},
+	}
 }
 
 const tokenColumns = `input, cached, output, reasoning, total`

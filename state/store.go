@@ -73,7 +73,7 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	} {
 		if text, blocked := meta[key]; blocked {
 			*block = new(reconcile.Block)
-			if err := (jsonOf{*block}).Scan(text); err != nil {
+			if err := jsonOf(*block).Scan(text); err != nil {
 				return err
 			}
 		}
@@ -194,7 +194,7 @@ func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	if b.Code == "" {
 		return clearMeta(t, key)
 	}
-	if err := t.run(storeMeta, key, jsonOf{b}); err != nil || key == metaTrackerBlock {
+	if err := t.run(storeMeta, key, jsonOf(b)); err != nil || key == metaTrackerBlock {
 		return err
 	}
 	return addAttention(t, now, reconcile.BlockAttention(b))
@@ -211,7 +211,7 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
 	return s.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
 		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
-			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull[string]{&reason}, at.Mono, at.Boot, runID)
+			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID)
 	})
 }
 

@@ -105,7 +105,7 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 // LastSeen returns what a thread knows of its issue; false where that was never stored, as with threads of earlier versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	return readOne(ctx, j.conn, "read what the thread was told",
-		func(s *reconcile.LastSeen) []any { return []any{stampOf{&s.CommentAt}, &s.Description, &s.Prompt} },
+		func(s *reconcile.LastSeen) []any { return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt} },
 		`SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 

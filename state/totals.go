@@ -16,7 +16,7 @@ type Totals struct {
 	Runtime time.Duration
 }
 
-func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), millisOf{&all.Runtime}) }
+func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), millisOf(&all.Runtime)) }
 
 const totalColumns = tokenColumns + `, runtime_ms`
 

@@ -44,7 +44,7 @@ type StoredSkip struct {
 const skipColumns = `issue_id, identifier, reason, message, since`
 
 func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf{&s.Since}}
+	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since)}
 }
 
 // Skips returns the skips of the last pass that fetched candidates, by identifier.
@@ -103,7 +103,8 @@ const passColumns = `"trigger", started_at, duration_ms, actions, skipped, error
 
 func passFields(p *Pass) []any {
 	return []any{
-		&p.ID, &p.Trigger, stampOf{&p.StartedAt}, millisOf{&p.Duration}, &p.Actions, &p.Skipped, jsonOf{&p.Errors}, &p.BootID, &p.Mono,
+		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped, jsonOf(&p.Errors), &p.BootID,
+		&p.Mono,
 	}
 }
 

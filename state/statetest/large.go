@@ -1,5 +1,4 @@
-// Package statetest makes large states for tests and measurements. The program writes one claim and one run of each kind;
-// Large then multiplies their rows in SQL, because ten thousand transactions would take minutes.
+// Package statetest makes large states for tests and measurements.
 package statetest
 
 import (
@@ -10,9 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	// Registers the driver "sqlite".
-	_ "modernc.org/sqlite"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -41,164 +37,109 @@ func (s Size) Running() int { return s.Claims / runningEvery }
 // Held is the number of held claims.
 func (s Size) Held() int { return s.Claims/heldEvery - s.Running() }
 
-// Large makes the state of that size in a directory that has none.
+// Large makes the state of that size in a directory that has none. It stores many rows with one commit, because ten
+// thousand transactions would take minutes, and in SQL what no commit stores.
 func Large(ctx context.Context, dir string, now time.Time, s Size) error {
 	if s.Claims < runningEvery || s.Runs < 1 {
 		return fmt.Errorf("a large state has at least %d claims and a run", runningEvery)
 	}
-	if err := writeTemplate(ctx, dir, now); err != nil {
-		return err
-	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "state.db")+"?mode=rw&_pragma=synchronous(off)")
-	if err != nil {
-		return err
-	}
-	db.SetMaxOpenConns(1)
-	tx, err := db.BeginTx(ctx, nil)
-	if err == nil {
-		err = multiply(ctx, tx, now.UnixMilli(), s)
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	return errors.Join(err, db.Close())
-}
-
-// The rows that are multiplied.
-const (
-	templateIssue = "template"
-	templateEnded = "template-ended"
-	templateLive  = "template-live"
-)
-
-// writeTemplate stores a claim with a live run, a run that has ended, and a pass.
-func writeTemplate(ctx context.Context, dir string, now time.Time) (err error) {
 	db, err := state.Create(ctx, dir, now.Add(-history))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	text, url, made := strings.Repeat("What is to be done, with its reasons and some steps.\n", 12), "https://linear.example.com/acme/issue/TEMPLATE", time.Unix(0, 0).UTC()
-	issue := reconcile.Issue{
-		ID: templateIssue, Identifier: "TEMPLATE", Title: "Make the thing do what its users expect", Description: &text, State: "In Progress",
-		URL: &url, Labels: []string{"symphony", "bug"}, BlockedBy: []reconcile.BlockerRef{}, CreatedAt: &made,
-	}
-	for _, id := range []string{templateEnded, templateLive} {
-		start := reconcile.Run{ID: id, Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, StartedAt: now.Add(-time.Hour)}
-		if err := db.Store.Commit(ctx, now, reconcile.Change{Insert: &start}); err != nil {
-			return err
-		}
-		r, err := db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1}, now)
-		if err != nil {
-			return err
-		}
-		r.Phase, r.Turns, r.TurnsDone, r.ThreadID, r.WorkspacePath, r.WorkspaceRoot = reconcile.StreamingTurn, 2, 1, "thread-"+id, "/nowhere/TEMPLATE", "/nowhere"
-		r.Model, r.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://github.com/acme/app/pull/7"}}
-		r.Tokens = reconcile.Tokens{Input: 120_000, Cached: 90_000, Output: 4_000, Reasoning: 1_500, Total: 124_000}
-		r.LastEvent, r.LastMessage, r.LastEventAt = "notification", "I look at the tests first.", now
-		r.RateLimits = []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`)
-		if id == templateEnded {
-			r.Outcome = reconcile.Succeeded
-			err = db.Journal.Finish(ctx, now, r)
-		} else {
-			_, err = db.Journal.UpdateRun(ctx, now, r)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	claim := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Running, RunID: templateLive, Issue: issue, ClaimedAt: now}
-	if err := db.Store.Commit(ctx, now, reconcile.Change{Claim: &claim, Settle: templateEnded}); err != nil {
-		return err
-	}
-	_, err = db.Store.SavePass(ctx, state.Pass{Trigger: "cron", StartedAt: now, Duration: 50 * time.Millisecond})
-	return err
-}
-
-// multiply copies the template's rows, derives the totals from the copies, and deletes the template.
-func multiply(ctx context.Context, tx *sql.Tx, now int64, s Size) error {
-	issueOf := func(number string) map[string]string {
-		return map[string]string{
-			"issue_id": `'id-' || (` + number + `)`, "identifier": `'ABC-' || (` + number + `)`,
-			"issue": `replace(replace(t.issue, 'TEMPLATE', 'ABC-' || (` + number + `)), '"template"', '"id-' || (` + number + `) || '"')`,
-		}
-	}
-	at := fmt.Sprintf("%d - CAST(%d.0 * (%d - i) / %[3]d AS INTEGER)", now-60_000, history.Milliseconds(), s.Runs)
-	held := fmt.Sprintf("i %% %d = 0 AND i %% %d", heldEvery, runningEvery)
-	live := `printf('20261120T%06d.000-alive', ` + fmt.Sprintf("i / %d)", runningEvery)
-	for _, c := range []struct {
-		table, where string
-		n            int
-		issue        string
-		set          map[string]string // columns as expressions over i, which counts from 1
-	}{
-		{"runs", "id = '" + templateEnded + "'", s.Runs, fmt.Sprintf("i %% %d + 1", s.Claims), map[string]string{
-			"id": `printf('20261020T%06d.%03d-large', i / 1000, i % 1000)`, "started_at": at + " - 600000", "ended_at": at,
-			"runtime_ms": "540000 + i % 120000", "model": "iif(i % 5, 'gpt-5.5', 'gpt-5.5-mini')", "thread_id": "'thread-' || i",
-			"outcome": "CASE WHEN i % 7 = 0 THEN 'failed' WHEN i % 11 = 0 THEN 'stalled' ELSE 'succeeded' END", "error_code": "iif(i % 7, '', 'turn_failed')",
-		}},
-		{"runs", "id = '" + templateLive + "'", s.Running(), fmt.Sprintf("i * %d", runningEvery), map[string]string{
-			"id": `printf('20261120T%06d.000-alive', i)`, "thread_id": "'thread-live-' || i",
-		}},
-		{"claims", "issue_id = '" + templateIssue + "'", s.Claims, "i", map[string]string{
-			"status": fmt.Sprintf("CASE WHEN i %% %d = 0 THEN 'running' WHEN %s THEN 'held' ELSE 'retry' END", runningEvery, held),
-			"run_id": fmt.Sprintf("iif(i %% %d, '', %s)", runningEvery, live), "kind": fmt.Sprintf("iif(i %% %d, 'backoff', '')", heldEvery),
-			"due_at": fmt.Sprintf("iif(i %% %d, %d + i * 1000, NULL)", heldEvery, now), "attempt": "i % 4",
-			"hold_reason": "iif(" + held + ", 'max_failures', '')", "held_at": fmt.Sprintf("iif(%s, %d - i * 60000, NULL)", held, now),
-		}},
-		{"passes", "id = 1", s.Passes, "", map[string]string{"id": "i + 1", "started_at": fmt.Sprintf("%d - 60000 * (%d - i)", now-30_000, s.Passes)}},
-	} {
-		if c.issue != "" {
-			for column, value := range issueOf(c.issue) {
-				c.set[column] = value
-			}
-		}
-		if err := copyRow(ctx, tx, c.table, c.where, c.n, c.set); err != nil {
-			return err
-		}
-	}
-	for _, statement := range []string{
-		`DELETE FROM claims WHERE issue_id = 'template'`, `DELETE FROM runs WHERE issue_id = 'template'`, `DELETE FROM passes WHERE id = 1`,
-		`DELETE FROM issue_totals`,
-		`INSERT INTO issue_totals (issue_id, input, cached, output, reasoning, total, runtime_ms) SELECT issue_id, sum(tokens_input), sum(tokens_cached),
-			sum(tokens_output), sum(tokens_reasoning), sum(tokens_total), sum(runtime_ms) FROM runs WHERE settled = 1 GROUP BY issue_id`,
-		`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total) SELECT date(coalesce(ended_at, heartbeat_at) / 1000, 'unixepoch') AS day, model, sum(tokens_input),
-			sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total) FROM runs GROUP BY day, model`,
-		`UPDATE meta SET value = (SELECT CAST(sum(total) AS TEXT) FROM issue_totals) WHERE key = 'totals_total'`,
-		`INSERT INTO releases (issue_id, identifier, title, reason, from_state, to_state, claimed_at, released_at, runs, runtime_ms, usage, links)
-			SELECT 'done-' || id, 'ABC-' || (10000 + rowid), json_extract(issue, '$.title'), 'inactive', 'Todo', 'Human Review', started_at, ended_at, 3,
-			3 * runtime_ms, json_array(json_object('model', model, 'tokens', json_object('total', tokens_total))), links FROM runs WHERE settled = 1 AND rowid % 8 = 0`,
-	} {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%w: %s", err, statement)
-		}
-	}
-	return nil
-}
-
-// copyRow inserts n copies of one row; what set does not name stays as it is in that row.
-func copyRow(ctx context.Context, tx *sql.Tx, table, where string, n int, set map[string]string) error {
-	rows, err := tx.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
+	err = errors.Join(fill(ctx, db, now, s), db.Close())
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var columns, values []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
-		value, given := set[name]
-		if !given {
-			value = `t."` + name + `"`
-		}
-		columns, values = append(columns, `"`+name+`"`), append(values, value)
-	}
-	if err := rows.Err(); err != nil {
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "state.db")+"?mode=rw")
+	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
-		INSERT INTO %s (%s) SELECT %s FROM n, (SELECT * FROM %[2]s WHERE %[5]s) AS t`, n, table, strings.Join(columns, ", "), strings.Join(values, ", "), where))
-	return err
+	for _, statement := range []string{
+		`UPDATE runs SET runtime_ms = ended_at - started_at WHERE ended_at IS NOT NULL`,
+		`UPDATE issue_totals SET runtime_ms = (SELECT sum(runtime_ms) FROM runs WHERE runs.issue_id = issue_totals.issue_id)`,
+		`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
+			SELECT date(coalesce(ended_at, heartbeat_at) / 1000, 'unixepoch') AS day, model, sum(tokens_input),
+			sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total) FROM runs GROUP BY day, model`,
+		`INSERT INTO releases (issue_id, identifier, title, reason, from_state, to_state, claimed_at, released_at, runs, runtime_ms, usage, links)
+			SELECT 'done-' || id, 'ABC-' || (10000 + rowid), issue ->> '$.title', 'inactive', 'Todo', 'Human Review', started_at, ended_at, 3,
+			3 * runtime_ms, json_array(json_object('model', model, 'tokens', json_object('total', tokens_total))), links
+			FROM runs WHERE settled = 1 AND rowid % 8 = 0`,
+		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
+			INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped) SELECT 'cron', %[2]d - 60000 * (%[1]d - i), 50, 0, 0 FROM n`,
+			s.Passes, now.Add(-30*time.Second).UnixMilli()),
+	} {
+		_, execErr := pool.ExecContext(ctx, statement)
+		err = errors.Join(err, execErr)
+	}
+	return errors.Join(err, pool.Close())
+}
+
+// fill stores the claims and the runs.
+func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
+	var changes, ends []reconcile.Change
+	for i := 1; i <= s.Runs; i++ {
+		r := newRun(fmt.Sprintf("20261020T%06d.%03d-large", i/1000, i%1000), i%s.Claims+1)
+		r.EndedAt = now.Add(-time.Minute - history*time.Duration(s.Runs-i)/time.Duration(s.Runs))
+		r.StartedAt, r.HeartbeatAt, r.Outcome = r.EndedAt.Add(-10*time.Minute), r.EndedAt, reconcile.Succeeded
+		switch {
+		case i%7 == 0:
+			r.Outcome, r.ErrorCode = reconcile.Failed, "turn_failed"
+		case i%11 == 0:
+			r.Outcome = reconcile.Stalled
+		}
+		if i%5 == 0 {
+			r.Model = "gpt-5.5-mini"
+		}
+		changes, ends = append(changes, reconcile.Change{Insert: &r}), append(ends, reconcile.Change{Settle: r.ID})
+	}
+	for i := 1; i <= s.Claims; i++ {
+		issue := issueOf(i)
+		claim := reconcile.Claim{
+			IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Kind: reconcile.Backoff, Attempt: i % 4,
+			DueAt: now.Add(time.Duration(i) * time.Second), Issue: issue, ClaimedAt: now,
+		}
+		change := reconcile.Change{Claim: &claim}
+		if i%heldEvery == 0 {
+			claim.Status, claim.Kind, claim.DueAt = reconcile.Held, "", time.Time{}
+			claim.HoldReason, claim.HeldAt = reconcile.HoldMaxFailures, now.Add(-time.Duration(i)*time.Minute)
+		}
+		if i%runningEvery == 0 {
+			r := newRun(fmt.Sprintf("20261120T%06d.000-alive", i/runningEvery), i)
+			r.StartedAt, r.HeartbeatAt = now.Add(-time.Hour), now
+			claim.Status, claim.RunID, claim.HoldReason, claim.HeldAt = reconcile.Running, r.ID, "", time.Time{}
+			change.Insert = &r
+		}
+		changes = append(changes, change)
+	}
+	if err := db.Store.Commit(ctx, now, changes...); err != nil {
+		return err
+	}
+	if err := db.Store.Commit(ctx, now, ends...); err != nil {
+		return err
+	}
+	return db.Attentions.DropAttentions(ctx, now) // of the claims that are held
+}
+
+func issueOf(i int) reconcile.Issue {
+	text := strings.Repeat("What is to be done, with its reasons and some steps.\n", 12)
+	url, created := fmt.Sprint("https://linear.example.com/acme/issue/ABC-", i), time.Unix(0, 0).UTC()
+	return reconcile.Issue{
+		ID: fmt.Sprint("id-", i), Identifier: fmt.Sprint("ABC-", i), Title: "Make the thing do what its users expect", Description: &text,
+		State: "In Progress", URL: &url, Labels: []string{"symphony", "bug"}, BlockedBy: []reconcile.BlockerRef{}, CreatedAt: &created,
+	}
+}
+
+// newRun is a run as its worker has left it in the middle of a turn.
+func newRun(id string, i int) reconcile.Run {
+	issue := issueOf(i)
+	return reconcile.Run{
+		ID: id, Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Phase: reconcile.StreamingTurn,
+		Worker: reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1}, Turns: 2, TurnsDone: 1, ThreadID: "thread-" + id,
+		WorkspacePath: "/nowhere/" + issue.Identifier, WorkspaceRoot: "/nowhere", Model: "gpt-5.5",
+		Links:     []reconcile.Link{{Kind: "pull_request", URL: "https://github.com/acme/app/pull/7"}},
+		Tokens:    reconcile.Tokens{Input: 120_000, Cached: 90_000, Output: 4_000, Reasoning: 1_500, Total: 124_000},
+		LastEvent: "notification", LastMessage: "I look at the tests first.",
+		RateLimits: []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`),
+	}
 }
