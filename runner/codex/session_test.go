@@ -307,11 +307,16 @@ func TestForeignEnds(t *testing.T) {
 
 func TestEndOfStream(t *testing.T) {
 	t.Run("in a turn", func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{})
-		go p.rest()
-		_ = p.out.Close()
-		_, err := wait()
-		_ = wantCode(t, err, agent.CodePortExit)
+		for range 50 { // what is emitted after the agent's end is delivered, too
+			_, p, wait := inTurn(t, t.Context(), agent.Options{})
+			go p.rest()
+			_ = p.out.Close()
+			_, err := wait()
+			_ = wantCode(t, err, agent.CodePortExit)
+			if !strings.HasSuffix(p.names(), agent.EventTurnEndedWithError) {
+				t.Fatalf("events: %s", p.names())
+			}
+		}
 	})
 	t.Run("with its end as last words without a line end", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
@@ -416,21 +421,41 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-func TestUsageSums(t *testing.T) {
-	s, p, wait := inTurn(t, t.Context(), agent.Options{})
+// TestUsage checks the tokens of the thread and its sub-agents, the models that codex gave the thread and rerouted it to, and
+// that every event names the agent's process (specification 10.4).
+func TestUsage(t *testing.T) {
+	used := func(thread, total string) string {
+		return `{"method":"thread/tokenUsage/updated","params":{"threadId":"` + thread + `","tokenUsage":{"total":` + total + `,"last":{"totalTokens":999}}}}`
+	}
+	rerouted := func(thread, model string) string {
+		return `{"method":"model/rerouted","params":{"threadId":"` + thread + `","toModel":"` + model + `"}}`
+	}
+	s, p, wait := inTurn(t, t.Context(), agent.Options{PID: 42})
 	go p.rest()
 	p.say(
-		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":30,"inputTokens":20,"cachedInputTokens":8,"outputTokens":10,"reasoningOutputTokens":4},"last":{"totalTokens":999}}}}`,
-		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":25,"inputTokens":15,"outputTokens":10}}}}`,
-		`{"method":"thread/tokenUsage/updated","params":{"threadId":"sub","tokenUsage":{"total":{"totalTokens":6,"inputTokens":5,"cachedInputTokens":2,"outputTokens":1,"reasoningOutputTokens":1},"last":{"totalTokens":999}}}}`,
-		`{"method":"thread/tokenUsage/updated","params":{"threadId":"sub2","tokenUsage":{"total":{"inputTokens":7,"outputTokens":3}}}}`,
+		used("th", `{"totalTokens":30,"inputTokens":20,"cachedInputTokens":8,"outputTokens":10,"reasoningOutputTokens":4}`),
+		used("th", `{"totalTokens":25,"inputTokens":15,"outputTokens":10}`),
+		used("sub", `{"totalTokens":6,"inputTokens":5,"cachedInputTokens":2,"outputTokens":1,"reasoningOutputTokens":1}`),
+		used("sub2", `{"inputTokens":7,"outputTokens":3}`),
+		rerouted("th", "gpt-b"), rerouted("th", "gpt-b"), rerouted("sub", "gpt-c"), rerouted("th", "gpt-d"),
 		turnCompleted,
 	)
 	if _, err := wait(); err != nil {
 		t.Fatal(err)
 	}
-	if u := s.Usage(); u != (agent.Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}) {
-		t.Errorf("usage %+v of %v", u, s.UsageByThread())
+	sum := agent.Usage{Input: 32, CachedInput: 10, Output: 14, Reasoning: 5, Total: 46}
+	if s.Usage() != sum || s.Model() != "gpt-a+gpt-b+gpt-d" {
+		t.Errorf("usage %+v of %v, models %q", s.Usage(), s.UsageByThread(), s.Model())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.PID != 42 {
+			t.Errorf("%s has process %d", e.Name, e.PID)
+		}
+	}
+	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || *last.Usage != sum {
+		t.Errorf("last event %+v", last)
 	}
 }
 
@@ -494,58 +519,5 @@ func TestCancelledTurnKeepsItsReason(t *testing.T) {
 		if _, err := wait(); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
-	}
-}
-
-// TestEventsNameProcessAndUsage checks that every event has the agent's pid, and the end of a turn its tokens (specification 10.4).
-func TestEventsNameProcessAndUsage(t *testing.T) {
-	_, p, wait := inTurn(t, t.Context(), agent.Options{PID: 42})
-	go p.rest()
-	p.say(`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"inputTokens":20,"outputTokens":10}}}}`, turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range p.events {
-		if e.PID != 42 {
-			t.Errorf("%s has process %d", e.Name, e.PID)
-		}
-	}
-	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || last.Usage.Total != 30 {
-		t.Errorf("last event %+v", last)
-	}
-}
-
-// TestEventsAfterTheEnd checks that events emitted after the agent's end are delivered too, the end of the turn above all.
-func TestEventsAfterTheEnd(t *testing.T) {
-	for range 50 {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{})
-		if err := p.out.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := wait(); err == nil {
-			t.Fatal("the turn ended well")
-		}
-		if names := p.names(); !strings.HasSuffix(names, agent.EventTurnEndedWithError) {
-			t.Fatalf("events: %s", names)
-		}
-	}
-}
-
-// TestModels checks that the models are the one in the answer to thread/start and those that codex reroutes the thread to,
-// without those of sub-agents.
-func TestModels(t *testing.T) {
-	rerouted := func(thread, model string) string {
-		return `{"method":"model/rerouted","params":{"threadId":"` + thread + `","toModel":"` + model + `"}}`
-	}
-	s, p, wait := inTurn(t, t.Context(), agent.Options{})
-	go p.rest()
-	p.say(rerouted("th", "gpt-b"), rerouted("th", "gpt-b"), rerouted("sub", "gpt-c"), rerouted("th", "gpt-d"), turnCompleted)
-	if _, err := wait(); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.Model(); got != "gpt-a+gpt-b+gpt-d" {
-		t.Errorf("the models are %q", got)
 	}
 }

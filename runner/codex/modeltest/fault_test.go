@@ -75,26 +75,3 @@ func TestFaultRefused(t *testing.T) {
 		}
 	}
 }
-
-func TestLongMessage(t *testing.T) {
-	_, _, body := ask(t, newModel(t), "long 700000", 0)
-	for line := range strings.Lines(body) {
-		if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(line, "output_text.done") {
-			var done struct{ Text string }
-			if err := json.Unmarshal([]byte(data), &done); err != nil || len(done.Text) != 700000 {
-				t.Errorf("%d bytes, %v", len(done.Text), err)
-			}
-			return
-		}
-	}
-	t.Error("no text")
-}
-
-func TestNamespace(t *testing.T) {
-	_, _, body := ask(t, newModel(t), `tool mcp__forms.ask {"a":1}`, 0)
-	for _, want := range []string{`"namespace":"mcp__forms"`, `"name":"ask"`, `"arguments":"{\"a\":1}"`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %s in %s", want, body)
-		}
-	}
-}
