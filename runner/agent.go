@@ -28,13 +28,9 @@ type agentProcess struct {
 	drained chan struct{} // closed when stderr is read to its end
 	ready   chan struct{} // closed when session is set
 	environ codexEnviron  // set once codex has answered
-	// sandboxUnproven: codex could not be asked whether it can sandbox commands.
-	sandboxUnproven bool
 
 	mu       sync.Mutex
 	baseline map[reconcile.Process]bool // the processes below the agent when the turn began
-	commands int                        // command items completed in this turn
-	refused  int                        // those that look as if they could not be sandboxed
 }
 
 const (
@@ -102,7 +98,6 @@ func (g *agentProcess) beginTurn() {
 	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.commands, g.refused = 0, 0
 	g.baseline = map[reconcile.Process]bool{}
 	if err != nil {
 		return // then every process counts as the turn's: rather patience than a wrong stall
@@ -126,30 +121,6 @@ func (g *agentProcess) busy() bool {
 		}
 	}
 	return false
-}
-
-// watch counts commands, and those that seem not to have been sandboxed.
-func (g *agentProcess) watch(item *agent.Item) {
-	if item == nil || item.Kind != agent.ItemCommand || !item.Ended {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.commands++
-	if item.Unsandboxed {
-		g.refused++
-	}
-}
-
-// sandboxFault reports a turn whose every command failed as if the machine could not sandbox: codex calls such a turn
-// completed. What a command prints proves nothing if the sandbox was probed, or another command worked.
-func (g *agentProcess) sandboxFault() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.sandboxUnproven || g.refused < g.commands || g.commands == 0 {
-		return nil
-	}
-	return sandboxUnavailable(fmt.Sprintf("all %d commands of the turn failed in its sandbox", g.commands))
 }
 
 // The steps of ending an agent, which together are shorter than a stop may take.

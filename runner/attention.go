@@ -57,7 +57,6 @@ type AttentionHook struct {
 
 	// OfPass and OfRun set these: the file for the output, and the one that marks the processes.
 	log, tree string
-	host      host.Host
 	redactor  func() *agent.Redactor // made once, and only if there is something to notify of
 }
 
@@ -73,7 +72,7 @@ func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 }
 
 func (h AttentionHook) with(log, tree string) AttentionHook {
-	h.log, h.tree, h.host = log, tree, &local.Host{}
+	h.log, h.tree = log, tree
 	h.redactor = sync.OnceValue(func() *agent.Redactor {
 		return agent.NewRedactor(slices.Concat(h.SecretValues, agent.EnvSecrets(h.Env)))
 	})
@@ -126,9 +125,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	if result.Unfinished {
 		hint = "its output is in " + h.log + "; a later pass tries once more"
 	}
-	result.Err = &reconcile.Error{
-		Code: code, Message: "hooks.on_attention: " + h.redactor().Text(what), Hint: hint, Err: err,
-	}
+	result.Err = &reconcile.Error{Code: code, Message: "hooks.on_attention: " + h.redactor().Text(what), Hint: hint, Err: err}
 	return result
 }
 
@@ -136,19 +133,19 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The login profile of the shell may change the directory and set the key again.
 	script := "exec 2>&1; " + proc.ShellIn(h.Home, proc.ShellUnset(h.Secrets, h.Script))
-	child, err := h.host.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
+	machine := local.Host{}
+	child, err := machine.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
 	if err != nil {
 		return nil, host.Exit{}, err
 	}
 	crash.At("runner.attention.started")
 	stdinErr := child.Stdin().Close()
 	var out lastBytes
-	var readers sync.WaitGroup
-	for _, stream := range []io.Reader{child.Stdout(), child.Stderr()} {
-		readers.Go(func() { _, _ = io.Copy(&out, stream) }) // ends when the stream is closed below, too
-	}
 	read := make(chan struct{})
-	go func() { defer close(read); readers.Wait() }()
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(&out, child.Stdout()) // ends when the stream is closed below, too
+	}()
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller looks at the context
@@ -157,27 +154,19 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	if errors.Is(killErr, os.ErrProcessDone) {
 		killErr = nil
 	}
-	select {
-	case <-read:
-	case <-time.After(outputPatience): // a process outside the group may hold the streams
-	}
+	awaitAll(outputPatience, read) // a process outside the group may hold the stream
 	exit, closeErr := child.Close()
 	<-read
-	return out.kept, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
+	return out, exit, errors.Join(stdinErr, waitErr, killErr, closeErr)
 }
 
 // lastBytes keeps the last attentionLog bytes that are written to it.
-type lastBytes struct {
-	mu   sync.Mutex
-	kept []byte
-}
+type lastBytes []byte
 
 // Write implements io.Writer.
 func (l *lastBytes) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = append(l.kept, p...)
-	l.kept = l.kept[max(0, len(l.kept)-attentionLog):]
+	all := append(*l, p...)
+	*l = all[max(0, len(all)-attentionLog):]
 	return len(p), nil
 }
 
@@ -207,11 +196,12 @@ func oneLine(s string) string {
 
 // EndLeftovers ends the processes that hooks of passes have left, also of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
-	answer, err := h.host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
-	if err != nil {
+	machine := local.Host{}
+	answer, err := machine.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
+	switch left := answer.Left; {
+	case err != nil:
 		return fmt.Errorf("ending what hooks.on_attention left: %w", err)
-	}
-	if left := answer.Left; len(left) > 0 {
+	case len(left) > 0:
 		return &reconcile.Error{
 			Code:    "leftover_process",
 			Message: fmt.Sprintf("process %d (%s) of hooks.on_attention could not be ended", left[0].PID, left[0].Name),
@@ -231,16 +221,16 @@ func (h AttentionHook) WriteLog(results []AttentionResult) error {
 		return err
 	}
 	for _, r := range results {
-		fmt.Fprintf(file, "== %s on_attention %s %s\n%s", h.Now().UTC().Format(time.RFC3339), r.Attention.Kind,
-			oneLine(r.Attention.Ref+" "+r.Attention.Identifier), r.Output)
-		if n := len(r.Output); n > 0 && r.Output[n-1] != '\n' {
-			fmt.Fprintln(file)
-		}
 		how := "succeeded"
 		if r.Err != nil {
 			how = r.Err.Error()
 		}
-		fmt.Fprintf(file, "--- on_attention: %s after %s\n", how, r.Took.Round(time.Millisecond))
+		output := strings.TrimSuffix(string(r.Output), "\n")
+		if output != "" {
+			output += "\n"
+		}
+		fmt.Fprintf(file, "== %s on_attention %s %s\n%s--- on_attention: %s after %s\n", h.Now().UTC().Format(time.RFC3339), r.Attention.Kind,
+			oneLine(r.Attention.Ref+" "+r.Attention.Identifier), output, how, r.Took.Round(time.Millisecond))
 	}
 	err = file.Close()
 	return errors.Join(err, file.Err())

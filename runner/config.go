@@ -79,10 +79,6 @@ type Journal interface {
 	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
 	// IssueTokens returns how much of agent.max_tokens an issue has used.
 	IssueTokens(ctx context.Context, issueID string) (int64, error)
-	// Meta and SetMeta store single values, here which codex homes have been used.
-	Meta(ctx context.Context, key string) (string, bool, error)
-	SetMeta(ctx context.Context, key, value string) error
-
 	// LastSeen returns what a thread was told of its issue, false if that was not stored; RecordLastSeen stores it.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error

@@ -36,15 +36,11 @@ func (c *conversation) run(ctx context.Context, prompt string) error {
 	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
 		return err
 	}
-	launched, err := c.lockLaunch(ctx)
-	if err != nil {
-		return err
-	}
-	defer launched(false)
+	var err error
 	if c.agent, err = launchAgent(ctx, c.job, c.options); err != nil {
 		return err
 	}
-	thread, err := c.handshake(ctx, launched)
+	thread, err := c.handshake(ctx)
 	if err != nil {
 		return c.agent.withStderr(c.agent.explain(ctx, err))
 	}
@@ -130,10 +126,6 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
 	})
 	c.rec.usage(ctx, c.agent.session.UsageByThread())
-	if fault := c.agent.sandboxFault(); fault != nil && ctx.Err() == nil {
-		c.logHint(fault)
-		err = fault
-	}
 	outcome := "completed"
 	if err == nil {
 		c.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
@@ -157,7 +149,6 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		c.warn("event not stored", c.events.Append(e))
 	}
 	ctx := context.Background()
-	g.watch(e.Item)
 	if used := g.session.Usage(); used != c.used { // at once, so that a worker that dies loses no tokens
 		c.used = used
 		c.rec.usage(ctx, g.session.UsageByThread())

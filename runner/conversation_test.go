@@ -121,51 +121,6 @@ func TestFaultsOfTheMachine(t *testing.T) {
 	}
 }
 
-// The first agent on a codex home starts alone. Others wait until it has answered, has failed or has taken too long, or
-// until their run is stopped.
-func TestFirstLaunch(t *testing.T) {
-	for name, c := range map[string]struct {
-		first func(launched func(bool)) // what becomes of the first agent
-		used  bool
-	}{
-		"it answers": {func(launched func(bool)) { launched(true) }, true},
-		"it fails":   {func(launched func(bool)) { launched(false) }, false},
-		"it hangs":   {func(func(bool)) { time.Sleep(launchBound) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, r := loose(t)
-			must(t, os.MkdirAll(r.StateDir, 0o700))
-			synctest.Test(t, func(t *testing.T) {
-				first, err := a.lockLaunch(t.Context())
-				must(t, err)
-				stopped, cancel := context.WithCancelCause(t.Context())
-				cancel(errTerminated)
-				if _, err := a.lockLaunch(stopped); !errors.Is(err, errTerminated) {
-					t.Errorf("a stopped run waited: %v", err)
-				}
-				second := make(chan func(bool), 1)
-				go func() {
-					launched, err := a.lockLaunch(t.Context())
-					if err != nil {
-						t.Error(err)
-					}
-					second <- launched
-				}()
-				time.Sleep(launchBound / 2)
-				if len(second) > 0 {
-					t.Error("the second agent did not wait")
-				}
-				c.first(first)
-				(<-second)(false)
-				first(false) // at its end
-				if _, used, _ := r.journal.Meta(t.Context(), "codex_home:"); used != c.used {
-					t.Errorf("the home counts as used: %v", used)
-				}
-			})
-		})
-	}
-}
-
 // A resumed thread counts only the tokens that the new run has used.
 func TestResume(t *testing.T) {
 	r := newRig(t, "attempt 0:\ntokens 300 30\nattempt 1+:\ntokens 500 50", in("Todo"))

@@ -1,10 +1,8 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,19 +177,6 @@ func (e codexEnviron) fromProfile(passed []string) (names []string) {
 		}
 	}
 	return names
-}
-
-// home is the directory in which codex keeps its threads, with links resolved: the one that it reported, or if it does
-// not say, the one that its variables name.
-func (e codexEnviron) home(reported string) string {
-	vars := varsOf(e.has)
-	if reported = cmp.Or(reported, vars["CODEX_HOME"]); reported == "" && vars["HOME"] != "" {
-		reported = filepath.Join(vars["HOME"], ".codex")
-	}
-	if resolved, err := filepath.EvalSymlinks(reported); err == nil && reported != "" {
-		return resolved
-	}
-	return reported
 }
 
 // commandEnv returns codex's shell_environment_policy. Codex's exclusion is on, so that only secrets that agent.pass_env

@@ -68,32 +68,6 @@ func unordered(a, b []string) bool {
 	return slices.Equal(sorted(a), sorted(b))
 }
 
-func TestCodexHomeIsOne(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	real, link := filepath.Join(base, "real"), filepath.Join(base, "link")
-	must(t, os.MkdirAll(filepath.Join(base, ".codex"), 0o700))
-	must(t, os.Mkdir(real, 0o700))
-	must(t, os.Symlink("real", link))
-	for _, c := range []struct {
-		reported string
-		has      []string
-		want     string
-	}{
-		{real, nil, real},
-		{link, nil, real},
-		{link + "/", []string{"CODEX_HOME=/elsewhere"}, real},
-		{"/not/there", nil, "/not/there"},
-		{"", []string{"HOME=" + base, "CODEX_HOME=" + link}, real},
-		{"", []string{"HOME=" + base}, filepath.Join(base, ".codex")},
-		{"", nil, ""},
-	} {
-		if got := (codexEnviron{has: c.has}).home(c.reported); got != c.want {
-			t.Errorf("%q with %q is %q, want %q", c.reported, c.has, got, c.want)
-		}
-	}
-}
-
 // A secret of symphony's own reaches hooks, but not the agent's program, whether it was there or the profile sets it
 // again.
 func TestOwnSecretsStayAway(t *testing.T) {

@@ -55,14 +55,13 @@ type memory struct {
 	last     string // the issue's newest thread, and the id of its workspace
 	lastIn   string
 	failures int
-	meta     map[string]string
 	before   int64 // tokens that the issue had used before
 	created  []reconcile.Created
 	recollection
 }
 
 func newMemory() *memory {
-	return &memory{changed: make(chan struct{}), threads: map[string]reconcile.Tokens{}, meta: map[string]string{}}
+	return &memory{changed: make(chan struct{}), threads: map[string]reconcile.Tokens{}}
 }
 
 func (m *memory) written() {
@@ -124,20 +123,6 @@ func (m *memory) SaveCreated(_ context.Context, _, _ string, made []reconcile.Cr
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.created = append(m.created, made...)
-	return nil
-}
-
-func (m *memory) Meta(_ context.Context, key string) (string, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.meta[key]
-	return v, ok, nil
-}
-
-func (m *memory) SetMeta(_ context.Context, key, value string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.meta[key] = value
 	return nil
 }
 

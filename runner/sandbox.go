@@ -120,7 +120,7 @@ func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, 
 }
 
 // probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
-// workspace. If codex gives no answer the turn's own commands tell: see agentProcess.sandboxFault.
+// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
 	if err != nil || !agent.Confines(policy) {
@@ -128,8 +128,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	}
 	err = ProbeSandbox(ctx, g.session, policy, g.space.Path, g.Dir)
 	if errors.Is(err, agent.ErrNoProbe) {
-		g.sandboxUnproven = true
-		g.Log.Info("sandbox not probed, the first turn will tell", "error", err)
+		g.Log.Warn("sandbox not probed", "error", err)
 		return nil
 	}
 	g.logHint(err)

@@ -34,11 +34,10 @@ type Takeover struct {
 	ID    string
 	Issue reconcile.Issue
 	// Root is the workspace root of the claim.
-	Root    string
-	Env     []string
-	Version string
-	Now     func() time.Time
-	Log     *slog.Logger
+	Root string
+	Env  []string
+	Now  func() time.Time
+	Log  *slog.Logger
 
 	host  local.Host // the terminal is on this machine
 	step  *workspaceStep
@@ -88,7 +87,7 @@ func (t *Takeover) open() error {
 		return fail(takeoverDir, err)
 	}
 	w := &Worker{
-		Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Version: t.Version, Now: t.Now, Log: t.Log,
+		Config: t.Config, Host: &t.host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, secretsAmong(t.Env, t.Config.PassEnv))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}

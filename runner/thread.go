@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -36,16 +37,17 @@ func (t openedThread) note() string {
 }
 
 // handshake opens the session and the thread.
-func (c *conversation) handshake(ctx context.Context, launched func(used bool)) (openedThread, error) {
+func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 	c.rec.phase(ctx, reconcile.InitializingSession)
 	server, err := c.agent.session.Initialize(ctx)
-	launched(err == nil)
 	if err != nil {
 		return openedThread{}, err
 	}
 	c.Log.Info("agent ready", "user_agent", server.UserAgent)
 	c.agent.readEnviron(ctx)
-	c.codexHome = c.agent.environ.home(server.Home)
+	if c.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
+		c.codexHome = server.Home
+	}
 	if err := c.agent.probeSandbox(ctx); err != nil {
 		return openedThread{}, err
 	}

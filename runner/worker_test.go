@@ -153,14 +153,6 @@ func TestOutcomes(t *testing.T) {
 			change: func(r *rig) { r.Config.StallTimeout = 400 * time.Millisecond },
 		},
 		{
-			name: "no command could be sandboxed, by a codex that can't be asked", script: "sh echo 'bwrap: Creating new namespace failed'; exit 1",
-			change: func(r *rig) { r.Config.Command += " --fault no-exec" }, outcome: reconcile.Failed, code: "sandbox_unavailable",
-		},
-		{
-			name: "one command could not be sandboxed, by a codex that can't be asked", script: "sh echo 'bwrap: no'; exit 1\nsh true",
-			change: func(r *rig) { r.Config.Command += " --fault no-exec" }, outcome: reconcile.Succeeded,
-		},
-		{
 			name: "another repository in the workspace's place", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
 			change: func(r *rig) {
 				r.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`

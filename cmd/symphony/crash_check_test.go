@@ -114,7 +114,7 @@ func (c *crashScene) checkFiles() {
 		c.entries(dir+"/slots", "1")
 	}
 	c.entries("tmp")
-	c.entries("state", "lock", "lock.waiter", "launch.lock", "runs", "state.db", "state.db-wal", "state.db-shm", "attention.log", "attention.tree")
+	c.entries("state", "lock", "lock.waiter", "runs", "state.db", "state.db-wal", "state.db-shm", "attention.log", "attention.tree")
 	meta := []string{"projects", "trash", "work", "ABC-1.lock"}
 	if c.keeps {
 		meta = append(meta, "ABC-1.json")

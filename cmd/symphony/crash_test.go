@@ -250,7 +250,7 @@ func (t crashTask) at() string {
 // visits are died at.
 var everyVisit = map[string]int{
 	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
-	"state.UpdateRun.after": 3, "state.SetMeta.after": 2, "state.Commit.after": 2, "proc.procs.added": 2,
+	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 
 // freezerPoints are reached only through a process that can't be killed, which not every system can make.

@@ -105,8 +105,6 @@ type Item struct {
 	Changes    []FileChange `json:"changes,omitempty"`
 	Tool       string       `json:"tool,omitempty"`
 	Result     string       `json:"result,omitempty"` // of a tool
-	// Unsandboxed: the command failed with what looks like a message of the sandbox. A command may print that as well.
-	Unsandboxed bool `json:"unsandboxed,omitempty"`
 }
 
 // Failed reports whether the item ended without success.

@@ -125,13 +125,8 @@ func (w *wireItem) item(ended bool) *agent.Item {
 		texts = append(texts, c.Text)
 	}
 	i.Result = strings.Join(texts, "\n")
-	// Whether a failed command's output comes from codex's sandbox. A command can print the same, so this is a reason to
-	// ask and no proof.
-	i.Unsandboxed = i.Kind == agent.ItemCommand && ended && w.Status == statusFailed && sandboxFailure.MatchString(w.AggregatedOutput)
 	return i
 }
-
-var sandboxFailure = regexp.MustCompile("^(bwrap: |error building bubblewrap command|error applying |sandbox-exec: )")
 
 // movedTo stands between the two paths of a file that is moved.
 const movedTo = " → "

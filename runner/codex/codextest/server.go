@@ -39,7 +39,6 @@ thread-error=TEXT       thread/start and thread/resume are answered with this er
 version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
-no-exec                 command/exec is unknown
 logged-out              account/read reports that a login is needed and missing`
 
 func (o *options) addFault(text string) error {
@@ -278,11 +277,10 @@ func (s *server) serve(m *message) {
 	var r reply
 	p := params{id: m.ID}
 	handle := handlers[m.Method]
-	_, noExec := s.faults["no-exec"]
 	switch {
 	case len(m.Params) == 0:
 		r.err = "Invalid request: missing field `params`"
-	case handle == nil || noExec && m.Method == "command/exec":
+	case handle == nil:
 		r.err = unknownVariant(m.Method, slices.Sorted(maps.Keys(handlers)))
 	case !s.initialized && m.Method != "initialize": // only the reader writes it
 		r.err = "Not initialized"

@@ -349,7 +349,7 @@ func (c *pruner) removeSpace(ctx context.Context, s space) (gone bool, err error
 	hand := &runner.Takeover{
 		Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.root.Path,
 		Issue: reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier},
-		Env:   c.p.Environ(), Version: project.Version(), Now: c.p.Env.Now, Log: c.p.Env.NewLog(slog.LevelWarn, term.TextLog),
+		Env:   c.p.Environ(), Now: c.p.Env.Now, Log: c.p.Env.NewLog(slog.LevelWarn, term.TextLog),
 	}
 	err = hand.Remove(ctx, s.Unsaved != "")
 	if err != nil && exit.From(err).Code == workspace.CodeBusy {

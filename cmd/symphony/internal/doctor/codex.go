@@ -94,7 +94,7 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 	err := runner.ProbeSandbox(ctx, i.Session, i.Policy, i.Cwd, i.Elsewhere)
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
-		return warn("could not be tried: "+err.Error(), "the first command of a run will tell")
+		return warn("could not be tried: "+err.Error(), "try again; runs begin all the same")
 	case err != nil:
 		return failWith(err)
 	}

@@ -101,7 +101,7 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (co
 	defer stopReaping()
 	takeover := &runner.Takeover{
 		Config: project.RunnerConfig(cfg), StateDir: p.StateDir, ID: project.NewRunID(w.Now()), Issue: c.Issue, Root: c.WorkspaceRoot,
-		Env: p.Environ(), Version: project.Version(), Now: w.Now, Log: log,
+		Env: p.Environ(), Now: w.Now, Log: log,
 	}
 	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
 	space, err := takeover.Take(ctx)
