@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -37,11 +38,8 @@ Example:
 
   source <(symphony completion bash)`,
 		Action: func(c *cli.Context) error {
-			switch {
-			case c.NArg() == 0:
-				return exit.Usage("completion: bash, zsh or fish is missing")
-			case c.NArg() > 1:
-				return exit.Usage("completion: unexpected argument %q", c.Args().Get(1))
+			if c.NArg() != 1 {
+				return exit.Usage("completion: bash, zsh or fish is missing, and nothing else")
 			}
 			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
 			if err != nil {
@@ -77,42 +75,33 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 		}
 	}
 	at := commandAt(append([]string{"symphony"}, typed...))
-	var command *cli.Command
-	if at > 0 {
-		command = app.Command(typed[at-1])
-	}
-	switch {
-	case command == nil && at > 0:
-	case command == nil:
+	if at <= 0 {
 		for _, c := range app.Commands {
 			if !c.Hidden {
 				offer(c.Name, c.Usage)
 			}
 		}
-	case strings.HasPrefix(current, "-"):
+		return nil
+	}
+	command := app.Command(typed[at-1])
+	if command == nil {
+		return nil
+	}
+	if strings.HasPrefix(current, "-") {
 		for _, f := range command.Flags {
 			usage, _ := f.(cli.DocGenerationFlag)
 			offer("--"+f.Names()[0], strings.ReplaceAll(usage.GetUsage(), "`", ""))
 		}
-	case len(typed) > at && takesValue(command, typed[len(typed)-1]):
-	default:
-		return completeArgument(ctx, w, command, typed[at:], offer)
+		return nil
 	}
-	return nil
-}
-
-// completeArgument offers the issues or requests that the project's state knows. There may be no state yet.
-func completeArgument(ctx context.Context, w *term.Env, command *cli.Command, typed []string, offer func(word, about string)) error {
-	wantsIssue, wantsRequest := strings.Contains(command.UsageText, "ISSUE"), strings.Contains(command.UsageText, "REQUEST")
-	if !wantsIssue && !wantsRequest {
+	issues, requests := strings.Contains(command.UsageText, "ISSUE"), strings.Contains(command.UsageText, "REQUEST")
+	if !issues && !requests || len(typed) > at && takesValue(command, typed[len(typed)-1]) {
 		return nil
 	}
 	value := func(names ...string) string {
-		for i, word := range typed {
-			for _, name := range names {
-				if word == name && i+1 < len(typed) {
-					return strings.Trim(typed[i+1], `"'`)
-				}
+		for i, word := range typed[:len(typed)-1] {
+			if slices.Contains(names, word) {
+				return strings.Trim(typed[i+1], `"'`)
 			}
 		}
 		return ""
@@ -127,7 +116,7 @@ func completeArgument(ctx context.Context, w *term.Env, command *cli.Command, ty
 		return err
 	}
 	defer db.Close()
-	if wantsRequest {
+	if requests {
 		open, err := view.OpenRequests(ctx, p, db)
 		for _, r := range open {
 			offer(r.ID(), string(r.Kind)+": "+r.Summary)

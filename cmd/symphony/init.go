@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -11,6 +10,19 @@ import (
 )
 
 func initCommand(w *term.Env) *cli.Command {
+	flags := workflowFlags(
+		&cli.StringFlag{Name: "example", Usage: "`NAME` of a ready workflow: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
+		&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`, - is stdin"},
+		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
+		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
+		&cli.StringFlag{Name: "active-states", Usage: "work is done in these `STATES`, with commas between", DefaultText: "proposed from the project's team"},
+		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
+		&cli.StringFlag{Name: "label", Usage: "only issues with this `LABEL` are worked on", DefaultText: setup.DefaultLabel},
+		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` of workspaces", DefaultText: "~/symphony/PROJECT"},
+		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: project.TrackerSetup().Endpoint},
+		&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
+	)
+	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
 	return &cli.Command{
 		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
 		UsageText: usageText("init", "[WORKFLOW]"),
@@ -30,40 +42,13 @@ Example:
     symphony init
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,
-		Flags: workflowFlags(
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`; the same as --workflow"},
-			&cli.StringFlag{Name: "example", Usage: "`NAME` of a ready workflow: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
-			&cli.StringFlag{Name: "key-file", Usage: "read the Linear key from `FILE`, - is stdin"},
-			&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project"},
-			&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository; with --example worktree the directory of a local one"},
-			&cli.StringFlag{Name: "active-states", Usage: "work is done in these `STATES`, with commas between", DefaultText: "proposed from the project's team"},
-			&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
-			&cli.StringFlag{Name: "label", Usage: "only issues with this `LABEL` are worked on", DefaultText: setup.DefaultLabel},
-			&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` of workspaces", DefaultText: "~/symphony/PROJECT"},
-			&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: project.TrackerSetup().Endpoint},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON; asks nothing"},
-		),
-		Action: func(c *cli.Context) error {
-			w.JSON = c.Bool("json")
-			_, positional, err := arguments(c)
-			if err != nil {
-				return err
-			}
-			if output := c.String("output"); output != "" {
-				if positional != "" || c.IsSet("workflow") {
-					return exit.Usage("init: the workflow is named twice, by --output and otherwise")
-				}
-				positional = output
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
+		Flags: flags,
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, p, setup.Options{
 				Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",
 			})
-		},
+		}),
 	}
 }

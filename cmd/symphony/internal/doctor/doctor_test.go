@@ -14,8 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 func TestProgramOf(t *testing.T) {
@@ -78,36 +76,6 @@ func TestHangingCheckIsReported(t *testing.T) {
 	}
 }
 
-func TestTokensWithheldFromAgents(t *testing.T) {
-	e := &environment{config: &workflow.Config{}, p: &project.Project{
-		Env: &term.Env{Environ: []string{"GH_TOKEN=a"}}, EnvFile: map[string]string{"GITHUB_TOKEN": "b"},
-	}}
-	if found := checkTokens(t.Context(), e); len(found) != 2 || found[0].Status != statusWarn || !strings.HasPrefix(found[0].Message, "GH_TOKEN ") {
-		t.Errorf("%+v", found)
-	}
-	e.config.Agent.PassEnv = []string{"GITHUB_TOKEN", "GH_TOKEN"}
-	if found := checkTokens(t.Context(), e); found != nil {
-		t.Errorf("passed on, but %+v", found)
-	}
-}
-
-func TestLifeOfWorkers(t *testing.T) {
-	for _, c := range []struct {
-		proc.HostUnit
-		want status
-	}{
-		{proc.HostUnit{}, statusOK},
-		{proc.HostUnit{Booted: true, Root: true, Manager: true}, statusOK},
-		{proc.HostUnit{Booted: true, Manager: true, Lingers: true}, statusOK},
-		{proc.HostUnit{Booted: true, Manager: true}, statusWarn},
-		{proc.HostUnit{Booted: true}, statusOK},
-	} {
-		if f := lifeOfWorkers(c.HostUnit)[0]; f.Status != c.want || f.Status != statusOK && f.Hint == "" {
-			t.Errorf("%+v: %+v", c.HostUnit, f)
-		}
-	}
-}
-
 // The codex of the schedule starts after that of the caller, and only if it has a home.
 func TestAgentsStartOneAfterTheOther(t *testing.T) {
 	first := false
@@ -147,25 +115,6 @@ func TestExitCode(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%+v: %d, want %d", c.findings, got, c.want)
-		}
-	}
-}
-
-// An error of a session keeps its code and what the agent printed at its end.
-func TestAsError(t *testing.T) {
-	ofAgent := &agent.Error{Code: agent.CodePortExit, Message: "it ended"}
-	for _, c := range []struct {
-		err        error
-		code, text string
-	}{
-		{ofAgent, "port_exit", "it ended"},
-		{errors.Join(ofAgent), "port_exit", "it ended"},
-		{&reconcile.Error{Code: "x", Message: "y"}, "x", "y"},
-		{context.DeadlineExceeded, "response_timeout", "context deadline exceeded"},
-		{errors.New("z"), "internal", "z"},
-	} {
-		if e := asError(c.err); e.Code != c.code || e.Message != c.text {
-			t.Errorf("%v: %s: %s", c.err, e.Code, e.Message)
 		}
 	}
 }

@@ -38,23 +38,6 @@ func TestTimerLines(t *testing.T) {
 	}
 }
 
-func TestUnitWord(t *testing.T) {
-	for word, want := range map[string]string{
-		"/home/ann/web-shop/WORKFLOW.md": "/home/ann/web-shop/WORKFLOW.md",
-		"/home/ann/Straße/W.md":          "/home/ann/Straße/W.md",
-		"a b":                            `"a b"`,
-		"100%":                           "100%%",
-		`it's`:                           `"it's"`,
-		`a"b\c`:                          `"a\"b\\c"`,
-		"":                               `""`,
-		"#x;":                            `"#x;"`,
-	} {
-		if got := unitWord(word); got != want {
-			t.Errorf("%q: %s, want %s", word, got, want)
-		}
-	}
-}
-
 // Whatever a crontab holds, our line is added once, and every other byte is the same after its removal.
 func TestWithLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,25 +65,6 @@ func TestWithLine(t *testing.T) {
 			t.Fatalf("removed: %q, was %q; want %q", after, was, before)
 		}
 	})
-}
-
-// A crontab without a newline at its end gets one.
-func TestWithLineAfterNoNewline(t *testing.T) {
-	if got, _ := withLine("a", "b # x", " # x"); got != "a\nb # x\n" {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestSystemdTime(t *testing.T) {
-	want := time.Date(2026, 11, 20, 18, 17, 30, 0, time.UTC)
-	if got := systemdTime("Fri 2026-11-20 18:17:30 UTC"); got == nil || !got.Equal(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	for _, text := range []string{"", "n/a", "0"} {
-		if got := systemdTime(text); got != nil {
-			t.Errorf("%q is taken for %v", text, got)
-		}
-	}
 }
 
 type willing struct{ scheduler }

@@ -3,8 +3,6 @@ package setup
 import (
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,35 +115,6 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A long list is cut, and says so.
-func TestListProjects(t *testing.T) {
-	var many []reconcile.TrackerProject
-	for range 500 {
-		many = append(many, reconcile.TrackerProject{Name: "A \x1bproject", Slug: "a"})
-	}
-	for _, c := range []struct {
-		count int
-		more  bool
-		lines int
-		last  string
-	}{
-		{3, false, 3, "   3  A \\x1bproject"},
-		{20, false, 20, "  20  A \\x1bproject"},
-		{21, false, 21, "      and 1 other"},
-		{500, false, 21, "      and 480 others"},
-		{500, true, 21, "      and more than 480 others"},
-	} {
-		var out strings.Builder
-		s := &starter{w: testEnv()}
-		s.w.Stderr = &out
-		s.listProjects(many[:c.count], c.more)
-		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if len(lines) != c.lines || lines[len(lines)-1] != c.last {
-			t.Errorf("%d projects: %d lines, the last %q", c.count, len(lines), lines[len(lines)-1])
-		}
-	}
-}
-
 // An exact name matches one project, even if others have it as a part of theirs.
 func TestMatchingProjects(t *testing.T) {
 	all := []reconcile.TrackerProject{
@@ -161,33 +130,6 @@ func TestMatchingProjects(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
-	}
-}
-
-func TestWithoutPassword(t *testing.T) {
-	for in, want := range map[string]string{
-		"https://ann:pw@example.com/x.git": "https://example.com/x.git", "https://ann@example.com/x.git": "https://ann@example.com/x.git",
-		"git@github.com:acme/x.git": "git@github.com:acme/x.git", "/srv/x": "/srv/x", "": "", "ssh://git@example.com/x": "ssh://git@example.com/x",
-	} {
-		if got := withoutPassword(in); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
-	}
-}
-
-// A file that was created after the check is not changed.
-func TestCreateFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	if err := createFile(path, []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := createFile(path, []byte("two"), 0o600)
-	var known *reconcile.Error
-	if !errors.As(err, &known) || known.Code != "already_exists" {
-		t.Errorf("%v", err)
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != "one" {
-		t.Errorf("%q, %v", data, err)
 	}
 }
 
