@@ -6,50 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const bound = 20 * time.Second // for anything that a test waits for
-
-var longAgo = time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
-
-// unprivileged reports whether this process may go on with a test that root can't fail. As root it runs the
-// test in a copy of the program as another user, with a temporary directory there, and returns false.
-func unprivileged(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return true
-	}
-	const other = 65534
-	dir, err := os.MkdirTemp("", "symphony-other-")
-	check(t, err)
-	t.Cleanup(func() { check(t, files.RemoveTree(context.Background(), dir)) })
-	exe, err := os.Executable()
-	check(t, err)
-	program, err := os.ReadFile(exe)
-	check(t, err)
-	copied := filepath.Join(dir, "git.test")
-	check(t, os.WriteFile(copied, program, 0o755))
-	check(t, os.Chmod(dir, 0o755))
-	temp := filepath.Join(dir, "tmp")
-	check(t, os.Mkdir(temp, 0o700))
-	check(t, os.Chown(temp, other, other))
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Dir = temp
-	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("as another user: %v\n%s", err, out)
-	}
-	return false
-}
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -79,4 +43,58 @@ func there(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+func realTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	check(t, err)
+	return dir
+}
+
+// command is a program, with an account of its own for git.
+func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+	}
+	return cmd
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	return output(t, command(t, dir, "git", args...))
+}
+
+// words are what scripts of tests use: a repository with one commit, a further commit, a file.
+const words = `
+repo() { git init -q -b main "$1"; echo one > "$1/file"; echo "*.o" > "$1/.gitignore"; git -C "$1" add .; git -C "$1" commit -qm one; }
+commit() { git -C "${1:-.}" commit -q --allow-empty -m "${2:-x}"; }
+put() { mkdir -p "$(dirname "$1")"; printf "$2" > "$1"; }
+`
+
+// sh runs a script, which must succeed.
+func sh(t *testing.T, dir, script string) string {
+	t.Helper()
+	return output(t, command(t, dir, "sh", "-ec", words+script))
+}
+
+// clone makes a repository with one commit at dir.
+func clone(t *testing.T, dir string) {
+	t.Helper()
+	sh(t, filepath.Dir(dir), "repo "+filepath.Base(dir))
 }
