@@ -1,11 +1,8 @@
 package workspace
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,70 +15,6 @@ import (
 )
 
 const bound = 20 * time.Second // for anything that a test waits for
-
-// roleVar makes the test binary play another process.
-const roleVar = "SYMPHONY_WORKSPACE_TEST_ROLE"
-
-func TestMain(m *testing.M) {
-	switch os.Getenv(roleVar) {
-	case "":
-		os.Exit(m.Run())
-	case "holder":
-		os.Exit(hold(os.Args[1], os.Args[2]))
-	default:
-		os.Exit(64)
-	}
-}
-
-// hold acquires a workspace as another worker would, writes a file into it, says so, and waits to be killed
-// or for its stdin to end.
-func hold(root, run string) int {
-	r, err := OpenRoot(root)
-	if err == nil {
-		var w *Workspace
-		if w, err = r.Acquire(context.Background(), owner("ABC-1", run)); err == nil {
-			err = os.WriteFile(filepath.Join(w.Path, "half"), nil, 0o600)
-		}
-	}
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Println("held")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return 0
-}
-
-// startHolder returns when the other process holds the workspace of ABC-1, with what kills it.
-func startHolder(t *testing.T, root, run string) (kill func()) {
-	t.Helper()
-	exe, err := os.Executable()
-	check(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	cmd := exec.CommandContext(ctx, exe, root, run)
-	cmd.Env = append(os.Environ(), roleVar+"=holder")
-	stdin, err := cmd.StdinPipe()
-	check(t, err)
-	stdout, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
-	killed := false
-	kill = func() {
-		if !killed {
-			killed = true
-			check(t, cmd.Process.Kill())
-			_ = cmd.Wait() // killed, and says so
-			_ = stdin.Close()
-			cancel()
-		}
-	}
-	t.Cleanup(kill)
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || line != "held\n" {
-		t.Fatalf("holder said %q, %v", line, err)
-	}
-	return kill
-}
 
 // unprivileged reports whether this process may go on with a test that root can't fail. As root it runs the
 // test in a copy of the program as another user, with a temporary directory there, and returns false.

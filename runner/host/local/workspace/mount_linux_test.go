@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // mountTmpfs mounts a small file system at a directory and skips the test where that can't be. It is gone
@@ -63,31 +62,4 @@ func TestUndeletableTrashIsReportedAndNotTriedForEver(t *testing.T) {
 	}
 	check(t, syscall.Unmount(mounted, 0))
 	wantPurged(t, r, day, 1)
-}
-
-// A full disk is the machine's fault, wherever it shows.
-func TestFullDiskHasItsCode(t *testing.T) {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		err := &os.PathError{Op: "write", Path: "/disk/x", Err: cause}
-		wantCode(t, files.Failed(err, "write the record of %s", "A"), CodeDiskFull)
-		wantCode(t, rootFailed("/root", err), CodeDiskFull)
-	}
-	if os.Geteuid() != 0 {
-		return
-	}
-	dir := t.TempDir()
-	mountTmpfs(t, dir, dir)
-	r, err := OpenRoot(filepath.Join(dir, "root"))
-	check(t, err)
-	w := ready(t, r, owner("A", "r1"))
-	if err := os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 1<<17), 0o600); err == nil {
-		t.Fatal("it is not full")
-	}
-	_, err = r.Acquire(t.Context(), owner("A", "r2"))
-	wantCode(t, err, CodeDiskFull)
-	rec, ok, err := r.readRecord("A")
-	check(t, err)
-	if !ok || rec.RunID != "r1" || !there(t, w.Path) || there(t, r.record("A")+".new") {
-		t.Fatalf("the old record is not whole: %+v", rec)
-	}
 }
