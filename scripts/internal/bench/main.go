@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,8 +38,8 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	var err error
 	switch {
-	case len(args) == 1 && args[0] == stage.TrackerCommand:
-		err = stage.ServeTracker(os.Stdin, os.Stdout, func(linear http.Handler) http.Handler { return &tracker{linear: linear} })
+	case len(args) == 1 && args[0] == trackerCommand:
+		err = serveTracker(os.Stdin, os.Stdout)
 	case len(args) > 1 && args[0] == stopwatchCommand:
 		err = stopwatch(args[1:])
 	default:
@@ -61,7 +60,7 @@ type suite struct {
 	// agent is a copy of the program: run from one file, agents would share memory with the workers that are measured.
 	agent    string
 	baseline string
-	tracker  *stage.Tracker
+	tracker  string // its address
 	projects []*project
 	rows     []row
 	quick    bool
@@ -92,11 +91,11 @@ func bench(ctx context.Context, args []string) int {
 }
 
 func (s *suite) measure() {
+	defer s.startTracker()()
 	s.dir = get(os.MkdirTemp("", "symphony-bench-"))
 	defer s.close()
 	fmt.Fprintln(os.Stderr, "bench: building")
 	s.build()
-	s.tracker = get(stage.StartTracker())
 	for _, part := range []struct {
 		name    string
 		measure func(*suite) []row
@@ -135,9 +134,6 @@ func (s *suite) close() {
 	defer cancel()
 	for _, p := range s.projects {
 		p.stop()
-	}
-	if s.tracker != nil {
-		must(s.tracker.Close())
 	}
 	must(os.RemoveAll(s.dir))
 }

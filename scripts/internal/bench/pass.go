@@ -40,7 +40,7 @@ func idle(s *suite) []row {
 		if (n%2 == 0) == (n/2%2 == 0) {
 			passes = append(passes, p.quietTick())
 		} else {
-			others = append(others, p.baseline("requests", database, s.tracker.Endpoint(), file))
+			others = append(others, p.baseline("requests", database, s.endpoint(), file))
 		}
 	}
 	return []row{
@@ -63,7 +63,7 @@ func (p *project) addClaims(count int) {
 		SELECT printf('00000000-0000-4000-8000-%012d', n), 'ABC-' || n, iif(n % 2, 'retry', 'held'), 1, 1, 'backoff', ?, 'turn_failed',
 			'the model said no', iif(n % 2, '', 'operator'), iif(n % 2, '', 'held by the operator'), iif(n % 2, NULL, ?), 1,
 			json_object('ID', printf('00000000-0000-4000-8000-%012d', n)), ?, ?, ? FROM numbers`,
-		count, now.Add(time.Hour).UnixMilli(), now.UnixMilli(), p.s.tracker.Endpoint()+" demo", now.UnixMilli(), now.UnixMilli())
+		count, now.Add(time.Hour).UnixMilli(), now.UnixMilli(), p.s.endpoint()+" demo", now.UnixMilli(), now.UnixMilli())
 	must(errors.Join(err, db.Close()))
 }
 
@@ -83,7 +83,7 @@ func (s *suite) measureClaims(count, repeats int) (passes, others []sample) {
 		if len(bodies) < 2*count/pageSize {
 			must(fmt.Errorf("%d requests: the pass did not read %d candidates and %d claims", len(bodies), count, count))
 		}
-		others = append(others, p.baseline("requests", database, s.tracker.Endpoint(), p.writeRequests(bodies)))
+		others = append(others, p.baseline("requests", database, s.endpoint(), p.writeRequests(bodies)))
 	}
 	return passes, others
 }

@@ -46,7 +46,7 @@ type project struct {
 func (s *suite) project(agents int) *project {
 	p := &project{get(stage.NewProject(get(os.MkdirTemp(s.dir, "project-")))), s}
 	s.projects = append(s.projects, p)
-	must(p.WriteWorkflow(workflowText, s.tracker.Endpoint(), agents, s.agent, p.AgentHome))
+	must(p.WriteWorkflow(workflowText, s.endpoint(), agents, s.agent, p.AgentHome))
 	return p
 }
 

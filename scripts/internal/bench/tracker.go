@@ -5,23 +5,34 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/linear/lineartest"
 )
+
+// trackerCommand is the argument with which this program runs as the tracker: in a process of its own, so that its work is
+// not measured.
+const trackerCommand = "tracker"
 
 // tracker answers the two reads of a pass from prepared issues and leaves every other request to the fake Linear. The
 // fake compares every issue with the filter of every request, which takes it a minute for ten thousand issues.
 //
-//	POST /control/bench/load      load: replaces the issues
-//	GET  /control/bench/requests  the request bodies since the last call
+//	POST /load      load: replaces the issues
+//	POST /requests  the request bodies since the last call
 type tracker struct {
-	linear http.Handler
+	linear *lineartest.Server
 
 	mu       sync.Mutex
 	nodes    []json.RawMessage
@@ -67,10 +78,10 @@ func (t *tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var answer any
 	switch r.URL.Path {
-	case "/control/bench/load":
+	case "/load":
 		err = t.load(body)
 		answer = object{}
-	case "/control/bench/requests":
+	case "/requests":
 		t.mu.Lock()
 		answer, t.requests = append([]json.RawMessage{}, t.requests...), nil
 		t.mu.Unlock()
@@ -147,11 +158,45 @@ func (t *tracker) page(body []byte) any {
 	return object{"data": object{"issues": object{"nodes": append([]json.RawMessage{}, nodes...), "pageInfo": info}}}
 }
 
+// serveTracker prints the tracker's address and serves until the end of in.
+func serveTracker(in io.Reader, out io.Writer) error {
+	server := httptest.NewServer(&tracker{linear: lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})})
+	defer server.Close()
+	fmt.Fprintln(out, server.URL)
+	_, err := io.Copy(io.Discard, in)
+	server.CloseClientConnections()
+	return err
+}
+
+// startTracker starts this program again as the tracker. It ends with stop.
+func (s *suite) startTracker() (stop func()) {
+	cmd := exec.Command(get(os.Executable()), trackerCommand)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends the measurements first, which then clean up
+	in, out := get(cmd.StdinPipe()), get(cmd.StdoutPipe())
+	must(cmd.Start())
+	get(fmt.Fscanln(out, &s.tracker))
+	return func() { must(errors.Join(in.Close(), cmd.Wait())) }
+}
+
+func (s *suite) endpoint() string { return s.tracker + "/graphql" }
+
 // setIssues replaces the issues of the tracker.
-func (s *suite) setIssues(l load) { must(s.tracker.Control(s.ctx, "bench/load", l, nil)) }
+func (s *suite) setIssues(l load) { s.control("load", l) }
 
 // takeRequests returns the request bodies since the last call.
 func (s *suite) takeRequests() (bodies []json.RawMessage) {
-	must(s.tracker.Control(s.ctx, "bench/requests", struct{}{}, &bodies))
+	must(json.Unmarshal(s.control("requests", nil), &bodies))
 	return bodies
+}
+
+func (s *suite) control(path string, in any) []byte {
+	req := get(http.NewRequestWithContext(s.ctx, http.MethodPost, s.tracker+"/"+path, bytes.NewReader(get(json.Marshal(in)))))
+	resp := get(http.DefaultClient.Do(req))
+	defer resp.Body.Close()
+	text := get(io.ReadAll(resp.Body))
+	if resp.StatusCode != http.StatusOK {
+		must(fmt.Errorf("tracker: %s: %s: %s", path, resp.Status, text))
+	}
+	return text
 }

@@ -233,14 +233,14 @@ func sumDiffers(total, column, from string) string {
 
 // judge lets the tracker answer again, runs a few passes, and checks what became of everything.
 func (c *checker) judge(ctx context.Context) {
-	stage.Must(c.tracker.ClearFailures(ctx))
+	c.tracker.ClearFailures()
 	for range 3 { // a run may outlive one pass
 		c.calmPass(ctx)
 	}
 	c.checkClaims(ctx)
 	c.checkCommands(ctx)
-	for _, i := range stage.Get(c.tracker.Issues(ctx)) { // what still runs has to end
-		stage.Must(c.tracker.Move(ctx, i.Identifier, "Backlog"))
+	for _, i := range c.tracker.Issues() { // what still runs has to end
+		stage.Must(c.tracker.Move(i.Identifier, "Backlog"))
 	}
 	c.settle(ctx)
 	for run, n := range c.settled {
@@ -291,7 +291,7 @@ func (c *checker) settle(ctx context.Context) {
 // checkClaims: an active issue is claimed, or skipped for a reason.
 func (c *checker) checkClaims(ctx context.Context) {
 	known := c.query(ctx, `SELECT identifier FROM claims UNION SELECT identifier FROM skips`)
-	for _, i := range stage.Get(c.tracker.Issues(ctx)) {
+	for _, i := range c.tracker.Issues() {
 		if (i.State == "Todo" || i.State == "In Progress") && !slices.Contains(known, i.Identifier) {
 			c.fault("claims lost", "%s is %s, neither claimed nor skipped", i.Identifier, i.State)
 		}

@@ -40,17 +40,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	var err error
-	switch {
-	case len(args) == 1 && args[0] == stage.TrackerCommand:
-		err = stage.ServeTracker(os.Stdin, os.Stdout, nil)
-	case len(args) > 2 && args[0] == gateCommand:
-		err = gate(args[1], args[2:])
-	default:
+	if len(args) < 3 || args[0] != gateCommand {
 		return chaos(ctx, args)
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "chaos %s: %v\n", args[0], err)
+	if err := gate(args[1], args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos gate:", err)
 		return 1
 	}
 	return 0

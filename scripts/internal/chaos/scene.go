@@ -33,7 +33,7 @@ type scene struct {
 	mark     string // in the environment of every process
 	gateDir  string
 	symphony string
-	tracker  *stage.Tracker
+	tracker  *lineartest.Server
 	model    *modeltest.Server // nil with scripted agents
 	scripts  map[string][]string
 }
@@ -81,9 +81,10 @@ func (s *scene) prepare(ctx context.Context) {
 	s.Env = append(s.Env, s.mark)
 	stage.Must(os.Mkdir(s.gateDir, 0o700))
 	stage.Must(stage.Build(ctx, s.symphony))
-	s.tracker = stage.Get(stage.StartTracker())
+	s.tracker = lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
+	stage.Must(s.tracker.Start())
 	stage.Must(s.WriteWorkflow(workflowText, s.tracker.Endpoint(), s.prepareAgent()))
-	stage.Must(s.tracker.Seed(ctx, s.issues()))
+	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
 // prepareAgent returns the keys of the section codex.

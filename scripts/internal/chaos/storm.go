@@ -210,33 +210,33 @@ func (c *checker) loops(ctx context.Context) {
 func (s *scene) sabotage(ctx context.Context) error {
 	random := s.random("tracker")
 	for pause(ctx, time.Duration(200+random.IntN(2500))*time.Millisecond) {
-		if err := s.sabotageOnce(ctx, random); err != nil && ctx.Err() == nil {
+		if err := s.sabotageOnce(random); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *scene) sabotageOnce(ctx context.Context, random *rand.Rand) error {
+func (s *scene) sabotageOnce(random *rand.Rand) error {
 	times := 1 + random.IntN(3)
 	switch random.IntN(12) {
 	case 0:
-		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailStatus, Times: times, Status: 503})
+		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Times: times, Status: 503})
 	case 1:
-		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailRateLimit, Times: 1, ResetMS: 1500})
+		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Times: 1, ResetMS: 1500})
 	case 2:
-		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailSlow, Times: times, DelayMS: int64(500 + random.IntN(3000))})
+		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailSlow, Times: times, DelayMS: int64(500 + random.IntN(3000))})
 	case 3:
 		kinds := []string{lineartest.FailClose, lineartest.FailGarbage, lineartest.FailGraphQL, lineartest.FailCursor, lineartest.FailMalformed}
-		return s.tracker.Fail(ctx, lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
+		return s.tracker.Fail(lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
 	case 4:
 		if random.IntN(4) > 0 {
 			return nil // seldom: a client waits long for the answer
 		}
-		return s.tracker.Fail(ctx, lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
+		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailHang, Times: 1})
 	}
 	states := []string{"Todo", "In Progress", "Todo", "In Progress", "Human Review", "Backlog", "Done"}
-	return s.tracker.Move(ctx, otherIssue(random), states[random.IntN(len(states))])
+	return s.tracker.Move(otherIssue(random), states[random.IntN(len(states))])
 }
 
 // otherIssue chooses one that does not belong to the operator alone.

@@ -1,5 +1,5 @@
 // Package stage sets up what scripts/bench and scripts/chaos have in common: the program built as it is released, a
-// project with an empty home, a tracker, and the list of the project's processes.
+// project with an empty home, and the list of the project's processes.
 package stage
 
 import (
