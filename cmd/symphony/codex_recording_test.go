@@ -142,9 +142,6 @@ var recordings = filepath.Join("..", "..", "runner", "codex", "testdata", "recor
 // answers and ends of turns must be the same. They are recorded after `set codex.command $RECORDED_CODEX`. With
 // UPDATE_RECORDINGS the command replaces the recordings: wire-like NAME [N]
 func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) < 1 || len(args) > 2 || neg {
-		ts.Fatalf("usage: wire-like NAME [N]")
-	}
 	files, err := filepath.Glob(ts.MkAbs("wire/*.jsonl"))
 	ts.Check(err)
 	if len(files) == 0 {

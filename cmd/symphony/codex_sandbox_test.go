@@ -25,20 +25,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// gitCommands are the commands of the scripts that use git in the agent's sandbox.
-func gitCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){"git-serve": gitServeCmd, "tries": triesCmd}
-}
-
 // gitServeCmd serves the repositories in the script's directory, also for pushes, by git's daemon at $GIT_REMOTE on the
 // loopback interface, until the script's end: git-serve
 //
 // The test accepts the connections and starts one daemon for each, so that no port has to be guessed and every daemon is
 // waited for.
 func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: git-serve")
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,22 +109,11 @@ done <"$1"
 // triesCmd writes try.sh, which an agent runs with a list of commands and results from the script. The script compares the
 // list with the output: tries
 func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: tries")
-	}
 	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(trier), 0o600))
-}
-
-// buildCommands are the commands of the scripts that build in the agent's sandbox.
-func buildCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){"registry": registryCmd, "warm-go": warmGoCmd}
 }
 
 // warmGoCmd sets $WARM to a build cache of go that holds the standard packages a test needs: warm-go
 func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) > 0 {
-		ts.Fatalf("usage: warm-go")
-	}
 	dir, err := warmGo()
 	ts.Check(err)
 	ts.Setenv("WARM", dir)
@@ -171,12 +152,8 @@ var warmGo = sync.OnceValues(func() (string, error) {
 // ($REGISTRY/go), npm ($REGISTRY/npm/) and pip ($REGISTRY/pip/). It sets $TOOLS to a PATH with the tools of this machine,
 // since agents have the PATH of their login shell. registry down stops serving: registry [down]
 func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
-	down := slices.Equal(args, []string{"down"})
-	if neg || len(args) > 0 && !down {
-		ts.Fatalf("usage: registry [down]")
-	}
 	set := stageOf(ts)
-	if down {
+	if len(args) > 0 {
 		set.registry.Close()
 		return
 	}

@@ -32,8 +32,8 @@ import (
 //	model config [TABLE.]KEY VALUE   sets a key in the config.toml of the script's codex home
 func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).model
-	if len(args) == 0 || neg || m == nil {
-		ts.Fatalf("usage: model VERB, in a script with the real codex")
+	if m == nil {
+		ts.Fatalf("there is no model without the real codex")
 	}
 	requests := m.Requests()
 	last := modeltest.Request{}
@@ -108,17 +108,13 @@ func configure(path, key, value string) error {
 // holdThreadCmd opens the thread of an issue's last run in another codex, until release-thread. With ours that codex has the
 // thread's id in its environment, like the processes that symphony's codex starts: hold-thread ISSUE [ours]
 func holdThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
-	ours := len(args) == 2 && args[1] == "ours"
-	if neg || len(args) != 1 && !ours {
-		ts.Fatalf("usage: hold-thread ISSUE [ours]")
-	}
 	thread, err := query(ts.Getenv("STATE"), fmt.Sprintf("SELECT thread_id FROM runs WHERE identifier = '%s' ORDER BY id DESC LIMIT 1", args[0]))
 	ts.Check(err)
 	thread = strings.TrimSpace(thread)
 	command := strings.Fields(ts.Getenv("REAL_CODEX"))
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = ts.MkAbs("."), scriptEnv(ts), io.Discard
-	if ours {
+	if len(args) == 2 {
 		cmd.Env = append(cmd.Env, "CODEX_THREAD_ID="+thread)
 	}
 	h, err := holdThread(cmd, thread, ts.MkAbs("."))
@@ -131,8 +127,8 @@ func holdThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
 // [!] release-thread
 func releaseThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
 	h := stageOf(ts).holder
-	if len(args) != 0 || h == nil {
-		ts.Fatalf("usage: [!] release-thread, after hold-thread")
+	if h == nil {
+		ts.Fatalf("hold-thread comes first")
 	}
 	if neg {
 		waitFor(ts, "the end of the codex that holds the thread", func() (bool, string) { return h.ended(), "alive" })

@@ -187,7 +187,7 @@ var crashScenarios = []crashScenario{
 			// A pass that died between the rows and the directories leaves orphans.
 			c.ageDirs()
 			c.waitFor("no process", func() bool { return len(c.processes()) == 0 }, nil)
-			c.change(`UPDATE sqlite_sequence SET seq = 999 WHERE name = 'passes'`)
+			c.query(`UPDATE sqlite_sequence SET seq = 999 WHERE name = 'passes'`)
 			c.pass()
 			c.pass()
 			dirs, err := filepath.Glob(c.path("state", "runs", "old-*"))
@@ -195,7 +195,7 @@ var crashScenarios = []crashScenario{
 			if len(dirs) != 20 || c.exists("state", "runs", "never") {
 				c.t.Errorf("directories that should have gone: %q", dirs)
 			}
-			c.change(`DELETE FROM runs WHERE id LIKE 'old-%'`)
+			c.query(`DELETE FROM runs WHERE id LIKE 'old-%'`)
 			for _, dir := range dirs {
 				c.must(os.RemoveAll(dir))
 			}
@@ -425,15 +425,15 @@ func (c *crashScene) aged() {
 	columns := "kind, issue_id, identifier, phase, outcome, settled, issue"
 	for n := range 22 {
 		id := "old-" + strconv.Itoa(100+n)
-		c.change(fmt.Sprintf(`INSERT INTO runs (id, started_at, ended_at, %[1]s) SELECT '%[2]s', 1, 2, kind, 'old', 'OLD-1', phase, outcome, settled, issue FROM runs
+		c.query(fmt.Sprintf(`INSERT INTO runs (id, started_at, ended_at, %[1]s) SELECT '%[2]s', 1, 2, kind, 'old', 'OLD-1', phase, outcome, settled, issue FROM runs
 			WHERE kind = 'agent' ORDER BY id DESC LIMIT 1`, columns, id))
 		c.must(os.MkdirAll(c.path("state", "runs", id), 0o700))
 		c.write(filepath.Join("state", "runs", id, "workflow.md"), "old", 0o600)
 	}
 	c.must(os.MkdirAll(c.path("state", "runs", "never"), 0o700))
 	c.ageDirs()
-	c.change(`DELETE FROM meta WHERE key = 'last_prune'`)
-	c.change(`UPDATE sqlite_sequence SET seq = 499 WHERE name = 'passes'`)
+	c.query(`DELETE FROM meta WHERE key = 'last_prune'`)
+	c.query(`UPDATE sqlite_sequence SET seq = 499 WHERE name = 'passes'`)
 }
 
 func (c *crashScene) ageDirs() {

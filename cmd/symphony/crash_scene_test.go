@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,22 +166,10 @@ func (c *crashScene) exists(elem ...string) bool {
 	return err == nil
 }
 
-// agent makes an issue description with a script for the agent; {move STATE} and {gate FILE} are expanded.
+// agent makes an issue description with a script for the agent.
 func (c *crashScene) agent(script string) *string {
-	script = moveMacro.ReplaceAllStringFunc(script, func(m string) string {
-		id, err := c.linear.StateID("ABC", moveMacro.FindStringSubmatch(m)[1])
-		c.must(err)
-		call, err := json.Marshal(map[string]any{
-			"query":     "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }",
-			"variables": map[string]string{"issue": "ABC-1", "state": id},
-		})
-		c.must(err)
-		return "tool linear_graphql " + string(call)
-	})
-	script = gateMacro.ReplaceAllStringFunc(script, func(m string) string {
-		return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", c.path(gateMacro.FindStringSubmatch(m)[1]))
-	})
-	text := "```agent\n" + strings.TrimSpace(script) + "\n```\n"
+	text, err := agentScript(c.linear, "ABC-1", c.dir, script)
+	c.must(err)
 	return &text
 }
 
@@ -329,26 +315,15 @@ func (c *crashScene) order(args ...string) {
 	}
 }
 
-// query returns the first column of a query, nothing where there is no database yet.
+// query returns the one column of a query, nothing where there is no database yet.
 func (c *crashScene) query(text string) []string {
 	c.t.Helper()
 	if !c.exists("state", "state.db") {
 		return nil
 	}
-	db, err := sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_pragma=busy_timeout(10000)")
+	out, err := query(c.path("state"), text)
 	c.must(err)
-	defer db.Close()
-	rows, err := db.Query(text)
-	c.must(err)
-	defer rows.Close()
-	var list []string
-	for rows.Next() {
-		var v sql.NullString
-		c.must(rows.Scan(&v))
-		list = append(list, v.String)
-	}
-	c.must(rows.Err())
-	return list
+	return slices.DeleteFunc(strings.Split(out, "\n"), func(row string) bool { return row == "" })
 }
 
 func (c *crashScene) number(text string) (n int) {
@@ -358,12 +333,6 @@ func (c *crashScene) number(text string) (n int) {
 		c.must(err)
 	}
 	return n
-}
-
-// change modifies the database behind the program's back, to let time pass.
-func (c *crashScene) change(text string) {
-	c.t.Helper()
-	c.query(text)
 }
 
 func (c *crashScene) claim() string {
@@ -386,30 +355,8 @@ func (c *crashScene) move(state string) {
 	c.must(c.linear.Move("ABC-1", state))
 }
 
-// processes lists the processes of this scene, by their arguments or environment. It looks twice, because a worker that
-// starts a pass and ends meanwhile can hide both from one look.
-func (c *crashScene) processes() map[int]string {
-	found := map[int]string{}
-	for look := 0; look < 2 && len(found) == 0; look++ {
-		entries, err := os.ReadDir("/proc")
-		c.must(err)
-		for _, e := range entries {
-			pid, err := strconv.Atoi(e.Name())
-			if err != nil || pid == os.Getpid() {
-				continue
-			}
-			cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-			if err != nil || len(cmdline) == 0 { // gone, or a zombie
-				continue
-			}
-			environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // not everybody's may be read
-			if bytes.Contains(cmdline, []byte(c.dir+"/")) || bytes.Contains(environ, []byte(markName+"="+c.mark)) {
-				found[pid] = strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))
-			}
-		}
-	}
-	return found
-}
+// processes lists the processes of this scene.
+func (c *crashScene) processes() map[int]string { return marked(c.mark, c.dir) }
 
 // kill signals the one worker that lives; false where none does.
 func (c *crashScene) kill(sig syscall.Signal) bool {
@@ -447,7 +394,7 @@ func (c *crashScene) quiet() {
 		}
 		if !later {
 			// The next pass looks for interrupted removals.
-			c.change(`UPDATE meta SET value = '0' WHERE key = 'last_sweep'`)
+			c.query(`UPDATE meta SET value = '0' WHERE key = 'last_sweep'`)
 			later = true
 			return false
 		}

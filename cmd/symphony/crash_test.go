@@ -28,8 +28,7 @@ import (
 //
 //	(unset)  the quick scenarios, and one death for each kind of point: package and role
 //	once     every scenario, one death at each point
-//	each     every scenario, a death of a pass and of a worker at each point that both reach; scripts/check
-//	all      every point of every scenario
+//	each     every scenario, a death of a pass and of a worker at each point that both reach
 //
 // A point that no scenario reaches fails the test, except where it is unset.
 func TestCrashPoints(t *testing.T) {
@@ -271,12 +270,12 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 				key = p.name
 			}
 			first := !done[key]
-			if !first && !again && crashMode() != "all" {
+			if !first && !again {
 				continue
 			}
 			done[key] = true
 			visits := 1
-			if (first || crashMode() == "all") && crashMode() != "" {
+			if first && crashMode() != "" {
 				visits = min(p.visits, max(1, everyVisit[p.name]))
 			}
 			for visit := range visits {

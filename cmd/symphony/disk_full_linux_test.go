@@ -38,9 +38,6 @@ func TestDiskFullAtEachWrite(t *testing.T) {
 
 // fillCmd leaves so many pages of a disk free, until the file ballast there is removed: fill DIR PAGES
 func fillCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 || neg {
-		ts.Fatalf("usage: fill DIR PAGES")
-	}
 	pages, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	dir := ts.MkAbs(args[0])
@@ -59,9 +56,6 @@ func fillCmd(ts *testscript.TestScript, neg bool, args []string) {
 // nothingLostCmd demands that no run counts against its issue, nothing is left to be done or half written, and the database
 // is whole. The outcomes given are allowed beside succeeded: nothing-lost [OUTCOME...]
 func nothingLostCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg {
-		ts.Fatalf("usage: nothing-lost [OUTCOME...]")
-	}
 	allowed := ""
 	for _, outcome := range append(args, "succeeded") {
 		allowed += fmt.Sprintf(" AND outcome <> '%s'", outcome)

@@ -75,24 +75,15 @@ func (v machineView) outcomes(identifier string) (list []string) {
 	return list
 }
 
-// add makes an issue whose agent runs commands first, waits for a gate, if it has one, and hands it over.
-func (m *machine) add(identifier, gate string, first ...string) {
+// add makes an issue whose agent waits for a gate, if it has one, and hands it over.
+func (m *machine) add(identifier, gate string) {
 	m.t.Helper()
-	state, err := m.linear.StateID("ABC", "Human Review")
-	m.must(err)
-	call, err := json.Marshal(map[string]any{
-		"query":     "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }",
-		"variables": map[string]string{"issue": identifier, "state": state},
-	})
-	m.must(err)
 	work := "sh echo " + identifier + " > work.txt"
 	if gate != "" {
-		work = "sh until [ -e " + userHome + "/" + gate + " ]; do sleep 0.05; done"
+		work = "{gate " + gate + "}"
 	}
-	for _, command := range first {
-		work = "sh " + command + "\n" + work
-	}
-	text := "```agent\n" + work + "\ntool linear_graphql " + string(call) + "\n```\n"
+	text, err := agentScript(m.linear, identifier, userHome, work+"\n{move Human Review}")
+	m.must(err)
 	_, err = m.linear.AddIssue(lineartest.Issue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo", Description: &text})
 	m.must(err)
 }
@@ -132,7 +123,7 @@ func (m *machine) atWork(identifier, gate string, within time.Duration) (w machi
 		if w.run == "" {
 			return false, fmt.Sprintf("%+v", v)
 		}
-		said, code := m.sh("pgrep -o -u " + strconv.Itoa(m.uid) + " -f -- '-e [^ ]*/" + gate + " '")
+		said, code := m.sh("pgrep -o -u " + strconv.Itoa(m.uid) + " -f -- '-e .*/" + gate + ". '")
 		w.command, _ = strconv.Atoi(said)
 		return code == 0, "no command waits for " + gate
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -32,9 +33,6 @@ import (
 // {gate FILE} for a command that ends once that file is there.
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).linear
-	if len(args) == 0 || neg {
-		ts.Fatalf("usage: linear VERB ...")
-	}
 	verb, rest := args[0], args[1:]
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	switch verb {
@@ -56,21 +54,6 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Assignee = text }))
 	case "project-of":
 		ts.Check(s.Edit(rest[0], func(i *lineartest.Issue) { i.Project = text }))
-	default:
-		linearWatch(ts, s, verb, rest)
-	}
-}
-
-func words(list string) []string {
-	if list == "" {
-		return []string{}
-	}
-	return strings.Split(list, ",")
-}
-
-// linearWatch are the verbs about requests, and those that wait.
-func linearWatch(ts *testscript.TestScript, s *lineartest.Server, verb string, rest []string) {
-	switch verb {
 	case "is":
 		want := strings.Join(rest[1:], " ")
 		waitFor(ts, fmt.Sprintf("%s in %s", rest[0], want), func() (bool, string) {
@@ -105,6 +88,13 @@ func linearWatch(ts *testscript.TestScript, s *lineartest.Server, verb string, r
 	default:
 		ts.Fatalf("linear: unknown verb %q", verb)
 	}
+}
+
+func words(list string) []string {
+	if list == "" {
+		return []string{}
+	}
+	return strings.Split(list, ",")
 }
 
 func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) error {
@@ -147,36 +137,37 @@ func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) e
 	return err
 }
 
-var (
-	moveMacro    = regexp.MustCompile(`\{move ([^}]*)\}`)
-	commentMacro = regexp.MustCompile(`\{comment ([^}]*)\}`)
-	gateMacro    = regexp.MustCompile(`\{gate ([^}]*)\}`)
-)
+var agentMacro = regexp.MustCompile(`\{(move|comment|gate) ([^}]*)\}`)
 
-// describe reads a description and puts the tool calls in the places of their macros.
-func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file string) string {
-	text := ts.ReadFile(file)
-	text = moveMacro.ReplaceAllStringFunc(text, func(m string) string {
-		id, err := s.StateID("ABC", moveMacro.FindStringSubmatch(m)[1])
-		ts.Check(err)
-		return toolCall(ts, "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }",
-			map[string]string{"issue": identifier, "state": id})
+// agentScript puts the tool calls in the places of their macros; the files of gates are below dir.
+func agentScript(s *lineartest.Server, identifier, dir, text string) (_ string, err error) {
+	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
+		parts := agentMacro.FindStringSubmatch(m)
+		variables := map[string]string{"issue": identifier, "body": parts[2]}
+		mutation := "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }"
+		switch parts[1] {
+		case "gate":
+			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", filepath.Join(dir, parts[2]))
+		case "move":
+			id, stateErr := s.StateID("ABC", parts[2])
+			err = cmp.Or(err, stateErr)
+			variables = map[string]string{"issue": identifier, "state": id}
+			mutation = "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }"
+		}
+		call, callErr := json.Marshal(map[string]any{"query": mutation, "variables": variables})
+		err = cmp.Or(err, callErr)
+		return "tool linear_graphql " + string(call)
 	})
-	text = commentMacro.ReplaceAllStringFunc(text, func(m string) string {
-		return toolCall(ts, "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }",
-			map[string]string{"issue": identifier, "body": commentMacro.FindStringSubmatch(m)[1]})
-	})
-	text = gateMacro.ReplaceAllStringFunc(text, func(m string) string {
-		return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.02; done", ts.MkAbs(gateMacro.FindStringSubmatch(m)[1]))
-	})
-	if filepath.Ext(file) == ".agent" {
-		text = "```agent\n" + strings.TrimSpace(text) + "\n```\n"
-	}
-	return text
+	return "```agent\n" + strings.TrimSpace(text) + "\n```\n", err
 }
 
-func toolCall(ts *testscript.TestScript, query string, variables map[string]string) string {
-	call, err := json.Marshal(map[string]any{"query": query, "variables": variables})
-	ts.Check(err)
-	return "tool linear_graphql " + string(call)
+// describe reads a description; one that ends in .agent is a script for the agent.
+func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file string) string {
+	text := ts.ReadFile(file)
+	if filepath.Ext(file) == ".agent" {
+		var err error
+		text, err = agentScript(s, identifier, ts.MkAbs("."), text)
+		ts.Check(err)
+	}
+	return text
 }

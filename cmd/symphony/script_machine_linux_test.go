@@ -17,9 +17,11 @@ import (
 )
 
 // systemCommands are the commands that need linux.
-func systemCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){
-		"fill": fillCmd, "freeze": freezeCmd, "kept": keptCmd, "nothing-lost": nothingLostCmd, "small-disk": smallDiskCmd, "terminal": terminalCmd, "thaw": thawCmd, "typed": typedCmd,
+func systemCommands() map[string]scriptCommand {
+	return map[string]scriptCommand{
+		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "kept": keptCmd, "nothing-lost [OUTCOME...]": nothingLostCmd,
+		"small-disk DIR KILOBYTES": smallDiskCmd, "terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd,
+		"typed LINE/LINE... COMMAND [ARG...]": typedCmd,
 	}
 }
 
@@ -44,9 +46,6 @@ func canMount() bool {
 // smallDiskCmd makes a directory and mounts a file system of so many kilobytes there, until the end of the script:
 // small-disk DIR KILOBYTES
 func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 || neg {
-		ts.Fatalf("usage: small-disk DIR KILOBYTES")
-	}
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(dir, 0o700))
 	ts.Check(syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+args[1]+"k"))
@@ -72,9 +71,6 @@ func canFreeze() bool {
 // freezeCmd freezes the processes of the script whose command line matches, until thaw or the end of the script. Not even
 // SIGKILL reaches them: freeze PATTERN
 func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 1 || neg {
-		ts.Fatalf("usage: freeze PATTERN")
-	}
 	pids, _ := matching(ts, args[0])
 	if len(pids) == 0 {
 		ts.Fatalf("no process %s among %v", args[0], ours(ts))
@@ -103,9 +99,6 @@ func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // thawCmd lets the frozen processes go on: thaw
 func thawCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 0 || neg {
-		ts.Fatalf("usage: thaw")
-	}
 	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("FROZEN"), "freezer.state"), []byte("THAWED"), 0o600))
 }
 

@@ -22,13 +22,6 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// faultCommands are the commands for faults of the machine.
-func faultCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){
-		"clock": clockCmd, "other-linear": otherLinearCmd, "pidof": pidofCmd, "recorded": recordedCmd,
-	}
-}
-
 // clockVar names the file that says how far the wall clock is off. The monotonic clock is left as it is, as when the clock
 // is set or the machine was suspended.
 const clockVar = "SYMPHONY_TEST_CLOCK"
@@ -57,9 +50,6 @@ func stepped() time.Time {
 
 // clockCmd sets how far the wall clock is off the real one: clock DURATION
 func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 1 || neg {
-		ts.Fatalf("usage: clock DURATION")
-	}
 	_, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	path := ts.Getenv(clockVar)
@@ -70,9 +60,6 @@ func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 // otherLinearCmd switches the command linear to a second workspace of Linear, at $OTHER_ENDPOINT with the key $OTHER_KEY, and
 // back: other-linear
 func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 0 || neg {
-		ts.Fatalf("usage: other-linear")
-	}
 	s := stageOf(ts)
 	if s.other == nil {
 		s.other = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("stranger", 3)})
@@ -88,9 +75,6 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 // pidofCmd sets NAME and NAME_START to the pid and start time of the one process of the script whose command line matches:
 // pidof NAME PATTERN
 func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 || neg {
-		ts.Fatalf("usage: pidof NAME PATTERN")
-	}
 	pids, cmdlines := matching(ts, args[1])
 	if len(pids) != 1 {
 		ts.Fatalf("not one process %s: %v %q", args[1], pids, cmdlines)
@@ -106,9 +90,6 @@ func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		args = strings.Fields(ts.ReadFile(args[0]))
-	}
-	if len(args) != 2 || neg {
-		ts.Fatalf("usage: recorded PID START, or recorded FILE")
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(ts.Getenv("STATE"), "state.db")+"?_pragma=busy_timeout(5000)")
 	ts.Check(err)
@@ -128,9 +109,6 @@ func canUnshare() bool {
 
 // largeStateCmd creates a state of 500 claims, 5,000 ended runs and a month of passes: large-state
 func largeStateCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: large-state")
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	ts.Check(statetest.Large(ctx, ts.Getenv("STATE"), time.Now(), statetest.Large500))

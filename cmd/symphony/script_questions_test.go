@@ -31,9 +31,6 @@ func questionCommands() (map[string]string, error) {
 //
 //	question HEADING [later] | question all
 func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 || len(args) > 2 {
-		ts.Fatalf("usage: question HEADING [later], question all")
-	}
 	commands, err := questionCommands()
 	ts.Check(err)
 	s := stageOf(ts)

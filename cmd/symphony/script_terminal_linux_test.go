@@ -116,9 +116,6 @@ func (t *terminal) close(ts *testscript.TestScript) string {
 // terminalCmd runs a command whose stdout and stderr are a terminal of so many columns; stdout can then be asked about what
 // it shows. The exit code is ignored: terminal COLUMNS COMMAND ARG...
 func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) < 2 || neg {
-		ts.Fatalf("usage: terminal COLUMNS COMMAND ARG...")
-	}
 	columns, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	t, err := newTerminal(columns)
@@ -132,9 +129,6 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 // typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". The line ^C stands for
 // SIGINT. The exit code is ignored; the terminal must be left in the modes it had: typed LINE/LINE... COMMAND ARG...
 func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) < 2 || neg {
-		ts.Fatalf("usage: typed LINE/LINE... COMMAND ARG...")
-	}
 	t, err := newTerminal(100)
 	ts.Check(err)
 	before, err := t.modes()

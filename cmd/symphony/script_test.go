@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -81,16 +82,42 @@ func params(t *testing.T, dir string) testscript.Params {
 	}
 }
 
-func commands() map[string]func(*testscript.TestScript, bool, []string) {
-	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"alive": aliveCmd, "due": dueCmd, "exits": exitsCmd, "gone": goneCmd, "hold-lock": holdLockCmd, "hold-thread": holdThreadCmd, "install-program": installProgramCmd, "json": jsonCmd, "large-state": largeStateCmd,
-		"linear": linearCmd, "model": modelCmd, "no-secret": noSecretCmd, "pass": passCmd, "press": pressCmd, "question": questionCmd, "quiet": quietCmd, "release-lock": releaseLockCmd, "release-thread": releaseThreadCmd,
-		"set": setCmd, "signal": signalCmd, "sql": sqlCmd, "tmux": tmuxCmd, "until": untilCmd, "wire-like": wireLikeCmd,
+// scriptCommand is what a command of the scripts does; neg is true after an exclamation mark.
+type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
+
+// commands are those of all scripts, by their usage: [ARG] may be left out, ARG... may be repeated, and only a command that
+// begins with [!] may be negated.
+func commands() map[string]scriptCommand {
+	byUsage := map[string]scriptCommand{
+		"[!] alive PATTERN": aliveCmd, "clock DURATION": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd,
+		"gone PATTERN": goneCmd, "hold-lock TRIGGER": holdLockCmd, "hold-thread ISSUE [ours]": holdThreadCmd, "install-program": installProgramCmd,
+		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "model VERB [ARG...]": modelCmd,
+		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
+		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
+		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "[!] release-thread": releaseThreadCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tries": triesCmd,
+		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
-	maps.Copy(cmds, systemCommands())
-	maps.Copy(cmds, faultCommands())
-	maps.Copy(cmds, gitCommands())
-	maps.Copy(cmds, buildCommands())
+	maps.Copy(byUsage, systemCommands())
+	cmds := map[string]scriptCommand{}
+	for usage, do := range byUsage {
+		words := strings.Fields(strings.TrimPrefix(usage, "[!] "))
+		least, most := 0, len(words)-1
+		for _, word := range words[1:] {
+			if !strings.HasPrefix(word, "[") {
+				least++
+			}
+			if strings.Contains(word, "...") {
+				most = math.MaxInt
+			}
+		}
+		cmds[words[0]] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if len(args) < least || len(args) > most || neg && !strings.HasPrefix(usage, "[!]") {
+				ts.Fatalf("usage: %s", usage)
+			}
+			do(ts, neg, args)
+		}
+	}
 	return cmds
 }
 

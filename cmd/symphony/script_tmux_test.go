@@ -39,9 +39,6 @@ func hasTmux() bool {
 //	tmux colours PATTERN       the same, with the escape sequences of colours
 //	tmux end                   at the end of the script, at the latest
 func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: tmux start|type|key|size|until|colours|end ARG...")
-	}
 	if args[0] == "start" && len(args) == 3 {
 		m, err := startTmux(ts.Getenv("WORK"), append(scriptEnv(ts), "LC_ALL=C.UTF-8"), args[1], args[2])
 		ts.Check(err)
@@ -144,9 +141,6 @@ func (m *multiplexer) end() error {
 // drawn a question may not read yet: press KEY PATTERN
 func pressCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).terminal
-	if neg || len(args) != 2 || m == nil {
-		ts.Fatalf("usage: press KEY PATTERN, after tmux start")
-	}
 	pattern := regexp.MustCompile("(?m)" + args[1])
 	waitFor(ts, "the terminal to show "+args[1], func() (bool, string) {
 		text, err := m.shown("-S", "-")
