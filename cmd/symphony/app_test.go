@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -42,15 +41,6 @@ func TestArrange(t *testing.T) {
 		var known *reconcile.Error
 		if !errors.As(err, &known) || known.Code != "usage" {
 			t.Errorf("%s: %v", line, err)
-		}
-	}
-}
-
-// TestNotBuiltCommands checks that no command both exists and is refused as not built.
-func TestNotBuiltCommands(t *testing.T) {
-	for _, c := range newApp(testWorld()).Commands {
-		if slices.Contains(notBuilt, c.Name) {
-			t.Errorf("%s is built, and listed as not built yet", c.Name)
 		}
 	}
 }

@@ -2,16 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/worker"
@@ -19,19 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
 )
-
-// TestFullDiskHasItsCode checks that a full disk has its code wherever it is met: a fault of the machine, not of the issue.
-func TestFullDiskHasItsCode(t *testing.T) {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		err := fmt.Errorf("event log: %w", &os.PathError{Op: "open", Path: "events.jsonl", Err: cause})
-		if got := exit.From(err); got.Code != "disk_full" || exit.Code(got) != exit.Failed {
-			t.Errorf("%v is %s", err, got.Code)
-		}
-	}
-	if got := exit.From(syscall.EIO); got.Code != "internal" {
-		t.Errorf("EIO is %s", got.Code)
-	}
-}
 
 // TestLoopLockWhileReadLocked checks that a process which only looks whether a loop runs does not count as a loop.
 func TestLoopLockWhileReadLocked(t *testing.T) {

@@ -39,9 +39,16 @@ func hostileMain() {
 	}
 	verb, arg := os.Args[1], os.Args[2]
 	tries := map[string]func(string) error{
-		"ptrace": hostilePtrace, "memory": hostileMemory, "signal": hostileSignal, "connect": hostileConnect, "send": hostileSend,
-		"type": hostileType, "lock": hostileLock, "read-lock": hostileReadLock, "outlive": hostileOutlive, "fork": hostileFork,
-		"write-for-long": hostileWrite, "stay": hostileStay, "listen": hostileListen,
+		"ptrace": onProcess(unix.PtraceAttach), "memory": onProcess(hostileMemory),
+		"signal":  onProcess(func(pid int) error { return unix.Kill(pid, unix.SIGTERM) }),
+		"connect": onSocket(unix.SOCK_STREAM, unix.Connect),
+		"send":    onSocket(unix.SOCK_DGRAM, func(fd int, to unix.Sockaddr) error { return unix.Sendmsg(fd, []byte("x"), nil, to, 0) }),
+		"lock":    onFile(func(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }),
+		"read-lock": onFile(func(f *os.File) error {
+			return unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
+		}),
+		"outlive": func(file string) error { return hostileChild("write-for-long", file) },
+		"type":    hostileType, "fork": hostileFork, "write-for-long": hostileWrite, "stay": hostileStay, "listen": hostileListen,
 	}
 	try := tries[verb]
 	if try == nil {
@@ -55,20 +62,19 @@ func hostileMain() {
 	fmt.Printf("hostile %s: done\n", verb)
 }
 
-func hostilePtrace(arg string) error {
-	pid, err := strconv.Atoi(arg)
-	if err != nil {
-		return err
+// onProcess is an attack on a process, by its pid.
+func onProcess(attack func(pid int) error) func(string) error {
+	return func(arg string) error {
+		pid, err := strconv.Atoi(arg)
+		if err != nil {
+			return err
+		}
+		return attack(pid)
 	}
-	return unix.PtraceAttach(pid)
 }
 
-func hostileMemory(arg string) error {
-	pid, err := strconv.Atoi(arg)
-	if err != nil {
-		return err
-	}
-	f, err := os.Open("/proc/" + arg + "/mem")
+func hostileMemory(pid int) error {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err == nil {
 		return f.Close()
 	}
@@ -81,49 +87,26 @@ func hostileMemory(arg string) error {
 	return errors.Join(err, second)
 }
 
-func hostileSignal(arg string) error {
-	pid, err := strconv.Atoi(arg)
-	if err != nil {
-		return err
+// onSocket is an attack on a socket of a kind, by its path.
+func onSocket(kind int, attack func(fd int, to unix.Sockaddr) error) func(string) error {
+	return func(path string) error {
+		fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return attack(fd, &unix.SockaddrUnix{Name: path})
 	}
-	return unix.Kill(pid, unix.SIGTERM)
-}
-
-func socketTo(kind int, path string) (int, unix.Sockaddr, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
-	return fd, &unix.SockaddrUnix{Name: path}, err
-}
-
-func hostileConnect(path string) error {
-	fd, to, err := socketTo(unix.SOCK_STREAM, path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Connect(fd, to)
-}
-
-func hostileSend(path string) error {
-	fd, to, err := socketTo(unix.SOCK_DGRAM, path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Sendmsg(fd, []byte("x"), nil, to, 0)
 }
 
 func hostileType(text string) error {
-	var refused error
+	var refused unix.Errno
 	for fd := range 3 {
-		for i := range len(text) {
-			_, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSTI, uintptr(unsafe.Pointer(unsafe.StringData(text[i:]))))
-			if err != 0 {
-				refused = err
-				break
-			}
-			refused = nil
+		refused = 0
+		for i := 0; i < len(text) && refused == 0; i++ {
+			_, _, refused = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSTI, uintptr(unsafe.Pointer(unsafe.StringData(text[i:]))))
 		}
-		if refused == nil {
+		if refused == 0 {
 			return nil
 		}
 	}
@@ -133,32 +116,21 @@ func hostileType(text string) error {
 // hostileBound bounds the life of processes that a failed test leaves.
 const hostileBound = time.Minute
 
-func hostileLock(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+// onFile takes a lock of a file, and keeps it.
+func onFile(lock func(f *os.File) error) func(string) error {
+	return func(path string) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := lock(f); err != nil {
+			return err
+		}
+		fmt.Println("hostile", os.Args[1]+": held")
+		time.Sleep(hostileBound)
+		return nil
 	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	fmt.Println("hostile lock: held")
-	time.Sleep(hostileBound)
-	return nil
-}
-
-func hostileReadLock(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK}); err != nil {
-		return err
-	}
-	fmt.Println("hostile read-lock: held")
-	time.Sleep(hostileBound)
-	return nil
 }
 
 // hostileChild starts this program again without environment, session or descriptors that tell its origin.
@@ -173,8 +145,6 @@ func hostileChild(args ...string) error {
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	return cmd.Start() // its parent exits now
 }
-
-func hostileOutlive(file string) error { return hostileChild("write-for-long", file) }
 
 func hostileFork(arg string) error {
 	n, err := strconv.Atoi(arg)
