@@ -3,8 +3,9 @@ package logs
 import (
 	"cmp"
 	"encoding/json"
-	"math"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -12,97 +13,129 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// lineLimits are how many lines are shown below that of an event: of a prompt, of a command's output, of a failed call's
-// result, and of the diff of one file.
-type lineLimits struct{ prompt, output, result, diff int }
-
-var (
-	short = lineLimits{prompt: 6, output: 10, result: 3, diff: 40}
-	whole = lineLimits{prompt: math.MaxInt, output: math.MaxInt, result: math.MaxInt, diff: math.MaxInt}
+// How many lines are shown below that of an event, unless it is shown whole.
+const (
+	promptLines = 6
+	outputLines = 10 // of a command that failed
+	resultLines = 3  // of a tool that failed
+	diffLines   = 40 // of one file
 )
 
-// describe puts an event into words, with details in lines of their own below. It is false for an event that says nothing
+// describe puts an event into words, with details in lines of their own below. It is empty for an event that says nothing
 // to a reader.
-func describe(e agent.Event, limits lineLimits) (description string, ok bool) {
+func describe(e agent.Event, whole bool) string {
 	message := cmp.Or(e.Message, e.Name)
 	switch e.Name {
 	case agent.EventNotification, agent.EventError:
-		if e.Item != nil {
-			return describeItem(e.Item, message, limits)
+		switch {
+		case e.Item != nil:
+			return describeItem(e.Item, message, whole)
+		case e.Routine:
+			return ""
 		}
-		return message, !e.Routine
+		return message
 	case agent.EventGitUndone:
-		return "git configuration undone: " + message, true
+		return "git configuration undone: " + message
 	case agent.EventPrompt:
-		return "prompt, " + message + below(promptLines(e, limits.prompt)), true
+		var p agent.PromptEvent
+		_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no text
+		return below("prompt, "+message, firstLines(p.Text, promptLines, whole)...)
 	case agent.EventMutation:
-		return e.Name + ": " + message + below(createdLines(e)), true
+		var m reconcile.Mutation
+		_ = json.Unmarshal(e.Raw, &m)
+		line := e.Name + ": " + message
+		for _, c := range m.Created {
+			line = below(line, "created "+c.Kind+" "+c.ID)
+		}
+		return line
 	}
 	if message == strings.ReplaceAll(e.Name, "_", " ") || message == e.Name {
-		return e.Name, true
+		return e.Name
 	}
-	return e.Name + ": " + message, true
+	return e.Name + ": " + message
 }
 
 // describeItem says what an item tells. The start of most items tells nothing that their end does not.
-func describeItem(i *agent.Item, message string, limits lineLimits) (string, bool) {
-	switch i.Kind {
-	case agent.ItemPrompt: // the prompt has an event of its own
-		return "", false
-	case agent.ItemMessage:
-		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message), i.Ended
-	case agent.ItemCommand:
-		return message + duration(i) + below(outputLines(i, limits)), true
-	case agent.ItemFileChange:
-		return message + below(changeLines(i, limits.diff)), i.Ended
-	case agent.ItemTool: // the answer to the call has an event of its own
-		return message + below(firstLines(i.Result, limits.result)), i.Failed()
-	case agent.ItemReasoning:
-		return message, i.Ended
-	case agent.ItemMCPTool, agent.ItemOther:
+func describeItem(i *agent.Item, message string, whole bool) string {
+	switch {
+	case i.Kind == agent.ItemPrompt: // the prompt has an event of its own
+		return ""
+	case i.Kind == agent.ItemCommand:
+		if i.Ended && i.ExitCode != nil && i.DurationMS != nil {
+			took := time.Duration(*i.DurationMS) * time.Millisecond
+			if took >= time.Second {
+				took = took.Round(100 * time.Millisecond)
+			}
+			message += fmt.Sprintf(" (%s)", took)
+		}
+		if i.ExitCode != nil && *i.ExitCode == 0 && !whole {
+			return message
+		}
+		lines := linesOf(i.Output)
+		if more := len(lines) - outputLines; more > 0 && !whole { // the end of it tells what went wrong
+			lines = append([]string{"… " + text.Plural(more, "line") + " before"}, lines[more:]...)
+		}
+		return below(message, lines...)
+	case i.Kind == agent.ItemMCPTool || i.Kind == agent.ItemOther:
+		return message
+	case !i.Ended:
+		return ""
+	case i.Kind == agent.ItemMessage:
+		return "agent: " + cmp.Or(strings.TrimSpace(i.Text), message)
+	case i.Kind == agent.ItemFileChange:
+		for _, c := range i.Changes {
+			message = below(message, strings.TrimSpace(c.Kind+" "+c.Path)+countChanges(c.Diff))
+			message = below(message, firstLines(asDiff(c), diffLines, whole)...)
+		}
+	case i.Kind == agent.ItemTool && !i.Failed(): // the answer to the call has an event of its own
+		return ""
+	case i.Kind == agent.ItemTool:
+		return below(message, firstLines(i.Result, resultLines, whole)...)
 	}
-	return message, true
+	return message
 }
 
-func promptLines(e agent.Event, most int) []string {
-	var p agent.PromptEvent
-	if json.Unmarshal(e.Raw, &p) != nil {
-		return nil
+// asDiff makes a diff of the text of a file that is added or deleted, which codex sends as it is.
+func asDiff(c agent.FileChange) string {
+	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
+	if sign == "" || c.Diff == "" || hasHunks(c.Diff) {
+		return c.Diff
 	}
-	return firstLines(p.Text, most)
+	return sign + strings.ReplaceAll(strings.TrimSuffix(c.Diff, "\n"), "\n", "\n"+sign)
 }
 
-func createdLines(e agent.Event) (lines []string) {
-	var m reconcile.Mutation
-	if json.Unmarshal(e.Raw, &m) != nil {
-		return nil
+func hasHunks(diff string) bool {
+	return strings.HasPrefix(diff, "@@") || strings.Contains(diff, "\n@@")
+}
+
+// countChanges says how many lines a diff adds and removes.
+func countChanges(diff string) string {
+	if !hasHunks(diff) {
+		return ""
 	}
-	for _, c := range m.Created {
-		lines = append(lines, "created "+c.Kind+" "+c.ID)
+	added, removed, inHunk := 0, 0, false
+	for line := range strings.Lines(diff) {
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true // the names of the files come before
+		case inHunk && strings.HasPrefix(line, "+"):
+			added++
+		case inHunk && strings.HasPrefix(line, "-"):
+			removed++
+		}
 	}
-	return lines
+	return fmt.Sprintf(" +%d -%d", added, removed)
 }
 
 // below puts lines under that of the event.
-func below(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	return "\n" + strings.Join(lines, "\n")
+func below(head string, lines ...string) string {
+	return strings.Join(append([]string{head}, lines...), "\n")
 }
 
-func firstLines(s string, most int) []string {
+func firstLines(s string, most int, whole bool) []string {
 	lines := linesOf(s)
-	if more := len(lines) - most; more > 0 {
+	if more := len(lines) - most; more > 0 && !whole {
 		lines = append(lines[:most:most], "… "+text.Plural(more, "more line"))
-	}
-	return lines
-}
-
-func lastLines(s string, most int) []string {
-	lines := linesOf(s)
-	if more := len(lines) - most; more > 0 {
-		lines = append([]string{"… " + text.Plural(more, "line") + " before"}, lines[more:]...)
 	}
 	return lines
 }
@@ -132,20 +165,4 @@ func colourOf(e agent.Event) string {
 		return term.ColourRuns
 	}
 	return ""
-}
-
-// linePainter colours the lines of an event, one call for each: the kind in the first line, and the lines of a diff.
-func linePainter(w *term.Env, e agent.Event) func(line string) string {
-	first, diff := true, e.Item != nil && e.Item.Kind == agent.ItemFileChange
-	return func(line string) string {
-		switch {
-		case first:
-			first = false
-			kind, _, _ := strings.Cut(line, ": ")
-			return w.Paint(colourOf(e), kind) + line[len(kind):]
-		case diff:
-			return w.PaintDiff(line)
-		}
-		return line
-	}
 }

@@ -56,8 +56,8 @@ func TestDescribe(t *testing.T) {
 		{agent.Event{Name: "notification", Message: "some/thing/new"}, "some/thing/new"},
 		{agent.Event{Name: "agent_error", Message: "retrying: no network"}, "retrying: no network"},
 	} {
-		if got, ok := describe(c.e, short); ok && got != c.want || ok != (c.want != "") {
-			t.Errorf("%+v: %q %v, want %q", c.e, got, ok, c.want)
+		if got := describe(c.e, false); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.e, got, c.want)
 		}
 	}
 }

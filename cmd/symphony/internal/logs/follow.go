@@ -28,10 +28,8 @@ func (f *follower) readPrevious(path string, show func([]byte)) error {
 	if err := previous.open(); err != nil || previous.file == nil {
 		return err
 	}
-	if f.file != nil {
-		if same, err := sameFile(f.file.Stat, previous.file.Stat); same || err != nil {
-			return err // replaced in between: read shows it
-		}
+	if same, err := f.stillAt(path); same || err != nil {
+		return err // replaced in between: read shows it
 	}
 	_, err := showLines(previous.file, show)
 	return err
@@ -52,6 +50,22 @@ func (f *follower) open() error {
 	return nil
 }
 
+// stillAt reports whether the open file is the one at the path.
+func (f *follower) stillAt(path string) (bool, error) {
+	if f.file == nil {
+		return false, nil
+	}
+	mine, err := f.file.Stat()
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	there, err := os.Stat(path)
+	if err != nil {
+		return false, fmt.Errorf("log: %w", err)
+	}
+	return os.SameFile(mine, there), nil
+}
+
 // read shows the lines that were written since the last read.
 func (f *follower) read(show func([]byte)) error {
 	for {
@@ -59,7 +73,7 @@ func (f *follower) read(show func([]byte)) error {
 			return err
 		}
 		// Asked before reading: whatever was written to the old file is read below.
-		same, err := sameFile(f.file.Stat, func() (os.FileInfo, error) { return os.Stat(f.path) })
+		same, err := f.stillAt(f.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			same, err = true, nil // the new file is about to come
 		}
@@ -72,18 +86,6 @@ func (f *follower) read(show func([]byte)) error {
 		f.showRest(show)
 		f.close()
 	}
-}
-
-func sameFile(a, b func() (os.FileInfo, error)) (bool, error) {
-	first, err := a()
-	if err != nil {
-		return false, fmt.Errorf("log: %w", err)
-	}
-	second, err := b()
-	if err != nil {
-		return false, fmt.Errorf("log: %w", err)
-	}
-	return os.SameFile(first, second), nil
 }
 
 // showRest shows a last line that has no end.

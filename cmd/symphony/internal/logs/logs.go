@@ -3,6 +3,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,13 +33,21 @@ type Options struct {
 	Last  string    // only the last event of this kind, whole; see Kinds
 }
 
-// eventsFile is the log of a run's events.
-const eventsFile = "events.jsonl"
+const (
+	// eventsFile is the log of a run's events.
+	eventsFile = "events.jsonl"
+	// searchedRuns is how many of the newest runs are searched for the last event of a kind.
+	searchedRuns = 20
+	// namedRuns is how many runs an ambiguous prefix names.
+	namedRuns = 5
+)
+
+// Kinds are the values of Options.Last. A command counts from its start on.
+func Kinds() []string { return []string{"change", "command", "message", "prompt"} }
 
 // Print prints the logs of an issue and follows them if asked to. A signal, which ends ctx, ends the following only.
 func Print(ctx context.Context, p *project.Project, ref string, o Options) error {
-	reading := context.WithoutCancel(ctx)
-	db, err := project.OpenForReading(reading, p)
+	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return err
 	}
@@ -47,7 +56,7 @@ func Print(ctx context.Context, p *project.Project, ref string, o Options) error
 	if err := pr.findIssue(ctx, ref); err != nil {
 		return err
 	}
-	runs, err := pr.runs(reading)
+	runs, err := pr.runs(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
@@ -111,56 +120,94 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 
 // runs are those that the options name, the oldest first.
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
+	e := &reconcile.Error{
+		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
+		Hint: "symphony show " + pr.identifier + " says why; symphony logs -f " + pr.identifier + " waits for one",
+	}
 	mayBeEmpty := pr.o.Follow
 	switch {
 	case pr.o.Run != "":
-		run, err := pr.runByPrefix(ctx)
-		return []reconcile.Run{run}, err
+		if runs, err = pr.db.Views.RunsByPrefix(ctx, pr.id, pr.o.Run, namedRuns); err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(runs, func(run reconcile.Run) bool { return run.ID == pr.o.Run }); i >= 0 {
+			return runs[i : i+1], nil
+		}
+		e.Message, e.Hint = pr.identifier+" has no run "+pr.o.Run, "symphony show "+pr.identifier+" lists the latest"
+		if len(runs) > 1 {
+			var ids []string
+			for _, run := range runs {
+				ids = append(ids, run.ID)
+			}
+			e.Message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
+			e.Hint = "give more of the id: " + strings.Join(ids, ", ")
+			return nil, e
+		}
+		mayBeEmpty = false
 	case pr.o.All || !pr.o.Since.IsZero():
 		runs, err = pr.db.Views.RunsSince(ctx, pr.id, pr.o.Since)
 		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
-	default:
-		limit := 1
-		if pr.o.Last != "" {
-			limit = searchedRuns
-		}
-		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, limit)
+	case pr.o.Last != "":
+		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, searchedRuns)
 		slices.Reverse(runs)
+	default:
+		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, 1)
 	}
 	if err != nil || len(runs) > 0 || mayBeEmpty {
 		return runs, err
 	}
-	return nil, &reconcile.Error{
-		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
-		Hint: "symphony show " + pr.identifier + " says why; symphony logs -f " + pr.identifier + " waits for one",
+	return nil, e
+}
+
+// printLast prints the last event of a kind, whole, from the newest run that has one.
+func (pr *printer) printLast(runs []reconcile.Run) error {
+	for _, run := range slices.Backward(runs) {
+		path := filepath.Join(runner.RunDir(pr.p.StateDir, run.ID), eventsFile)
+		for _, file := range []string{path, agent.PreviousEvents(path)} {
+			line, err := lastLine(file, pr.o.Last)
+			if err != nil {
+				return err
+			}
+			if line == nil {
+				continue
+			}
+			pr.printHeadline(run)
+			if pr.o.Raw {
+				pr.printRaw(line)
+			} else {
+				pr.printEvent(line)
+			}
+			return nil
+		}
+	}
+	return &reconcile.Error{
+		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+		Hint: "symphony logs " + pr.identifier + " shows what there is",
 	}
 }
 
-// searchedRuns is how many of the newest runs are searched for the last event of a kind.
-const searchedRuns = 20
-
-func (pr *printer) runByPrefix(ctx context.Context) (reconcile.Run, error) {
-	const listed = 5
-	prefix := pr.o.Run
-	runs, err := pr.db.Views.RunsByPrefix(ctx, pr.id, prefix, listed)
-	if err != nil {
-		return reconcile.Run{}, err
-	}
-	ids := make([]string, 0, len(runs))
-	for _, run := range runs {
-		if run.ID == prefix || len(runs) == 1 {
-			return run, nil
+// lastLine is the last event of a kind in a log, nil where there is none.
+func lastLine(path, kind string) (last []byte, err error) {
+	f := follower{path: path}
+	defer f.close()
+	find := func(line []byte) {
+		var e agent.Event
+		if json.Unmarshal(line, &e) != nil {
+			return
 		}
-		ids = append(ids, run.ID)
-	}
-	if len(ids) == 0 {
-		return reconcile.Run{}, &reconcile.Error{
-			Code: "run_not_found", Message: pr.identifier + " has no run " + prefix, Hint: "symphony show " + pr.identifier + " lists the latest",
+		found := kind == "prompt" && e.Name == agent.EventPrompt
+		if item := e.Item; item != nil {
+			found = kind == "command" && item.Kind == agent.ItemCommand ||
+				kind == "change" && item.Kind == agent.ItemFileChange && item.Ended ||
+				kind == "message" && item.Kind == agent.ItemMessage && item.Ended
+		}
+		if found {
+			last = bytes.Clone(line)
 		}
 	}
-	return reconcile.Run{}, &reconcile.Error{
-		Code: "run_not_found", Message: "several runs of " + pr.identifier + " begin with " + prefix, Hint: "give more of the id: " + strings.Join(ids, ", "),
-	}
+	err = f.read(find)
+	f.showRest(find)
+	return last, err
 }
 
 // printRun prints one run's log and, below its events, how the run ended: a run that failed early has no events.
@@ -273,22 +320,28 @@ func (pr *printer) printRaw(line []byte) {
 	fmt.Fprintln(pr.p.Env.Stdout, b.String())
 }
 
-func (pr *printer) printEvent(line []byte) { pr.printEventIn(line, short) }
-
-func (pr *printer) printEventIn(line []byte, limits lineLimits) {
+func (pr *printer) printEvent(line []byte) {
 	var e agent.Event
 	if err := json.Unmarshal(line, &e); err != nil || e.Name == "" {
 		pr.printText(line) // no event of ours
 		return
 	}
-	description, ok := describe(e, limits)
-	if !ok {
+	description := describe(e, pr.o.Last != "")
+	if description == "" {
 		return
 	}
-	margin := pr.p.Env.Dim(timeText(pr.p.Env, e.At))
-	paint := linePainter(pr.p.Env, e)
-	for line := range strings.SplitSeq(description, "\n") {
-		fmt.Fprintf(pr.p.Env.Stdout, "%s  %s\n", margin, paint(term.Visible(strings.TrimSuffix(line, "\r"))))
+	w := pr.p.Env
+	margin := w.Dim(timeText(w, e.At))
+	for n, line := range strings.Split(description, "\n") {
+		line = term.Visible(strings.TrimSuffix(line, "\r"))
+		switch {
+		case n == 0:
+			kind, _, _ := strings.Cut(line, ": ")
+			line = w.Paint(colourOf(e), kind) + line[len(kind):]
+		case e.Item != nil && e.Item.Kind == agent.ItemFileChange:
+			line = w.PaintDiff(line)
+		}
+		fmt.Fprintf(w.Stdout, "%s  %s\n", margin, line)
 		margin = "        "
 	}
 }
