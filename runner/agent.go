@@ -63,7 +63,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	o.PID, o.ClientVersion, o.ReadTimeout, o.InitializeTimeout = child.Process().PID, j.Version, j.Config.ReadTimeout, j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
-	j.observe(false)
+	j.observe()
 	return g, nil
 }
 
@@ -199,7 +199,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	if used := g.session.UsageByThread(); len(used) > 0 {
 		g.rec.usage(ctx, used)
 	}
-	g.observe(false)
+	g.observe()
 	g.warn("agent's stdin", g.session.Close())
 	if !g.endedWithin(ctx, stdinBound) {
 		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))

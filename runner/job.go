@@ -85,7 +85,7 @@ func (j *job) hostRun() host.Run { return host.Run{ID: j.run.ID, Dir: j.Dir} }
 // killEverything ends the run's whole tree: what carries its marker or its thread's, what was recorded, and what descends
 // from this worker.
 func (j *job) killEverything(ctx context.Context) error {
-	j.observe(false)
+	j.observe()
 	run := j.rec.get()
 	return j.kill(ctx, host.KillRequest{Owned: host.Owned{
 		Run: j.hostRun(), ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Below: true,
@@ -98,17 +98,13 @@ func (j *job) kill(ctx context.Context, r host.KillRequest) error {
 	return errors.Join(err, host.Leftover(r.Owned.Run.ID, answer.Left))
 }
 
-// observe records every process below the worker, so that a later pass finds those that shed their marker. With endHolders
-// it ends those that keep a lock of symphony.
-func (j *job) observe(endHolders bool) {
+// observe records every process below the worker, so that a later pass finds those that shed their marker, and
+// ends those that keep a lock of symphony.
+func (j *job) observe() {
 	if j.Host == nil {
 		return // the run could not begin
 	}
-	r := host.ObserveRequest{Run: j.hostRun()}
-	if endHolders {
-		r.StateDir, r.AccountDir = j.StateDir, j.AccountDir
-	}
-	answer, err := j.Host.Observe(context.Background(), r)
+	answer, err := j.Host.Observe(context.Background(), host.ObserveRequest{Run: j.hostRun(), StateDir: j.StateDir, AccountDir: j.AccountDir})
 	for _, p := range answer.LockHolders {
 		j.Log.Warn("ended a process of the agent that kept a lock of symphony", "pid", p.PID, "name", p.Name)
 		message := fmt.Sprintf("process %d (%s), which kept a lock of symphony, was ended", p.PID, p.Name)

@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// heartbeat is the time between two heartbeats of a worker.
+	// heartbeat is the time between two heartbeats of a worker, and between two looks for new processes of the run. One that
+	// sheds all markers and whose worker dies before the next look is not found again.
 	heartbeat = 5 * time.Second
-	// scanInterval is the time between two looks for new processes of the run. One that sheds all markers and whose worker
-	// dies before the next look is not found again.
-	scanInterval = time.Second
 	// clockStep is how far the wall clock must differ from the monotonic one to count as stepped or suspended.
 	clockStep = time.Second
 )
@@ -105,9 +103,8 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, proc.Monotonic()))
 		})
 	})
-	others.Go(func() { repeat(ctx, scanInterval, func() { r.observe(false) }) })
 	repeat(ctx, every, func() {
-		r.observe(true)
+		r.observe()
 		r.flush(ctx)
 	})
 }

@@ -109,7 +109,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 		return 0, err
 	}
 	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.env().codex(), io, func(ctx context.Context) {
-		repeat(ctx, scanInterval, func() { t.step.observe(false) })
+		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, local.ErrNotStarted) {

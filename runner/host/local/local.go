@@ -36,6 +36,9 @@ type run struct {
 	keepGit bool
 	unsafe  error // what git could run in a hook; no hook runs then
 
+	observing sync.Mutex      // of locks
+	locks     *proc.LockWatch // nil before the first look
+
 	mu    sync.Mutex
 	space *workspace.Workspace // nil until the lease is held
 	guard *git.Guard           // of space

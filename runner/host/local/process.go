@@ -63,8 +63,13 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	if err = errors.Join(err, known.record(list)); err != nil {
 		err = fmt.Errorf("processes not recorded: %w", err)
 	}
-	if space := known.held(); space != nil && r.StateDir != "" {
-		holders, lockErr := proc.LockHolders(list, lockFiles(r, space.Root))
+	known.observing.Lock()
+	defer known.observing.Unlock()
+	if space := known.held(); space != nil {
+		if known.locks == nil {
+			known.locks = &proc.LockWatch{Lease: space.Lease(), Files: lockFiles(r, space.Root)}
+		}
+		holders, lockErr := known.locks.Holders(list)
 		if len(holders) > 0 {
 			boot, bootErr := proc.BootID()
 			lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, proc.Owner{Recorded: holders, Boot: boot}))

@@ -3,13 +3,13 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -26,44 +26,70 @@ type fileID struct{ dev, inode uint64 }
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockHolders returns those of the processes that hold a lock on a file that one of the patterns (filepath.Glob) names: a
-// process that may read a file may lock it. For a pattern with spans, only locks on a byte within one of them count, for the
-// others only locks on the whole file (flock). Locks that this process holds too do not count: they were inherited.
-func LockHolders(list []reconcile.Process, patterns map[string][]Span) (holders []reconcile.Process, err error) {
-	held := map[int][]lock{}
+// LockWatch looks for processes of a run that keep a lock on a file of symphony: a process that may read a file may lock it.
+type LockWatch struct {
+	// Lease is inherited by the run's processes, and its lock does not count.
+	Lease *os.File
+	// Files are patterns (filepath.Glob). With spans, only locks on a byte within one of them count, else only locks on the
+	// whole file (flock).
+	Files map[string][]Span
+
+	harmless map[lock]bool // those that were held before, on other files
+}
+
+// Holders returns those of the processes that hold such a lock.
+func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Process, err error) {
+	if w.harmless == nil {
+		info, err := w.Lease.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("locks: %w", err)
+		}
+		w.harmless = map[lock]bool{{file: idOf(info), flock: true, last: math.MaxInt64}: true}
+	}
+	held := map[lock][]reconcile.Process{}
 	for _, p := range list {
-		if locks := locksOf(p.PID); len(locks) > 0 {
-			held[p.PID] = locks
+		for _, l := range locksOf(p.PID) {
+			if !w.harmless[l] {
+				held[l] = append(held[l], p)
+			}
 		}
 	}
 	if len(held) == 0 {
 		return nil, nil
 	}
-	ours := locksOf(os.Getpid())
-	wanted := map[fileID][]Span{}
-	for pattern, spans := range patterns {
+	for _, l := range locksOf(os.Getpid()) { // a process that is about to execute its program still has our descriptors
+		delete(held, l)
+	}
+	for pattern, spans := range w.Files {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("locks: %w", err)
 		}
 		for _, path := range paths {
-			var st unix.Stat_t
-			if err := unix.Lstat(path, &st); err == nil {
-				wanted[fileID{st.Dev, st.Ino}] = spans
-			} else if !errors.Is(err, unix.ENOENT) {
+			info, err := os.Lstat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
 				return nil, fmt.Errorf("locks: %w", err)
+			}
+			for l, by := range held {
+				if l.file == idOf(info) && l.within(spans) {
+					holders = append(holders, by...)
+					delete(held, l)
+				}
 			}
 		}
 	}
-	for _, p := range list {
-		if slices.ContainsFunc(held[p.PID], func(l lock) bool {
-			spans, is := wanted[l.file]
-			return is && l.within(spans) && !slices.ContainsFunc(ours, func(o lock) bool { return o.file == l.file && o.within(spans) })
-		}) {
-			holders = append(holders, p)
-		}
+	for l := range held {
+		w.harmless[l] = true
 	}
 	return holders, nil
+}
+
+func idOf(info fs.FileInfo) fileID {
+	st := info.Sys().(*syscall.Stat_t)
+	return fileID{st.Dev, st.Ino}
 }
 
 func (l lock) within(spans []Span) bool {
@@ -78,13 +104,14 @@ func (l lock) within(spans []Span) bool {
 func locksOf(pid int) (locks []lock) {
 	descriptors, _ := os.ReadDir(procPath(pid, "fdinfo"))
 	for _, d := range descriptors {
-		info, _ := os.ReadFile(procPath(pid, "fdinfo/") + d.Name())
+		info, _ := read(procPath(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
 			text, is := strings.CutPrefix(line, "lock:")
-			var st unix.Stat_t
-			if l, ok := parseLock(text); is && ok && unix.Stat(procPath(pid, "fd/")+d.Name(), &st) == nil {
-				l.file = fileID{st.Dev, st.Ino}
-				locks = append(locks, l)
+			if l, ok := parseLock(text); is && ok {
+				if file, err := os.Stat(procPath(pid, "fd/") + d.Name()); err == nil {
+					l.file = idOf(file)
+					locks = append(locks, l)
+				}
 			}
 		}
 	}

@@ -54,9 +54,13 @@ func lockFile(t *testing.T, name string) string {
 func TestLockHolders(t *testing.T) {
 	whole, bytes, other := lockFile(t, "whole.lock"), lockFile(t, "bytes"), lockFile(t, "other")
 	patterns := map[string][]Span{filepath.Dir(whole) + "/*.lock": nil, bytes: {{120, 122}}, filepath.Dir(other) + "/missing": nil}
+	lease, err := os.Open(lockFile(t, "lease.lock"))
+	must(t, err)
+	defer lease.Close()
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
-		got, err := LockHolders([]reconcile.Process{{PID: os.Getppid()}, p}, patterns)
+		w := &LockWatch{Lease: lease, Files: patterns}
+		got, err := w.Holders([]reconcile.Process{{PID: os.Getppid()}, p})
 		must(t, err)
 		return len(got) == 1 && got[0] == p
 	}
@@ -84,13 +88,16 @@ func TestLockHolders(t *testing.T) {
 		must(t, Signal(p, unix.SIGKILL))
 		_ = h.cmd.Wait()
 	}
-	// A lock of this process is inherited, and does not count.
+	// The lease is inherited, and so is, until a child has executed its program, every lock of this process.
 	f, err := os.Open(whole)
 	must(t, err)
 	defer f.Close()
-	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-	if p := startAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").up(); holds(p) {
-		t.Error("found a process that inherited a lock of ours")
+	patterns[lease.Name()] = nil
+	for _, f := range []*os.File{lease, f} {
+		must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+		if p := startAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").up(); holds(p) {
+			t.Error("found a process that inherited a lock")
+		}
 	}
 }
 
@@ -113,7 +120,7 @@ func contained(args []string) error {
 			err = cmd.Wait()
 		}
 		list, listErr := Descendants(os.Getpid())
-		got, lockErr := LockHolders(list, map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]})
+		got, lockErr := (&LockWatch{Lease: os.Stdin, Files: map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]}}).Holders(list)
 		say(how, len(got), errors.Join(err, listErr, lockErr))
 		for _, p := range list {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // it is a namespace of its own: they end with us

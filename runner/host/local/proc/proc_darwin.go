@@ -171,10 +171,14 @@ func ReapOrphans(context.Context, time.Duration, func(error)) {}
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockHolders finds none.
-func LockHolders([]reconcile.Process, map[string][]Span) ([]reconcile.Process, error) {
-	return nil, nil
+// LockWatch finds nothing.
+type LockWatch struct {
+	Lease *os.File
+	Files map[string][]Span
 }
+
+// Holders returns none.
+func (w *LockWatch) Holders([]reconcile.Process) ([]reconcile.Process, error) { return nil, nil }
 
 // Workers returns errors.ErrUnsupported.
 func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }

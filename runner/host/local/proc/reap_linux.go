@@ -81,6 +81,11 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 // Where it keeps none (a sandbox without pidfds) children cannot be told apart and zombies stay until this process ends,
 // which does no harm.
 func reap() error {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err != nil || info.Signo == 0 {
+		return nil //nolint:nilerr // there is no child, or none has ended
+	}
 	var errs []error
 	for _, pid := range childrenOf(os.Getpid()) {
 		if e, err := statOf(pid); err == nil && e.dead {

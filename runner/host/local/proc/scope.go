@@ -182,11 +182,16 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 			exe = "/proc/" + strconv.Itoa(os.Getpid()) + "/" + rest
 		}
 	}
-	cmd.Args = slices.Concat([]string{systemdRun}, s.options(), []string{exe}, cmd.Args[1:])
-	cmd.Path = systemdRun
-	if s.manager.user {
+	command := append([]string{exe}, cmd.Args[1:]...)
+	if own := lookup(cmd.Env, runtimeVar); s.manager.user && own != s.manager.runtime { // the program itself sees its own
+		restore := []string{"env", runtimeVar + "=" + own}
+		if own == "" {
+			restore = []string{"env", "-u", runtimeVar}
+		}
+		command = append(restore, command...)
 		cmd.Env = append(cmd.Env, runtimeVar+"="+s.manager.runtime)
 	}
+	cmd.Path, cmd.Args = systemdRun, slices.Concat([]string{systemdRun}, s.options(), command)
 	return nil
 }
 

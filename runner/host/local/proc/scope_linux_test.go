@@ -201,22 +201,26 @@ func TestScopeCommand(t *testing.T) {
 	must(t, err)
 	defer file.Close()
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
-	check := func(exe, named, flag string, env []string, m manager) {
+	check := func(exe, named, flag string, env, wantEnv []string, m manager) {
 		t.Helper()
-		cmd := exec.Command(exe)
-		cmd.Path, cmd.Args, cmd.Env = exe, []string{"symphony", "worker"}, []string{"A=1"}
+		cmd := &exec.Cmd{Path: exe, Args: []string{"symphony", "worker"}, Env: env}
 		s := &Scope{"symphony-r1.scope", "symphony: A\nB\x1bC", m}
 		must(t, s.wrap(cmd))
 		want := []string{
 			systemdRun, flag, "--scope", "--quiet", "--collect", "--no-ask-password",
-			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A_B_C", "--", named, "worker",
+			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A_B_C", "--",
 		}
-		if cmd.Path != systemdRun || !slices.Equal(cmd.Args, want) || !slices.Equal(cmd.Env, env) {
-			t.Errorf("%s %q %q\nwant %q %q", cmd.Path, cmd.Args, cmd.Env, want, env)
+		want = append(append(want, strings.Fields(named)...), "worker")
+		if cmd.Path != systemdRun || !slices.Equal(cmd.Args, want) || !slices.Equal(cmd.Env, wantEnv) {
+			t.Errorf("%s %q %q\nwant %q %q", cmd.Path, cmd.Args, cmd.Env, want, wantEnv)
 		}
 	}
-	check("/usr/bin/x", "/usr/bin/x", "--system", []string{"A=1"}, manager{})
-	check(self, file.Name(), "--user", []string{"A=1", "XDG_RUNTIME_DIR=/run/user/7"}, manager{true, "/run/user/7"})
+	seven, eight := manager{true, "/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/8"}
+	check("/usr/bin/x", "/usr/bin/x", "--system", eight, eight, manager{})
+	check("/x", "env -u XDG_RUNTIME_DIR /x", "--user", []string{"A=1"}, []string{"A=1", "XDG_RUNTIME_DIR=/run/user/7"}, seven)
+	check("/x", "env XDG_RUNTIME_DIR=/run/user/8 /x", "--user", eight, append(eight, "XDG_RUNTIME_DIR=/run/user/7"), seven)
+	check("/x", "/x", "--user", []string{"XDG_RUNTIME_DIR=/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/7"}, seven)
+	check(self, file.Name(), "--system", nil, nil, manager{})
 	must(t, os.Remove(file.Name()))
-	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", []string{"A=1"}, manager{})
+	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", nil, nil, manager{})
 }
