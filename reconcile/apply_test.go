@@ -1,10 +1,7 @@
 package reconcile
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,41 +217,6 @@ func TestConflict(t *testing.T) {
 	equal(t, "workers started", len(w.workers), 1)
 }
 
-// Updates and actions of one issue that alternate in the plan are stored in that order.
-func TestUpdatesInTurn(t *testing.T) {
-	titled := issueNo(1, func(i *Issue) { i.Title = "other work" })
-	s := newScene().claim(issueNo(1), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).command(VerbRetry, issueNo(1)).answer(titled)
-	plan := Compute(s.Snapshot)
-	equal(t, "plan", story(plan), "retry A-1 operator; dispatch A-1 requested")
-	equal(t, "updates", len(updates(plan)), 1)
-	w := worldOf(s.Snapshot)
-	for _, done := range apply(t.Context(), w.deps(s.Policy), plan, nil) {
-		if done.Err != nil {
-			t.Errorf("%v: %v", done.Action, done.Err)
-		}
-	}
-	equal(t, "title", w.claims["id-1"].Issue.Title, "other work")
-	equal(t, "commands left", len(w.commands), 0)
-	w.mustBe(t, issueNo(1), "running #1 runs=1")
-}
-
-// A claim that is released and made again in one plan begins with version 0: updates of the new claim are not stored before
-// the old one is deleted.
-func TestClaimMadeAnew(t *testing.T) {
-	one := issueNo(1)
-	s := newScene().running(one, func(c *Claim, r *Run) { c.Project, r.StopReason, r.Outcome = otherProject, StopProject, Canceled }).
-		command(VerbHold, one).answer(one)
-	plan := Compute(s.Snapshot)
-	equal(t, "plan", story(plan), "settle A-1 canceled; hold A-1 operator")
-	equal(t, "updates", len(updates(plan)), 1) // the command knew the issue's name alone
-	w := worldOf(s.Snapshot)
-	for _, done := range apply(t.Context(), w.deps(s.Policy), plan, s.Runs) {
-		equal(t, done.String(), done.Err, nil)
-	}
-	equal(t, "issue", w.claims[one.ID].Issue.Title, "work")
-	w.mustBe(t, one, "held operator")
-}
-
 // A worker that did not start: the pass reports it, and the next pass counts it with the text of the specification.
 func TestSpawnFailure(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
@@ -269,39 +231,30 @@ func TestSpawnFailure(t *testing.T) {
 	equal(t, "message", w.claims["id-1"].ErrorMessage, "failed to spawn agent")
 }
 
-// Claims that only get new content share transactions. One that another process has changed does not hinder the others.
+// Updates share transactions. One that another process has changed does not hinder the others.
 func TestUpdatesShareTransactions(t *testing.T) {
 	s := newScene()
+	var plan Plan
 	for n := range 250 {
 		s.claim(issueNo(n+1), nil)
+		next := s.Claims[n]
+		next.Issue.Title = "changed"
+		plan.Actions = append(plan.Actions, Action{Kind: actUpdate, IssueID: next.IssueID, Change: &Change{Claim: &next}})
 	}
-	updates := func(w *world) (plan Plan) {
-		for _, id := range slices.Sorted(maps.Keys(w.claims)) {
-			c := w.claims[id]
-			c.Issue.Title += ", changed"
-			plan.Actions = append(plan.Actions, Action{Kind: actUpdate, IssueID: id, Change: &Change{Claim: &c}})
+	for _, conflicts := range []int{0, 1} {
+		w := worldOf(s.Snapshot)
+		if conflicts > 0 {
+			plan.Actions[120].Change.Claim.Version--
 		}
-		return plan
-	}
-	changed := func(w *world) (n int) {
+		done := apply(t.Context(), w.deps(s.Policy), plan, nil)
+		equal(t, "faults", len(done), conflicts)
+		changed := 0
 		for _, c := range w.claims {
-			if strings.HasSuffix(c.Issue.Title, ", changed") {
-				n++
+			if c.Issue.Title == "changed" {
+				changed++
 			}
 		}
-		return n
+		equal(t, "claims changed", changed, 250-conflicts)
+		equal(t, "transactions", len(w.log), 3+conflicts*98)
 	}
-	w := worldOf(s.Snapshot)
-	equal(t, "faults", len(apply(t.Context(), w.deps(s.Policy), updates(w), nil)), 0)
-	equal(t, "transactions", len(w.log), 3)
-	equal(t, "claims changed", changed(w), 250)
-
-	w = worldOf(s.Snapshot)
-	plan := updates(w)
-	plan.Actions[120].Change.Claim.Version--
-	done := apply(t.Context(), w.deps(s.Policy), plan, nil)
-	equal(t, "faults", len(done), 1)
-	equal(t, "the fault is a conflict", errors.Is(done[0].Err, ErrConflict), true)
-	equal(t, "claims changed", changed(w), 249)
-	equal(t, "transactions", len(w.log), 2+99)
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func authBlock(tries int, next time.Duration) *Block {
@@ -254,34 +252,4 @@ func TestProbeOfAll(t *testing.T) {
 	r = accountPass(t, w, s.Policy, Options{}, f)
 	equal(t, "runs", len(w.runs), 0)
 	equal(t, "errors", codes(r), "")
-}
-
-// Whatever else there is: nothing starts while a limit is used up, at most one run under a block and none while one
-// that probes lives, and never more than there are slots.
-func TestNeverMoreThanTheAccount(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
-		d := &draw{T: t}
-		if d.rarely("used up") {
-			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
-		}
-		if d.flag("blocked by login") {
-			s.Account.Block = &Block{Code: CodeAgentAuth, Since: d.ago("account since"), NextTry: noon.Add(time.Duration(d.upTo(4, "account next")-3) * time.Minute)}
-			s.Account.Probing = d.rarely("probing")
-		}
-		if d.flag("bounded") {
-			s.Account.Slots = &Slots{Free: d.upTo(3, "free slots"), Max: 3}
-		}
-		p := compute(s)
-		n := p.plan.dispatches()
-		switch a := s.Account; {
-		case a.Limit != nil && n > 0, a.Block != nil && n > 1, a.Block != nil && a.Probing && n > 0, a.Slots != nil && n > a.Slots.Free:
-			t.Fatalf("%+v: %s", a, story(p.plan))
-		}
-		for _, act := range p.plan.Actions {
-			if act.Kind == ActDispatch && (act.Probe != nil) != (s.Account.Block != nil) {
-				t.Fatalf("a run under a block is its probe, and no other is: %s", story(p.plan))
-			}
-		}
-	})
 }

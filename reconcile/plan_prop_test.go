@@ -3,14 +3,27 @@ package reconcile
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
-// property checks a rule on arbitrary snapshots.
-func property(t *testing.T, rule func(t *rapid.T, s Snapshot)) {
-	t.Helper()
-	rapid.Check(t, func(t *rapid.T) { rule(t, drawSnapshot(t)) })
+// TestPlanProperties checks what holds for the plan of any snapshot.
+func TestPlanProperties(t *testing.T) {
+	for rule, check := range map[string]func(*rapid.T, Snapshot){
+		"the same snapshot gives the same plan":           pure,
+		"a candidate is claimed or skipped":               everyCandidateOnce,
+		"a dispatch finds a slot":                         neverMoreThanTheSlots,
+		"the account bounds the runs":                     neverMoreThanTheAccount,
+		"an issue that runs is not dispatched":            noSecondRun,
+		"nothing starts where it must not":                nothingStarts,
+		"a dead run is settled once":                      everyDeadRunOnce,
+		"a claim is there or released":                    noClaimLost,
+		"a command is carried out once":                   everyCommandOnce,
+		"an applied plan leaves nothing to do afterwards": applyThenNothing,
+	} {
+		t.Run(rule, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { check(t, drawSnapshot(t)) }) })
+	}
 }
 
 func asJSON(t *rapid.T, v any) string {
@@ -21,7 +34,7 @@ func asJSON(t *rapid.T, v any) string {
 	return string(text)
 }
 
-// actions lists the plan's actions of one kind by what key makes of them.
+// actions counts the plan's actions of one kind by what key makes of them.
 func actions(p Plan, kind ActionKind, key func(Action) string) map[string]int {
 	found := map[string]int{}
 	for _, a := range p.Actions {
@@ -35,12 +48,8 @@ func actions(p Plan, kind ActionKind, key func(Action) string) map[string]int {
 func byIssue(a Action) string { return a.IssueID }
 func byRun(a Action) string   { return a.RunID }
 
-// The same snapshot gives the same plan and is not changed.
-func TestPure(t *testing.T) { property(t, pure) }
-
 func pure(t *rapid.T, s Snapshot) {
-	before := asJSON(t, s)
-	first := asJSON(t, Compute(s))
+	before, first := asJSON(t, s), asJSON(t, Compute(s))
 	if again := asJSON(t, Compute(s)); again != first {
 		t.Fatalf("two plans:\n%s\n%s", first, again)
 	}
@@ -50,8 +59,6 @@ func pure(t *rapid.T, s Snapshot) {
 }
 
 // Every candidate ends as exactly one of claim (old or new) and skip, and none is dispatched twice.
-func TestEveryCandidateOnce(t *testing.T) { property(t, everyCandidateOnce) }
-
 func everyCandidateOnce(t *rapid.T, s Snapshot) {
 	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
 		return
@@ -77,8 +84,6 @@ func everyCandidateOnce(t *rapid.T, s Snapshot) {
 }
 
 // Every dispatch finds a slot, globally and in the state. More runs than slots exist only if they ran before.
-func TestNeverMoreThanTheSlots(t *testing.T) { property(t, neverMoreThanTheSlots) }
-
 func neverMoreThanTheSlots(t *rapid.T, s Snapshot) {
 	if s.AnySlot {
 		return
@@ -99,9 +104,34 @@ func neverMoreThanTheSlots(t *rapid.T, s Snapshot) {
 	}
 }
 
-// A running issue is not dispatched, unless this plan settles its run first.
-func TestNoSecondRun(t *testing.T) { property(t, noSecondRun) }
+// Nothing starts while a limit is used up, at most one run under a block and none while one that probes lives, and never more
+// than there are slots.
+func neverMoreThanTheAccount(t *rapid.T, s Snapshot) {
+	d := &draw{T: t}
+	if d.rarely("used up") {
+		s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
+	}
+	if d.flag("blocked by login") {
+		s.Account.Block = &Block{Code: CodeAgentAuth, Since: d.ago("account since"), NextTry: noon.Add(time.Duration(d.upTo(4, "account next")-3) * time.Minute)}
+		s.Account.Probing = d.rarely("probing")
+	}
+	if d.flag("bounded") {
+		s.Account.Slots = &Slots{Free: d.upTo(3, "free slots"), Max: 3}
+	}
+	plan := Compute(s)
+	n := plan.dispatches()
+	switch a := s.Account; {
+	case a.Limit != nil && n > 0, a.Block != nil && n > 1, a.Block != nil && a.Probing && n > 0, a.Slots != nil && n > a.Slots.Free:
+		t.Fatalf("%+v: %s", a, story(plan))
+	}
+	for _, act := range plan.Actions {
+		if act.Kind == ActDispatch && (act.Probe != nil) != (s.Account.Block != nil) {
+			t.Fatalf("a run under a block is its probe, and no other is: %s", story(plan))
+		}
+	}
+}
 
+// A running issue is not dispatched, unless this plan settles its run first.
 func noSecondRun(t *rapid.T, s Snapshot) {
 	runs := map[string]string{}
 	for _, c := range s.Claims {
@@ -122,8 +152,6 @@ func noSecondRun(t *rapid.T, s Snapshot) {
 }
 
 // Nothing starts while paused, without the tracker, where dispatch is off, or when the disk or the budget is low.
-func TestNothingStarts(t *testing.T) { property(t, nothingStarts) }
-
 func nothingStarts(t *rapid.T, s Snapshot) {
 	p := compute(s)
 	if len(actions(p.plan, ActDispatch, byIssue)) == 0 {
@@ -138,8 +166,6 @@ func nothingStarts(t *rapid.T, s Snapshot) {
 }
 
 // Every run with a dead worker is settled exactly once, after it was reaped if it needs that; no other run is settled.
-func TestEveryDeadRunOnce(t *testing.T) { property(t, everyDeadRunOnce) }
-
 func everyDeadRunOnce(t *rapid.T, s Snapshot) {
 	plan := Compute(s)
 	settled := actions(plan, ActSettle, byRun)
@@ -165,8 +191,6 @@ func everyDeadRunOnce(t *rapid.T, s Snapshot) {
 }
 
 // No claim is lost: it exists after the plan, or an action releases it.
-func TestNoClaimLost(t *testing.T) { property(t, noClaimLost) }
-
 func noClaimLost(t *rapid.T, s Snapshot) {
 	p := compute(s)
 	gone := actions(p.plan, ActRelease, byIssue)
@@ -183,8 +207,6 @@ func noClaimLost(t *rapid.T, s Snapshot) {
 }
 
 // Every command is deleted once. In a pass for one issue, commands for other issues stay.
-func TestEveryCommandOnce(t *testing.T) { property(t, everyCommandOnce) }
-
 func everyCommandOnce(t *rapid.T, s Snapshot) {
 	times := map[int64]int{}
 	for _, id := range consumed(Compute(s)) {
@@ -217,8 +239,6 @@ func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 
 // A plan can be applied in its order, and once applied leaves nothing to do. Where processes of a run remain, the next plan
 // gives its slot away, and the plan after that has nothing to do.
-func TestApplyThenNothing(t *testing.T) { property(t, applyThenNothing) }
-
 func applyThenNothing(t *rapid.T, s Snapshot) {
 	w := worldOf(s)
 	tokens := w.allTokens()

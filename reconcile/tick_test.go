@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,41 +71,31 @@ func TestTrackerHangs(t *testing.T) {
 	})
 }
 
-// A failed refresh stops, releases and starts nothing. The block stays until the first full answer.
+// A failed refresh stops, releases and starts nothing; a failed list of candidates starts nothing. The block stays until the
+// first full answer.
 func TestTrackerError(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns).candidates(issueNo(4))
 	w := worldOf(s.Snapshot) // the tracker knows A-4 alone
+	w.skips = []Skip{{IssueID: "kept"}}
+	fails := func(minute int, want string) {
+		t.Helper()
+		w.now = noon.Add(time.Duration(minute) * time.Minute)
+		report := tickOnce(t, w, s.Policy, Options{})
+		equal(t, "plan", w.story(report), want)
+		equal(t, "errors", codes(report), "linear_api_request")
+		equal(t, "block", *w.trackerBlock, Block{Code: "linear_api_request", Message: "no route", Since: noon, NextTry: w.now})
+		equal(t, "skips are the last that are known", w.skips[0].IssueID, "kept")
+	}
 	w.refused = errTracker
+	fails(0, "")
+	fails(1, "")
+	w.refused, w.hidden = nil, errTracker
+	fails(2, "stop A-1 missing; release A-2 missing; release A-3 missing")
+	w.hidden = nil
 	report := tickOnce(t, w, s.Policy, Options{})
-	equal(t, "plan", w.story(report), "")
-	equal(t, "errors", codes(report), "linear_api_request")
-	equal(t, "block", *w.trackerBlock, Block{Code: "linear_api_request", Message: "no route", Since: noon, NextTry: noon})
-	equal(t, "skips are not known", report.Skips == nil && w.skips == nil, true)
-
-	w.now = noon.Add(time.Minute)
-	tickOnce(t, w, s.Policy, Options{})
-	equal(t, "since", w.trackerBlock.Since, noon)
-	equal(t, "asked again", len(w.asked), 2)
-
-	w.refused = nil
-	report = tickOnce(t, w, s.Policy, Options{})
-	equal(t, "plan", w.story(report), "stop A-1 missing; release A-2 missing; release A-3 missing; dispatch A-4")
+	equal(t, "plan", w.story(report), "dispatch A-4")
 	equal(t, "cleared within the pass", w.trackerBlock == nil, true)
 	equal(t, "errors", codes(report), "")
-}
-
-// Without the candidates, a pass stops and releases by the refresh but starts nothing.
-func TestCandidatesError(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).claim(issueNo(3), nil).answer(issueNo(2))
-	w := worldOf(s.Snapshot)
-	w.skips = []Skip{{IssueID: "kept"}}
-	w.hidden = errTracker
-	report := tickOnce(t, w, s.Policy, Options{})
-	equal(t, "plan", w.story(report), "stop A-1 missing; release A-3 missing")
-	equal(t, "errors", codes(report), "linear_api_request")
-	equal(t, "block", w.trackerBlock.Code, "linear_api_request")
-	equal(t, "skips are the last that are known", w.skips[0].IssueID, "kept")
-	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
 }
 
 // After a rate limit no request is made before the reset, and every pass until then says so.
@@ -138,12 +129,6 @@ func TestRateLimit(t *testing.T) {
 			equal(t, "block", w.trackerBlock == nil, true)
 		})
 	}
-	t.Run("a reset that only a stepped clock can have put so far", func(t *testing.T) {
-		w := newWorld()
-		w.trackerBlock = &Block{Code: "tracker_rate_limited", NextTry: noon.Add(365 * 24 * time.Hour)}
-		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "")
-		equal(t, "asked", len(w.asked), 1)
-	})
 	t.Run("a clock set back since", func(t *testing.T) {
 		w := newWorld()
 		w.refused, w.hidden = rateLimited(reset), rateLimited(reset)
@@ -251,19 +236,16 @@ func TestOneIssue(t *testing.T) {
 	equal(t, "swept", w.lastSweep.IsZero(), true)
 }
 
-// With a low allowance claims are refreshed and nothing is started.
+// With a low allowance claims are refreshed and nothing is started. If it is known before the requests, only running claims
+// are asked for.
 func TestLowBudget(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
 	w := worldOf(s.Snapshot)
 	w.low = true
 	equal(t, "plan", w.story(tickOnce(t, w, s.Policy, Options{})), "stop A-1 missing; skip A-3 rate_limited")
 	equal(t, "skips saved", w.skips[0].Reason, SkipRateLimited)
-}
 
-// If the allowance is known to be low before the requests, only running claims are asked for.
-func TestLowBudgetKnown(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).candidates(issueNo(4))
-	w := worldOf(s.Snapshot)
+	w = worldOf(s.held(issueNo(4), HoldOperator).Snapshot)
 	report := tickOnce(t, w, s.Policy, Options{TrackerLow: true})
 	equal(t, "plan", w.story(report), "stop A-1 missing")
 	equal(t, "said", report.TrackerLow, true)
@@ -272,20 +254,14 @@ func TestLowBudgetKnown(t *testing.T) {
 
 // Settling and refreshing go on where nothing may be started.
 func TestDispatchOff(t *testing.T) {
-	for name, off := range map[string]func(*world, *Options){
-		"by the pass":    func(_ *world, o *Options) { o.DispatchOff = true },
-		"newer database": func(w *world, _ *Options) { w.readOnly = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil).
-				claim(issueNo(3), nil).answer(issueNo(1), issueNo(3)).candidates(issueNo(4))
-			w := worldOf(s.Snapshot)
-			var o Options
-			off(w, &o)
-			report := tickOnce(t, w, s.Policy, o)
-			equal(t, "plan", w.story(report), "settle A-1 succeeded; release A-2 missing")
-			equal(t, "workers", len(w.workers), 1)
-		})
+	for _, newer := range []bool{true, false} {
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil).
+			claim(issueNo(3), nil).answer(issueNo(1), issueNo(3)).candidates(issueNo(4))
+		w := worldOf(s.Snapshot)
+		w.readOnly = newer
+		report := tickOnce(t, w, s.Policy, Options{DispatchOff: !newer})
+		equal(t, "plan", w.story(report), "settle A-1 succeeded; release A-2 missing")
+		equal(t, "workers", len(w.workers), 1)
 	}
 }
 
@@ -384,8 +360,11 @@ func TestDryRun(t *testing.T) {
 		s.Policy.MaxConcurrent = 1
 		return s
 	}
+	refused := map[string]error{"tracker error": errTracker, "rate limit": rateLimited(noon.Add(1))}
 	for name, s := range map[string]*scene{
 		"everything":                  busy(),
+		"tracker error":               newScene().claim(issueNo(1), nil).workspace(issueNo(2)),
+		"rate limit":                  newScene().claim(issueNo(1), nil).workspace(issueNo(2)),
 		"nothing":                     newScene(),
 		"slots are freed by the pass": full(),
 		"paused":                      full().edit(func(s *Snapshot) { s.Paused = true }),
@@ -395,6 +374,7 @@ func TestDryRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(s.Snapshot)
+			w.refused = refused[name]
 			before := w.dump()
 			dry := tickOnce(t, w, s.Policy, Options{DryRun: true})
 			equal(t, "world", w.dump(), before)
@@ -409,15 +389,70 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A dry run keeps no tracker error, no rate limit and no sweep.
-func TestDryRunRemembersNothing(t *testing.T) {
-	for _, err := range []error{nil, errTracker, rateLimited(noon.Add(1))} {
-		s := newScene().claim(issueNo(1), nil).workspace(issueNo(2))
+// A signal that comes before the tracker is asked ends that wait as well, and no look at what is stored.
+func TestBrokenOffBefore(t *testing.T) {
+	for name, s := range map[string]*scene{
+		"nothing to do": newScene().held(issueNo(1), HoldOperator).same(),
+		"a run settled": newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same(),
+		"a command":     newScene().held(issueNo(1), HoldOperator).same().command(VerbRetry, issueNo(1)),
+	} {
 		w := worldOf(s.Snapshot)
-		w.refused, w.trackerBlock = err, &Block{Code: "linear_api_status"}
-		before := w.dump()
-		tickOnce(t, w, s.Policy, Options{DryRun: true})
-		equal(t, "world", w.dump(), before)
-		equal(t, "effects", w.steps, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		deps := w.deps(s.Policy)
+		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
+		report := Tick(ctx, deps, Options{})
+		equal(t, name+": errors", codes(report), "canceled")
+	}
+}
+
+// While the agent's side is blocked one run at a time is tried. An issue that meets the fault each time, because it is its
+// own work that fills the disk for instance, does not keep the others from being tried, wherever it stands in the order.
+func TestProbesTakeTurns(t *testing.T) {
+	s := newScene()
+	for n := 1; n <= 3; n++ {
+		s.claim(issueNo(n, priority(n)), nil)
+	}
+	w := worldOf(s.same().Snapshot)
+	tried := map[int]int{}
+	for range 20 {
+		tickOnce(t, w, s.Policy, Options{})
+		for n := 1; n <= 3; n++ {
+			if i := issueNo(n); w.workers[w.runOf(i).ID] != nil && w.workers[w.runOf(i).ID].alive {
+				tried[n]++
+				w.ends(i, Failed, "disk_full")
+			}
+		}
+		w.now = w.now.Add(longestProbe)
+	}
+	if tried[1] == 0 || tried[2] < tried[1]-1 || tried[3] < tried[1]-1 {
+		t.Errorf("tried: %v", tried)
+	}
+}
+
+// watched lists the runs whose workers a pass looks at.
+type watched struct {
+	*world
+	probed []string
+}
+
+func (w *watched) Probe(ctx context.Context, run Run) Liveness {
+	if !slices.Contains(w.probed, run.ID) {
+		w.probed = append(w.probed, run.ID)
+	}
+	return w.world.Probe(ctx, run)
+}
+
+// A pass confined to one issue looks at that one's worker only: what else has died is another pass's business.
+func TestConfinedLooksAtItsOwn(t *testing.T) {
+	for only, want := range map[string]string{"id-2": "run-A-2", "nothing": "", "": "run-A-1 run-A-2"} {
+		s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).same()
+		w := &watched{world: worldOf(s.Snapshot)}
+		w.workers["run-A-1"].alive = false
+		deps := w.deps(s.Policy)
+		deps.Runners = w
+		report := Tick(t.Context(), deps, Options{Only: only})
+		equal(t, only+": looked at", strings.Join(w.probed, " "), want)
+		equal(t, only+": reaped", len(report.Applied) > 0, only == "")
 	}
 }

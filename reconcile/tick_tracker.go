@@ -11,7 +11,6 @@ import (
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
-	longestReset = 24 * time.Hour
 )
 
 // ask sends the two requests to the tracker at once (specification 8.1). It returns nil where the answers can't be used:
@@ -134,11 +133,10 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 // limited reports whether the tracker refuses requests for a while longer.
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
-	if b == nil || b.Code != "tracker_rate_limited" || !t.snapshot.Now.Before(b.NextTry) {
+	now := t.snapshot.Now
+	// After the clock was set back only the tracker knows how long it still is.
+	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) || b.Since.After(now) {
 		return false
-	}
-	if b.NextTry.After(t.snapshot.Now.Add(longestReset)) || b.Since.After(t.snapshot.Now) {
-		return false // the clock was stepped since: only the tracker knows how long it still is
 	}
 	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	return true
