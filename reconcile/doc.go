@@ -42,9 +42,6 @@
 // Ended runs come before commands, and all of the local half before the tracker is asked. So a retry of an issue whose run
 // has just died is due now instead of in backoff, and a stop of it holds at once.
 //
-// The claim says whether it is held after its run was stopped (HoldNext), not the run's stop reason: a retry given while the
-// run ends takes the hold back.
-//
 // Caps, among them the third interruption in a row, come after the refresh. The hold then knows the newest comment, and a
 // comment that the agent itself wrote during the last run does not end it.
 //
@@ -54,15 +51,7 @@
 // An ended run with remaining processes keeps its slot until they are gone, even in the plan that tries to end them. The slot
 // is free in the next plan: at worst a pass late, and never one agent too many.
 //
-// Updates that decide nothing are apart from the actions, because actions are printed. They are stored in the place that the
-// versions of the claim give them between its actions.
-//
-// A block that was set before the clock was set back is corrected: otherwise no run could be seen to have started after it.
-//
 // The faults of an account (login, allowance) are no block of the project: the worker shares them before it records how the
 // run ended, and all projects of that codex home wait, probe one at a time and continue together. Where that could not be
 // written, the project sets a block of its own, as for any other fault.
-//
-// Slots of the account are taken after the first plan, as many as it would start runs, and the pass plans again with the
-// slots that it got: so a pass that waits for its tracker takes no slot from other projects.
 package reconcile

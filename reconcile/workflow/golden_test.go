@@ -22,14 +22,11 @@ const (
 )
 
 func testEnv() Environment {
-	vars := map[string]string{
-		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "EMPTY": "", "ME": "ann@example.com",
-		"BASE": "/srv/base", "NAME": "north",
-	}
-	return Environment{
-		Lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
-		Home:   "/home/ann", Temp: "/tmp",
-	}
+	env := envOf(map[string]string{
+		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "EMPTY": "", "ME": "ann@example.com", "BASE": "/srv/base", "NAME": "north",
+	})
+	env.Home = "/home/ann"
+	return env
 }
 
 func source(t testing.TB, text string) Source {

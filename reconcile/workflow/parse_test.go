@@ -49,9 +49,7 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("got  %q\nwant %q (literal %v)", got, tt.want, cfg.KeyIsLiteral)
 		}
 		key := cfg.Tracker.APIKey
-		again, err := Parse(source(t, string(cfg.Redacted)), Environment{Temp: "/tmp", Lookup: func(name string) (string, bool) {
-			return key.Reveal(), name == LiteralKeyVar
-		}})
+		again, err := Parse(source(t, string(cfg.Redacted)), envOf(map[string]string{LiteralKeyVar: key.Reveal()}))
 		if err != nil || again.Tracker.APIKey != key || again.Policy.Project != cfg.Policy.Project || again.KeyIsLiteral {
 			t.Errorf("%q read back: %v", tt.want, err)
 		}
@@ -86,36 +84,56 @@ func TestPlaceholderHasNoFallback(t *testing.T) {
 	}
 }
 
-func TestAPIKey(t *testing.T) {
-	without := strings.Replace(literalFile("X"), "  api_key: X\n", "", 1)
+// envOf is an environment of these variables alone.
+func envOf(vars map[string]string) Environment {
+	return Environment{Temp: "/tmp", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}
+}
+
+// TestVariables: what the values say that may name a variable, and what they fall back to.
+func TestVariables(t *testing.T) {
+	set := map[string]string{"LINEAR_API_KEY": "a", "LINEAR_ASSIGNEE": "canon", "K": "b", "LINES": "b\n", "EMPTY": "", "URL": "https://linear.app/a/project/b/overview"}
+	none := map[string]string{"EMPTY": "", "LINEAR_API_KEY": ""}
 	for _, tt := range []struct {
-		name, text string
+		key, value string
 		vars       map[string]string
-		want       string // the key; empty: missing
+		want, code string
 	}{
-		{"canonical", without, map[string]string{"LINEAR_API_KEY": "a"}, "a"},
-		{"canonical empty", without, map[string]string{"LINEAR_API_KEY": ""}, ""},
-		{"none", without, nil, ""},
-		{"variable", literalFile("$K"), map[string]string{"K": "b", "LINEAR_API_KEY": "a"}, "b"},
-		{"braces", literalFile("${K}"), map[string]string{"K": "b"}, "b"},
-		{"variable empty", literalFile("$K"), map[string]string{"K": "", "LINEAR_API_KEY": "a"}, ""},
-		{"variable not set", literalFile("$K"), map[string]string{"LINEAR_API_KEY": "a"}, "a"},
-		{"nothing set", literalFile("$K"), nil, ""},
-		{"empty", literalFile(`""`), map[string]string{"LINEAR_API_KEY": "a"}, ""},
-		{"null", literalFile("~"), map[string]string{"LINEAR_API_KEY": "a"}, "a"},
-		{"newline at the end", literalFile("$K"), map[string]string{"K": "b\n"}, "b"},
+		{"api_key", "~", set, "a", ""},
+		{"api_key", "~", nil, "", CodeMissingAPIKey},
+		{"api_key", "~", none, "", CodeMissingAPIKey},
+		{"api_key", "$K", set, "b", ""},
+		{"api_key", "${K}", set, "b", ""},
+		{"api_key", "$LINES", set, "b", ""},
+		{"api_key", "$UNSET", set, "a", ""},
+		{"api_key", "$EMPTY", set, "", CodeMissingAPIKey},
+		{"api_key", "$UNSET", nil, "", CodeMissingAPIKey},
+		{"api_key", `""`, set, "", CodeMissingAPIKey},
+		{"assignee", "~", set, "canon", ""},
+		{"assignee", "ann", set, "ann", ""},
+		{"assignee", "$K", set, "b", ""},
+		{"assignee", "$UNSET", set, "canon", ""},
+		{"assignee", "$EMPTY", set, "", ""},
+		{"project_slug", "$K", set, "b", ""},
+		{"project_slug", "${LINES}", set, "b", ""},
+		{"project_slug", "$URL", set, "b", ""},
+		{"project_slug", "$EMPTY", set, "", CodeMissingProject},
+		{"project_slug", "$UNSET", set, "", CodeMissingProject},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			env := Environment{Temp: "/tmp", Lookup: func(n string) (string, bool) { v, ok := tt.vars[n]; return v, ok }}
-			cfg, err := Parse(source(t, tt.text), env)
-			if tt.want == "" {
-				wantCode(t, err, CodeMissingAPIKey, "tracker.api_key")
-				return
-			}
-			if err != nil || cfg.Tracker.APIKey.Reveal() != tt.want || cfg.KeyIsLiteral {
-				t.Errorf("got %q, %v", cfg.Tracker.APIKey.Reveal(), err)
-			}
-		})
+		keys := map[string]string{"kind": "linear", "project_slug": "p", "api_key": "$LINEAR_API_KEY"}
+		keys[tt.key] = tt.value
+		text := "---\ntracker:\n"
+		for key, value := range keys {
+			text += "  " + key + ": " + value + "\n"
+		}
+		cfg, err := Parse(source(t, text+"---\nGo.\n"), envOf(tt.vars))
+		if tt.code != "" {
+			wantCode(t, err, tt.code, "tracker."+tt.key)
+			continue
+		}
+		got := map[string]string{"api_key": cfg.Tracker.APIKey.Reveal(), "assignee": cfg.Policy.Assignee, "project_slug": cfg.Tracker.ProjectSlug}[tt.key]
+		if err != nil || got != tt.want || cfg.KeyIsLiteral || len(cfg.Warnings) > 0 != (got == "") {
+			t.Errorf("%s %s: got %q, %v, %v", tt.key, tt.value, got, err, cfg.Warnings)
+		}
 	}
 }
 
@@ -178,55 +196,11 @@ func TestEveryKeyIsRead(t *testing.T) {
 	}
 }
 
-func TestAssigneeVariable(t *testing.T) {
-	file := func(v string) string {
-		return strings.Replace(literalFile("$LINEAR_API_KEY"), "  kind", "  assignee: "+v+"\n  kind", 1)
-	}
-	for _, tt := range []struct {
-		value, want string
-		warned      bool
-	}{{"~", "canon", false}, {"ann", "ann", false}, {"$ME", "me@x", false}, {"$UNSET", "canon", false}, {"$EMPTY", "", true}} {
-		vars := map[string]string{"LINEAR_API_KEY": "k", "LINEAR_ASSIGNEE": "canon", "ME": "me@x", "EMPTY": ""}
-		cfg, err := Parse(source(t, file(tt.value)), Environment{Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cfg.Policy.Assignee != tt.want || len(cfg.Warnings) > 0 != tt.warned {
-			t.Errorf("%s: %q, %v", tt.value, cfg.Policy.Assignee, cfg.Warnings)
-		}
-	}
-}
-
-func TestProjectVariable(t *testing.T) {
-	file := func(slug string) string {
-		return strings.Replace(literalFile("$LINEAR_API_KEY"), "slug: b", "slug: "+slug, 1)
-	}
-	env := func(value string) Environment {
-		vars := map[string]string{"LINEAR_API_KEY": "k", "BOARD": value}
-		return Environment{EnvFile: "/etc/x.env", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}
-	}
-	for value, want := range map[string]string{"board-1": "board-1", " board-1\n": "board-1", "https://linear.app/a/project/board-1/overview": "board-1"} {
-		for _, written := range []string{"$BOARD", "${BOARD}"} {
-			cfg, err := Parse(source(t, file(written)), env(value))
-			if err != nil || cfg.Tracker.ProjectSlug != want {
-				t.Errorf("%s = %q: %q, %v", written, value, cfg.Tracker.ProjectSlug, err)
-			}
-		}
-	}
-	_, err := Parse(source(t, file("$BOARD")), env(""))
-	wantCode(t, err, CodeMissingProject, "WORKFLOW.md:5: tracker.project_slug: the environment variable BOARD is not set, or empty")
-	_, err = Parse(source(t, file("$OTHER")), env("b"))
-	wantCode(t, err, CodeMissingProject, "OTHER is not set")
-}
-
 // TestPassThrough: what belongs to codex arrives as it is, and what YAML can do beyond JSON is refused in time.
 func TestPassThrough(t *testing.T) {
 	bomb := "&a0 {x: y}"
-	for i := 1; i < 12; i++ {
-		bomb = fmt.Sprintf("&a%d {a: %s%s}", i, bomb, strings.Repeat(fmt.Sprintf(", b%d: *a%d", i, i-1), 1))
-		for j := range 8 {
-			bomb = bomb[:len(bomb)-1] + fmt.Sprintf(", c%d: *a%d}", j, i-1)
-		}
+	for i := range 11 {
+		bomb = fmt.Sprintf("&a%d {a: %s, b: [%s*a%d]}", i+1, bomb, strings.Repeat(fmt.Sprintf("*a%d, ", i), 8), i)
 	}
 	for _, tt := range []struct{ value, want, code string }{
 		{"{type: workspaceWrite, writableRoots: [], networkAccess: true}", `{"networkAccess":true,"type":"workspaceWrite","writableRoots":[]}`, ""},

@@ -119,11 +119,8 @@ func TestCRLFAndBOMInFrontMatter(t *testing.T) {
 	_, err := Parse(source(t, text), testEnv())
 	wantCode(t, err, CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
 	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Hooks.BeforeRun != "one\ntwo\n" || cfg.Agent.MaxTurns != 7 {
-		t.Errorf("hook %q, turns %d", cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns)
+	if err != nil || cfg.Hooks.BeforeRun != "one\ntwo\n" || cfg.Agent.MaxTurns != 7 {
+		t.Errorf("hook %q, turns %d, %v", cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns, err)
 	}
 }
 

@@ -11,9 +11,8 @@ import (
 )
 
 func TestExpandPath(t *testing.T) {
-	env := testEnv()
-	vars := map[string]string{"BASE": "/srv/base", "TILDE": "~/t", "EMPTY": "", "REL": "r"}
-	env.Lookup = func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
+	env := envOf(map[string]string{"BASE": "/srv/base", "TILDE": "~/t", "EMPTY": "", "REL": "r"})
+	env.Home = "/home/ann"
 	for text, want := range map[string]string{
 		"/a/../b//c/": "/b/c", "ws": "/flow/ws", "./x/../y": "/flow/y", "..": "/",
 		"~": "/home/ann", "~/": "/home/ann", "~/x": "/home/ann/x", "a~b": "/flow/a~b",
@@ -38,10 +37,7 @@ func TestPassEnv(t *testing.T) {
 	vars := map[string]string{
 		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "HEADER": "Bearer " + envKey, "TEAM_HEADER": "Bearer " + teamKey,
 	}
-	env := Environment{
-		Lookup: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
-		Home:   "/home/ann", Temp: "/tmp",
-	}
+	env := envOf(vars)
 	for _, c := range []struct {
 		value, apiKey string
 		want          []string
