@@ -11,13 +11,13 @@ import (
 )
 
 // TestLife lets a small project live: issues move, workers end and die, operators command, the machine restarts,
-// the tracker fails, passes are cut off anywhere. Between any two passes the invariants hold, and when all is
-// quiet again everything is finished.
+// the tracker fails, passes are cut off anywhere. Between any two passes the invariants hold, and any plan has the properties
+// of a plan; when all is quiet again everything is finished.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &life{world: newWorld(), policy: testPolicy()}
-		l.policy.MaxConcurrent, l.policy.MaxFailures = 2, 3
-		for n := 1; n <= 4; n++ {
+		l.choosePolicy(t)
+		for n := 1; n <= 5; n++ {
 			l.issues[issueNo(n).ID] = issueNo(n)
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -25,6 +25,12 @@ func TestLife(t *testing.T) {
 			"pass": func(t *rapid.T) { l.pass(t, cut{}) },
 			"cut off": func(t *rapid.T) {
 				l.pass(t, cut{at: rapid.IntRange(1, 30).Draw(t, "at"), kind: rapid.SampledFrom([]cutKind{diesBefore, diesAfter, fails}).Draw(t, "kind")})
+			},
+			"plan": func(t *rapid.T) {
+				s := l.snapshot(t)
+				checkPlan(t, s)
+				s.Account = Account{}
+				applyThenNothing(t, s)
 			},
 			"time": func(t *rapid.T) {
 				l.now = l.now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second)
@@ -48,15 +54,92 @@ type life struct {
 	orders int64
 }
 
+// rarely is true once in eight times.
+func rarely(t *rapid.T, label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 7 }
+
+func upTo(t *rapid.T, n int, label string) int { return rapid.IntRange(0, n).Draw(t, label) }
+
+func (l *life) choosePolicy(t *rapid.T) {
+	p := &l.policy
+	p.MaxConcurrent, p.MaxFailures, p.MaxIdleRuns, p.MaxRuns = 1+upTo(t, 3, "slots"), upTo(t, 4, "failures"), upTo(t, 4, "idle"), upTo(t, 4, "runs")
+	p.MaxTokens = int64(upTo(t, 3, "tokens") * 10)
+	if rarely(t, "limit a state") {
+		p.MaxByState["todo"] = upTo(t, 3, "slots in todo")
+	}
+	if rarely(t, "labels") {
+		p.RequiredLabels = []string{"agent"}
+	}
+	if rarely(t, "assignee") {
+		p.Assignee = "me"
+	}
+}
+
+// snapshot is one that a pass could take now, with any options and any state of disk and account.
+func (l *life) snapshot(t *rapid.T) Snapshot {
+	s := observed(t, l.world, Snapshot{
+		Now: l.now, Boot: l.boot, Mono: l.now.Sub(noon) + 100*time.Hour, Policy: l.policy, Workspaces: l.workspaces,
+		FreeBytes: rapid.SampledFrom([]int64{-1, -1, 1 << 40, 1}).Draw(t, "free"),
+	})
+	s.DispatchOff = rarely(t, "dispatch off")
+	if rarely(t, "only") {
+		s.Only, s.AnySlot = issueNo(1+upTo(t, 4, "this")).ID, rapid.Bool().Draw(t, "any slot")
+	}
+	if rarely(t, "used up") {
+		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
+	}
+	if rarely(t, "login fails") {
+		next := l.now.Add(time.Duration(upTo(t, 4, "next try")-3) * time.Minute)
+		s.Account.Block, s.Account.Probing = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}, rarely(t, "probing")
+	}
+	if rarely(t, "bounded") {
+		s.Account.Slots = &Slots{Free: upTo(t, 3, "free slots"), Max: 3}
+	}
+	if rarely(t, "no answer") {
+		return s
+	}
+	s.SweepDue = rarely(t, "sweep")
+	s.Tracker = &Tracked{Asked: map[string]bool{}, ByID: map[string]Issue{}, Fetched: !s.DispatchOff && !rarely(t, "not fetched"), Low: rarely(t, "low")}
+	for _, c := range s.Claims {
+		s.Tracker.Asked[c.IssueID] = true
+	}
+	for _, w := range s.Workspaces {
+		s.Tracker.Asked[w.IssueID] = s.Tracker.Asked[w.IssueID] || s.SweepDue
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.issues)) {
+		i := l.issues[id]
+		if s.Tracker.Asked[id] {
+			s.Tracker.ByID[id] = i
+		}
+		if s.Tracker.Fetched && s.Policy.Active(i.State) {
+			s.Tracker.Candidates = append(s.Tracker.Candidates, i)
+		}
+	}
+	return s
+}
+
 func (l *life) pass(t *rapid.T, c cut) {
 	l.cut = c
 	Tick(t.Context(), l.deps(l.policy), Options{})
 	l.revive()
+	for _, id := range slices.Sorted(maps.Keys(l.claims)) { // their workers make workspaces
+		if !slices.ContainsFunc(l.workspaces, func(w Workspace) bool { return w.IssueID == id }) {
+			l.workspaces = append(l.workspaces, newScene().workspace(l.claims[id].Issue).Workspaces...)
+		}
+	}
 }
 
-// move puts an issue into another state, hides it or brings it back.
+// move changes an issue, hides it or brings it back.
 func (l *life) move(t *rapid.T) {
-	i := issueNo(rapid.IntRange(1, 4).Draw(t, "issue"), inState(rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).Draw(t, "state")))
+	i := issueNo(1+upTo(t, 4, "issue"), inState(rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).Draw(t, "state")))
+	if !rarely(t, "no label") {
+		i.Labels, i.Assignee = []string{"agent"}, &Assignee{ID: "u", IsMe: true}
+	}
+	if rarely(t, "blocked by") {
+		blockedBy(rapid.SampledFrom([]string{"Todo", "Done", "?"}).Draw(t, "blocker"))(&i)
+	}
+	if rarely(t, "comment") {
+		commentedAt(l.now)(&i)
+	}
 	if l.issues[i.ID] = i; i.State == "gone" {
 		delete(l.issues, i.ID)
 	}
@@ -87,7 +170,7 @@ func (l *life) end(t *rapid.T) {
 
 func (l *life) order(t *rapid.T) {
 	l.orders++
-	i := issueNo(rapid.IntRange(1, 4).Draw(t, "issue"))
+	i := issueNo(1 + upTo(t, 4, "issue"))
 	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll}).Draw(t, "verb")
 	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
 }

@@ -79,7 +79,7 @@ func worldOf(s Snapshot) *world {
 		w.commands[c.ID] = c
 	}
 	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.HostBlock, s.FreeBytes
-	w.workspaces = s.Workspaces
+	w.workspaces, w.now, w.boot = s.Workspaces, s.Now, s.Boot
 	for id, total := range s.Tokens {
 		w.used[id] = total
 	}
