@@ -46,8 +46,6 @@ type Desk struct {
 
 const (
 	answerPoll = 200 * time.Millisecond // between two looks at the store
-	addTries   = 3                      // to store a request
-	addPause   = 500 * time.Millisecond
 	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends meanwhile the
 	// request ends with it, and a late answer is for the next run.
 	withdrawGrace = 2 * time.Second
@@ -69,7 +67,7 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	defer expired.Stop()
 	q, err := d.newQuestion(ask)
 	if err == nil {
-		err = d.add(ctx, q)
+		q.Request, err = d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
 	}
 	if err != nil {
 		d.Log.Error("request declined, it can't be left to a person", "error", err)
@@ -86,7 +84,9 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		return Decision{}
 	}
 	if answered.Decision == "" {
-		answered = d.expire(q)
+		if answered, err = d.resolve(q, reconcile.RequestExpired); err != nil { // else it may have been decided in the last moment
+			answered.Decision, answered.Fate = "", reconcile.RequestExpired
+		}
 	}
 	q.log.Info("request over", "fate", answered.Fate, "decision", answered.Decision)
 	if answered.Decision == "" {
@@ -103,25 +103,6 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 		Reason:     answered.Answer.Reason, Answers: answers, By: "operator",
 		// Only once the agent was told is the request answered: an answer that a dying run could not pass on is for the next one.
 		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // an error is logged and tried again
-	}
-}
-
-// add tries a few times: a database may refuse a write for a moment only.
-func (d *Desk) add(ctx context.Context, q *question) error {
-	for try := 1; ; try++ {
-		stored, err := d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
-		if err == nil {
-			q.Request = stored
-		}
-		if err == nil || errors.Is(err, reconcile.ErrConflict) || try == addTries {
-			return err
-		}
-		d.Log.Warn("request not stored, trying again", "error", err)
-		select {
-		case <-time.After(addPause):
-		case <-ctx.Done():
-			return err
-		}
 	}
 }
 
@@ -147,21 +128,6 @@ func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time)
 			q.log.Warn("request not read, trying again", "error", err)
 		}
 	}
-}
-
-// expire ends a request whose time is over, unless it was decided in the last moment.
-func (d *Desk) expire(q *question) reconcile.Request {
-	is, err := d.resolve(q, reconcile.RequestExpired)
-	if err == nil {
-		return is
-	}
-	if is, err = d.Store.RequestByID(context.Background(), q.IssueID, q.Number); err != nil {
-		is = q.Request
-	}
-	if is.Decision == "" {
-		is.Fate = reconcile.RequestExpired
-	}
-	return is
 }
 
 // resolve stores what became of the request. After an error it goes on trying in the background until the run ends, and

@@ -182,7 +182,7 @@ func TestDeskWithoutAStore(t *testing.T) {
 		box.decide = decides(reconcile.DecideApprove, reconcile.RequestAnswer{})
 		writes := 0
 		box.refuse = func(string) error {
-			if writes++; writes == 1 || writes == 3 || writes == 4 {
+			if writes++; writes == 2 || writes == 3 {
 				return full
 			}
 			return nil

@@ -47,7 +47,7 @@ func (l *EventLog) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("event log: %w", err), f.Close())
 	}
-	l.file, l.size = f, info.Size()
+	l.file, l.size, l.torn = f, info.Size(), false
 	return nil
 }
 
@@ -102,11 +102,7 @@ func (l *EventLog) rotate() error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	l.torn = false
-	if err := full.Close(); err != nil {
-		return fmt.Errorf("event log: %w", err)
-	}
-	return nil
+	return full.Close()
 }
 
 // Close closes the file.

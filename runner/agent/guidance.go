@@ -47,7 +47,7 @@ func (r Resumption) Text() string {
 		task = "The text of the task has changed since the thread was given it. It stands below, and replaces the one above."
 		prompt = "The task:\n\n" + strings.TrimRight(r.NewPrompt, "\n")
 	}
-	cutShort, elsewhere, attempt := "", "", ""
+	var cutShort, elsewhere, attempt string
 	if r.Last != nil && r.Last.Turns > r.Last.TurnsDone {
 		cutShort = "- Its last turn was cut short. A command that was running then was ended with it, and may have done half of its work: its output is not above."
 	}
@@ -99,50 +99,42 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 	if to := last.HandoffState; to != "" && !p.Active(to) {
 		return fmt.Sprintf("In the last run the issue was handed over (state %q). It has come back: it is in state %q now.", to, issue.State)
 	}
-	switch last.Outcome { //nolint:exhaustive // a failure is told by its code, below
-	case reconcile.Succeeded:
-		if attempt == 0 { // a continuation has attempt 1, unless the issue was released in between
-			return fmt.Sprintf("After the last run, which ended well, the issue left the active states. It has come back: it is in state %q now.", issue.State)
-		}
+	said := sentence(last.ErrorText)
+	switch code := last.ErrorCode; {
+	case last.Outcome == reconcile.Succeeded && attempt == 0: // a continuation has attempt 1, unless the issue was released in between
+		return fmt.Sprintf("After the last run, which ended well, the issue left the active states. It has come back: it is in state %q now.", issue.State)
+	case last.Outcome == reconcile.Succeeded:
 		return fmt.Sprintf("The last run ended well after %s, and the issue is still to be worked on.", text.Plural(last.TurnsDone, "turn"))
-	case reconcile.Stalled:
-		return "The last run was ended because the agent made no progress: " + sentence(last.ErrorText)
-	case reconcile.TimedOut:
-		return "The last run was ended because the agent fell silent: " + sentence(last.ErrorText)
-	case reconcile.Lost:
+	case last.Outcome == reconcile.Stalled:
+		return "The last run was ended because the agent made no progress: " + said
+	case last.Outcome == reconcile.TimedOut:
+		return "The last run was ended because the agent fell silent: " + said
+	case last.Outcome == reconcile.Lost:
 		return "The last run was lost: the process that supervised it did not live to its end (" + quoted(last.ErrorText) + ")." + notTheWork
-	case reconcile.Canceled:
-		switch last.ErrorCode {
-		case reconcile.StopOperator:
-			return "An operator stopped the last run, and has now let the work go on."
-		case reconcile.StopAll:
-			return "An operator stopped all runs, and has now let the work go on."
-		case reconcile.StopProject:
-			return "The last run was stopped because the workflow named another project for a while."
-		}
-		return "The last run was stopped because the issue was not to be worked on for a while (" + quoted(last.ErrorCode) + "). It is again."
-	case reconcile.InterruptedRun:
-		switch last.ErrorCode {
-		case reconcile.CodeRebooted:
-			return "The last run was interrupted by a restart of the machine." + notTheWork
-		case reconcile.CodeTerminated:
-			return "The last run was interrupted from outside: by a shutdown or a signal." + notTheWork
-		}
-		return "The last run was interrupted: " + sentence(last.ErrorText) + notTheWork
+	case code == reconcile.StopOperator:
+		return "An operator stopped the last run, and has now let the work go on."
+	case code == reconcile.StopAll:
+		return "An operator stopped all runs, and has now let the work go on."
+	case code == reconcile.StopProject:
+		return "The last run was stopped because the workflow named another project for a while."
+	case last.Outcome == reconcile.Canceled:
+		return "The last run was stopped because the issue was not to be worked on for a while (" + quoted(code) + "). It is again."
+	case code == reconcile.CodeRebooted:
+		return "The last run was interrupted by a restart of the machine." + notTheWork
+	case code == reconcile.CodeTerminated:
+		return "The last run was interrupted from outside: by a shutdown or a signal." + notTheWork
+	case last.Outcome == reconcile.InterruptedRun:
+		return "The last run was interrupted: " + said + notTheWork
+	case code == string(CodePortExit):
+		return "In the last run the agent's own program ended unasked: " + said
+	case code == string(CodeTurnFailed):
+		return "The last turn failed: " + said
+	case code == string(CodeApprovalRequired), code == string(CodeTurnInputRequired):
+		return "The last run was ended because the agent asked for a decision that no person could make: " + said + " Find a way without that, or say on the issue what is needed and hand it over."
+	case reconcile.MachineFault(code):
+		said += notTheWork
 	}
-	switch Code(last.ErrorCode) { //nolint:exhaustive // the other codes are quoted
-	case CodePortExit:
-		return "In the last run the agent's own program ended unasked: " + sentence(last.ErrorText)
-	case CodeTurnFailed:
-		return "The last turn failed: " + sentence(last.ErrorText)
-	case CodeApprovalRequired, CodeTurnInputRequired:
-		return "The last run was ended because the agent asked for a decision that no person could make: " + sentence(last.ErrorText) + " Find a way without that, or say on the issue what is needed and hand it over."
-	}
-	why := fmt.Sprintf("The last run failed (%s): %s", quoted(last.ErrorCode), sentence(last.ErrorText))
-	if reconcile.MachineFault(last.ErrorCode) {
-		why += notTheWork
-	}
-	return why
+	return fmt.Sprintf("The last run failed (%s): %s", quoted(last.ErrorCode), said)
 }
 
 // quoted repeats an error's text on one line, bounded.

@@ -21,18 +21,12 @@ import (
 const Redacted = "[redacted]"
 
 const (
-	// minSecret is the shortest value that is redacted at all: two letters occur in every word.
-	minSecret = 3
-	// minVariable is the shortest value of an environment variable that counts as a secret.
-	minVariable = 8
-	// minCoded is the shortest piece of a base64 text that is redacted.
-	minCoded = 8
-	// minLine is the shortest line of a secret of several lines (a private key) that is redacted by itself.
-	minLine = 16
-	// minCutOff is the shortest beginning of a secret that is redacted in front of an ellipsis.
-	minCutOff = 8
-	// maxHeld bounds the part of a stream that Split holds back.
-	maxHeld = 64 << 10
+	minSecret = 3  // the shortest value that is redacted at all: two letters occur in every word
+	minLine   = 16 // the shortest line of a secret of several lines (a private key) that is redacted by itself
+	// minPiece is the shortest value of a variable that counts as a secret, the shortest piece of base64 and the shortest
+	// beginning of a secret in front of an ellipsis that are redacted.
+	minPiece = 8
+	maxHeld  = 64 << 10 // bounds the part of a stream that Split holds back
 )
 
 const ellipsis = "…" // ends a text that was cut
@@ -101,7 +95,7 @@ func (r *Redactor) Text(text string) string {
 	}
 	parts := strings.Split(text, ellipsis)
 	for i, part := range parts[:len(parts)-1] {
-		if n := r.started(part); n >= minCutOff {
+		if n := r.started(part); n >= minPiece {
 			parts[i] = part[:len(part)-n] + Redacted
 		}
 	}
@@ -179,10 +173,10 @@ func EnvSecrets(env []string) []string {
 // SecretValue reports whether the value of a variable that is named like a secret can be one.
 func SecretValue(value string) bool {
 	if !strings.HasPrefix(value, "/") {
-		return len(value) >= minVariable
+		return len(value) >= minPiece
 	}
 	_, err := os.Lstat(value)
-	return err != nil && len(value) >= minVariable
+	return err != nil && len(value) >= minPiece
 }
 
 // formsOf lists the ways in which programs write a value: as it is, in JSON, in JSON within JSON, in a URL, in base64.
@@ -191,14 +185,12 @@ func formsOf(value string) []string {
 		return nil
 	}
 	plain := []string{value}
-	if bare := strings.TrimSpace(value); bare != value && len(bare) >= minVariable {
+	if bare := strings.TrimSpace(value); len(bare) >= minPiece {
 		plain = append(plain, bare) // a value read from a file ends with a line break
 	}
-	if strings.Contains(value, "\n") {
-		for line := range strings.Lines(value) {
-			if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
-				plain = append(plain, line)
-			}
+	for line := range strings.Lines(value) {
+		if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
+			plain = append(plain, line)
 		}
 	}
 	var all []string
@@ -248,13 +240,13 @@ func base64Forms(value string) []string {
 		// A letter is six bits: the first that begins in the value, and the last that ends in it.
 		first, end := (8*before+5)/6, 8*(before+len(value))/6
 		all = append(all, coded[first:end])
-		for at := first; at+minCoded <= end; at += minCoded / 2 {
-			all = append(all, coded[at:at+minCoded])
+		for at := first; at+minPiece <= end; at += minPiece / 2 {
+			all = append(all, coded[at:at+minPiece])
 		}
 	}
 	urlLetters := strings.NewReplacer("+", "-", "/", "_")
 	for _, form := range slices.Clone(all) {
 		all = append(all, urlLetters.Replace(form))
 	}
-	return slices.DeleteFunc(all, func(form string) bool { return len(form) < minCoded })
+	return slices.DeleteFunc(all, func(form string) bool { return len(form) < minPiece })
 }
