@@ -51,7 +51,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	command := proc.ShellIn(j.space.Path, proc.ShellUnset(withheld, j.Config.Command))
 	command = proc.ShellReport(withheld, filepath.Join(j.Dir, profileFile), command)
 	child, err := j.Host.Start(ctx, host.StartRequest{
-		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.env().codex(), Dir: j.space.Path,
+		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.codexEnv(), Dir: j.space.Path,
 	})
 	if err != nil {
 		j.warn("agent's stderr", stderr.Close())

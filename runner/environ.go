@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// environment derives from the worker's variables those of the programs of a run:
+// From the worker's variables those of the programs of a run are derived:
 //
 //   - hooks, which are the operator's own, get all but the tracker's key;
 //   - codex gets that without symphony's own secrets. It needs some that its commands don't, as the key of its model;
@@ -23,19 +23,38 @@ import (
 //
 // Codex is started by a login shell, whose profile may export more. So what codex has is read from its process once it
 // answers (codexEnviron), and its secrets are redacted from then on.
-type environment struct {
-	base   []string // the worker's variables
-	config Config
-	runID  string
-	space  *host.Workspace
+
+// env is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories of the
+// workspace's own for temporary files and caches, and what builds need.
+func (j *job) env() []string {
+	own := []string{proc.RunMark + "=" + j.run.ID, "TMPDIR=" + j.space.TmpDir, "XDG_CACHE_HOME=" + j.space.CacheDir}
+	own = slices.Concat(own, j.Config.codexHome(), j.Config.buildEnv(j.Env, j.space))
+	return cleanEnv(j.Env, j.Config.Secrets, j.Config.SecretValues, own)
 }
 
-// common is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories
-// of the workspace's own for temporary files and caches, and what builds need.
-func (e environment) common() []string {
-	own := []string{proc.RunMark + "=" + e.runID, "TMPDIR=" + e.space.TmpDir, "XDG_CACHE_HOME=" + e.space.CacheDir}
-	own = slices.Concat(own, e.config.codexHome(), e.config.buildEnv(e.base, e.space))
-	return cleanEnv(e.base, e.config.Secrets, e.config.SecretValues, own)
+// hookEnv is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
+func (j *job) hookEnv(outcome reconcile.Outcome) []string {
+	issue := j.rec.get().Issue
+	value := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+	env := append(j.env(),
+		"SYMPHONY_ISSUE_ID="+issue.ID,
+		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
+		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
+		"SYMPHONY_ISSUE_STATE="+value(issue.State),
+		"SYMPHONY_ISSUE_URL="+value(textOf(issue.URL)),
+		"SYMPHONY_ISSUE_BRANCH="+value(textOf(issue.BranchName)),
+		"SYMPHONY_ATTEMPT="+strconv.Itoa(j.run.Attempt),
+		"SYMPHONY_WORKSPACE="+j.space.Path,
+	)
+	if outcome != "" {
+		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
+	}
+	return env
+}
+
+// codexEnv is the environment that codex is started with.
+func (j *job) codexEnv() []string {
+	return slices.DeleteFunc(j.env(), func(entry string) bool { return ownSecret(nameOf(entry)) })
 }
 
 // codexHome returns the variable that names the workflow's codex home, if it has one.
@@ -44,30 +63,6 @@ func (c Config) codexHome() []string {
 		return nil
 	}
 	return []string{"CODEX_HOME=" + c.CodexHome}
-}
-
-// hook is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
-func (e environment) hook(issue reconcile.Issue, attempt int, outcome reconcile.Outcome) []string {
-	value := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
-	env := append(e.common(),
-		"SYMPHONY_ISSUE_ID="+issue.ID,
-		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
-		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
-		"SYMPHONY_ISSUE_STATE="+value(issue.State),
-		"SYMPHONY_ISSUE_URL="+value(textOf(issue.URL)),
-		"SYMPHONY_ISSUE_BRANCH="+value(textOf(issue.BranchName)),
-		"SYMPHONY_ATTEMPT="+strconv.Itoa(attempt),
-		"SYMPHONY_WORKSPACE="+e.space.Path,
-	)
-	if outcome != "" {
-		env = append(env, "SYMPHONY_OUTCOME="+string(outcome))
-	}
-	return env
-}
-
-// codex is the environment that codex is started with.
-func (e environment) codex() []string {
-	return slices.DeleteFunc(e.common(), func(entry string) bool { return ownSecret(nameOf(entry)) })
 }
 
 // Environ returns the environment of hooks, without the variables of a run, if env is that of a pass.
@@ -147,7 +142,7 @@ type codexEnviron struct{ has, given []string }
 // readEnviron reads the environment of codex, which has answered. If the system does not show it, codex counts as
 // having what it was given.
 func (g *agentProcess) readEnviron(ctx context.Context) {
-	given := g.env().codex()
+	given := g.codexEnv()
 	// Of codex.command and what runs below it, such as codex below a wrapper.
 	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
 	has := found.Environ

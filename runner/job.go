@@ -78,8 +78,6 @@ func (j *job) note(name, message string, payload any) {
 	j.warn("event not stored", err)
 }
 
-func (j *job) env() environment { return environment{j.Env, j.Config, j.run.ID, j.space} }
-
 func (j *job) hostRun() host.Run { return host.Run{ID: j.run.ID, Dir: j.Dir} }
 
 // killEverything ends the run's whole tree: what carries its marker or its thread's, what was recorded, and what descends

@@ -76,7 +76,7 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 
 // Start implements reconcile.Runners.
 func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
-	log, err := os.OpenFile(filepath.Join(l.dir(run), workerFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(l.dir(run), workerFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fail("worker log", err)
 	}
@@ -110,7 +110,9 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return nil
 	}
 	var died *proc.DiedError
-	if errors.As(err, &died) && proc.ThreadsRefused(beginningOf(filepath.Join(l.dir(run), workerFile))) {
+	said := make([]byte, 4<<10)
+	n, _ := log.ReadAt(said, 0) // a Go program that crashes writes why first; what can't be read says nothing
+	if errors.As(err, &died) && proc.ThreadsRefused(string(said[:n])) {
 		err = errors.Join(fmt.Errorf("no thread could be made: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
@@ -120,18 +122,6 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		}
 	}
 	return fail("worker", err)
-}
-
-// beginningOf reads the beginning of a log: a Go program that crashes first writes why.
-func beginningOf(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text := make([]byte, 4<<10)
-	n, _ := f.Read(text) // what can't be read says nothing
-	return string(text[:n])
 }
 
 // Probe implements reconcile.Runners.
@@ -190,21 +180,21 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 // beside the pass. Its descendants are looked up before.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	what := "ending the worker of run " + run.ID
-	if !proc.SameProcess(run.Worker) && Alive(l.StateDir, run.ID) {
-		return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container); end it by hand",
-			what, run.Worker.PID)
-	}
 	if !proc.SameProcess(run.Worker) {
+		if Alive(l.StateDir, run.ID) {
+			return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container); end it by hand",
+				what, run.Worker.PID)
+		}
 		return nil
 	}
 	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
 	tree := l.owned(run)
 	tree.Also = []reconcile.Process{worker}
 	found, err := l.host().List(ctx, host.ListRequest{Owned: tree})
-	if err != nil {
-		return fail(what, err)
+	if err == nil {
+		err = proc.Signal(worker, unix.SIGKILL)
 	}
-	if err := proc.Signal(worker, unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail(what, err)
 	}
 	tree.Also = append(found.Processes, worker)
@@ -231,20 +221,19 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 
 // Workspaces implements reconcile.Runners. Records that can't be read are named in the error, the others are returned. Of an
 // old root only this project's are returned, and an old root that can't be used counts as gone.
-func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, err error) {
-	answer, err := l.host().Root(ctx, host.RootRequest{Root: l.Root, Records: true})
-	for _, w := range answer.Workspaces {
-		list = append(list, w.Workspace)
-	}
-	for _, old := range l.OldRoots {
-		answer, _ := l.host().Root(ctx, host.RootRequest{Root: old, Records: true}) // see above
+func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
+	for i, root := range append([]string{l.Root}, l.OldRoots...) {
+		answer, err := l.host().Root(ctx, host.RootRequest{Root: root, Records: true})
+		if i == 0 {
+			failed = err
+		}
 		for _, w := range answer.Workspaces {
-			if w.StateDir == l.StateDir {
+			if i == 0 || w.StateDir == l.StateDir {
 				list = append(list, w.Workspace)
 			}
 		}
 	}
-	return list, err
+	return list, failed
 }
 
 // TrashDue implements reconcile.Runners.

@@ -174,7 +174,7 @@ func TestRunEnvironment(t *testing.T) {
 	r.Config.CodexHome = "/codex"
 	r.Env = append(r.Env, "TOKEN_OF_LINEAR=Bearer "+testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache", "CODEX_HOME=/elsewhere",
 		"SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes")
-	env := (&job{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}).env().common()
+	env := (&job{Worker: r.Worker, run: r.run, space: &host.Workspace{TmpDir: "/t", CacheDir: "/c"}}).env()
 	seen := map[string]bool{}
 	for _, entry := range env {
 		name := nameOf(entry)

@@ -108,7 +108,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	if err != nil {
 		return 0, err
 	}
-	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.env().codex(), io, func(ctx context.Context) {
+	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.codexEnv(), io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")

@@ -113,10 +113,6 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	return nil
 }
 
-func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
-	return w.env().hook(w.rec.get().Issue, w.run.Attempt, outcome)
-}
-
 // afterRun runs the last hook, unless git settings or processes of the agent are left, and notes whether the run has
 // changed anything. A failure of the hook is only noted; the error is that processes which it left can't be ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, safe bool) (err error) {
