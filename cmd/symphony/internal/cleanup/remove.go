@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -105,10 +104,8 @@ func findProject(ctx context.Context, w *term.Env, path string) (project.Known, 
 	if err == nil && ours && place {
 		return row, nil
 	}
-	return row, &reconcile.Error{
-		Code: "unknown_project", Message: path + " is no project of this account",
-		Hint: "symphony projects lists them; give the WORKFLOW.md or the state directory",
-	}
+	return row, exit.Fault("unknown_project", path+" is no project of this account",
+		"symphony projects lists them; give the WORKFLOW.md or the state directory")
 }
 
 // check refuses a project that is in use, or whose workspaces may not be removed, and reads the project anew. Recent passes
@@ -119,23 +116,20 @@ func (r *remover) check(ctx context.Context) (err error) {
 	if p.Path != "" {
 		flags = "-w " + term.ShellQuote(p.Path) + " " + flags
 	}
-	refuse := func(code, message, hint string) error {
-		return &reconcile.Error{Code: code, Message: message, Hint: hint}
-	}
 	const busy = "project_busy"
 	if living := project.LivingRuns(p); len(living) > 0 {
-		return refuse(busy, fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
+		return exit.Fault(busy, fmt.Sprintf("%s of %s: run %s", text.Plural(len(living), "living worker"), p.StateDir, strings.Join(living, ", ")),
 			"end them first: symphony stop --all "+flags)
 	}
 	if project.Looping(p.StateDir) {
-		return refuse(busy, "symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
+		return exit.Fault(busy, "symphony tick --loop runs on "+p.StateDir, "end it first (SIGINT)")
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
-		return refuse(busy, what+" runs passes on "+p.StateDir, "take it out first: "+hint)
+		return exit.Fault(busy, what+" runs passes on "+p.StateDir, "take it out first: "+hint)
 	}
 	r.row = project.ReadState(ctx, r.w, r.row.StateDir)
 	if r.options.Workspaces && r.spacesUnknown() {
-		return refuse(r.row.Error.Code, r.row.Error.Message+"; its workspaces cannot be found without its database",
+		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; its workspaces cannot be found without its database",
 			"mend it first (symphony doctor), or leave --workspaces out and remove them by hand")
 	}
 	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
@@ -143,10 +137,10 @@ func (r *remover) check(ctx context.Context) (err error) {
 	}
 	for _, s := range r.spaces {
 		if s.InUse {
-			return refuse(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "end what works in it first: symphony stop "+s.Identifier)
+			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "end what works in it first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
-			return refuse("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there")
+			return exit.Fault("unsaved_work", s.Path+" has "+s.Unsaved, "push or copy it first, or give --force to lose it; after a push from elsewhere run git fetch there")
 		}
 	}
 	return nil

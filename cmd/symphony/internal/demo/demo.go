@@ -18,6 +18,8 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
@@ -102,7 +104,7 @@ func (d *playground) flags() string {
 }
 
 func failed(hint, format string, args ...any) error {
-	return &reconcile.Error{Code: "demo_failed", Message: fmt.Sprintf(format, args...), Hint: hint}
+	return exit.Fault("demo_failed", fmt.Sprintf(format, args...), hint)
 }
 
 // addIssues adds the issues, for the scripted agent with what it is to do.

@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -92,7 +93,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	home := e.codexHome()
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME codex would end at once; without, it would create the directory and have no login.
-		return nil, &reconcile.Error{Code: string(agent.CodeAgentAuth), Message: "codex has no home: " + home + " does not exist", Hint: e.loginHint()}
+		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex has no home: "+home+" does not exist", e.loginHint())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()

@@ -72,9 +72,9 @@ func asError(err error) *reconcile.Error {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		return &reconcile.Error{Code: string(ofAgent.Code), Message: text, Hint: "symphony logs shows what codex says in a run; README, errors of runs"}
+		return exit.Fault(string(ofAgent.Code), text, "symphony logs shows what codex says in a run; README, errors of runs")
 	case errors.Is(err, context.DeadlineExceeded):
-		return &reconcile.Error{Code: string(agent.CodeResponseTimeout), Message: err.Error(), Hint: "something hangs: try it by hand"}
+		return exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: try it by hand")
 	}
 	return exit.From(err)
 }

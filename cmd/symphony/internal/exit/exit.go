@@ -40,11 +40,14 @@ func From(err error) *reconcile.Error {
 		return &reconcile.Error{Code: "disk_full", Message: err.Error(), Hint: "free space on that volume; no data is lost meanwhile", Err: err}
 	}
 	if proc.LimitReached(err) {
-		return &reconcile.Error{
-			Code: reconcile.CodeResourceLimit, Message: err.Error(), Err: err, Hint: proc.LimitHint,
-		}
+		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: err.Error(), Hint: proc.LimitHint, Err: err}
 	}
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
+}
+
+// Fault makes an error of a code, a message and a hint.
+func Fault(code, message, hint string) *reconcile.Error {
+	return &reconcile.Error{Code: code, Message: message, Hint: hint}
 }
 
 // Usage is an error of the command line.

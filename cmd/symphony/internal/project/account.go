@@ -42,10 +42,8 @@ func MaxAgents(p *Project) (int, error) {
 	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
 		where = p.EnvPath()
 	}
-	return 0, &reconcile.Error{
-		Code: "invalid_config", Message: fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		Hint: "set a whole number of at least 1, or unset it; until then no run starts", Err: err,
-	}
+	return 0, exit.Fault("invalid_config", fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
+		"set a whole number of at least 1, or unset it; until then no run starts")
 }
 
 // PassAccount is the account as a pass uses it.
@@ -94,9 +92,7 @@ func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.slots) == 0 {
-		return nil, &reconcile.Error{
-			Code: reconcile.CodeSpawnFailed, Message: "no slot of " + reconcile.MaxAgentsVar + " is left", Hint: "the next pass tries again",
-		}
+		return nil, exit.Fault(reconcile.CodeSpawnFailed, "no slot of "+reconcile.MaxAgentsVar+" is left", "the next pass tries again")
 	}
 	slot, a.slots = a.slots[0], a.slots[1:]
 	return slot, nil

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -95,10 +97,8 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 	case !Exists(path) || sameFile(path, p.Path):
 		return path, nil
 	}
-	return path, &reconcile.Error{
-		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
-		Hint: "give each workflow a state directory of its own: leave --state-dir and SYMPHONY_STATE_DIR out, or name another",
-	}
+	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
+		"give each workflow a state directory of its own: leave --state-dir and SYMPHONY_STATE_DIR out, or name another")
 }
 
 // OriginalPath is the path that the state directory had at the last pass. It refuses a copy whose original exists: the copy's
@@ -109,10 +109,8 @@ func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, e
 	if err != nil || !known || !Exists(theirs) || sameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
 		return path, err
 	}
-	return path, &reconcile.Error{
-		Code: "state_conflict", Message: fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
-		Hint: "use " + path + ", or move it away while nothing runs",
-	}
+	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),
+		"use "+path+", or move it away while nothing runs")
 }
 
 // TakeOwnership makes the state directory this workflow's.

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -136,18 +137,14 @@ func (p *Project) Config() (*workflow.Config, error) {
 // Nested refuses to run inside a workspace: an agent must not start agents.
 func (p *Project) Nested() error {
 	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
-		return &reconcile.Error{
-			Code: "nested_workflow", Message: "this is inside run " + id,
-			Hint: "run symphony from a shell of your own; an agent must not start agents",
-		}
+		return exit.Fault("nested_workflow", "this is inside run "+id,
+			"run symphony from a shell of your own; an agent must not start agents")
 	}
 	for dir := filepath.Dir(p.Path); ; dir = filepath.Dir(dir) {
 		parent := filepath.Dir(dir)
 		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
-			return &reconcile.Error{
-				Code: "nested_workflow", Message: p.Path + " lies in the workspace " + dir,
-				Hint: "run symphony on the repository's own checkout, not on an agent's copy",
-			}
+			return exit.Fault("nested_workflow", p.Path+" lies in the workspace "+dir,
+				"run symphony on the repository's own checkout, not on an agent's copy")
 		}
 		if parent == dir {
 			return nil

@@ -7,8 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -64,10 +65,9 @@ func RootFits(p *Project, cfg *workflow.Config, dryRun bool) error {
 	for _, dir := range cfg.Agent.WritableRoots {
 		dir = Resolve(dir)
 		if text.PathInside(dir, root) || text.PathInside(root, dir) || text.PathInside(dir, p.StateDir) || text.PathInside(p.StateDir, dir) {
-			return &reconcile.Error{
-				Code: "invalid_config", Message: fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
-				Hint: "name a directory apart from workspace.root and the state directory",
-			}
+			return exit.Fault("invalid_config",
+				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent write other workspaces or symphony's state", p.Path, dir),
+				"name a directory apart from workspace.root and the state directory")
 		}
 	}
 	if dryRun {

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const everyMinute = "* * * * * "
@@ -65,17 +66,12 @@ func (c cron) text() (string, error) {
 	return line + "\n", err
 }
 
-func hasCrontab() bool {
-	_, err := exec.LookPath("crontab")
-	return err == nil
-}
-
 // refuse implements scheduler.
 func (cron) refuse(context.Context, time.Duration) error {
-	if hasCrontab() {
+	if _, err := exec.LookPath("crontab"); err == nil {
 		return nil
 	}
-	return &reconcile.Error{Code: "no_scheduler", Message: "there is no crontab here", Hint: "install cron, or keep symphony tick --loop running"}
+	return exit.Fault("no_scheduler", "there is no crontab here", "install cron, or keep symphony tick --loop running")
 }
 
 // readCrontab reads the crontab of the user. One that can't be read must not be written.

@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -103,7 +102,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 }
 
 func failed(hint, format string, args ...any) error {
-	return &reconcile.Error{Code: "schedule_failed", Message: fmt.Sprintf(format, args...), Hint: hint}
+	return exit.Fault("schedule_failed", fmt.Sprintf(format, args...), hint)
 }
 
 // passAccount returns the account of the passes: with --system under sudo that of the user who called sudo, not root.
@@ -209,10 +208,8 @@ func (s *plan) refuse(ctx context.Context, kind scheduler, patience time.Duratio
 		path, why = "the program", "can't be found any more"
 	}
 	if why != "" {
-		return &reconcile.Error{
-			Code: "temporary_program", Message: fmt.Sprintf("%s %s: a schedule needs a program that stays", path, why),
-			Hint: "copy it to its place, ~/bin/symphony for instance, and install the schedule with that",
-		}
+		return exit.Fault("temporary_program", fmt.Sprintf("%s %s: a schedule needs a program that stays", path, why),
+			"copy it to its place, ~/bin/symphony for instance, and install the schedule with that")
 	}
 	return kind.refuse(ctx, patience)
 }
@@ -240,8 +237,8 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 			return err
 		}
 		removed = true
-		if owner, err := user.Lookup(u.runAs()); u.system && err == nil && owner.HomeDir != p.Env.Home {
-			stateDir, stopAs = state.DefaultDir("", owner.HomeDir, p.Path), ", as "+u.runAs()+","
+		if owner, err := user.Lookup(lineAfter(u.service, "User=")); u.system && err == nil && owner.HomeDir != p.Env.Home {
+			stateDir, stopAs = state.DefaultDir("", owner.HomeDir, p.Path), ", as "+owner.Username+","
 		}
 	}
 	if found.Line != "" && !o.System {

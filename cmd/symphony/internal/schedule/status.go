@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func FindInstalled(ctx context.Context, p *project.Project) (in Installed) {
 			in.Units = append(in.Units, u)
 		}
 	}
-	if hasCrontab() {
+	if _, err := exec.LookPath("crontab"); err == nil {
 		in.crontab, in.problem = readCrontab(ctx, p.Env)
 		_, in.Line = withLine(in.crontab, "", cronMark(p))
 	}
@@ -89,12 +90,10 @@ type Status struct {
 	LastPass *project.LastPassRow `json:"last_pass"`
 	LastRun  *scheduledPass       `json:"last_scheduled"`
 	Problems []string             `json:"problems"`
-	Project  scheduledProject     `json:"project"`
-}
-
-type scheduledProject struct {
-	WorkflowPath string `json:"workflow_path"`
-	StateDir     string `json:"state_dir"`
+	Project  struct {
+		WorkflowPath string `json:"workflow_path"`
+		StateDir     string `json:"state_dir"`
+	} `json:"project"`
 }
 
 // scheduledPass is the last pass that a schedule has started.
@@ -128,10 +127,8 @@ func (out *Status) addProblem(format string, args ...any) {
 
 // ReadStatus returns what is installed, what is wrong with it, and what the passes have recorded.
 func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
-	out := Status{
-		Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir),
-		Project: scheduledProject{p.Path, p.StateDir},
-	}
+	out := Status{Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
+	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
 	found := FindInstalled(ctx, p)
 	for _, u := range found.Units {
 		out.addTimer(ctx, p, u)
@@ -173,7 +170,7 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 
 // addTimer asks systemd about a timer, and compares it with what Install would write now.
 func (out *Status) addTimer(ctx context.Context, p *project.Project, u units) {
-	row := timerJSON{Unit: u.name + ".timer", Manager: "user", RunAs: u.runAs(), Lingers: u.system, Files: []string{u.servicePath(), u.timerPath()}}
+	row := timerJSON{Unit: u.name + ".timer", Manager: "user", RunAs: lineAfter(u.service, "User="), Lingers: u.system, Files: []string{u.servicePath(), u.timerPath()}}
 	install := "symphony schedule install -w " + term.ShellQuote(p.Path)
 	journal := "journalctl --user -u " + u.name
 	if u.system {
@@ -268,11 +265,8 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 	for _, t := range out.Timers {
 		printTimer(w, t, now)
 	}
-	if c := out.Cron; c != nil {
-		printFact(w, "cron", term.Visible(c.Line))
-		if c.Daemon != nil {
-			printFact(w, "daemon", choose(*c.Daemon, "runs", "does not run"))
-		}
+	if out.Cron != nil {
+		printFact(w, "cron", term.Visible(out.Cron.Line))
 	}
 	if out.Loop {
 		printFact(w, "loop", "symphony tick --loop is running")
@@ -313,27 +307,17 @@ func soonText(w *term.Env, now, t time.Time) string {
 }
 
 func printTimer(w *term.Env, t timerJSON, now time.Time) {
-	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %s, %s", t.Unit, t.Manager, t.RunAs,
-		choose(t.Enabled, "enabled", "not enabled"), choose(t.Active, "active", "not active")))
+	not := map[bool]string{false: "not "}
+	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
 	if t.Next != nil {
 		printFact(w, "next", soonText(w, now, *t.Next))
 	}
 	if t.Last != nil {
 		printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
 	}
-	if t.KillMode != "" {
-		printFact(w, "workers", choose(t.KillMode == "process", "live on", "would end with their pass, unless they get scopes")+" (KillMode="+t.KillMode+")")
+	if t.KillMode != "" && t.KillMode != "process" {
+		printFact(w, "workers", "would end with their pass, unless they get scopes (KillMode="+t.KillMode+")")
 	}
-	if t.Manager == "user" {
-		printFact(w, "linger", choose(t.Lingers, "yes", "no"))
-	}
-}
-
-func choose(condition bool, yes, no string) string {
-	if condition {
-		return yes
-	}
-	return no
 }
 
 func printFact(w *term.Env, name, text string) {

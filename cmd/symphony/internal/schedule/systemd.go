@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -68,19 +69,14 @@ func (u units) read() (units, error) {
 			return u, unitError(err)
 		}
 		if *text = string(data); err == nil && !strings.HasPrefix(*text, unitMark) {
-			return u, &reconcile.Error{
-				Code: "schedule_foreign", Message: path + " was not written by symphony schedule install",
-				Hint: "see what it is; move it away, and try again",
-			}
+			return u, exit.Fault("schedule_foreign", path+" was not written by symphony schedule install",
+				"see what it is; move it away, and try again")
 		}
 	}
 	return u, nil
 }
 
 func unitError(err error) error { return failed("look at the permissions of its folder", "%v", err) }
-
-// runAs is the account in the service, empty for the user's own.
-func (u units) runAs() string { return lineAfter(u.service, "User=") }
 
 // lineAfter returns the rest of the line that begins with prefix; empty if there is none.
 func lineAfter(text, prefix string) string {
@@ -193,12 +189,9 @@ const managerPatience = 10 * time.Second
 // refuse implements scheduler.
 func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	w, name := t.env, t.account.name
-	noScheduler := func(message, hint string) error {
-		return &reconcile.Error{Code: "no_scheduler", Message: message, Hint: hint}
-	}
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
-		return noScheduler("no systemd runs this machine", "symphony schedule install --cron, or keep symphony tick --loop running")
+		return exit.Fault("no_scheduler", "no systemd runs this machine", "symphony schedule install --cron, or keep symphony tick --loop running")
 	case t.plan.system && os.Geteuid() == 0:
 		return nil
 	case t.plan.system:
@@ -214,14 +207,13 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		}
 		return rootOnly(line + " -w " + term.ShellQuote(t.p.Path))
 	case !lingers(name):
-		return &reconcile.Error{
-			Code: "no_linger", Message: fmt.Sprintf("%s does not linger: a timer of yours would stop at your last logout, and begin at a login only", name),
-			Hint: "loginctl enable-linger " + term.ShellQuote(name) + ", then again; or --system, or --cron",
-		}
+		return exit.Fault("no_linger",
+			fmt.Sprintf("%s does not linger: a timer of yours would stop at your last logout, and begin at a login only", name),
+			"loginctl enable-linger "+term.ShellQuote(name)+", then again; or --system, or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
-			return noScheduler(fmt.Sprintf("the systemd of %s does not answer", name),
+			return exit.Fault("no_scheduler", fmt.Sprintf("the systemd of %s does not answer", name),
 				fmt.Sprintf("sudo systemctl start user@%d.service; or --system, or --cron", t.account.uid))
 		}
 	}
@@ -229,7 +221,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 }
 
 func rootOnly(line string) error {
-	return &reconcile.Error{Code: "needs_root", Message: "only root can change the units of the system", Hint: line}
+	return exit.Fault("needs_root", "only root can change the units of the system", line)
 }
 
 // lingers reports whether the systemd of a user runs without a login.

@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -76,10 +75,8 @@ func (s *starter) render() ([]byte, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, &reconcile.Error{
-			Code: "invalid_config", Message: "these values can't stand in a workflow: " + strings.Join(wrong, "; "),
-			Hint: "nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand",
-		}
+		return nil, exit.Fault("invalid_config", "these values can't stand in a workflow: "+strings.Join(wrong, "; "),
+			"nothing is written; give it without braces, line breaks and quotes, or write WORKFLOW.md by hand")
 	}
 	return out.Bytes(), nil
 }

@@ -76,9 +76,7 @@ func (s *starter) check() error {
 		return err
 	}
 	if info, err := os.Stat(filepath.Dir(s.p.Path)); err != nil || !info.IsDir() {
-		return &reconcile.Error{
-			Code: "init_failed", Message: filepath.Dir(s.p.Path) + " is no directory", Hint: "make it, or name another place for the workflow",
-		}
+		return exit.Fault("init_failed", filepath.Dir(s.p.Path)+" is no directory", "make it, or name another place for the workflow")
 	}
 	if _, err := os.Lstat(s.p.Path); !errors.Is(err, fs.ErrNotExist) {
 		return existing(s.p.Path, "nothing is written; symphony check tells whether it is right, -w FILE names another place")
@@ -106,7 +104,7 @@ func (s *starter) check() error {
 }
 
 func existing(path, hint string) error {
-	return &reconcile.Error{Code: "already_exists", Message: path + " exists", Hint: hint}
+	return exit.Fault("already_exists", path+" exists", hint)
 }
 
 func (s *starter) hasEnvFile() bool {
@@ -151,7 +149,7 @@ func (s *starter) setValue(ctx context.Context, what, flag, given, proposal stri
 
 // nothingChosen is the error after an empty answer.
 func nothingChosen(what string) error {
-	return &reconcile.Error{Code: "canceled", Message: "no " + what + " is given, nothing is written", Hint: "run symphony init again"}
+	return exit.Fault("canceled", "no "+what+" is given, nothing is written", "run symphony init again")
 }
 
 // printError prints what is wrong with an answer.
@@ -199,9 +197,7 @@ func notWritten(err error) error {
 	if exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
-	return &reconcile.Error{
-		Code: "init_failed", Message: "nothing is written: " + err.Error(), Hint: "look at the permissions of the directory that is named", Err: err,
-	}
+	return exit.Fault("init_failed", "nothing is written: "+err.Error(), "look at the permissions of the directory that is named")
 }
 
 // report prints what was written, what is left to do in the tracker, and the next commands.

@@ -37,10 +37,8 @@ func (s *starter) findKey(ctx context.Context) error {
 			return err
 		}
 		if have := s.p.EnvFile[workflow.APIKeyVar]; have != "" && have != key {
-			return &reconcile.Error{
-				Code: "already_exists", Message: s.p.EnvPath() + " holds another key than --key-file",
-				Hint: "change it there, or leave --key-file out to use the one that it holds",
-			}
+			return exit.Fault("already_exists", s.p.EnvPath()+" holds another key than --key-file",
+				"change it there, or leave --key-file out to use the one that it holds")
 		}
 	}
 	if key != "" {
@@ -88,10 +86,8 @@ func (s *starter) readKey(path string) (string, error) {
 // tryKey asks the tracker for the user of the key. Its errors never hold the key.
 func (s *starter) tryKey(ctx context.Context, key string) error {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
-		return &reconcile.Error{
-			Code: "missing_tracker_api_key", Message: "the key holds characters that no key of " + s.tracker.Name + "'s has",
-			Hint: "copy it again; a file holds the key alone, without a name or quotes",
-		}
+		return exit.Fault("missing_tracker_api_key", "the key holds characters that no key of "+s.tracker.Name+"'s has",
+			"copy it again; a file holds the key alone, without a name or quotes")
 	}
 	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key)
 	if err != nil {
@@ -127,9 +123,8 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 func (s *starter) chooseProject(ctx context.Context) (slug string, err error) {
 	all := s.account.Projects
 	if len(all) == 0 {
-		return "", &reconcile.Error{
-			Code: "tracker_project_not_found", Message: "the user of the key sees no project", Hint: "make one in " + s.tracker.Name + ", or use another key",
-		}
+		return "", exit.Fault("tracker_project_not_found", "the user of the key sees no project",
+			"make one in "+s.tracker.Name+", or use another key")
 	}
 	for shown := all; ; {
 		s.listProjects(shown, len(shown) == len(all) && s.account.More)
