@@ -3,6 +3,7 @@ package codex
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,10 +45,15 @@ type conn struct {
 
 // call is a request of ours that is not answered yet.
 type call struct {
+	id       int // 0: the next one
+	method   string
+	params   any
+	timeout  time.Duration  // 0: the connection's
 	answered func(*message) // runs in the reader, before the next line is read
-	done     chan struct{}
-	msg      *message
-	err      *agent.Error
+
+	done chan struct{}
+	msg  *message
+	err  error
 }
 
 // maxQueuedLines bounds what waits for stdin. A conversation has a handful of lines, so that more means an agent that
@@ -195,50 +201,50 @@ func (c *conn) send(v object) error {
 	}
 }
 
-// otherID is the id of a request that has no fixed one.
-func (c *conn) otherID() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nextID++
-	return c.nextID - 1
-}
-
 // start sends a request.
-func (c *conn) start(id int, method string, params any, answered func(*message)) (*call, error) {
-	call := &call{answered: answered, done: make(chan struct{})}
+func (c *conn) start(r *call) error {
 	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return nil, c.err
+	if r.id == 0 {
+		r.id = c.nextID
+		c.nextID++
 	}
-	if c.pending[id] != nil {
-		defer c.mu.Unlock()
-		return nil, fmt.Errorf("request %d is already under way", id)
+	r.done = make(chan struct{})
+	err := error(nil)
+	switch {
+	case c.err != nil:
+		err = c.err
+	case c.pending[r.id] != nil:
+		err = fmt.Errorf("request %d is already under way", r.id)
+	default:
+		c.pending[r.id] = r
 	}
-	c.pending[id] = call
 	c.mu.Unlock()
-	return call, c.send(object{"id": id, "method": method, "params": params})
+	if err != nil {
+		return err
+	}
+	return c.send(object{"id": r.id, "method": r.method, "params": r.params})
 }
 
-// request sends a request and waits for its answer, for at most timeout. A request that is given up stays registered, so
-// that its late answer can't pass for that of a later request with the same id.
-func (c *conn) request(ctx context.Context, id int, method string, params any, timeout time.Duration, answered func(*message)) (*message, error) {
-	call, err := c.start(id, method, params, answered)
-	if err != nil {
+// request sends a request and waits for its result; a *wireError is codex's refusal. A request that is given up stays
+// registered, so that its late answer can't pass for that of a later request with the same id.
+func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
+	if err := c.start(r); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+	timeout := cmp.Or(r.timeout, c.timeout)
 	select {
-	case <-call.done:
-		if call.err != nil {
-			return nil, call.err
+	case <-r.done:
+		switch {
+		case r.err != nil:
+			return nil, r.err
+		case r.msg.Error != nil:
+			return nil, r.msg.Error
 		}
-		return call.msg, nil
+		return r.msg.Result, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w", method, ctx.Err())
-	case <-timer.C:
-		return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", method, timeout)}
+		return nil, fmt.Errorf("%s: %w", r.method, ctx.Err())
+	case <-time.After(timeout):
+		return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
 	}
 }
 

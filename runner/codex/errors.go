@@ -3,6 +3,7 @@ package codex
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 
@@ -14,16 +15,22 @@ const errorLength = 400
 
 // wireError is the error object of an answer.
 type wireError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
+	Code    int
+	Message string
 }
+
+func (e *wireError) Error() string { return e.Message }
 
 // codeOverloaded: the server of the model has no room.
 const codeOverloaded = -32001
 
-// responseError is the error for a refused request. Only a request of the handshake tells an incompatible release from a
-// plain refusal.
-func responseError(method string, e wireError, handshake bool) *agent.Error {
+// responseError makes an error of this package of a refusal; other errors stay. Only a request of the handshake tells an
+// incompatible release from a plain refusal.
+func responseError(method string, err error, handshake bool) error {
+	var e *wireError
+	if !errors.As(err, &e) {
+		return err
+	}
 	out := &agent.Error{Code: agent.CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
 	switch {
 	case strings.Contains(e.Message, "no rollout found"), strings.Contains(e.Message, "invalid session id"):

@@ -39,14 +39,11 @@ func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 
 // read makes a request that only reads.
 func (s *Session) read(ctx context.Context, method string, params object, into any) error {
-	m, err := s.conn.request(ctx, s.conn.otherID(), method, params, s.o.ReadTimeout, nil)
-	switch {
-	case err != nil:
-		return err
-	case m.Error != nil:
-		return responseError(method, *m.Error, true)
+	result, err := s.conn.request(ctx, &call{method: method, params: params})
+	if err != nil {
+		return responseError(method, err, true)
 	}
-	if err := json.Unmarshal(m.Result, into); err != nil {
+	if err := json.Unmarshal(result, into); err != nil {
 		return incompatible(method, err.Error())
 	}
 	return nil
@@ -60,31 +57,28 @@ const (
 
 // ProbeSandbox implements agent.Session.
 func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
-	const method = "command/exec"
 	if !agent.Confines(policy) {
 		return nil
 	}
-	m, err := s.conn.request(ctx, s.conn.otherID(), method, object{
+	result, err := s.conn.request(ctx, &call{method: "command/exec", timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
 		// It can't fail and prints nothing: whatever does is the sandbox.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
-	}, max(probeTimeout, s.o.ReadTimeout), nil)
-	var e *agent.Error
-	switch {
-	case errors.As(err, &e) && e.Code == agent.CodeResponseTimeout:
-		return fmt.Errorf("%w: %s", agent.ErrNoProbe, e.Message)
-	case err != nil:
+	}})
+	var late *agent.Error
+	var refusal *wireError
+	if errors.As(err, &late) && late.Code == agent.CodeResponseTimeout || errors.As(err, &refusal) {
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
+	} else if err != nil {
 		return err
-	case m.Error != nil:
-		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(m.Error.Message, errorLength))
 	}
 	var answer struct {
 		ExitCode *int
 		Stderr   string
 	}
-	unmarshal(m.Result, &answer)
+	unmarshal(result, &answer)
 	switch {
 	case answer.ExitCode == nil:
-		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(m.Result), errorLength))
+		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(result), errorLength))
 	case *answer.ExitCode == 0:
 		return nil
 	case *answer.ExitCode == exitTimedOut:

@@ -21,7 +21,9 @@ func (s *Session) serveQuestions(in *incoming) {
 	for _, q := range in.Questions {
 		text := cmp.Or(q.Question, q.Header)
 		texts = append(texts, text)
-		r.Questions = append(r.Questions, agent.Question{ID: q.ID, Header: q.Header, Text: text, Options: q.Options, Other: q.IsOther, Secret: q.IsSecret})
+		r.Questions = append(r.Questions, agent.Question{
+			ID: q.ID, Header: q.Header, Text: text, Options: q.Options, Other: q.IsOther, Secret: q.IsSecret,
+		})
 	}
 	text := cmp.Or(strings.Join(texts, " / "), "a question without text")
 	r.Summary = oneLine(text, summaryLength)

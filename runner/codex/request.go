@@ -40,7 +40,8 @@ func (s *Session) serve(m *message) {
 		s.reply(in, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
 	default: // unknown, or for clients that keep codex's login
 		text := "symphony does not serve " + m.Method
-		s.answer(in, agent.EventRequestRefused, join("refused: "+text, p.Reason), object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}})
+		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
+		s.answer(in, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal)
 	}
 }
 

@@ -52,7 +52,9 @@ func New(streams agent.Streams, o agent.Options) *Session {
 		o.OnEvent = func(agent.Event) {}
 	}
 	c := newConn(streams, o.ReadTimeout, o.OnEvent)
-	s := &Session{o: o, conn: c, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange)}
+	s := &Session{
+		o: o, conn: c, requests: requests{open: make(map[string]*request)}, usage: newUsage(), patches: make(map[string][]agent.FileChange),
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	go func() {
 		c.read(s.handle)
@@ -132,25 +134,25 @@ func (s *Session) isOurs(thread string) bool { return thread == "" || thread == 
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
-	m, err := s.conn.request(ctx, idInitialize, method, object{
+	result, err := s.conn.request(ctx, &call{id: idInitialize, method: method, timeout: s.o.InitializeTimeout, params: object{
 		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
 		"capabilities": object{"experimentalApi": len(s.o.Tools) > 0}, // dynamic tools need it
-	}, s.o.InitializeTimeout, nil)
-	if err != nil {
+	}})
+	if refusal := new(wireError); errors.As(err, &refusal) { // whatever it says: nothing else can be tried
+		return agent.Server{}, incompatible(method, refusal.Message)
+	} else if err != nil {
 		return agent.Server{}, err
 	}
-	if m.Error != nil { // whatever it says: nothing else can be tried
-		return agent.Server{}, incompatible(method, m.Error.Message)
-	}
 	var answer struct{ UserAgent, CodexHome string }
-	if err := json.Unmarshal(m.Result, &answer); err != nil {
+	if err := json.Unmarshal(result, &answer); err != nil {
 		return agent.Server{}, incompatible(method, err.Error())
 	}
 	// The user agent is such as "symphony/0.169.0 (Debian 12)".
 	_, rest, _ := strings.Cut(answer.UserAgent, "/")
 	version, _, _ := strings.Cut(rest, " ")
 	if minor(version) < minor(OldestVersion) {
-		return agent.Server{}, incompatible(method, fmt.Sprintf("codex %s is older than %s, the oldest release that symphony works with", version, OldestVersion))
+		text := "codex %s is older than %s, the oldest release that symphony works with"
+		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, OldestVersion))
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
 	return server, s.conn.send(object{"method": "initialized", "params": object{}})
@@ -177,47 +179,36 @@ type threadRequest struct {
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
 	Config         map[string]any  `json:"config,omitempty"`
-	DynamicTools   []toolSpec      `json:"dynamicTools,omitempty"`
-}
-
-type toolSpec struct {
-	Type        string          `json:"type"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	InputSchema json.RawMessage `json:"inputSchema"`
+	DynamicTools   []object        `json:"dynamicTools,omitempty"`
 }
 
 // StartThread implements agent.Session. The thread is named for codex's own lists; the answer to that is not waited for,
 // because a release that refuses it works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
-	req := threadRequest{Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
+	var tools []object
 	for _, t := range s.o.Tools {
-		req.DynamicTools = append(req.DynamicTools, toolSpec{Type: "function", Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+		tools = append(tools, object{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": t.InputSchema})
 	}
-	id, err := s.openThread(ctx, "thread/start", req)
+	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
 	if err == nil && p.Name != "" {
-		_, err = s.conn.start(s.conn.otherID(), "thread/name/set", object{"threadId": id, "name": p.Name}, nil)
+		err = s.conn.start(&call{method: "thread/name/set", params: object{"threadId": id, "name": p.Name}})
 	}
 	return id, err
 }
 
 // ResumeThread implements agent.Session. The thread's tools are stored with it.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
-	req := threadRequest{ThreadID: thread, ExcludeTurns: true, Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, Sandbox: p.Sandbox, Config: p.Config}
-	got, err := s.openThread(ctx, "thread/resume", req)
+	got, err := s.openThread(ctx, "thread/resume", p, threadRequest{ThreadID: thread, ExcludeTurns: true})
 	if err == nil && got != thread {
 		return incompatible("thread/resume", "answered with another thread: "+got)
 	}
 	return err
 }
 
-func (s *Session) openThread(ctx context.Context, method string, req threadRequest) (id string, err error) {
+func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadParams, req threadRequest) (id string, err error) {
 	defer func() { s.emitStartupFailed(err) }()
-	requestID := idThread
-	if s.opened.Swap(true) {
-		requestID = s.conn.otherID()
-	}
-	m, err := s.conn.request(ctx, requestID, method, req, s.o.ReadTimeout, func(m *message) {
+	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
+	r := &call{method: method, params: req, answered: func(m *message) {
 		// In the reader: the following lines are judged by this id.
 		if p := readParams(m.Result); p.Thread.ID != "" {
 			s.mu.Lock()
@@ -225,15 +216,16 @@ func (s *Session) openThread(ctx context.Context, method string, req threadReque
 			s.mu.Unlock()
 			s.usesModel(p.Model)
 		}
-	})
+	}}
+	if !s.opened.Swap(true) {
+		r.id = idThread
+	}
+	result, err := s.conn.request(ctx, r)
 	if err != nil {
-		return "", err
+		return "", responseError(method, err, true)
 	}
-	if m.Error != nil {
-		return "", responseError(method, *m.Error, true)
-	}
-	if id = readParams(m.Result).Thread.ID; id == "" {
-		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(m.Result), 120))
+	if id = readParams(result).Thread.ID; id == "" {
+		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(result), 120))
 	}
 	return id, nil
 }

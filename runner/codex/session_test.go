@@ -489,9 +489,9 @@ func TestWire(t *testing.T) {
 		`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`,
 		`{"method":"initialized","params":{}}`,
 		`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false}}}`,
-		`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"type":"function","name":"t","description":"d","inputSchema":{"type":"object"}}]}}`,
+		`{"id":4,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
 		`{"id":5,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`,
-		`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+		`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"text":"a <b> & c","type":"text"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
 	} {
 		if got := <-heard; got != want {
 			t.Errorf("heard %s\n want %s", got, want)

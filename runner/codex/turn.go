@@ -78,15 +78,10 @@ func (s *Session) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 
 type turnRequest struct {
 	ThreadID       string          `json:"threadId"`
-	Input          []inputItem     `json:"input"`
+	Input          []object        `json:"input"`
 	Cwd            string          `json:"cwd,omitempty"`
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
-}
-
-type inputItem struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
 }
 
 // startTurn sends turn/start and waits for its answer.
@@ -106,13 +101,12 @@ func (s *Session) startTurn(ctx context.Context, p agent.TurnParams) (*turn, err
 	case earlier != nil:
 		return t, errors.New("turn/start: a turn is still under way")
 	}
-	m, err := s.conn.request(ctx, idTurn, "turn/start", turnRequest{
-		ThreadID: thread, Input: []inputItem{{Type: "text", Text: p.Input}}, Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
-	}, s.o.ReadTimeout, func(m *message) { s.turnAnswered(t, m) })
-	if err == nil && m.Error != nil {
-		err = responseError("turn/start", *m.Error, false)
-	}
-	return t, err
+	const method = "turn/start"
+	_, err := s.conn.request(ctx, &call{id: idTurn, method: method, answered: func(m *message) { s.turnAnswered(t, m) }, params: turnRequest{
+		ThreadID: thread, Input: []object{{"type": "text", "text": p.Input}},
+		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy,
+	}})
+	return t, responseError(method, err, false)
 }
 
 func (s *Session) isBusy(t *turn) bool {
@@ -194,8 +188,9 @@ func (s *Session) endError(t *turn) error {
 	if t.end.status == statusInterrupted {
 		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", text), errorLength)}
 	}
-	e := &agent.Error{
-		Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: cmp.Or(text, "the turn ended as "+oneLine(t.end.status, 40)), Info: cause.Info,
+	e := &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text, Info: cause.Info}
+	if text == "" {
+		e.Message = "the turn ended as " + oneLine(t.end.status, 40)
 	}
 	if e.Code == agent.CodeAgentQuota {
 		e.ResetsAt = s.resetsAt()
@@ -214,11 +209,8 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	s.mu.Lock()
 	params := object{"threadId": s.thread, "turnId": t.id}
 	s.mu.Unlock()
-	m, err := s.conn.request(ctx, s.conn.otherID(), method, params, s.o.ReadTimeout, nil)
-	if err == nil && m.Error != nil {
-		err = responseError(method, *m.Error, false)
-	}
-	if err == nil {
+	_, err := s.conn.request(ctx, &call{method: method, params: params})
+	if err = responseError(method, err, false); err == nil {
 		err = s.await(ctx, t, t.ended)
 	}
 	if t.hasEnded() {
@@ -240,6 +232,7 @@ func (s *Session) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 	case <-ctx.Done():
 		return fmt.Errorf("turn/interrupt: %w", ctx.Err())
 	case <-time.After(s.o.ReadTimeout):
-		return &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("the turn did not end within %v of turn/interrupt", s.o.ReadTimeout)}
+		text := fmt.Sprintf("the turn did not end within %v of turn/interrupt", s.o.ReadTimeout)
+		return &agent.Error{Code: agent.CodeResponseTimeout, Message: text}
 	}
 }

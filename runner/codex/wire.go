@@ -111,7 +111,8 @@ var itemKinds = map[string]agent.ItemKind{
 // item is the item as the project knows it.
 func (w *wireItem) item(ended bool) *agent.Item {
 	i := &agent.Item{
-		ID: w.ID, Kind: cmp.Or(itemKinds[w.Type], agent.ItemOther), Ended: ended, Status: w.Status, Text: w.Text, Command: shellText(w.Command), Cwd: w.Cwd,
+		ID: w.ID, Kind: cmp.Or(itemKinds[w.Type], agent.ItemOther), Ended: ended, Status: w.Status, Text: w.Text,
+		Command: shellText(w.Command), Cwd: w.Cwd,
 		ExitCode: w.ExitCode, DurationMS: w.DurationMS, Output: w.AggregatedOutput, Changes: fileChanges(w.Changes), Tool: w.Tool,
 	}
 	if w.Success != nil && !*w.Success {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -48,13 +49,14 @@ type threadConfig struct {
 	LoginShell *bool `json:"allow_login_shell"`
 }
 
+var looksSecret = regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
+
 // environ is the environment of commands, given that of the server.
 func (c *threadConfig) environ(env []string) []string {
 	policy := c.Environment
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		secret := slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(strings.ToUpper(name), word) })
-		return secret && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes
+		return looksSecret.MatchString(name) && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes
 	})
 	for name, value := range policy.Set {
 		env = append(env, name+"="+value) // the last one counts

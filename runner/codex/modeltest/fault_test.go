@@ -67,11 +67,3 @@ func TestUsageLimit(t *testing.T) {
 		t.Errorf("without a reset: %d, %v", status, header)
 	}
 }
-
-func TestFaultRefused(t *testing.T) {
-	for _, script := range []string{"fail 500/0 x", "fail 500/x x", "fail usage_limit_reached=soon x"} {
-		if status, _, body := ask(t, newModel(t), script, 0); status != 400 || !strings.Contains(body, "not a ") {
-			t.Errorf("%s: %d %s", script, status, body)
-		}
-	}
-}
