@@ -28,13 +28,6 @@ func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Clai
 	return readOne(ctx, v.conn, "read the claim", claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)
 }
 
-// CountDue returns how many other issues wait for a slot at that time.
-func (v Views) CountDue(ctx context.Context, issueID string, at time.Time) (int, error) {
-	n, _, err := readOne(ctx, v.conn, "count what is due", itself[int],
-		`SELECT count(*) FROM claims WHERE status = 'retry' AND due_at <= ? AND issue_id <> ?`, stamp(at), issueID)
-	return n, err
-}
-
 // StoredSkip is a candidate that the last pass with candidates left alone, and since when for that reason.
 type StoredSkip struct {
 	reconcile.Skip

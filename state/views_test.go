@@ -164,11 +164,4 @@ func TestStateOf(t *testing.T) {
 			t.Errorf("%s: %s", issue, diff)
 		}
 	}
-	for at, want := range map[time.Duration]int{0: 0, 3 * time.Minute: 1, 4 * time.Minute: 2} {
-		n, err := db.Views.CountDue(ctx, issueOf(0).ID, epoch.Add(at))
-		check(t, err)
-		if n != want {
-			t.Errorf("%s on, %d others are due, want %d", at, n, want)
-		}
-	}
 }

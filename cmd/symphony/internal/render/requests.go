@@ -21,7 +21,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		}
 		outside := "-"
 		if r.Outside {
-			outside = outsideSandbox
+			outside = "runs outside the sandbox"
 		}
 		var t term.Table
 		t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, view.HowToAnswer(r.Request))
@@ -29,38 +29,51 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	}
 }
 
-const outsideSandbox = "runs outside the sandbox"
-
 // printRequest cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
 func printRequest(w *term.Env, now time.Time, r view.RequestRow) {
-	const indent = "         "
 	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
 	if r.Outside {
-		head += ", " + w.Red(outsideSandbox)
+		head += ", " + w.Red("runs outside the sandbox")
 	}
 	head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
 	fmt.Fprintln(w.Stdout, w.Yellow(head))
-	detail := r.Request.Detail
-	if len(detail.Questions) == 0 {
-		fmt.Fprintln(w.Stdout, indent+term.Visible(r.Summary))
-	}
-	for _, c := range detail.Changes {
-		for line := range strings.SplitSeq(strings.TrimRight(c.Kind+" "+c.Path+"\n"+c.Diff, "\n"), "\n") {
-			fmt.Fprintln(w.Stdout, indent+"  "+term.Visible(line))
-		}
-	}
-	if detail.Cut > 0 {
-		fmt.Fprintln(w.Stdout, indent+w.Red(NotKept(detail.Cut)))
-	}
-	for _, q := range detail.Questions {
-		fmt.Fprintln(w.Stdout, indent+term.Visible(q.Text)+term.Visible(Numbered(q)))
-	}
-	fmt.Fprintln(w.Stdout, w.Dim(indent+term.Visible(view.HowToAnswer(r.Request))))
+	Request(w, r.Request)
+	fmt.Fprintln(w.Stdout, w.Dim("  "+term.Visible(view.HowToAnswer(r.Request))))
 }
 
-// NotKept says how much of a request was too long to be stored.
-func NotKept(bytes int) string {
-	return fmt.Sprintf("%d more bytes were not stored; the run's log may have them", bytes)
+// Request prints all that is stored of a request, with what it asks for.
+func Request(w *term.Env, r reconcile.Request) {
+	out := func(label, text string) {
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+			if text != "" {
+				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
+			}
+			label = ""
+		}
+	}
+	d := r.Detail
+	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
+		out("asks", r.Summary) // more than the command: the network, permissions, input
+	}
+	out("command", d.Command)
+	out("directory", d.Cwd)
+	out("reason", d.Reason)
+	out("below", d.GrantRoot)
+	out("permissions", string(d.Permissions))
+	out("asked by", d.Server)
+	for _, c := range d.Changes {
+		out(c.Kind, c.Path)
+		out("", c.Diff)
+	}
+	for _, q := range d.Questions {
+		out(strings.ToLower(term.Visible(q.Header)), q.Text)
+		for i, o := range q.Options {
+			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
+		}
+	}
+	if d.Cut > 0 {
+		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
+	}
 }
 
 // Numbered lists the options of a question in one line.

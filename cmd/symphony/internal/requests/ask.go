@@ -85,44 +85,11 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 
 // show prints everything that is known about a request.
 func show(w *term.Env, r reconcile.Request) {
-	out := func(label, text string) {
-		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-			fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
-			label = ""
-		}
-	}
-	some := func(label, text string) {
-		if text != "" {
-			out(label, text)
-		}
-	}
-	d := r.Detail
 	fmt.Fprintln(w.Stdout, w.Bold(term.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 	if r.Outside {
 		fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
 	}
-	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
-		out("asks", r.Summary) // more than the command: the network, permissions, input
-	}
-	some("command", d.Command)
-	some("directory", d.Cwd)
-	some("reason", d.Reason)
-	some("below", d.GrantRoot)
-	some("permissions", string(d.Permissions))
-	some("asked by", d.Server)
-	for _, c := range d.Changes {
-		out(c.Kind, c.Path)
-		some("", c.Diff)
-	}
-	for _, q := range d.Questions {
-		some(strings.ToLower(term.Visible(q.Header)), q.Text)
-		for i, o := range q.Options {
-			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
-		}
-	}
-	if d.Cut > 0 {
-		fmt.Fprintln(w.Stdout, "  "+w.Red(render.NotKept(d.Cut)))
-	}
+	render.Request(w, r)
 }
 
 // answersTo gives each question its answer, in their order. Answers to secret questions are encrypted for the worker.

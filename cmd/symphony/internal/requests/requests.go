@@ -64,10 +64,19 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 		return err
 	}
 	if !named || d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
-		if !p.Env.OnTerminal() {
-			return d.notAskable(ctx, p, db, r, named)
+		if p.Env.OnTerminal() || !p.Env.JSON {
+			show(p.Env, r)
 		}
-		show(p.Env, r)
+		switch {
+		case p.Env.OnTerminal():
+		case named:
+			return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
+		default:
+			return &reconcile.Error{
+				Code: "not_a_terminal", Message: r.Identifier + " names an issue, and without a terminal you can't be asked which of its requests you mean",
+				Hint: "name the request, " + r.ID() + " for instance; symphony ps shows them all",
+			}
+		}
 		if asked, err := d.ask(ctx, p.Env, r); err != nil || !asked {
 			if err == nil {
 				fmt.Fprintln(p.Env.Stderr, "symphony: nothing is decided, "+term.Visible(r.ID())+" waits on")
@@ -132,30 +141,6 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 // fits reports whether a request takes this decision: a question wants an answer, others do not. All can be denied.
 func (d Decision) fits(r reconcile.Request) bool {
 	return d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (r.Kind == reconcile.QuestionRequest)
-}
-
-// notAskable shows the request, and says what to type where the operator can't be asked.
-func (d Decision) notAskable(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, named bool) error {
-	if !p.Env.JSON {
-		show(p.Env, r)
-	}
-	if named {
-		return exit.Usage("answer: %s asks %s, and no answer is given: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
-	}
-	open, err := view.OpenRequests(ctx, p, db)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, other := range open {
-		if other.IssueID == r.IssueID && d.fits(other) {
-			names = append(names, other.ID()+" ("+other.Summary+")")
-		}
-	}
-	return &reconcile.Error{
-		Code: "not_a_terminal", Message: r.Identifier + " names an issue, and without a terminal you can't be asked which of its requests you mean",
-		Hint: "name the request: " + strings.Join(names, ", "),
-	}
 }
 
 // waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -54,21 +55,17 @@ func (f *facts) read(ctx context.Context) (err error) {
 	if f.instant, err = Instant(); err != nil || f.db == nil {
 		return err
 	}
-	if f.requests, err = OpenRequests(ctx, f.p, f.db); err != nil {
-		return err
-	}
-	if f.low, err = project.LowUntil(ctx, f.p, f.db); err != nil {
-		return err
-	}
-	if f.schedule, err = project.ScheduleAlive(ctx, f.db, f.now); err != nil {
-		return err
-	}
+	var errs [4]error
+	f.requests, errs[0] = OpenRequests(ctx, f.p, f.db)
+	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)
+	f.schedule, errs[2] = project.ScheduleAlive(ctx, f.db, f.now)
 	f.schedule = f.schedule || project.Looping(f.p.StateDir)
 	passes, err := f.db.Views.ScheduleGaps(ctx)
+	errs[3] = err
 	if gap, known := project.UsualGap(passes); known && f.schedule {
 		f.nextPass = &NextPass{At: passes[0].StartedAt.Add(gap), Trigger: passes[0].Trigger}
 	}
-	return err
+	return errors.Join(errs[:]...)
 }
 
 func (f *facts) project() ProjectRow {

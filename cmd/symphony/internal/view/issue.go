@@ -112,8 +112,8 @@ type issueReader struct {
 	issue          *reconcile.Issue // nil where only the name is known
 	source         string
 	claim          *reconcile.Claim
-	skip           *state.StoredSkip
-	rivals         int             // other claims that are due when this one is
+	skip           state.StoredSkip // of the last pass, if it was skipped
+	skipped        bool
 	runs           []reconcile.Run // the newest first
 }
 
@@ -177,23 +177,14 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	}
 	if known {
 		r.id, r.identifier = id, identifier
-		if r.runs, err = r.db.Views.RunsOfIssue(ctx, id, shownRuns); err != nil {
-			return err
-		}
-		if v.RunsKept, err = r.db.Views.CountRuns(ctx, id); err != nil {
-			return err
-		}
+		var errs [4]error
+		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
+		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
 		totals, err := r.db.Views.IssueTotals(ctx, id)
-		if err != nil {
+		v.Totals, errs[2] = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}, err
+		r.skip, r.skipped, errs[3] = r.db.Views.SkipOf(ctx, id)
+		if err := errors.Join(errs[:]...); err != nil {
 			return err
-		}
-		v.Totals = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}
-		skip, skipped, err := r.db.Views.SkipOf(ctx, id)
-		if err != nil {
-			return err
-		}
-		if skipped {
-			r.skip = &skip
 		}
 	}
 	if len(r.runs) > 0 {
@@ -204,8 +195,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 			r.claim, r.issue, r.source = c, &c.Issue, SourceClaim
 		}
 	}
-	r.rivals, err = r.db.Views.CountDue(ctx, id, latest(r.due(), r.now))
-	return err
+	return nil
 }
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.

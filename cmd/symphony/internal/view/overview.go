@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -229,41 +231,29 @@ func (v *Overview) addClaims(f facts, only issueSet) {
 }
 
 // addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
-func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Options) (err error) {
-	if v.LastPass, err = project.LastPass(ctx, f.db); err != nil {
-		return err
-	}
+func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Options) error {
+	var errs [5]error
+	v.LastPass, errs[0] = project.LastPass(ctx, f.db)
+	v.RateLimits, errs[1] = f.db.Views.RateLimits(ctx)
 	totals, err := f.db.Views.Totals(ctx)
-	if err != nil {
-		return err
-	}
 	v.Totals.Tokens = Tokens(reconcile.Tokens(v.Totals.Tokens).Plus(totals.Tokens))
 	v.Totals.Seconds += totals.Runtime.Seconds()
-	if v.RateLimits, err = f.db.Views.RateLimits(ctx); err != nil {
-		return err
-	}
-	skips, err := f.db.Views.Skips(ctx)
-	if err != nil {
-		return err
-	}
-	skipped := []state.StoredSkip{}
-	for _, s := range skips {
-		if only.has(s.IssueID) {
-			skipped = append(skipped, s)
-		}
-	}
+	errs[2] = err
+	skipped, err := f.db.Views.Skips(ctx)
+	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return !only.has(s.IssueID) })
 	if v.SkippedCount = len(skipped); o.All || len(o.Issues) > 0 {
 		v.Skipped = skipped
 	}
-	if !o.All {
-		return nil
+	errs[3] = err
+	if o.All {
+		runs, err := f.db.Views.EndedRuns(ctx, only.ids(), cmp.Or(o.Ended, project.PastRuns))
+		v.Ended = []RunRow{}
+		for _, r := range runs {
+			v.Ended = append(v.Ended, newRunRow(r))
+		}
+		errs[4] = err
 	}
-	runs, err := f.db.Views.EndedRuns(ctx, only.ids(), cmp.Or(o.Ended, project.PastRuns))
-	v.Ended = []RunRow{}
-	for _, r := range runs {
-		v.Ended = append(v.Ended, newRunRow(r))
-	}
-	return err
+	return errors.Join(errs[:]...)
 }
 
 func newRunningRow(stateDir string, c reconcile.Claim, r reconcile.Run) RunningRow {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -103,7 +102,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{f.reason, f.message}
 	case c == nil && f.starts:
 		return Why{"eligible", "it can start"}
-	case c == nil && r.skip != nil:
+	case c == nil && r.skipped:
 		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
 		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its present state"}
@@ -152,9 +151,6 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {
 			message += fmt.Sprintf(", as attempt %d", r.claim.Attempt)
-		}
-		if r.rivals > 0 {
-			message += fmt.Sprintf(", if a slot is left: %s due too", text.Plural(r.rivals, "other issue"))
 		}
 		return r.atPass(message)
 	case f.holds:
