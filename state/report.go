@@ -65,9 +65,10 @@ type Rhythm struct {
 
 // Gap is a period without a scheduled pass.
 type Gap struct {
-	From, To time.Time
-	Missed   int  // how many passes the schedule would have had in it
-	Open     bool // no pass has come since; To is the end of the report's period
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Missed int       `json:"missed_passes"` // how many passes the schedule would have had in it
+	Open   bool      `json:"still_missing"` // no pass has come since; To is the end of the report's period
 }
 
 // failedOutcomes are the outcomes that count as failures of a run.

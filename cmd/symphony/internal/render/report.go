@@ -93,16 +93,16 @@ func printReleased(w *term.Env, title string, rows []view.ReleasedRow, now time.
 // printTroubles prints what failed, what is held or waits, and when nothing could run.
 func printTroubles(w *term.Env, r view.Report) {
 	ago := func(t time.Time) string { return term.AgoText(w, r.GeneratedAt, t) }
-	failed := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{1}}
-	for _, f := range r.Failed {
-		failed.Add(f.Identifier, strconv.Itoa(f.Runs), ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+	for _, failures := range []struct {
+		title string
+		rows  []view.FailedRow
+	}{{"FAILED", r.Failed}, {"FAILED HOOKS", r.Hooks}} {
+		t := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "NOW", "ERROR"}, Figures: []int{1}}
+		for _, f := range failures.rows {
+			t.Add(f.Identifier, strconv.Itoa(f.Runs), ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+		}
+		printFirst(w, failures.title, t)
 	}
-	printFirst(w, "FAILED", failed)
-	hooks := term.Table{Head: []string{"ISSUE", "RUNS", "LAST", "ERROR"}, Figures: []int{1}}
-	for _, h := range r.Hooks {
-		hooks.Add(h.Identifier, strconv.Itoa(h.Runs), ago(h.At), h.Error)
-	}
-	printFirst(w, "FAILED HOOKS", hooks)
 	held := term.Table{Head: []string{"ISSUE", "REASON", "SINCE", "MESSAGE"}}
 	for _, h := range r.Held {
 		held.Add(h.Identifier, h.Reason, ago(h.HeldAt), h.Message)

@@ -47,12 +47,12 @@ func TestReportInAPipe(t *testing.T) {
 			{Identifier: "ABC-2", From: "Todo", To: new("Todo"), Reason: "label", At: at},
 			{Identifier: "ABC-3", From: "Todo", Reason: "missing", At: at},
 		},
-		Hooks:   []view.FailedHookRow{{Identifier: "ABC-4", Runs: 2, Error: "after_run: exit status 7", At: at}},
+		Hooks:   []view.FailedRow{{Identifier: "ABC-4", Runs: 2, Error: new("after_run: exit status 7"), At: at}},
 		Outages: []view.OutageRow{{Code: "agent_quota", Message: "used up", Since: at}},
 	})
 	for _, line := range []string{
 		"let go\tABC-2\tTodo\tTodo (label)\t", "let go\tABC-3\tTodo\tmissing\t",
-		"failed hooks\tABC-4\t2\t2026-11-20T02:00:00Z\tafter_run: exit status 7\n", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n",
+		"failed hooks\tABC-4\t2\t2026-11-20T02:00:00Z\t\tafter_run: exit status 7\n", "outages\tagent_quota\t2026-11-20T02:00:00Z\t\tused up\n",
 	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("%q is missing in\n%s", line, page)

@@ -21,17 +21,17 @@ type Report struct {
 	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
 	HandedOver  []ReleasedRow `json:"handed_over"`
 	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
-	LetGo    []ReleasedRow   `json:"let_go"`
-	Failed   []FailedRow     `json:"failed"`
-	Hooks    []FailedHookRow `json:"failed_hooks"`
-	Running  []WorkingRow    `json:"running"`
-	Held     []HeldRow       `json:"held"`
-	Waiting  []RetryingRow   `json:"waiting"`
-	Outages  []OutageRow     `json:"outages"`
-	Schedule ScheduleRow     `json:"schedule"`
-	Totals   UseTotals       `json:"totals"`
-	Issues   []IssueUse      `json:"issues"` // those that used most tokens first
-	Days     []DayUse        `json:"days"`
+	LetGo    []ReleasedRow `json:"let_go"`
+	Failed   []FailedRow   `json:"failed"`
+	Hooks    []FailedRow   `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	Running  []WorkingRow  `json:"running"`
+	Held     []HeldRow     `json:"held"`
+	Waiting  []RetryingRow `json:"waiting"`
+	Outages  []OutageRow   `json:"outages"`
+	Schedule ScheduleRow   `json:"schedule"`
+	Totals   UseTotals     `json:"totals"`
+	Issues   []IssueUse    `json:"issues"` // those that used most tokens first
+	Days     []DayUse      `json:"days"`
 
 	// Warnings say why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -57,7 +57,7 @@ type ReleasedRow struct {
 	Created    map[string]int   `json:"created"`
 }
 
-// FailedRow is an issue with failed runs, and the last of them.
+// FailedRow is an issue with runs that failed, or whose after_run did, and the last of them.
 type FailedRow struct {
 	IssueID    string            `json:"issue_id"`
 	Identifier string            `json:"issue_identifier"`
@@ -67,16 +67,6 @@ type FailedRow struct {
 	Error      *string           `json:"last_error"`
 	At         time.Time         `json:"last_at"`
 	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
-}
-
-// FailedHookRow is an issue with runs whose after_run failed, and the last of them. Their outcomes stand.
-type FailedHookRow struct {
-	IssueID    string    `json:"issue_id"`
-	Identifier string    `json:"issue_identifier"`
-	Runs       int       `json:"runs"`
-	RunID      string    `json:"last_run_id"`
-	Error      string    `json:"last_error"`
-	At         time.Time `json:"last_at"`
 }
 
 // WorkingRow is a run that has not ended.
@@ -101,15 +91,7 @@ type OutageRow struct {
 type ScheduleRow struct {
 	Passes int         `json:"passes"`
 	Usual  *float64    `json:"usual_gap_seconds"`
-	Missed []MissedRow `json:"missed"`
-}
-
-// MissedRow is a time without the usual passes.
-type MissedRow struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Missed int       `json:"missed_passes"`
-	Open   bool      `json:"still_missing"`
+	Missed []state.Gap `json:"missed"`
 }
 
 // Use is what runs came to. The prices decide Cost; without any it is null.
@@ -181,8 +163,8 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, now time.Time) Report {
 	r := Report{
 		GeneratedAt: now, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
-		Failed: []FailedRow{}, Hooks: []FailedHookRow{}, Running: []WorkingRow{}, Held: []HeldRow{}, Waiting: []RetryingRow{}, Outages: []OutageRow{},
-		Issues: []IssueUse{}, Days: []DayUse{}, Schedule: ScheduleRow{Passes: s.Rhythm.Passes, Missed: []MissedRow{}},
+		Running: []WorkingRow{}, Held: []HeldRow{}, Waiting: []RetryingRow{}, Outages: []OutageRow{},
+		Issues: []IssueUse{}, Days: []DayUse{}, Schedule: ScheduleRow{Passes: s.Rhythm.Passes, Missed: []state.Gap{}},
 	}
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	for _, released := range s.Releases {
@@ -210,21 +192,21 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 	}
 	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
 	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-	for _, f := range s.Failures {
-		r.Failed = append(r.Failed, FailedRow{
-			f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, project.ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
-		})
+	failed := func(list []state.Failure) []FailedRow {
+		rows := []FailedRow{}
+		for _, f := range list {
+			rows = append(rows, FailedRow{
+				f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, project.ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
+			})
+		}
+		return rows
 	}
-	for _, h := range s.FailedHooks {
-		r.Hooks = append(r.Hooks, FailedHookRow{h.IssueID, h.Identifier, h.Runs, h.RunID, h.Text, h.At})
-	}
+	r.Failed, r.Hooks = failed(s.Failures), failed(s.FailedHooks)
 	for _, o := range s.Outages {
 		r.Outages = append(r.Outages, OutageRow{o.Code, o.Message, o.Since, term.OrNull(o.Until)})
 	}
 	r.Schedule.Usual = term.OrNull(s.Rhythm.Usual.Seconds())
-	for _, g := range s.Rhythm.Gaps {
-		r.Schedule.Missed = append(r.Schedule.Missed, MissedRow(g))
-	}
+	r.Schedule.Missed = append(r.Schedule.Missed, s.Rhythm.Gaps...)
 	r.addUses(s.Uses, prices)
 	for days := s.Days; len(days) > 0; {
 		end := slices.IndexFunc(days, func(d state.ModelDay) bool { return d.Date != days[0].Date })
