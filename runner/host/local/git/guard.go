@@ -61,8 +61,8 @@ type snapshot struct {
 	// repository, of which the agent can write some directories.
 	Dirs   []string `json:"dirs"`
 	Shared string   `json:"shared,omitempty"`
-	// Files of Dirs are put back.
-	Files map[string]entry `json:"files"`
+	// Files are what is put back, by git directory and path.
+	Files map[string]map[string]entry `json:"files"`
 	// Known are the programs that git could run before the agent: names and digests.
 	Known     map[string]string `json:"known"`
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
@@ -128,13 +128,12 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	s := &snapshot{Pending: true, Files: map[string]entry{}}
-	shared, err := s.locate(g.Tree, o)
+	s := &snapshot{Pending: true, Files: map[string]map[string]entry{}}
+	err := s.locate(g.Tree, o)
 	for _, dir := range s.Dirs {
-		for _, name := range controlFiles {
-			if err == nil {
-				err = readTree(filepath.Join(dir, name), s.Files)
-			}
+		s.Files[dir] = map[string]entry{}
+		if err == nil {
+			err = readGitDir(ctx, s.Files[dir], dir)
 		}
 	}
 	found := &search{}
@@ -155,7 +154,6 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 	if before != nil && before.Pending {
 		s.Known = before.Known // what an earlier agent has left does not become trusted by another run
 	}
-	s.Shared = shared // only now: a link there may be that of an agent in another worktree
 	if err := g.writeSnapshot(s); err != nil {
 		return err
 	}
@@ -164,23 +162,23 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 }
 
 // locate fills in which git directories of the workspace's repository the agent can write.
-func (s *snapshot) locate(tree string, o AgentReach) (shared string, err error) {
+func (s *snapshot) locate(tree string, o AgentReach) error {
 	repo, ok, err := openRepository(tree)
 	if err != nil || !ok {
 		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may make one
-		return "", err
+		return err
 	}
 	reaches := func(dir string) bool { return within(tree, dir) || o.Reaches(dir) }
 	if repo.linked || reaches(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
-	if repo.linked && !reaches(repo.common) {
-		return repo.common, nil
-	}
-	if repo.linked {
+	switch {
+	case repo.linked && reaches(repo.common):
 		s.Dirs = append(s.Dirs, repo.common)
+	case repo.linked:
+		s.Shared = repo.common
 	}
-	return "", nil
+	return nil
 }
 
 // Undo puts back what an agent has changed of the workspace's repository, and finds what else git could run that was not
@@ -195,7 +193,7 @@ func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	restored, err := s.restore(ctx)
+	undone.Names, err = s.restore(ctx)
 	found := &search{}
 	if err == nil {
 		found, err = g.search(ctx, s)
@@ -205,18 +203,10 @@ func (g *Guard) Undo(ctx context.Context) (undone Undone, err error) {
 	}
 	var unsafe []string
 	for _, name := range slices.Sorted(maps.Keys(found.programs)) {
-		switch link := found.links[name]; {
-		case s.Known[name] == found.programs[name]:
-		case link == "":
+		if s.Known[name] != found.programs[name] {
 			unsafe = append(unsafe, name)
-		default:
-			if err := files.RemoveTree(ctx, link); err != nil {
-				return undone, g.failed(ctx, err)
-			}
-			undone.Names = append(undone.Names, name)
 		}
 	}
-	undone.Names = append(undone.Names, restored...)
 	if len(unsafe) > 0 { // it stays pending
 		undone.Unsafe = unsafeError(g.Tree, unsafe)
 		return undone, nil

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,12 +18,36 @@ import (
 
 const (
 	maxControlFile  = 1 << 20 // bytes
-	maxControlFiles = 500     // in one directory
+	maxControlFiles = 1000    // in one git directory
 )
 
-// controlFiles are the files and directories by which git finds programs in a git directory: its configuration, what leads git
-// to another directory, and hooks.
-var controlFiles = []string{"config", "config.worktree", "commondir", "gitdir", "hooks"}
+var (
+	// controlFiles and all in controlDirs decide what git runs: its configuration, what leads it to another directory, hooks, and
+	// remotes as they were written down in old times.
+	controlFiles = []string{"config", "config.worktree", "commondir", "gitdir"}
+	controlDirs  = []string{"hooks", "remotes", "branches"}
+
+	// inProgress are files by which a hook that continues a rebase or a series of picks runs a program, and what in them does it.
+	// A merge strategy with a slash in it is a path; older versions of git ask for no space after exec.
+	inProgress = map[string]*regexp.Regexp{
+		"rebase-merge/git-rebase-todo": regexp.MustCompile(`(?m)^\s*(x\s|exec)`),
+		"rebase-merge/strategy":        regexp.MustCompile(`/`),
+		"sequencer/opts":               regexp.MustCompile(`(?i)strategy`),
+	}
+
+	// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
+	// are all in which git writes, and so where links matter: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
+	// git write into any file of the account, in words of the agent's. Git makes no links itself.
+	sharedDirs  = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
+	writtenDirs = slices.Concat(sharedDirs, controlDirs,
+		[]string{"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "lfs", "svn"})
+)
+
+// isControl reports a file of a git directory that decides what git runs. The samples of hooks do not.
+func isControl(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return slices.Contains(controlFiles, name) || slices.Contains(controlDirs, top) && filepath.Ext(name) != ".sample"
+}
 
 // entry is what stands at a path that is no directory.
 type entry struct {
@@ -57,61 +82,78 @@ func readEntry(path string) (e entry, there bool, err error) {
 	return e, true, err
 }
 
-// readTree adds a file, or the files below a directory, without the samples of hooks, which git never runs. With an error the
-// list holds what could not be read as well.
-func readTree(root string, list map[string]entry) (failed error) {
+// readGitDir adds, by path, what of a git directory's files decides what git runs or writes to: control files, what a rebase
+// under way runs, and links. With roots it looks only there. With an error the list holds what could not be read as well.
+func readGitDir(ctx context.Context, list map[string]entry, dir string, roots ...string) (failed error) {
+	if len(roots) == 0 {
+		roots = []string{""}
+	}
 	count := 0
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		e := entry{Mode: fs.ModeIrregular}
-		switch {
-		case files.Absent(err), err == nil && d.IsDir() && (path != root || d.Name() == "hooks"), filepath.Ext(path) == ".sample":
+	for _, root := range roots {
+		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
+			name := strings.TrimPrefix(path, dir+"/")
+			top, _, _ := strings.Cut(name, "/")
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case path == dir && err == nil || files.Absent(err):
+				return nil
+			case err == nil && d.IsDir() && !slices.Contains(controlFiles, name):
+				if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 { // loose objects are only read
+					return fs.SkipDir
+				}
+				return nil
+			case err == nil && d.Type()&fs.ModeSymlink == 0 && !isControl(name) && inProgress[name] == nil:
+				return nil
+			}
+			e := entry{Mode: fs.ModeIrregular}
+			if err == nil {
+				e, _, err = readEntry(path)
+			}
+			if failed == nil {
+				failed = err
+			}
+			harmless := inProgress[name] != nil && !e.isLink() && !inProgress[name].Match(e.Data) ||
+				name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/") // as in old repositories; git does not follow it
+			if !harmless {
+				list[path] = e
+				count++
+			}
+			if count > maxControlFiles {
+				return fmt.Errorf("%s holds more than %d files that git could run", dir, maxControlFiles)
+			}
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
 			return nil
-		case err == nil:
-			e, _, err = readEntry(path)
-		}
-		if count++; count > maxControlFiles {
-			e, err = entry{Mode: fs.ModeIrregular}, fmt.Errorf("%s holds more than %d files", root, maxControlFiles)
-			path = root
-		}
-		list[path] = e
+		})
 		if err != nil {
-			failed = err
+			return err
 		}
-		if path == root {
-			return fs.SkipAll
-		}
-		return nil
-	})
-	if failed == nil {
-		failed = err
 	}
 	return failed
 }
 
-// restore puts the files of the workspace's repository back and names those that were changed. Of a configuration, settings
-// that can't run a program stay as they are now.
+// restore puts the control files of the workspace's repository back, removes what else is new there, and names all that. Of a
+// configuration, settings that can't run a program stay as they are now.
 func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	for _, dir := range s.Dirs {
 		if real, ok, err := resolveDir(dir); err != nil || !ok || real != dir {
 			continue // it is gone or leads elsewhere, which the search reports
 		}
-		was, now := map[string]entry{}, map[string]entry{}
-		for path, e := range s.Files {
-			if top, _, _ := strings.Cut(strings.TrimPrefix(path, dir+"/"), "/"); slices.Contains(controlFiles, top) {
-				was[path] = e
-			}
+		now, was := map[string]entry{}, s.Files[dir]
+		readErr := readGitDir(ctx, now, dir) // what can't be read is put back
+		if ctx.Err() != nil || len(now) > maxControlFiles {
+			return names, readErr
 		}
-		for _, name := range controlFiles {
-			_ = readTree(filepath.Join(dir, name), now) // what can't be read is put back
-		}
+		all, wanted := maps.Clone(now), map[string]entry{}
+		maps.Copy(all, was)
 		var changed []string
-		all := maps.Clone(was)
-		maps.Copy(all, now)
 		for _, path := range slices.Sorted(maps.Keys(all)) {
 			before, wasThere := was[path]
 			after, isThere := now[path]
 			name := strings.TrimPrefix(path, dir+"/")
-			if wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) {
+			if wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) || !isThere && !isControl(name) {
 				continue
 			}
 			found := []string{name}
@@ -120,18 +162,31 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 				if err != nil {
 					return names, err
 				}
-				before.Mode = after.Mode.Perm() | 0o600
-				was[path] = before
+				before.Mode, wasThere = after.Mode.Perm()|0o600, true
 			}
 			if len(found) > 0 {
 				changed, names = append(changed, path), append(names, found...)
 			}
+			if wasThere {
+				wanted[path] = before
+			}
 		}
-		if err := putBack(ctx, changed, was); err != nil {
+		if err := putBack(ctx, changed, wanted); err != nil {
 			return names, err
 		}
 	}
-	return slices.Compact(names), nil
+	if s.Shared != "" { // a link there may be that of an agent in another worktree
+		links := map[string]entry{}
+		err = readGitDir(ctx, links, s.Shared, sharedDirs...)
+		paths := slices.Sorted(maps.Keys(links))
+		for _, path := range paths {
+			names = append(names, s.Shared+": "+strings.TrimPrefix(path, s.Shared+"/"))
+		}
+		if err == nil {
+			err = putBack(ctx, paths, nil)
+		}
+	}
+	return slices.Compact(names), err
 }
 
 // putBack makes some paths what they were. A file is replaced by another at once, all else removed before. It writes into no

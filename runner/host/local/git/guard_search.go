@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,12 +31,11 @@ type search struct {
 	dirs []string // all git directories, and what git would take for one
 
 	programs map[string]string // what git could run, by names for people, with digests
-	links    map[string]string // of these, the paths of links in the workspace's repository
 	partial  bool              // something was left out
 }
 
 func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
-	f := &search{ctx: ctx, tree: g.Tree, own: s.Dirs, dirs: slices.Clone(s.Dirs), programs: map[string]string{}, links: map[string]string{}}
+	f := &search{ctx: ctx, tree: g.Tree, own: s.Dirs, dirs: slices.Clone(s.Dirs), programs: map[string]string{}}
 	roots := []string{g.Tree}
 	for _, dir := range s.Dirs {
 		roots = append(roots, filepath.Join(dir, "modules"))
@@ -54,11 +52,6 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	for _, dir := range f.dirs {
 		if err := f.gitDir(dir); err != nil {
 			return nil, err
-		}
-	}
-	if s.Shared != "" {
-		for _, dir := range sharedDirs {
-			f.filesIn(s.Shared, dir)
 		}
 	}
 	return f, ctx.Err()
@@ -120,13 +113,12 @@ func (f *search) ledTo(links, places []string) (list []string) {
 	return list
 }
 
-// add names something and returns the name; what lies in another repository than the workspace's begins with where that is.
-func (f *search) add(dir, what, digest string) string {
+// add names something; what lies in another repository than the workspace's begins with where that is.
+func (f *search) add(dir, what, digest string) {
 	if !slices.Contains(f.own, dir) {
 		what = f.relative(dir) + ": " + what
 	}
 	f.programs[what] += digest
-	return what
 }
 
 // relative is a path for people.
@@ -160,78 +152,28 @@ func (f *search) pointer(path string) {
 	f.programs[f.relative(path)+": leads elsewhere"] = digest(string(e.Data), real)
 }
 
-// inProgress are files by which a hook that continues a rebase or a series of picks runs a program, and what in them does it.
-// A merge strategy with a slash in it is a path.
-var inProgress = map[string]*regexp.Regexp{
-	"rebase-merge/git-rebase-todo": regexp.MustCompile(`(?m)^\s*(x\s|exec)`), // older versions of git ask for no space after the word
-	"rebase-merge/strategy":        regexp.MustCompile(`/`),
-	"sequencer/opts":               regexp.MustCompile(`(?i)strategy`),
-}
-
-// sharedDirs are the directories of a main repository that an agent in a linked worktree can write (Writable). writtenDirs
-// are all in which git writes, and so where links matter: a link in the place of a reflog or of COMMIT_EDITMSG has a hook's
-// git write into any file of the account, in words of the agent's. Git makes no links itself.
-var (
-	sharedDirs  = []string{"objects", "refs", "logs", "reftable", "rr-cache"}
-	writtenDirs = append(slices.Clone(sharedDirs),
-		"info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "hooks", "remotes", "branches", "lfs", "svn")
-)
-
-// gitDir judges what stands in a git directory.
+// gitDir judges what stands in a git directory. In the workspace's own only what its configuration includes can be new.
 func (f *search) gitDir(dir string) error {
 	for _, name := range []string{"config", "config.worktree"} {
 		if err := f.config(dir, filepath.Join(dir, name), 0); err != nil {
 			return err
 		}
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !files.Absent(err) {
-		f.add(dir, "unreadable", digest())
+	list := map[string]entry{}
+	if !slices.Contains(f.own, dir) {
+		_ = readGitDir(f.ctx, list, dir) // what can't be read is in the list, too
 	}
-	for _, e := range entries {
-		if !e.IsDir() || slices.Contains(writtenDirs, e.Name()) {
-			f.filesIn(dir, e.Name())
+	for path, e := range list {
+		// The commondir of a worktree which was added to a repository here leads two directories up.
+		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" && strings.TrimSpace(string(e.Data)) == "../.."
+		switch name := strings.TrimPrefix(path, dir+"/"); {
+		case slices.Contains([]string{"config", "config.worktree", "gitdir"}, name):
+		case name == "commondir" && worktree && e.Mode.IsRegular():
+		default:
+			f.add(dir, name, e.digest())
 		}
 	}
 	return f.ctx.Err()
-}
-
-// filesIn judges what is in a directory of a git directory, or a file there.
-func (f *search) filesIn(dir, root string) {
-	_ = filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
-		name := strings.TrimPrefix(path, dir+"/")
-		switch {
-		case f.ctx.Err() != nil:
-			return f.ctx.Err()
-		case files.Absent(err):
-			return nil
-		case err != nil:
-			f.add(dir, name, digest("unreadable"))
-			return nil //nolint:nilerr // it is reported
-		case d.IsDir() && (slices.Contains(f.dirs, path) || root == "objects" && len(d.Name()) == 2): // loose objects, which are only read
-			return fs.SkipDir
-		case d.IsDir():
-			return nil
-		}
-		isLink := d.Type()&fs.ModeSymlink != 0
-		runs := slices.Contains([]string{"hooks", "remotes", "branches"}, root) && filepath.Ext(name) != ".sample"
-		if !isLink && !runs && inProgress[name] == nil && name != "commondir" {
-			return nil
-		}
-		switch e, _, _ := readEntry(path); { // one that can't be read is like no other
-		case isLink && name == "HEAD" && strings.HasPrefix(string(e.Data), "refs/"): // as in old repositories; git does not follow it
-		case isLink:
-			named := f.add(dir, name, digest("link", string(e.Data)))
-			if slices.Contains(f.own, dir) || !slices.Contains(f.dirs, dir) { // the latter is the main repository
-				f.links[named] = path
-			}
-		case runs, inProgress[name] != nil && inProgress[name].Match(e.Data):
-			f.add(dir, name, e.digest())
-		case name == "commondir" && !(strings.TrimSpace(string(e.Data)) == "../.." && filepath.Base(filepath.Dir(dir)) == "worktrees"):
-			f.add(dir, name, e.digest()) // that of a worktree which was added to a repository here leads two directories up
-		}
-		return nil
-	})
 }
 
 // config judges the settings of a configuration file and of those that it includes, whatever the condition.
@@ -314,10 +256,11 @@ func (g *Guard) treeHooks(ctx context.Context, s *snapshot, o AgentReach) (reaso
 	if value := strings.TrimRight(string(out), "\n"); value != "" && writable(absolute(g.Tree, value)) {
 		reasons = append(reasons, "core.hooksPath is "+value)
 	}
-	for path, e := range s.Files {
-		name := filepath.Base(path)
-		if e.isLink() && (name == "hooks" || filepath.Base(filepath.Dir(path)) == "hooks") && writable(path) {
-			reasons = append(reasons, filepath.Join("hooks", name)+" leads to "+string(e.Data))
+	for dir, list := range s.Files {
+		for path, e := range list {
+			if name := strings.TrimPrefix(path, dir+"/"); e.isLink() && strings.HasPrefix(name, "hooks") && writable(path) {
+				reasons = append(reasons, name+" leads to "+string(e.Data))
+			}
 		}
 	}
 	slices.Sort(reasons)
