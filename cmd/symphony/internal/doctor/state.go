@@ -121,17 +121,7 @@ func checkWorkers(ctx context.Context, e *environment) []finding {
 	if err := runners.Shelter(ctx); err != nil {
 		return failWith(err)
 	}
-	return lifeOfWorkers(proc.ReadHostUnit(e.p.Env.Environ))
-}
-
-// lifeOfWorkers says how long workers live.
-func lifeOfWorkers(s proc.HostUnit) []finding {
-	switch {
-	case !s.Booted:
-		return ok("live on when their pass ends; no systemd runs this machine")
-	case s.Root, s.Manager && s.Lingers:
-		return ok("live on when their pass ends, and after a logout")
-	case s.Manager:
+	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root && !host.Lingers {
 		return warn("your user does not linger: timers of yours, and what they start, end with your last logout", "loginctl enable-linger")
 	}
 	return ok("live on when their pass ends")

@@ -133,17 +133,13 @@ const longestLow = 2 * time.Hour
 
 // LowUntil is when the tracker's allowance has filled up again, if less than a tenth was left at the last answer; otherwise a
 // time in the past.
-func LowUntil(ctx context.Context, p *Project, db *state.DB) (time.Time, error) {
+func LowUntil(ctx context.Context, p *Project, db *state.DB) (until time.Time, err error) {
 	text, _, err := db.Meta(ctx, LowKey)
 	if err != nil || text == "" {
+		return until, err
+	}
+	if until, err = time.Parse(time.RFC3339, text); err != nil || until.After(p.Env.Now().Add(longestLow)) {
 		return time.Time{}, err
-	}
-	until, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w", LowKey, err)
-	}
-	if until.After(p.Env.Now().Add(longestLow)) {
-		return time.Time{}, nil
 	}
 	return until, nil
 }

@@ -145,26 +145,3 @@ func Register(p *Project) error {
 	}
 	return state.RegisterDir(home, p.StateDir)
 }
-
-// Name is the workflow and what is unusual about it.
-func (r Known) Name() string {
-	switch {
-	case r.Error != nil:
-		return r.Error.Code
-	case r.WorkflowPath == "":
-		return "unknown"
-	case !r.WorkflowExists:
-		return r.WorkflowPath + " (gone)"
-	case r.Paused:
-		return r.WorkflowPath + " (paused)"
-	}
-	return r.WorkflowPath
-}
-
-// ScheduleText says whether there is a schedule.
-func (r Known) ScheduleText() string {
-	if r.Schedule {
-		return "active"
-	}
-	return "none"
-}

@@ -4,6 +4,7 @@ package project
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,16 +65,13 @@ const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
 
 // WorkerEnviron is the environment of workers.
 func (p *Project) WorkerEnviron() []string {
-	var names []string
-	for name := range p.EnvFile {
-		if _, set := p.Env.Lookup(name); !set {
-			names = append(names, name)
-		}
-	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(p.EnvFile)), func(name string) bool {
+		_, set := p.Env.Lookup(name)
+		return set
+	})
 	if len(names) == 0 {
 		return p.Environ()
 	}
-	slices.Sort(names)
 	return append(p.Environ(), FromFileVar+"="+strings.Join(names, ","))
 }
 
@@ -84,19 +82,16 @@ func OwnPassEnviron(w *term.Env) []string {
 
 // Environ is the environment of hooks and agents: that of the process and the file's variables, each name once.
 func (p *Project) Environ() []string {
-	env := make([]string, 0, len(p.Env.Environ)+len(p.EnvFile))
-	seen := map[string]bool{FromFileVar: true}
-	for _, entry := range slices.Backward(p.Env.Environ) {
-		if name, _, _ := strings.Cut(entry, "="); !seen[name] {
-			seen[name] = true
-			env = append(env, entry)
-		}
+	vars := map[string]string{}
+	maps.Copy(vars, p.EnvFile)
+	for _, entry := range p.Env.Environ {
+		name, value, _ := strings.Cut(entry, "=")
+		vars[name] = value
 	}
-	slices.Reverse(env)
-	for name, value := range p.EnvFile {
-		if !seen[name] {
-			env = append(env, name+"="+value)
-		}
+	delete(vars, FromFileVar)
+	env := make([]string, 0, len(vars))
+	for name, value := range vars {
+		env = append(env, name+"="+value)
 	}
 	return env
 }

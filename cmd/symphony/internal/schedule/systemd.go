@@ -3,6 +3,7 @@ package schedule
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
@@ -91,47 +93,37 @@ type timer struct {
 	units
 }
 
-// write makes the texts of the units. The timer is persistent: systemd runs the pass that was missed while the machine was off.
+//go:embed symphony.service symphony.timer
+var unitFiles embed.FS
+
+var unitTexts = template.Must(template.ParseFS(unitFiles, "*"))
+
+// write makes the texts of the units.
 func (t *timer) write() units {
-	header := fmt.Sprintf("%s for %q;\n# the next one overwrites what is changed here: a drop-in stays (systemctl edit).\n", unitMark, t.p.Path)
-	own := ""
-	if t.plan.system {
-		own = "User=" + t.account.name + "\n"
-	}
-	for _, v := range t.vars {
-		own += "Environment=" + unitWord(v) + "\n"
-	}
 	argv := t.command(project.TriggerTimer)
-	words := []string{unitWord(argv[0])} // systemd expands no variable in the path of the program
+	command := unitWord(argv[0]) // systemd expands no variable in the path of the program
 	for _, arg := range argv[1:] {
-		words = append(words, argumentWord(arg))
+		command += " " + argumentWord(arg)
+	}
+	values := map[string]any{
+		"Mark": unitMark, "Workflow": t.p.Path, "Program": t.program, "Name": t.name, "Command": command,
+		"Every": t.every, "Times": timerLines(t.every),
+	}
+	if t.plan.system {
+		values["User"] = t.account.name
+	}
+	var vars []string
+	for _, v := range t.vars {
+		vars = append(vars, unitWord(v))
+	}
+	values["Vars"] = vars
+	fill := func(name string) string {
+		var b strings.Builder
+		_ = unitTexts.ExecuteTemplate(&b, name, values) // it writes to memory
+		return b.String()
 	}
 	u := t.units
-	u.service = fmt.Sprintf(`%s%s%q
-
-[Unit]
-Description=A pass of %s
-# A pass may be started as often as you like.
-StartLimitIntervalSec=0
-
-[Service]
-Type=oneshot
-# Workers get scopes of their own. Without them, they must outlive the pass.
-KillMode=process
-%sExecStart=%s
-`, header, programLine, t.program, u.name, own, strings.Join(words, " "))
-	u.timer = fmt.Sprintf(`%s
-[Unit]
-Description=Passes of %s, every %s
-
-[Timer]
-%s
-AccuracySec=1s
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-`, header, u.name, t.every, timerLines(t.every))
+	u.service, u.timer = fill("symphony.service"), fill("symphony.timer")
 	return u
 }
 
