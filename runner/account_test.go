@@ -167,12 +167,3 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 		}
 	}
 }
-
-// A turn that ends by itself as it uses up the tokens is done, and no other begins.
-func TestNoTurnAfterTheTokens(t *testing.T) {
-	r := newRig(t, "tokens 500 100\nsay done", in("Todo"))
-	r.Config.Policy.MaxTokens = 600
-	if run := r.ends(reconcile.Succeeded, ""); run.Turns != 1 || run.TurnsDone != 1 {
-		t.Errorf("%d turns, %d done", run.Turns, run.TurnsDone)
-	}
-}

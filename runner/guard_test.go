@@ -67,13 +67,3 @@ func TestHooksInTheWorkTree(t *testing.T) {
 		t.Error("the log does not say why")
 	}
 }
-
-// after_run does not run if the changes of the agent can't be undone. The run fails and says why.
-func TestGuardFails(t *testing.T) {
-	r := newRig(t, `sh mv ../ABC-1 ../elsewhere; mkdir ../ABC-1; git init -q`)
-	r.Config.Hooks.AfterRun = "touch ../after"
-	r.ends(reconcile.Failed, "invalid_workspace_cwd")
-	if exists(filepath.Join(r.root, "after")) {
-		t.Error("after_run ran")
-	}
-}

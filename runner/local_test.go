@@ -24,9 +24,7 @@ import (
 const workerVar = "RUNNER_TEST_WORKER"
 
 // playWorker is a worker that does no work. "take" holds the run until SIGTERM, "stubborn" never ends, "leave" gives up the
-// run at SIGTERM and lives on, "refuse" and "die" never take it. The others leave a process that has one reason to count as
-// the run's: "orphan" the run's mark, "threaded" the mark of a thread with the run's id, "washed" the tree file, "recorded"
-// the procs file, "session" the worker's session.
+// run at SIGTERM and lives on, "refuse" and "die" never take it, "orphan" leaves a process with the run's mark.
 func playWorker(how string, args []string) int {
 	ready, err := proc.TakeOver()
 	if err != nil {
@@ -53,50 +51,11 @@ func playWorker(how string, args []string) int {
 	if err := os.WriteFile(filepath.Join(dir, "secret"), ready.Secret, 0o600); err != nil {
 		return 9
 	}
-	if name, marked := map[string]string{"orphan": proc.RunMark, "threaded": proc.ThreadMark}[how]; marked {
+	if how == "orphan" {
 		orphan := exec.Command("sleep", "1000")
-		orphan.Env = append(os.Environ(), name+"="+at("--run"))
+		orphan.Env = append(os.Environ(), proc.RunMark+"="+at("--run"))
 		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if orphan.Start() != nil {
-			return 9
-		}
-	}
-	if how == "washed" {
-		tree, err := proc.OpenTree(filepath.Join(dir, treeFile))
-		if err != nil {
-			return 9
-		}
-		orphan := proc.Exec{
-			Argv: []string{"sh", "-c", "env -i setsid sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done"},
-			Env:  []string{"PATH=" + os.Getenv("PATH")}, Tree: tree,
-		}
-		child, err := orphan.Start()
-		if err != nil || child.Wait(context.Background()) != nil {
-			return 9
-		}
-		if _, err := child.Close(); err != nil {
-			return 9
-		}
-	}
-	if how == "session" {
-		orphan := exec.Command("sleep", "1000")
-		orphan.Env, orphan.Dir = []string{}, filepath.Dir(filepath.Dir(dir))
-		if orphan.Start() != nil {
-			return 9
-		}
-	}
-	if how == "recorded" {
-		orphan := exec.Command("sleep", "1000")
-		orphan.Env, orphan.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
-		if orphan.Start() != nil {
-			return 9
-		}
-		procs, err := proc.OpenProcs(filepath.Join(dir, procsFile))
-		if err != nil {
-			return 9
-		}
-		below, err := proc.Descendants(os.Getpid())
-		if err != nil || procs.Record(below) != nil {
 			return 9
 		}
 	}

@@ -46,7 +46,7 @@ type memory struct {
 	updates  []reconcile.Run
 	finished []reconcile.Run
 	stop     string // what a pass has asked for
-	told     int    // how often the worker was told so
+	heard    bool   // the worker was told so
 	// refuse is asked at every write; an error is what the database would say.
 	refuse  func(run reconcile.Run) error
 	changed chan struct{} // closed and replaced at every write
@@ -57,7 +57,11 @@ type memory struct {
 	failures int
 	before   int64 // tokens that the issue had used before
 	created  []reconcile.Created
-	recollection
+
+	told    map[string]reconcile.LastSeen // what threads were told
+	lastRun *reconcile.Run
+	ours    map[string]bool // comments of our agents
+	late    []reconcile.Request
 }
 
 func newMemory() *memory {
@@ -79,7 +83,7 @@ func (m *memory) UpdateRun(_ context.Context, _ time.Time, run reconcile.Run) (s
 	}
 	m.updates = append(m.updates, run)
 	if m.stop != "" {
-		m.told++
+		m.heard = true
 	}
 	m.written()
 	return m.stop, nil
@@ -136,7 +140,7 @@ func (m *memory) asks(reason string) {
 func (m *memory) wasTold() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.told > 0
+	return m.heard
 }
 
 // until waits for a written row that is as wanted.
@@ -178,7 +182,8 @@ type tracker struct {
 	mu      sync.Mutex
 	answers []func() (map[string]reconcile.Issue, error)
 	asked   int
-	board
+	// comments of the issue, the newest first
+	comments []reconcile.Comment
 }
 
 func (k *tracker) adapter() *reconcile.TrackerAdapter {

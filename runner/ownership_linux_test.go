@@ -51,26 +51,6 @@ func TestHooksAndAgentsHandTheTreeOn(t *testing.T) {
 	}
 }
 
-// A pass knows what a dead run left by its mark, by its thread, by its tree file or by what was
-// written down, or by the worker's session, each alone.
-func TestReapByOneReason(t *testing.T) {
-	for _, how := range []string{"orphan", "threaded", "washed", "recorded", "session"} {
-		t.Run(how, func(t *testing.T) {
-			l, run := started(t, how)
-			run.ThreadID, run.WorkspaceRoot = run.ID, l.StateDir // a folder that is there, for the workspaces'
-			must(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL))
-			eventually(t, "the worker's end", func() bool { return !Alive(l.StateDir, run.ID) })
-			if live := l.Probe(t.Context(), run); len(live.Left) != 1 || live.Left[0].Name != "sleep" {
-				t.Fatalf("%+v", live)
-			}
-			left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
-			if live := l.Probe(t.Context(), run); err != nil || len(left)+len(live.Left) > 0 {
-				t.Errorf("left %+v, %v, then %+v", left, err, live)
-			}
-		})
-	}
-}
-
 // A worker that has given up its run may live for some moments more, to start its own pass, and is no leftover.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	l, run := started(t, "leave")

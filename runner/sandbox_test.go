@@ -1,10 +1,8 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,143 +10,77 @@ import (
 
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
-// spaceOf is a workspace with a clone, one whose git directory is main, one with a linked worktree of main, or one
-// without a repository.
-func spaceOf(t *testing.T, kind string) (w host.Workspace, main string) {
-	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	w = host.Workspace{
-		Path: filepath.Join(base, "ws", "ABC-1"), TmpDir: filepath.Join(base, "work", "tmp"), CacheDir: filepath.Join(base, "work", "cache"),
-	}
-	must(t, os.MkdirAll(w.Path, 0o700))
-	main = filepath.Join(base, "main")
-	git := func(args ...string) {
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
-		cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/local/bin", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %q: %v\n%s", args, err, out)
-		}
-	}
-	if kind == "none" {
-		return w, main
-	}
-	git("init", "-q", "-b", "main", main)
-	git("-C", main, "commit", "-q", "--allow-empty", "-m", "Begin")
-	switch kind {
-	case "clone":
-		git("clone", "-q", main, w.Path)
-	case "separate":
-		must(t, os.Rename(main, main+".seed"))
-		git("clone", "-q", "--separate-git-dir", main, main+".seed", w.Path)
-	default:
-		git("-C", main, "worktree", "add", "-q", "-b", "work", w.Path)
-	}
-	return w, main
+// repository is a host whose workspaces have this repository.
+type repository struct {
+	host.Host
+	host.FactsAnswer
 }
 
+func (r repository) Facts(context.Context, host.FactsRequest) (host.FactsAnswer, error) {
+	return r.FactsAnswer, nil
+}
+
+var (
+	testSpace = host.Workspace{Path: "/ws/ABC-1", TmpDir: "/work/tmp", CacheDir: "/work/cache"}
+	testRepo  = repository{FactsAnswer: host.FactsAnswer{GitWritable: []string{"/ws/ABC-1/.git"}, RepoRoot: "/main"}}
+)
+
+// What git commit writes is opened to the agent, unless the workflow's own policy names roots. All else of that goes to codex
+// as it is, for codex to judge.
 func TestSandboxPolicy(t *testing.T) {
-	for _, c := range []struct {
-		name, kind string
-		config     Config
-		want       map[string]any // writableRoots stands for further ones
-	}{
-		{name: "default, no repository", kind: "none", want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{},
-		}},
-		{name: "default, clone", kind: "clone", want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{"WS/.git"},
-		}},
-		{name: "default, linked worktree", kind: "worktree", want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
-			"writableRoots": []string{"MAIN/.git/worktrees/ABC-1", "MAIN/.git/objects", "MAIN/.git/refs", "MAIN/.git/logs"},
-		}},
-		{name: "network and roots", kind: "clone", config: Config{Network: true, WritableRoots: []string{"/srv/cache"}}, want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": true, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
-			"writableRoots": []string{"WS/.git", "/srv/cache"},
-		}},
-		{name: "git directory elsewhere", kind: "separate", want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true, "writableRoots": []string{},
-		}},
-		{name: "git directory in a writable root", kind: "separate", config: Config{WritableRoots: []string{"BASE"}}, want: map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
-			"writableRoots": []string{"MAIN/", "BASE"},
-		}},
-		{
-			name: "the workflow's own workspaceWrite", kind: "clone",
-			config: Config{TurnSandboxPolicy: json.RawMessage(`{"type":"workspaceWrite","networkAccess":true}`), WritableRoots: []string{"/srv/cache"}},
-			want:   map[string]any{"type": "workspaceWrite", "networkAccess": true, "writableRoots": []string{"WS/.git", "/srv/cache"}},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w, main := spaceOf(t, c.kind)
-			for i, root := range c.config.WritableRoots {
-				c.config.WritableRoots[i] = strings.Replace(root, "BASE", filepath.Dir(main), 1)
-			}
-			data, err := c.config.sandboxPolicy(t.Context(), &local.Host{}, w)
-			must(t, err)
-			var got map[string]any
-			must(t, json.Unmarshal(data, &got))
-			roots := []any{w.TmpDir, w.CacheDir}
-			for _, r := range c.want["writableRoots"].([]string) {
-				switch {
-				case len(r) > 3 && r[:3] == "WS/":
-					r = filepath.Join(w.Path, r[3:])
-				case len(r) >= 5 && r[:5] == "MAIN/":
-					r = filepath.Join(main, r[5:])
-				case r == "BASE":
-					r = filepath.Dir(main)
-				}
-				roots = append(roots, r)
-			}
-			c.want["writableRoots"] = roots
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got  %v\nwant %v", got, c.want)
-			}
-		})
+	const rest = `"excludeTmpdirEnvVar":true,"excludeSlashTmp":true}`
+	own := func(policy string) Config {
+		return Config{TurnSandboxPolicy: json.RawMessage(policy), WritableRoots: []string{"/srv"}}
 	}
-}
-
-// Everything else of the workflow's goes to codex as it is, for codex to judge.
-func TestSandboxPolicyPassesThrough(t *testing.T) {
-	w, _ := spaceOf(t, "clone")
-	for _, policy := range []string{
-		`{"type":"workspaceWrite","writableRoots":[]}`,
-		`{"type":"workspaceWrite","writableRoots":["/srv"],"networkAccess":true}`,
-		`{"type":"readOnly"}`, `{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`,
-		`{"type":"somethingNew","depth":3}`, `{"mode":"workspace-write"}`, `"workspace-write"`, `null`,
+	for _, c := range []struct {
+		config Config
+		want   string // empty: as it is
+	}{
+		{Config{}, `{"type":"workspaceWrite","networkAccess":false,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git"],` + rest},
+		{
+			Config{Network: true, WritableRoots: []string{"/srv"}},
+			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"],` + rest,
+		},
+		{
+			own(`{"type":"workspaceWrite","networkAccess":true}`),
+			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"]}`,
+		},
+		{own(`{"type":"workspaceWrite","writableRoots":[]}`), ""},
+		{own(`{"type":"readOnly"}`), ""},
+		{own(`{"type":"externalSandbox","networkAccess":"enabled"}`), ""},
+		{own(`{"type":"somethingNew","depth":3}`), ""},
+		{own(`"workspace-write"`), ""},
 	} {
-		got, err := Config{TurnSandboxPolicy: json.RawMessage(policy), WritableRoots: []string{"/srv/cache"}}.sandboxPolicy(t.Context(), &local.Host{}, w)
-		if err != nil || string(got) != policy {
-			t.Errorf("%s became %s, %v", policy, got, err)
+		raw, err := c.config.sandboxPolicy(t.Context(), testRepo, testSpace)
+		must(t, err)
+		if c.want == "" {
+			c.want = string(c.config.TurnSandboxPolicy)
+		}
+		var got, want any
+		must(t, json.Unmarshal(raw, &got))
+		must(t, json.Unmarshal([]byte(c.want), &want))
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %s\nwant %s", raw, c.want)
 		}
 	}
 }
 
+// A workspace and its repository are marked untrusted, unless the workflow trusts it and sandboxes the thread.
 func TestThreadConfig(t *testing.T) {
-	clone, _ := spaceOf(t, "clone")
-	linked, main := spaceOf(t, "worktree")
-	none, _ := spaceOf(t, "none")
 	word := json.RawMessage(`"workspace-write"`)
 	for _, c := range []struct {
-		name   string
-		config Config
-		space  host.Workspace
-		root   string // marked untrusted beside the workspace
+		config  Config
+		trusted bool
 	}{
-		{"no thread sandbox", Config{}, clone, clone.Path},
-		{"no thread sandbox, linked worktree", Config{}, linked, main},
-		{"questions to a person", Config{OnQuestion: agent.QuestionAsk}, clone, clone.Path},
-		{"trusted, no thread sandbox", Config{TrustRepository: true}, clone, clone.Path},
-		{"thread sandbox, clone", Config{ThreadSandbox: word}, clone, clone.Path},
-		{"thread sandbox, linked worktree", Config{ThreadSandbox: word}, linked, main},
-		{"thread sandbox, no repository", Config{ThreadSandbox: word}, none, none.Path},
-		{"thread sandbox, trusted", Config{ThreadSandbox: word, TrustRepository: true}, clone, ""},
+		{Config{}, false},
+		{Config{OnQuestion: agent.QuestionAsk}, false},
+		{Config{TrustRepository: true}, false},
+		{Config{ThreadSandbox: word}, false},
+		{Config{ThreadSandbox: word, TrustRepository: true}, true},
 	} {
-		got, err := c.config.threadConfig(t.Context(), &local.Host{}, "run-7", c.space, nil)
+		got, err := c.config.threadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
 		must(t, err)
 		want := map[string]any{
 			"features.goals": false, "features.unbounded_connection_retries": false,
@@ -157,12 +89,11 @@ func TestThreadConfig(t *testing.T) {
 		if c.config.OnQuestion == agent.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true
 		}
-		if c.root != "" {
-			untrusted := map[string]any{"trust_level": "untrusted"}
-			want["projects"] = map[string]any{c.space.Path: untrusted, c.root: untrusted}
+		if untrusted := map[string]any{"trust_level": "untrusted"}; !c.trusted {
+			want["projects"] = map[string]any{testSpace.Path: untrusted, "/main": untrusted}
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, want)
+			t.Errorf("%+v: got %v, want %v", c.config, got, want)
 		}
 	}
 }

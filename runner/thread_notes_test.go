@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,31 +40,44 @@ func holds(t *testing.T, prompt string, has []string, hasNot ...string) {
 	}
 }
 
-// Which threads are resumed, and whether the next turn gets guidance or the whole prompt.
+// again prepares another run of the issue after this one.
+func (r *rig) again(first reconcile.Run) {
+	r.next("run-2")
+	r.run.Attempt, r.journal.finished, r.journal.lastRun = 1, nil, &first
+	r.Config.MaxTurns = 1
+}
+
+// Which threads are resumed, and what the next turn is told: guidance and what is new, or the whole prompt. A new thread that
+// replaces another is told all comments, because one of them may have ended a hold. The first thread of an issue gets only the
+// prompt, as does one that begins because agent.resume_thread is off.
 func TestWhichThreadIsResumed(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		change  func(r *rig)
-		resumed bool
-		note    bool
+		name     string
+		change   func(r *rig)
+		resumed  bool
+		note     bool // of earlier work in the workspace
+		comments bool // also the old ones
 	}{
-		{"the same workspace", func(*rig) {}, true, false},
-		{"one failure", func(r *rig) { r.journal.failures = 1 }, true, false},
-		{"two failures", func(r *rig) { r.journal.failures = 2 }, false, true},
-		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false, true},
-		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false},
-		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false},
-		{"the workspace is new", func(r *rig) { must(r.t, os.RemoveAll(r.space())) }, false, false},
-		{"no rollout", func(r *rig) { must(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true},
+		{"the same workspace", func(*rig) {}, true, false, false},
+		{"one failure", func(r *rig) { r.journal.failures = 1 }, true, false, false},
+		{"two failures", func(r *rig) { r.journal.failures = 2 }, false, true, true},
+		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false, true, false},
+		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false, false},
+		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
+		{"the workspace is new", func(r *rig) { must(r.t, os.RemoveAll(r.space())) }, false, false, true},
+		{"no rollout", func(r *rig) { must(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
+		{"nothing stored of the thread", func(r *rig) { r.journal.told = nil; r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, "say hm", in("Todo"))
+			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
 			r.Config.MaxTurns = 1
+			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
 			first := r.ends(reconcile.Succeeded, "")
-			r.next("run-2")
-			r.run.Attempt, r.journal.finished = 1, nil
-			ended := first
-			r.journal.mind.lastRun = &ended
+			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
+			r.again(first)
+			r.tracker.post("c2", "work log", *wroteAt(3))
+			r.tracker.post("c3", "use red, "+testKey, *wroteAt(4))
+			r.journal.ours = map[string]bool{"c2": true}
 			c.change(r)
 			run := r.ends(reconcile.Succeeded, "")
 			if (run.ThreadID == first.ThreadID) != c.resumed {
@@ -73,13 +85,17 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			}
 			list := r.prompts(run.ThreadID)
 			last := list[len(list)-1]
+			holds(t, last, nil, "work log", testKey, "was edited")
 			if c.resumed {
-				holds(t, last, []string{agent.GuidanceTitle, "ended well after 1 turn", "- Attempt: 1\n"}, agent.EarlierWork)
-				return
+				holds(t, last, []string{agent.GuidanceTitle, "ended well after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
+			} else {
+				holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
 			}
-			holds(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
-			if strings.Contains(last, agent.EarlierWork) != c.note {
-				t.Errorf("a new thread is told\n%s", last)
+			if strings.Contains(last, agent.EarlierWork) != c.note || strings.Contains(last, "begin with the tests") != c.comments {
+				t.Errorf("it is told\n%s", last)
+			}
+			if got := r.journal.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(4)) {
+				t.Errorf("the thread counts as told of %+v", got)
 			}
 		})
 	}
@@ -89,44 +105,25 @@ func TestWhichThreadIsResumed(t *testing.T) {
 func TestUpdateOfARefusedTurn(t *testing.T) {
 	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm", describedAs("One.", nil), describedAs("One.", wroteAt(1)))
 	r.tracker.post("c1", "use red", *wroteAt(1))
-	r.journal.mind.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
+	r.journal.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
 	r.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
-	if got := r.journal.mind.told[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
+	if got := r.journal.told[first.ThreadID]; got.CommentAt.Equal(*wroteAt(1)) {
 		t.Errorf("the thread counts as told of %+v", got)
 	}
 	if list := r.prompts(first.ThreadID); len(list) != 2 {
 		t.Fatalf("%d turns", len(list))
 	}
-	r.next("run-2")
-	r.run.Attempt, r.journal.finished, r.Config.MaxTurns = 1, nil, 1
-	r.journal.mind.lastRun = &first
+	r.again(first)
 	run := r.ends(reconcile.Succeeded, "")
 	list := r.prompts(run.ThreadID)
 	if run.ThreadID != first.ThreadID || len(list) != 3 {
 		t.Fatalf("thread %s after %s, %d turns", run.ThreadID, first.ThreadID, len(list))
 	}
 	holds(t, list[2], []string{"ended unasked", "cut short", "use red"}, "blue indeed")
-	if got := r.journal.mind.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
+	if got := r.journal.told[run.ThreadID]; !got.CommentAt.Equal(*wroteAt(1)) {
 		t.Errorf("the thread counts as told of %+v", got)
 	}
-}
-
-// A thread without stored state counts as told of all that was there when its last run began.
-func TestThreadOfAnEarlierVersion(t *testing.T) {
-	r := newRig(t, "say hm", describedAs("One.", nil), describedAs("One.", nil), describedAs("Two.", wroteAt(9)))
-	r.Config.MaxTurns = 1
-	first := r.ends(reconcile.Succeeded, "")
-	r.journal.mind.told = nil
-	one := "One."
-	first.StartedAt, first.Issue.Description = *wroteAt(5), &one
-	r.journal.mind.lastRun = &first
-	r.tracker.post("c1", "old news", *wroteAt(4))
-	r.tracker.post("c2", "use red", *wroteAt(9))
-	r.next("run-2")
-	r.run.Attempt, r.journal.finished = 1, nil
-	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
-	holds(t, list[1], []string{"Two.", "use red"}, "old news")
 }
 
 // A description that the agent has written by its tool counts as known, so that no turn tells it.
@@ -146,50 +143,9 @@ func TestDescriptionByTheAgent(t *testing.T) {
 		issue := issueIn("Todo")
 		issue.Description = &two
 		g.noteDescription(t.Context(), json.RawMessage(args), issue)
-		if got := r.journal.mind.told["t1"].Description; (got == hashOf(two)) != known {
+		if got := r.journal.told["t1"].Description; (got == hashOf(two)) != known {
 			t.Errorf("after %s: %q", args, got)
 		}
-	}
-}
-
-// A new thread that replaces another is told the comments: one of them may have ended a hold. The first thread of an issue
-// gets only the prompt, as does one that begins because agent.resume_thread is off.
-func TestNewThreadIsToldOfComments(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(r *rig)
-		told   bool
-	}{
-		{"two failures", func(r *rig) { r.journal.failures = 2 }, true},
-		{"the workspace is new", func(r *rig) { must(r.t, os.RemoveAll(r.space())) }, true},
-		{"no thread yet", func(r *rig) { r.journal.last = "" }, false},
-		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
-			r.Config.MaxTurns = 1
-			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
-			first := r.ends(reconcile.Succeeded, "")
-			holds(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
-			r.next("run-2")
-			r.run.Attempt, r.journal.finished = 1, nil
-			r.journal.mind.lastRun = &first
-			r.tracker.post("c2", "work log", *wroteAt(3))
-			r.tracker.post("c3", "use red, "+testKey, *wroteAt(4))
-			r.journal.mind.ours = map[string]bool{"c2": true}
-			c.change(r)
-			run := r.ends(reconcile.Succeeded, "")
-			last := r.prompts(run.ThreadID)[0]
-			holds(t, last, []string{"Do this.\n"}, agent.GuidanceTitle, "work log", testKey, "was edited")
-			if news := []string{agent.FromTracker, "begin with the tests", "use red"}; c.told {
-				holds(t, last, news)
-			} else {
-				holds(t, last, nil, news...)
-			}
-			if got := r.journal.mind.told[run.ThreadID]; run.ThreadID == first.ThreadID || !got.CommentAt.Equal(*wroteAt(4)) {
-				t.Errorf("thread %s counts as told of %+v", run.ThreadID, got)
-			}
-		})
 	}
 }
 
@@ -222,7 +178,7 @@ func TestCreationsStoredLater(t *testing.T) {
 		}
 		r.tracker.post("c1", "work log", *wroteAt(1))
 		r.tracker.post("c2", "use red", *wroteAt(2))
-		r.journal.mind.ours = map[string]bool{"c1": true}
+		r.journal.ours = map[string]bool{"c1": true}
 		list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
 		if len(list) != 3 {
 			t.Fatalf("%d turns", len(list))
@@ -238,81 +194,55 @@ func TestCreationsStoredLater(t *testing.T) {
 	}
 }
 
-// recollection implements ThreadNotes in memory.
-type recollection struct {
-	mind struct {
-		sync.Mutex
-		told    map[string]reconcile.LastSeen
-		lastRun *reconcile.Run
-		ours    map[string]bool // comments of our agents
-		late    []reconcile.Request
-		fault   error // of the questions about comments and answers
-	}
-}
-
-func (m *recollection) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	told, known := m.mind.told[thread]
+func (m *memory) LastSeen(_ context.Context, thread string) (reconcile.LastSeen, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	told, known := m.told[thread]
 	return told, known, nil
 }
 
-func (m *recollection) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	if m.mind.told == nil {
-		m.mind.told = map[string]reconcile.LastSeen{}
+func (m *memory) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.told == nil {
+		m.told = map[string]reconcile.LastSeen{}
 	}
-	m.mind.told[thread.ID] = told
+	m.told[thread.ID] = told
 	return nil
 }
 
-func (m *recollection) LastRunOf(context.Context, string, string) (reconcile.Run, bool, error) {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	if m.mind.lastRun == nil {
+func (m *memory) LastRunOf(context.Context, string, string) (reconcile.Run, bool, error) {
+	if m.lastRun == nil {
 		return reconcile.Run{}, false, nil
 	}
-	return *m.mind.lastRun, true, nil
+	return *m.lastRun, true, nil
 }
 
-func (m *recollection) Created(_ context.Context, ids []string) (map[string]bool, error) {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	return m.mind.ours, m.mind.fault
+func (m *memory) Created(context.Context, []string) (map[string]bool, error) { return m.ours, nil }
+
+func (m *memory) LateAnswers(context.Context, string) ([]reconcile.Request, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.late), nil
 }
 
-func (m *recollection) LateAnswers(context.Context, string) ([]reconcile.Request, error) {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	return slices.Clone(m.mind.late), m.mind.fault
-}
-
-func (m *recollection) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ string) error {
-	m.mind.Lock()
-	defer m.mind.Unlock()
-	m.mind.late = slices.DeleteFunc(m.mind.late, func(r reconcile.Request) bool {
+func (m *memory) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = slices.DeleteFunc(m.late, func(r reconcile.Request) bool {
 		return slices.ContainsFunc(told, func(t reconcile.Request) bool { return t.Number == r.Number })
 	})
 	return nil
 }
 
-// board holds the comments of the issue.
-type board struct {
-	wall struct {
-		sync.Mutex
-		comments []reconcile.Comment // the newest first
-	}
-}
-
-func (b *board) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
-	b.wall.Lock()
-	defer b.wall.Unlock()
+// Comments implements the tracker's optional part.
+func (k *tracker) Comments(_ context.Context, issueID string, since time.Time) (newer []reconcile.Comment, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if issueID != "id-1" {
 		return nil, errors.New("a worker asked for the comments of " + issueID)
 	}
-	var newer []reconcile.Comment
-	for _, c := range b.wall.comments {
+	for _, c := range k.comments {
 		if c.CreatedAt.After(since) {
 			newer = append(newer, c)
 		}
@@ -321,10 +251,10 @@ func (b *board) Comments(_ context.Context, issueID string, since time.Time) ([]
 }
 
 // post adds a comment.
-func (b *board) post(id, body string, at time.Time) {
-	b.wall.Lock()
-	defer b.wall.Unlock()
-	b.wall.comments = slices.Insert(b.wall.comments, 0, reconcile.Comment{ID: id, Author: "Kim Poe", Body: body, CreatedAt: at})
+func (k *tracker) post(id, body string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.comments = slices.Insert(k.comments, 0, reconcile.Comment{ID: id, Author: "Kim Poe", Body: body, CreatedAt: at})
 }
 
 // prompts returns the texts of the turns of a thread.
