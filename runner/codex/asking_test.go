@@ -196,12 +196,6 @@ func TestAskedBetweenTurns(t *testing.T) {
 	})
 }
 
-func open(s *Session) int {
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	return len(s.requests.open)
-}
-
 // TestDecidedAtTheEnd checks a decision that races with the end of its request or turn: it is sent at most once, and no
 // request stays open.
 func TestDecidedAtTheEnd(t *testing.T) {
@@ -225,7 +219,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 					go func() { h.tell <- agent.Decision{Approve: true, Sent: func() { sent++ }} }()
 					p.say(end)
 					synctest.Wait()
-					if n := open(s); n != 0 {
+					if n, _ := s.openRequests(); n != 0 {
 						t.Errorf("%d requests are open", n)
 					}
 					p.say(turnCompleted)

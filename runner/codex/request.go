@@ -149,7 +149,7 @@ func (s *Session) openRequest(in *incoming, asks bool) *request {
 	r.ctx, r.cancel = context.WithCancel(parent)
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
-	s.requests.open[r.id] = r
+	s.open[r.id] = r
 	return r
 }
 
@@ -165,14 +165,14 @@ func (q *requests) withdraw(id string) bool {
 	return r != nil
 }
 
-// isOpen reports whether a request is open, or one that a person is asked.
-func (q *requests) isOpen(asks bool) bool {
+// openRequests counts the open requests, and those of them that a person is asked.
+func (q *requests) openRequests() (open, asking int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range q.open {
-		if r.asks || !asks {
-			return true
+		if r.asks {
+			asking++
 		}
 	}
-	return false
+	return len(q.open), asking
 }

@@ -391,7 +391,7 @@ func TestToolRunsBeside(t *testing.T) {
 	if got := p.hear(); got != `{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}` {
 		t.Errorf("heard %s", got)
 	}
-	if n := open(s); n != 1 {
+	if n, _ := s.openRequests(); n != 1 {
 		t.Errorf("%d requests are open, one is", n)
 	}
 	go p.rest()

@@ -58,7 +58,7 @@ func (s *Session) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	}
 	ended := t.hasEnded()
 	s.mu.Lock()
-	out := agent.Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}
+	out, cause := agent.Turn{ID: t.id, Status: t.end.status, LastMessage: t.lastText}, t.cause
 	s.mu.Unlock()
 	if !ended { // it stays under way, so that Interrupt finds it
 		t.cancel()
@@ -66,11 +66,11 @@ func (s *Session) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	}
 	s.conn.events.flush()
 	switch {
-	case t.cause != nil:
-		return out, t.cause
+	case cause != nil:
+		return out, cause
 	case !ended:
 		return out, err
-	case t.end.status != statusCompleted:
+	case out.Status != statusCompleted:
 		return out, s.endError(t)
 	}
 	return out, nil
@@ -88,7 +88,7 @@ type turnRequest struct {
 func (s *Session) startTurn(ctx context.Context, p agent.TurnParams) (*turn, error) {
 	t := &turn{answered: make(chan struct{}), ended: make(chan struct{}), refused: make(chan struct{}), commands: make(map[string]bool)}
 	t.ctx, t.cancel = context.WithCancel(s.life)
-	t.clock = newClock(&s.o, func() bool { return s.isBusy(t) }, func() bool { return s.isOpen(true) })
+	t.clock = newClock(&s.o, func() bool { return s.isBusy(t) }, s.asksPerson)
 	s.mu.Lock()
 	thread, earlier := s.thread, s.turn
 	if thread != "" && earlier == nil {
@@ -109,11 +109,17 @@ func (s *Session) startTurn(ctx context.Context, p agent.TurnParams) (*turn, err
 	return t, responseError(method, err, false)
 }
 
+func (s *Session) asksPerson() bool {
+	_, asking := s.openRequests()
+	return asking > 0
+}
+
 func (s *Session) isBusy(t *turn) bool {
 	s.mu.Lock()
 	running := len(t.commands)
 	s.mu.Unlock()
-	return running > 0 || s.isOpen(false) || s.o.Busy != nil && s.o.Busy()
+	open, _ := s.openRequests()
+	return running+open > 0 || s.o.Busy != nil && s.o.Busy()
 }
 
 // turnAnswered takes the answer to turn/start, in the reader: from here on the turn's id is known.

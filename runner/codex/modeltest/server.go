@@ -124,9 +124,10 @@ type content string
 
 func (c *content) UnmarshalJSON(raw []byte) error {
 	var parts []struct{ Text string }
-	if json.Unmarshal(raw, (*string)(c)) == nil || json.Unmarshal(raw, &parts) != nil {
+	if json.Unmarshal(raw, (*string)(c)) == nil {
 		return nil
 	}
+	_ = json.Unmarshal(raw, &parts) // another shape has no texts
 	for _, p := range parts {
 		*c += content(p.Text)
 	}
