@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -130,4 +131,43 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// wantPrevious checks the runs that the holder of a workspace has to reap after.
+func wantPrevious(t *testing.T, w *Workspace, runs ...string) {
+	t.Helper()
+	var want []RunRef
+	for _, run := range runs {
+		want = append(want, RunRef{run, "/state/one"})
+	}
+	if !slices.Equal(w.Previous, want) {
+		t.Errorf("previous %v, want %v", w.Previous, want)
+	}
+}
+
+// wantExist checks that paths exist, or do not.
+func wantExist(t *testing.T, want bool, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if there(t, path) != want {
+			t.Errorf("%s is there: %v", path, !want)
+		}
+	}
+}
+
+func wantHeld(t *testing.T, r *Root, key string, want bool) {
+	t.Helper()
+	if held, err := r.Held(key); held != want || err != nil {
+		t.Errorf("lease held: %v, %v, want %v", held, err, want)
+	}
+}
+
+// wantRecord checks the state of a recorded workspace and its last holder.
+func wantRecord(t *testing.T, r *Root, key string, state State, run string) Record {
+	t.Helper()
+	rec, ok, err := r.readRecord(key)
+	if !ok || err != nil || rec.State != state || rec.RunID != run {
+		t.Errorf("%+v, %v, %v, want %s by %s", rec, ok, err, state, run)
+	}
+	return rec
 }

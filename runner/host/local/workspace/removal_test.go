@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -40,36 +39,31 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	removed, err := remove(t.Context(), r, owner("A", "r2"), func(w *Workspace) {
 		seen = *w
 		check(t, w.Verify())
-		if rec, _, err := r.readRecord("A"); err != nil || rec.State != Removing || rec.RunID != "r2" {
-			t.Errorf("%+v, %v", rec, err)
-		}
-		if held, err := r.Held("A"); !held || err != nil {
-			t.Errorf("no lease: %v, %v", held, err)
-		}
+		wantRecord(t, r, "A", Removing, "r2")
+		wantHeld(t, r, "A", true)
+		wantPrevious(t, w, "r1")
 	})
 	check(t, err)
 	trash := filepath.Join(r.trash(), "A-20260304T050607.000000089Z")
 	if removed != (Removed{Trash: trash}) {
 		t.Fatalf("%+v", removed)
 	}
-	if seen.Path != old.Path || seen.ID != old.ID || !slices.Equal(seen.Previous, []RunRef{{"r1", "/state/one"}}) {
+	if seen.Path != old.Path || seen.ID != old.ID {
 		t.Errorf("before saw %+v", seen)
 	}
-	if !there(t, filepath.Join(trash, "work")) || there(t, old.Path) || there(t, r.record("A")) || there(t, r.work("A")) {
-		t.Error("not moved as a whole")
-	}
-	if held, err := r.Held("A"); held || err != nil || !there(t, r.lock("A")) {
-		t.Errorf("lease %v, %v", held, err)
-	}
+	wantExist(t, true, filepath.Join(trash, "work"), r.lock("A"))
+	wantExist(t, false, old.Path, r.record("A"), r.work("A"))
+	wantHeld(t, r, "A", false)
 	// Nothing left: nothing to do, and no hook.
 	removed, err = remove(t.Context(), r, owner("A", "r3"), noHook(t))
 	if err != nil || removed != (Removed{}) {
 		t.Fatalf("%+v, %v", removed, err)
 	}
 	w := acquire(t, r, owner("A", "r4"))
-	if !w.CreatedNow || w.ID == old.ID || len(w.Previous) != 0 {
+	if !w.CreatedNow || w.ID == old.ID {
 		t.Fatalf("%+v", w)
 	}
+	wantPrevious(t, w)
 }
 
 func TestRemoveAtOnce(t *testing.T) {
@@ -111,9 +105,7 @@ func TestRemoveGoesOnAfterACut(t *testing.T) {
 	calls := 0
 	_, err = remove(t.Context(), r, owner("A", "r3"), func(w *Workspace) {
 		calls++
-		if want := []RunRef{{"r1", "/state/one"}, {"r2", "/state/one"}}; !slices.Equal(w.Previous, want) {
-			t.Errorf("previous %v", w.Previous)
-		}
+		wantPrevious(t, w, "r1", "r2")
 		check(t, os.RemoveAll(w.Path)) // a hook may do it all by itself
 	})
 	check(t, err)

@@ -40,15 +40,6 @@ func (r *Root) trash() string            { return filepath.Join(r.meta(), "trash
 func (r *Root) record(key string) string { return filepath.Join(r.meta(), key+".json") }
 func (r *Root) lock(key string) string   { return filepath.Join(r.meta(), key+".lock") }
 
-// path gives the workspace of a key: always a direct child of the root (specification 9.5, invariant 2).
-func (r *Root) path(key string) (string, error) {
-	path := filepath.Join(r.Path, key)
-	if filepath.Dir(path) != r.Path || path == r.Path || filepath.Base(path) != key || key == metaDir {
-		return "", invalidCwd(path, "not inside the workspace root "+r.Path)
-	}
-	return path, nil
-}
-
 // OpenRoot opens the root at path, which must be absolute, and makes what is missing of it, private to the
 // account. Its errors are workspace_root_unusable or disk_full.
 func OpenRoot(path string) (*Root, error) {

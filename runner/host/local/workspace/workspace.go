@@ -58,14 +58,8 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 // hold takes the lease, reads the record (found is false where there is none) and looks at the directory. It
 // changes nothing.
 func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err error) {
-	key, err := r.KeyFor(o.Identifier)
-	if err != nil {
-		return nil, false, err
-	}
-	path, err := r.path(key)
-	if err != nil {
-		return nil, false, err
-	}
+	key := Key(o.Identifier)
+	path := filepath.Join(r.Path, key) // always a direct child of the root (specification 9.5, invariant 2)
 	lease, err := r.lease(ctx, key, o)
 	if err != nil {
 		return nil, false, err

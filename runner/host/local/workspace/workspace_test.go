@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,19 +17,16 @@ import (
 func TestAcquireMakesThenReuses(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("ABC-1", "r1"))
-	if !w.CreatedNow || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.Previous) != 0 || len(w.ID) != 32 {
+	if !w.CreatedNow || w.Path != filepath.Join(r.Path, "ABC-1") || len(w.ID) != 32 {
 		t.Fatalf("%+v", w)
 	}
+	wantPrevious(t, w)
 	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
-		info, err := os.Lstat(dir)
-		check(t, err)
-		if !info.IsDir() || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v", dir, info.Mode())
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, info, err)
 		}
 	}
-	if rec, _, err := r.readRecord("ABC-1"); err != nil || rec.State != Creating || rec.RunID != "r1" {
-		t.Fatalf("%+v, %v", rec, err)
-	}
+	wantRecord(t, r, "ABC-1", Creating, "r1")
 	check(t, w.Ready())
 	check(t, w.Verify())
 	write(t, filepath.Join(w.Path, "work"), "done")
@@ -40,15 +36,12 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	o := owner("ABC-1", "r2")
 	o.StateDir = "/state/two"
 	again := acquire(t, r, o)
-	if again.CreatedNow || again.ID != w.ID || !there(t, filepath.Join(again.Path, "work")) {
+	if again.CreatedNow || again.ID != w.ID {
 		t.Fatalf("%+v", again)
 	}
-	if want := []RunRef{{"r1", "/state/one"}}; !slices.Equal(again.Previous, want) {
-		t.Fatalf("previous %v", again.Previous)
-	}
-	rec, _, err := r.readRecord("ABC-1")
-	check(t, err)
-	if rec.State != Prepared || rec.RunID != "r2" || rec.StateDir != "/state/two" {
+	wantExist(t, true, filepath.Join(again.Path, "work"))
+	wantPrevious(t, again, "r1")
+	if rec := wantRecord(t, r, "ABC-1", Prepared, "r2"); rec.StateDir != "/state/two" {
 		t.Fatalf("%+v", rec)
 	}
 }
@@ -61,19 +54,14 @@ func TestPreviousIsKeptUntilReady(t *testing.T) {
 		check(t, acquire(t, r, owner("A", run)).Release())
 	}
 	w := acquire(t, r, owner("A", "r3"))
-	if want := []RunRef{{"r0", "/state/one"}, {"r1", "/state/one"}, {"r2", "/state/one"}}; !slices.Equal(w.Previous, want) {
-		t.Fatalf("previous %v", w.Previous)
-	}
+	wantPrevious(t, w, "r0", "r1", "r2")
 	check(t, w.Ready())
 	check(t, w.Release())
 	w = acquire(t, r, owner("A", "r4"))
-	if want := []RunRef{{"r3", "/state/one"}}; !slices.Equal(w.Previous, want) {
-		t.Fatalf("previous %v", w.Previous)
-	}
-	check(t, w.Release())
+	wantPrevious(t, w, "r3")
 	for i := range 20 {
-		w = acquire(t, r, owner("A", "again"+string(rune('a'+i))))
 		check(t, w.Release())
+		w = acquire(t, r, owner("A", "again"+string(rune('a'+i))))
 	}
 	if len(w.Previous) != maxPrevious || w.Previous[maxPrevious-1].RunID != "agains" {
 		t.Fatalf("previous %v", w.Previous)
@@ -83,61 +71,49 @@ func TestPreviousIsKeptUntilReady(t *testing.T) {
 func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	r := newRoot(t)
 	w := ready(t, r, owner("A", "r1"))
-	before, err := os.ReadFile(r.record("A"))
-	check(t, err)
-	for name, change := range map[string]func(*Owner){
-		"issue":   func(o *Owner) { o.IssueID = "other" },
-		"project": func(o *Owner) { o.Project = "https://tracker.example other" },
-	} {
-		o := owner("A", "r2")
-		change(&o)
+	before := wantRecord(t, r, "A", Prepared, "r1")
+	issue, project := owner("A", "r2"), owner("A", "r2")
+	issue.IssueID, project.Project = "other", "https://tracker.example other"
+	for _, o := range []Owner{issue, project} {
 		_, err := r.Acquire(t.Context(), o)
 		wantCode(t, err, CodeForeign)
 		_, err = remove(t.Context(), r, o, noHook(t))
 		wantCode(t, err, CodeForeign)
-		after, err := os.ReadFile(r.record("A"))
-		check(t, err)
-		if string(before) != string(after) || !there(t, filepath.Join(w.Path, "work")) {
-			t.Fatalf("another %s's workspace was touched", name)
-		}
 	}
-	if held, err := r.Held("A"); held || err != nil {
-		t.Fatalf("lease kept: %v, %v", held, err)
+	if after := wantRecord(t, r, "A", Prepared, "r1"); after.ID != before.ID {
+		t.Errorf("%+v", after)
 	}
+	wantExist(t, true, filepath.Join(w.Path, "work"))
+	wantHeld(t, r, "A", false)
 }
 
-func TestDirectoryWithoutRecordIsTakenOver(t *testing.T) {
+// A directory without a record is taken over, one that is gone made anew, and one that has moved gets a new id.
+func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
-	write(t, filepath.Join(r.Path, "A", "old"), "kept")
-	w := acquire(t, r, owner("A", "r1"))
-	if w.CreatedNow || len(w.ID) != 32 || !there(t, filepath.Join(w.Path, "old")) {
-		t.Fatalf("%+v", w)
+	write(t, filepath.Join(r.Path, "A", "work"), "theirs")
+	taken := acquire(t, r, owner("A", "r1"))
+	if taken.CreatedNow || len(taken.ID) != 32 {
+		t.Fatalf("%+v", taken)
 	}
-	if rec, ok, err := r.readRecord("A"); err != nil || !ok || rec.State != Prepared {
-		t.Fatalf("%+v, %v", rec, err)
-	}
-}
+	wantRecord(t, r, "A", Prepared, "r1")
+	check(t, taken.Release())
 
-func TestDirectoryThatIsGoneIsMadeAnew(t *testing.T) {
-	r := newRoot(t)
-	old := ready(t, r, owner("A", "r1"))
+	old := ready(t, r, owner("B", "r1"))
 	check(t, os.RemoveAll(old.Path))
-	w := acquire(t, r, owner("A", "r2"))
-	if !w.CreatedNow || w.ID == old.ID || len(w.Previous) != 1 {
-		t.Fatalf("%+v", w)
+	made := acquire(t, r, owner("B", "r2"))
+	if !made.CreatedNow || made.ID == old.ID {
+		t.Fatalf("%+v", made)
 	}
-}
+	wantPrevious(t, made, "r1")
 
-func TestMovedRootGetsNewIDs(t *testing.T) {
-	r := newRoot(t)
-	old := ready(t, r, owner("A", "r1"))
 	check(t, os.Rename(r.Path, r.Path+"2"))
 	r, err := OpenRoot(r.Path + "2")
 	check(t, err)
-	w := acquire(t, r, owner("A", "r2"))
-	if w.CreatedNow || w.ID == old.ID || !there(t, filepath.Join(w.Path, "work")) {
-		t.Fatalf("%+v", w)
+	moved := acquire(t, r, owner("A", "r2"))
+	if moved.CreatedNow || moved.ID == taken.ID {
+		t.Fatalf("%+v", moved)
 	}
+	wantExist(t, true, filepath.Join(moved.Path, "work"))
 }
 
 // Every point at which a run can be cut off, as it stands on the disk afterwards.
@@ -145,17 +121,18 @@ func TestAcquireAfterACrash(t *testing.T) {
 	for name, c := range map[string]struct {
 		state     State
 		dir, work bool
-		trash     int
+		trash     int // with the notes
 	}{
 		"recorded, no directory":     {Creating, false, false, 0},
 		"directory made":             {Creating, true, false, 0},
 		"half an after_create":       {Creating, true, true, 0},
-		"removal recorded":           {Removing, true, true, 1},
+		"removal recorded":           {Removing, true, true, 2},
 		"directory in the trash":     {Removing, false, true, 0},
 		"only the record left to go": {Removing, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoot(t)
+			check(t, os.Mkdir(r.trash(), 0o700))
 			rec := recordOf(r, owner("A", "r1"), c.state)
 			check(t, r.writeRecord(rec))
 			write(t, r.record("A")+".new", `{"torn`)
@@ -167,23 +144,18 @@ func TestAcquireAfterACrash(t *testing.T) {
 				write(t, filepath.Join(r.work("A"), "tmp", "old"), "x")
 			}
 			w := acquire(t, r, owner("A", "r2"))
-			if !w.CreatedNow || w.ID == rec.ID || !slices.Equal(w.Previous, []RunRef{{"r1", "/state/one"}}) {
+			if !w.CreatedNow || w.ID == rec.ID {
 				t.Fatalf("%+v", w)
 			}
+			wantPrevious(t, w, "r1")
 			for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
-				entries, err := os.ReadDir(dir)
-				check(t, err)
-				if len(entries) > 0 {
-					t.Errorf("%s is not empty: %v", dir, entries)
+				if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+					t.Errorf("%s is not empty: %v, %v", dir, entries, err)
 				}
 			}
 			check(t, w.Ready())
-			list, err := r.listTrash()
-			check(t, err)
-			if len(list) != c.trash {
-				t.Errorf("in the trash: %v", list)
-			}
-			_, err = r.PurgeTrash(t.Context(), time.Now(), false) // the test's own clean-up can't
+			wantTrash(t, r, c.trash)
+			_, err := r.PurgeTrash(t.Context(), time.Now(), false) // the test's own clean-up can't
 			check(t, err)
 		})
 	}
@@ -196,21 +168,12 @@ func TestDiscard(t *testing.T) {
 	write(t, filepath.Join(w.TmpDir, "t"), "x")
 	check(t, os.Chmod(filepath.Join(w.Path, "ro"), 0o500))
 	check(t, w.Discard())
-	for _, path := range []string{w.Path, r.record("A"), r.work("A")} {
-		if there(t, path) {
-			t.Errorf("%s is still there", path)
-		}
-	}
-	if held, err := r.Held("A"); !held || err != nil {
-		t.Errorf("the lease is gone: %v, %v", held, err)
-	}
+	wantExist(t, false, w.Path, r.record("A"), r.work("A"))
+	wantHeld(t, r, "A", true)
 	check(t, w.Release())
 	kept := ready(t, r, owner("A", "r2"))
-	again := acquire(t, r, owner("A", "r3"))
-	wantCode(t, again.Discard(), CodeFailed)
-	if !there(t, filepath.Join(kept.Path, "work")) {
-		t.Fatal("an earlier run's work is gone")
-	}
+	wantCode(t, acquire(t, r, owner("A", "r3")).Discard(), CodeFailed)
+	wantExist(t, true, filepath.Join(kept.Path, "work"))
 }
 
 func TestVerify(t *testing.T) {
@@ -252,9 +215,7 @@ func TestRecordThatCannotBeReadStopsEverything(t *testing.T) {
 	wantCode(t, err, CodeFailed)
 	_, err = r.Remove(t.Context(), owner("A", "r1"), day, false)
 	wantCode(t, err, CodeFailed)
-	if !there(t, filepath.Join(r.Path, "A", "work")) {
-		t.Fatal("it was touched")
-	}
+	wantExist(t, true, filepath.Join(r.Path, "A", "work"))
 }
 
 func TestLeaseExcludesOthers(t *testing.T) {
@@ -270,9 +231,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	}
 	_, err = r.Remove(t.Context(), o, day, false)
 	wantCode(t, err, CodeBusy)
-	if held, err := r.Held("ABC-1"); !held || err != nil {
-		t.Fatalf("%v, %v", held, err)
-	}
+	wantHeld(t, r, "ABC-1", true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	r.leaseWait = bound
@@ -283,10 +242,11 @@ func TestLeaseExcludesOthers(t *testing.T) {
 	// One who waits gets it. The holder had not made the workspace: what it left is thrown away.
 	time.AfterFunc(10*time.Millisecond, func() { _ = held.Release() })
 	w := acquire(t, r, o)
-	if !w.CreatedNow || there(t, filepath.Join(w.Path, "half")) ||
-		!slices.Equal(w.Previous, []RunRef{{"run-1", "/state/one"}}) {
+	if !w.CreatedNow {
 		t.Fatalf("%+v", w)
 	}
+	wantExist(t, false, filepath.Join(w.Path, "half"))
+	wantPrevious(t, w, "run-1")
 }
 
 // A child that inherited the lease keeps the workspace after its holder has let go.
@@ -351,9 +311,8 @@ func TestLockFileThatWasDeletedIsNoLease(t *testing.T) {
 	if again.CreatedNow != w.CreatedNow {
 		t.Fatal("a half-made workspace was taken for a whole one")
 	}
-	if held, err := r.Held("none"); held || err != nil || there(t, r.lock("none")) {
-		t.Fatalf("%v, %v", held, err)
-	}
+	wantHeld(t, r, "none", false)
+	wantExist(t, false, r.lock("none"))
 	check(t, os.Symlink(t.TempDir(), r.lock("B")))
 	_, err := r.Acquire(t.Context(), owner("B", "r1"))
 	wantCode(t, err, CodeFailed)
