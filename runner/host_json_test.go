@@ -79,7 +79,7 @@ func (h *encodedHost) GuardGit(ctx context.Context, r host.GuardGitRequest) erro
 	return h.fault(h.host.GuardGit(ctx, recode(h.t, r)))
 }
 
-func (h *encodedHost) RestoreGit(ctx context.Context, r host.RestoreGitRequest) (host.GitRestored, error) {
+func (h *encodedHost) RestoreGit(ctx context.Context, r host.Run) (host.GitRestored, error) {
 	return through(ctx, h, h.host.RestoreGit, r)
 }
 
@@ -104,7 +104,7 @@ func (h *encodedHost) Facts(ctx context.Context, r host.FactsRequest) (host.Fact
 	return through(ctx, h, h.host.Facts, r)
 }
 
-func (h *encodedHost) Finish(ctx context.Context, r host.FinishRequest) error {
+func (h *encodedHost) Finish(ctx context.Context, r host.Run) error {
 	return h.fault(h.host.Finish(ctx, recode(h.t, r)))
 }
 
@@ -112,7 +112,7 @@ func (h *encodedHost) PrepareRemoval(ctx context.Context, r host.RemovalRequest)
 	return through(ctx, h, h.host.PrepareRemoval, r)
 }
 
-func (h *encodedHost) Remove(ctx context.Context, r host.RemoveRequest) (host.RemoveAnswer, error) {
+func (h *encodedHost) Remove(ctx context.Context, r host.Run) (host.RemoveAnswer, error) {
 	return through(ctx, h, h.host.Remove, r)
 }
 

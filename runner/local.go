@@ -109,10 +109,9 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	if err == nil {
 		return nil
 	}
-	var died *proc.DiedError
 	said := make([]byte, 4<<10)
 	n, _ := log.ReadAt(said, 0) // a Go program that crashes writes why first; what can't be read says nothing
-	if errors.As(err, &died) && proc.ThreadsRefused(string(said[:n])) {
+	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(said[:n])) {
 		err = errors.Join(fmt.Errorf("no thread could be made: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
@@ -128,11 +127,11 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness {
 	pulse, err := proc.ProbeAlive(filepath.Join(l.dir(run), aliveFile))
 	switch {
-	case err != nil || pulse.State == proc.AliveUnknown:
+	case err != nil:
 		return reconcile.Liveness{Unknown: true}
-	case !pulse.State.Dead():
+	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
-	case pulse.State == proc.AliveMissing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
+	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
 		// The run's directory was removed. The worker goes on without it, and its heartbeat is in the database too.
 		return reconcile.Liveness{Alive: true, Beats: run.Beats}
 	}
@@ -204,12 +203,12 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 
 // Reap implements reconcile.Runners.
 func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
-	release, dead, err := proc.LockDead(filepath.Join(l.dir(run), aliveFile))
+	release, err := proc.LockDead(filepath.Join(l.dir(run), aliveFile))
+	if errors.Is(err, proc.ErrHeld) {
+		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
+	}
 	if err != nil {
 		return nil, fail("alive file of run "+run.ID, err)
-	}
-	if !dead {
-		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
 	}
 	defer release()
 	killed, err := l.host().Kill(ctx, host.KillRequest{Owned: l.owned(run)})
@@ -256,18 +255,10 @@ func (l *Local) FreeBytes() int64 {
 // Shelter implements reconcile.Deps: it fails where a worker started now would be ended together with this pass.
 func (l *Local) Shelter(ctx context.Context) error {
 	err := l.Scopes.Ask(ctx)
-	var noScope *proc.NoScopeError
-	if !errors.As(err, &noScope) {
-		return err
-	}
 	if l.Stays {
 		return nil // the unit, a job of a CI for instance, is waited for until these runs have ended
 	}
-	return &reconcile.Error{
-		Code: reconcile.CodeWorkersWouldDie, Message: noScope.Error(), Err: err,
-		Hint: "write KillMode=process into the [Service] section of " + noScope.Unit +
-			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + noScope.Unit + ", let the pass wait for its runs: symphony tick --wait",
-	}
+	return err
 }
 
 // fail adds what was being done. A full disk and a limit of the system get their own codes.
@@ -286,5 +277,5 @@ func fail(what string, err error) error {
 // Alive reports whether the worker of a run lives, or may live.
 func Alive(stateDir, runID string) bool {
 	pulse, err := proc.ProbeAlive(filepath.Join(RunDir(stateDir, runID), aliveFile))
-	return err != nil || !pulse.State.Dead()
+	return err != nil || pulse.Held
 }

@@ -221,7 +221,7 @@ func TestReapWorker(t *testing.T) {
 		if len(left) > 0 {
 			t.Errorf("left: %+v", left)
 		}
-		if _, dead, err := proc.LockDead(filepath.Join(RunDir(l.StateDir, run.ID), aliveFile)); dead || err != nil {
+		if _, err := proc.LockDead(filepath.Join(RunDir(l.StateDir, run.ID), aliveFile)); !errors.Is(err, proc.ErrHeld) {
 			t.Errorf("the alive file is not held while the end is recorded: %v", err)
 		}
 		return nil

@@ -127,7 +127,7 @@ func (t *Takeover) Close(ctx context.Context) error {
 		if err = t.step.killEverything(ctx); err == nil {
 			err = t.step.restoreGit(ctx)
 		}
-		err = errors.Join(err, t.host.Finish(ctx, host.FinishRequest{Run: t.step.hostRun()}))
+		err = errors.Join(err, t.host.Finish(ctx, t.step.hostRun()))
 		t.step.close()
 	}
 	if t.alive != nil {

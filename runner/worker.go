@@ -147,7 +147,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	} else {
 		a.warn("the run's end", err)
 	}
-	a.warn("lease", a.Host.Finish(ctx, host.FinishRequest{Run: a.hostRun()}))
+	a.warn("lease", a.Host.Finish(ctx, a.hostRun()))
 	if !ours {
 		a.Log.Warn("run lost, nothing is recorded")
 		return errNotOurs

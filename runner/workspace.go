@@ -152,7 +152,7 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 // restoreGit puts back what an agent has changed since. All that the agent started must have ended, because a live process
 // could change it again. With an error no hook may run in the workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
-	restored, err := w.Host.RestoreGit(ctx, host.RestoreGitRequest{Run: w.hostRun()})
+	restored, err := w.Host.RestoreGit(ctx, w.hostRun())
 	w.reportRestored(restored)
 	return err
 }
@@ -237,7 +237,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) error {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
 	}
 	w.warn("workspace removed, but", err)
-	answer, err := w.Host.Remove(ctx, host.RemoveRequest{Run: w.hostRun()})
+	answer, err := w.Host.Remove(ctx, w.hostRun())
 	switch {
 	case err != nil:
 		return err

@@ -29,7 +29,7 @@ func (c crashing) GuardGit(ctx context.Context, r GuardGitRequest) error {
 	return crash.AroundErr("host.GuardGit", func() error { return c.Host.GuardGit(ctx, r) })
 }
 
-func (c crashing) RestoreGit(ctx context.Context, r RestoreGitRequest) (GitRestored, error) {
+func (c crashing) RestoreGit(ctx context.Context, r Run) (GitRestored, error) {
 	return crash.Around("host.RestoreGit", func() (GitRestored, error) { return c.Host.RestoreGit(ctx, r) })
 }
 
@@ -41,7 +41,7 @@ func (c crashing) Kill(ctx context.Context, r KillRequest) (KillAnswer, error) {
 	return crash.Around("host.Kill", func() (KillAnswer, error) { return c.Host.Kill(ctx, r) })
 }
 
-func (c crashing) Finish(ctx context.Context, r FinishRequest) error {
+func (c crashing) Finish(ctx context.Context, r Run) error {
 	return crash.AroundErr("host.Finish", func() error { return c.Host.Finish(ctx, r) })
 }
 
@@ -49,7 +49,7 @@ func (c crashing) PrepareRemoval(ctx context.Context, r RemovalRequest) (Removal
 	return crash.Around("host.PrepareRemoval", func() (RemovalAnswer, error) { return c.Host.PrepareRemoval(ctx, r) })
 }
 
-func (c crashing) Remove(ctx context.Context, r RemoveRequest) (RemoveAnswer, error) {
+func (c crashing) Remove(ctx context.Context, r Run) (RemoveAnswer, error) {
 	return crash.Around("host.Remove", func() (RemoveAnswer, error) { return c.Host.Remove(ctx, r) })
 }
 

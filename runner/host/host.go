@@ -34,7 +34,7 @@ type Host interface {
 	// GuardGit notes the git settings and hooks of the workspace before an agent can change them, RestoreGit puts them
 	// back. RunHook refuses to run a hook in which git would run a program that an agent has left elsewhere.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
-	RestoreGit(ctx context.Context, r RestoreGitRequest) (GitRestored, error)
+	RestoreGit(ctx context.Context, r Run) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
 	Start(ctx context.Context, r StartRequest) (Process, error)
 	// Observe records the processes below the worker, so that they are found if it dies.
@@ -45,11 +45,11 @@ type Host interface {
 	// Facts reads what is asked about a workspace. Nothing is changed, and nothing that a repository names is run.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
 	// Finish gives up the run's lease and files. Processes that inherited the lease keep it.
-	Finish(ctx context.Context, r FinishRequest) error
+	Finish(ctx context.Context, r Run) error
 	// PrepareRemoval takes a workspace in order to remove it, as Prepare does; Remove removes it, unless it holds work that
 	// exists nowhere else, and gives up the lease. before_remove runs between the two.
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
-	Remove(ctx context.Context, r RemoveRequest) (RemoveAnswer, error)
+	Remove(ctx context.Context, r Run) (RemoveAnswer, error)
 	// Purge deletes removed workspaces that were kept for their time.
 	Purge(ctx context.Context, r PurgeRequest) (PurgeAnswer, error)
 	// Root reads the state of a workspace root. Records that can't be read are named in the error, the others returned.
@@ -129,9 +129,6 @@ type GuardGitRequest struct {
 	// Env is the environment of hooks, and so of git in them.
 	Env []string
 }
-
-// RestoreGitRequest asks to put back what the agent of a run changed.
-type RestoreGitRequest struct{ Run Run }
 
 // GitRestored says what was put back.
 type GitRestored struct {
@@ -243,9 +240,6 @@ type FactsAnswer struct {
 	FreeBytes   int64
 }
 
-// FinishRequest gives up what a run holds.
-type FinishRequest struct{ Run Run }
-
 // RemovalRequest asks for the workspace of an issue to be removed.
 type RemovalRequest struct {
 	PrepareRequest
@@ -263,9 +257,6 @@ type RemovalAnswer struct {
 	// Unsaved is the work for which the workspace stays; then Found is false.
 	Unsaved string
 }
-
-// RemoveRequest goes on after before_remove.
-type RemoveRequest struct{ Run Run }
 
 // RemoveAnswer is what became of the workspace.
 type RemoveAnswer struct {

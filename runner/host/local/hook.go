@@ -19,18 +19,19 @@ import (
 
 // RunHook implements host.Host.
 func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
-	known, space, err := h.held(r.Run)
+	defer addCode(&err)
+	known, err := h.held(r.Run)
 	if err != nil {
 		return answer, err
 	}
 	if known.unsafe != nil && strings.TrimSpace(r.Script) != "" {
-		return answer, asError(known.unsafe)
+		return answer, known.unsafe
 	}
 	env := slices.Clone(r.Env)
 	if !known.keepGit {
 		var settings [][2]string
 		if settings, answer.GitHooksOff, err = known.guard.HookSettings(); err != nil {
-			return answer, asError(err)
+			return answer, err
 		}
 		env = withGitConfig(env, settings)
 	}
@@ -38,25 +39,25 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	// script then prints. Beside the lease the tree file is handed on, so that all that the hook leaves is known by it.
 	from, to, err := os.Pipe()
 	if err != nil {
-		return answer, asError(fmt.Errorf("pipe to the hook: %w", err))
+		return answer, fmt.Errorf("pipe to the hook: %w", err)
 	}
 	defer from.Close()
 	reported := make(chan []string, 1)
 	go func() { reported <- readEnviron(from) }()
 	// The login profile may also have changed the directory and set the secrets again.
-	script := reportEnviron(proc.FirstExtra+1) + proc.ShellIn(space.Path, proc.ShellUnset(r.Unset, r.Script))
+	script := reportEnviron(proc.FirstExtra+1) + proc.ShellIn(known.space.Path, proc.ShellUnset(r.Unset, r.Script))
 	var log bytes.Buffer
 	err = workspace.RunHook(ctx, workspace.Hook{
 		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,
-		Files: proc.ExtraFiles(known.tree, space.Lease(), to),
-	}, space, &log)
+		Files: proc.ExtraFiles(known.tree, known.space.Lease(), to),
+	}, known.space, &log)
 	_ = to.Close()
 	select {
 	case answer.Environ = <-reported:
 	case <-time.After(reportTimeout): // a process that the profile left behind holds the pipe
 	}
 	answer.Log = log.String()
-	return answer, asError(err)
+	return answer, err
 }
 
 // withGitConfig adds settings to those that the environment has for git.

@@ -36,13 +36,11 @@ type run struct {
 	keepGit bool
 	unsafe  error // what git could run in a hook; no hook runs then
 
-	observing sync.Mutex      // of locks
-	locks     *proc.LockWatch // nil before the first look
-
-	mu    sync.Mutex
+	mu    sync.Mutex           // Observe may look at the following while another call changes it
 	space *workspace.Workspace // nil until the lease is held
 	guard *git.Guard           // of space
 	procs *proc.ProcFile
+	locks proc.LockWatch
 }
 
 // open returns the run's files, opening them at its first call.
@@ -54,11 +52,11 @@ func (h *Host) open(r host.Run) (*run, error) {
 	}
 	tree, err := proc.OpenTree(filepath.Join(r.Dir, TreeFile))
 	if err != nil {
-		return nil, asError(err)
+		return nil, err
 	}
 	opened := &run{Run: r, tree: tree}
 	if opened.procs, err = proc.OpenProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
-		return nil, asError(errors.Join(err, tree.Close()))
+		return nil, errors.Join(err, tree.Close())
 	}
 	if h.runs == nil {
 		h.runs = map[string]*run{}
@@ -75,24 +73,19 @@ func (h *Host) known(r host.Run) *run {
 }
 
 // held returns a run that holds a workspace.
-func (h *Host) held(r host.Run) (*run, *workspace.Workspace, error) {
+func (h *Host) held(r host.Run) (*run, error) {
 	known := h.known(r)
-	if known == nil || known.held() == nil {
-		return nil, nil, &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.ID + " holds no workspace"}
+	if known == nil || known.space == nil {
+		return nil, &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.ID + " holds no workspace"}
 	}
-	return known, known.held(), nil
+	return known, nil
 }
 
-func (r *run) held() *workspace.Workspace {
+// hold notes the workspace that a run has taken, nil for none.
+func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.space
-}
-
-func (r *run) hold(w *workspace.Workspace) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.space, r.guard = w, nil
+	r.space, r.guard, r.keepGit = w, nil, keepGit
 	if w != nil {
 		r.guard = &git.Guard{
 			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: filepath.Join(w.WorkDir(), "git-trusted.json"), Verify: w.Verify,
@@ -101,26 +94,43 @@ func (r *run) hold(w *workspace.Workspace) {
 }
 
 // Prepare implements host.Host.
-func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (host.PrepareAnswer, error) {
-	opened, err := h.open(r.Run)
+func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.PrepareAnswer, err error) {
+	defer addCode(&err)
+	opened, root, err := h.begin(r)
 	if err != nil {
-		return host.PrepareAnswer{}, err
-	}
-	root, err := openRoot(r)
-	if err != nil {
-		return host.PrepareAnswer{}, asError(err)
+		return answer, err
 	}
 	space, err := root.Acquire(ctx, ownerOf(r))
 	if err != nil {
-		return host.PrepareAnswer{}, asError(err)
+		return answer, err
 	}
-	opened.keepGit = r.KeepGit
-	opened.hold(space)
-	return opened.takeOver(ctx, space)
+	opened.hold(space, r.KeepGit)
+	return opened.takeOver(ctx)
+}
+
+// begin opens the files of a run and the workspace root.
+func (h *Host) begin(r host.PrepareRequest) (*run, *workspace.Root, error) {
+	opened, err := h.open(r.Run)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := workspace.OpenRoot(r.Root)
+	if err != nil {
+		return nil, nil, err
+	}
+	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
+	return opened, root, nil
+}
+
+func ownerOf(r host.PrepareRequest) workspace.Owner {
+	return workspace.Owner{
+		IssueID: r.Issue.ID, Identifier: r.Issue.Identifier, Project: r.Issue.Project, StateDir: r.Issue.StateDir, RunID: r.Run.ID,
+	}
 }
 
 // takeOver ends what the last holders of the workspace left, and restores git.
-func (r *run) takeOver(ctx context.Context, space *workspace.Workspace) (answer host.PrepareAnswer, err error) {
+func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err error) {
+	space := r.space
 	answer.Workspace = host.Workspace{
 		Path: space.Path, TmpDir: space.TmpDir, CacheDir: space.CacheDir, Root: space.Root, ID: space.ID, Created: space.CreatedNow,
 	}
@@ -131,49 +141,35 @@ func (r *run) takeOver(ctx context.Context, space *workspace.Workspace) (answer 
 			err = killAll(ctx, previous.RunID, owner)
 		}
 		if err != nil {
-			return answer, asError(err)
+			return answer, err
 		}
 	}
 	answer.Git, err = r.restoreGit(ctx)
 	return answer, err
 }
 
-func openRoot(r host.PrepareRequest) (*workspace.Root, error) {
-	root, err := workspace.OpenRoot(r.Root)
-	if err != nil {
-		return nil, err
-	}
-	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
-	return root, nil
-}
-
-func ownerOf(r host.PrepareRequest) workspace.Owner {
-	return workspace.Owner{
-		IssueID: r.Issue.ID, Identifier: r.Issue.Identifier, Project: r.Issue.Project, StateDir: r.Issue.StateDir, RunID: r.Run.ID,
-	}
-}
-
 // Confirm implements host.Host.
-func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) error {
-	_, space, err := h.held(r.Run)
+func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) (err error) {
+	defer addCode(&err)
+	known, err := h.held(r.Run)
 	switch {
 	case err != nil:
 		return err
 	case r.Discard:
-		return asError(space.Discard())
+		return known.space.Discard()
 	}
-	err = space.Ready()
-	return asError(err)
+	return known.space.Ready()
 }
 
 // GuardGit implements host.Host.
-func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
-	known, _, err := h.held(r.Run)
+func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error) {
+	defer addCode(&err)
+	known, err := h.held(r.Run)
 	switch {
 	case err != nil:
 		return err
 	case known.keepGit:
-		return asError(known.guard.Forget())
+		return known.guard.Forget()
 	}
 	reaches := func(path string) bool {
 		path = resolved(path)
@@ -182,109 +178,106 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
 			return text.PathInside(dir, path) || text.PathInside(path, dir)
 		})
 	}
-	return asError(known.guard.Trust(ctx, git.AgentReach{Reaches: reaches, Env: r.Env}))
+	return known.guard.Trust(ctx, git.AgentReach{Reaches: reaches, Env: r.Env})
 }
 
 // RestoreGit implements host.Host. A run without a workspace has nothing to restore.
-func (h *Host) RestoreGit(ctx context.Context, r host.RestoreGitRequest) (host.GitRestored, error) {
-	known := h.known(r.Run)
-	if known == nil || known.held() == nil {
-		return host.GitRestored{}, nil
+func (h *Host) RestoreGit(ctx context.Context, r host.Run) (restored host.GitRestored, err error) {
+	defer addCode(&err)
+	known := h.known(r)
+	if known == nil || known.space == nil {
+		return restored, nil
 	}
 	return known.restoreGit(ctx)
 }
 
-func (r *run) restoreGit(ctx context.Context) (host.GitRestored, error) {
+func (r *run) restoreGit(ctx context.Context) (restored host.GitRestored, err error) {
 	if r.keepGit {
-		return host.GitRestored{}, asError(r.guard.Forget())
+		return restored, r.guard.Forget()
 	}
 	undone, err := r.guard.Undo(ctx)
-	restored := host.GitRestored{Names: undone.Names}
-	r.unsafe = undone.Unsafe
+	restored.Names, r.unsafe = undone.Names, undone.Unsafe
 	switch {
 	case undone.Unsettled != nil:
 		restored.Incomplete = "git configuration will be looked at again: " + undone.Unsettled.Error()
 	case undone.Partial:
 		restored.Incomplete = "the workspace is too large to look at every git repository in it: hooks see none but its own"
 	}
-	return restored, asError(err)
+	return restored, err
 }
 
 // Finish implements host.Host.
-func (h *Host) Finish(_ context.Context, r host.FinishRequest) error {
+func (h *Host) Finish(_ context.Context, r host.Run) (err error) {
+	defer addCode(&err)
 	h.mu.Lock()
-	known := h.runs[r.Run.ID]
-	delete(h.runs, r.Run.ID)
+	known := h.runs[r.ID]
+	delete(h.runs, r.ID)
 	h.mu.Unlock()
 	if known == nil {
 		return nil
 	}
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	var errs []error
-	if known.space != nil {
-		errs = append(errs, known.space.Release())
-	}
-	errs = append(errs, known.tree.Close())
 	known.procs = nil
-	return asError(errors.Join(errs...))
+	if known.space != nil {
+		err = known.space.Release()
+	}
+	return errors.Join(err, known.tree.Close())
 }
 
 // PrepareRemoval implements host.Host.
 func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {
-	opened, err := h.open(r.Run)
+	defer addCode(&err)
+	opened, root, err := h.begin(r.PrepareRequest)
 	if err != nil {
 		return answer, err
-	}
-	root, err := openRoot(r.PrepareRequest)
-	if err != nil {
-		return answer, asError(err)
 	}
 	space, unsaved, err := root.BeginRemoval(ctx, ownerOf(r.PrepareRequest), r.Now, r.Discard)
 	answer.Unsaved = unsaved
 	if err != nil || space == nil {
-		return answer, asError(err)
+		return answer, err
 	}
-	opened.keepGit = r.KeepGit
-	opened.hold(space)
+	opened.hold(space, r.KeepGit)
 	answer.Found, answer.HookDue = true, space.Complete()
 	if answer.HookDue {
-		answer.PrepareAnswer, err = opened.takeOver(ctx, space)
+		answer.PrepareAnswer, err = opened.takeOver(ctx)
 	}
 	return answer, err
 }
 
 // Remove implements host.Host.
-func (h *Host) Remove(ctx context.Context, r host.RemoveRequest) (host.RemoveAnswer, error) {
-	known, space, err := h.held(r.Run)
+func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer, err error) {
+	defer addCode(&err)
+	known, err := h.held(r)
 	if err != nil {
-		return host.RemoveAnswer{}, err
+		return answer, err
 	}
-	removal, err := space.EndRemoval(ctx)
-	known.hold(nil) // its lease is given up
-	answer := host.RemoveAnswer{Unsaved: removal.Unsaved, Trash: removal.Trash}
+	removal, err := known.space.EndRemoval(ctx)
+	known.hold(nil, false) // its lease is given up
+	answer.Unsaved, answer.Trash = removal.Unsaved, removal.Trash
 	if removal.Undeletable != nil {
 		answer.Warning = removal.Undeletable.Error()
 	}
-	return answer, asError(err)
+	return answer, err
 }
 
 // Purge implements host.Host.
-func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (host.PurgeAnswer, error) {
+func (h *Host) Purge(ctx context.Context, r host.PurgeRequest) (answer host.PurgeAnswer, err error) {
+	defer addCode(&err)
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
-		return host.PurgeAnswer{}, asError(err)
+		return answer, err
 	}
 	free, err := workspace.FreeBytes(root.Path)
 	root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
 	purged, err := root.PurgeTrash(ctx, r.Now, false)
-	answer := host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: purged.Unsaved}
-	return answer, asError(err)
+	return host.PurgeAnswer{Undeletable: purged.Undeletable, Unsaved: purged.Unsaved}, err
 }
 
 // Root implements host.Host.
-func (h *Host) Root(_ context.Context, r host.RootRequest) (host.RootAnswer, error) {
-	answer := host.RootAnswer{FreeBytes: -1}
+func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
+	defer addCode(&err)
+	answer.FreeBytes = -1
 	if free, err := workspace.FreeBytes(r.Root); err == nil {
 		answer.FreeBytes = free
 	}
@@ -293,7 +286,7 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (host.RootAnswer, err
 	}
 	root, found, err := workspace.FindRoot(r.Root)
 	if err != nil || !found {
-		return answer, asError(err)
+		return answer, err
 	}
 	if r.Records {
 		var records []workspace.Record
@@ -311,53 +304,50 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (host.RootAnswer, err
 		expired, trashErr := root.ExpiredTrash(r.Now)
 		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
 	}
-	return answer, asError(err)
+	return answer, err
 }
 
 // Facts implements host.Host.
 func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
+	defer addCode(&err)
 	if r.Run != nil {
-		_, space, err := h.held(*r.Run)
+		known, err := h.held(*r.Run)
 		if err == nil {
-			err = space.Verify()
+			err = known.space.Verify()
 		}
 		if err != nil {
-			return answer, asError(err)
+			return answer, err
 		}
 	}
 	if r.Fingerprint {
 		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
-			return answer, asError(err)
+			return answer, err
 		}
 	}
 	if r.GitDirs {
 		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
-			return answer, asError(fmt.Errorf("git directories of %s: %w", r.Path, err))
+			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)
 		}
 		if answer.RepoRoot, err = git.Root(r.Path); err != nil {
-			return answer, asError(fmt.Errorf("repository of %s: %w", r.Path, err))
+			return answer, fmt.Errorf("repository of %s: %w", r.Path, err)
 		}
 	}
 	if r.Free {
 		answer.FreeBytes, err = workspace.FreeBytes(r.Path)
 	}
-	return answer, asError(err)
+	return answer, err
 }
 
-// asError gives an error its code. A context that ended stays recognizable.
-func asError(err error) error {
+// addCode gives an error of the machine its code. Another, such as that of a context, stays recognizable.
+func addCode(err *error) {
 	var known *reconcile.Error
 	switch {
-	case err == nil, errors.As(err, &known):
-		return err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return &reconcile.Error{Code: workspace.CodeDiskFull, Message: err.Error(), Hint: "free some space; nothing is lost meanwhile", Err: err}
-	case proc.LimitReached(err):
-		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: err.Error(), Hint: proc.LimitHint, Err: err}
+	case *err == nil, errors.As(*err, &known):
+	case errors.Is(*err, unix.ENOSPC), errors.Is(*err, unix.EDQUOT):
+		*err = &reconcile.Error{Code: workspace.CodeDiskFull, Message: (*err).Error(), Hint: "free some space; nothing is lost meanwhile", Err: *err}
+	case proc.LimitReached(*err):
+		*err = &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: (*err).Error(), Hint: proc.LimitHint, Err: *err}
 	}
-	return err
 }
 
 // resolved is a path without symlinks, as far as it exists.

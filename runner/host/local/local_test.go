@@ -77,7 +77,7 @@ func TestObserveAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(t, h.Finish(t.Context(), host.FinishRequest{Run: run}))
+	must(t, h.Finish(t.Context(), run))
 	if _, err := h.Observe(t.Context(), host.ObserveRequest{Run: run}); err != nil {
 		t.Errorf("after the run: %v", err)
 	}

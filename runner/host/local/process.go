@@ -30,63 +30,55 @@ const (
 )
 
 // Start implements host.Host.
-func (h *Host) Start(_ context.Context, r host.StartRequest) (host.Process, error) {
+func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Process, err error) {
+	defer addCode(&err)
 	x := proc.Exec{Argv: r.Argv, Env: r.Env, Dir: r.Dir}
 	if known := h.known(r.Run); known != nil {
 		x.Tree = known.tree
-		if space := known.held(); space != nil {
-			x.Lease = space.Lease()
+		if known.space != nil {
+			x.Lease = known.space.Lease()
 		}
 	}
 	if r.Tree != "" {
-		tree, err := proc.OpenTree(r.Tree)
-		if err != nil {
-			return nil, asError(err)
+		if x.Tree, err = proc.OpenTree(r.Tree); err != nil {
+			return nil, err
 		}
-		defer tree.Close()
-		x.Tree = tree
+		defer x.Tree.Close()
 	}
 	child, err := x.Start()
 	if err != nil {
-		return nil, asError(err)
+		return nil, err
 	}
 	return child, nil
 }
 
 // Observe implements host.Host. A run that holds no files has started nothing.
 func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.ObserveAnswer, err error) {
+	defer addCode(&err)
 	known := h.known(r.Run)
 	if known == nil {
 		return answer, nil
 	}
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if known.procs == nil {
+		return answer, nil // finished meanwhile
+	}
 	list, err := proc.Descendants(os.Getpid())
-	if err = errors.Join(err, known.record(list)); err != nil {
+	if err = errors.Join(err, known.procs.Record(list)); err != nil {
 		err = fmt.Errorf("processes not recorded: %w", err)
 	}
-	known.observing.Lock()
-	defer known.observing.Unlock()
-	if space := known.held(); space != nil {
-		if known.locks == nil {
-			known.locks = &proc.LockWatch{Lease: space.Lease(), Files: lockFiles(r, space.Root)}
-		}
-		holders, lockErr := known.locks.Holders(list)
-		if len(holders) > 0 {
-			boot, bootErr := proc.BootID()
-			lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, proc.Owner{Recorded: holders, Boot: boot}))
-		}
-		answer.LockHolders, err = holders, errors.Join(err, lockErr)
+	if known.space == nil {
+		return answer, err
 	}
-	return answer, asError(err)
-}
-
-// record adds processes to the procs file.
-func (r *run) record(list []reconcile.Process) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.procs == nil {
-		return nil // finished meanwhile
+	known.locks.Lease, known.locks.Files = known.space.Lease(), lockFiles(r, known.space.Root)
+	holders, lockErr := known.locks.Holders(list)
+	if len(holders) > 0 {
+		boot, bootErr := proc.BootID()
+		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, proc.Owner{Recorded: holders, Boot: boot}))
 	}
-	return r.procs.Record(list)
+	answer.LockHolders = holders
+	return answer, errors.Join(err, lockErr)
 }
 
 // lockFiles are the files by whose locks symphony keeps its processes apart. An agent can write none of them, but a process
@@ -144,16 +136,16 @@ func owner(o host.Owned) (found proc.Owner, err error) {
 
 // List implements host.Host.
 func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnswer, err error) {
+	defer addCode(&err)
 	if r.Below.PID == 0 {
 		o, err := owner(r.Owned)
 		if err == nil {
 			answer.Processes, err = proc.Find(o)
 		}
-		return answer, asError(err)
+		return answer, err
 	}
-	answer.Processes, err = proc.Descendants(r.Below.PID)
-	if !r.Environ {
-		return answer, asError(err)
+	if answer.Processes, err = proc.Descendants(r.Below.PID); !r.Environ {
+		return answer, err
 	}
 	errs := []error{err}
 	below := slices.SortedStableFunc(slices.Values(answer.Processes), func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
@@ -164,44 +156,45 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 			errs = append(errs, err)
 		}
 		for _, entry := range env {
-			name, value, _ := strings.Cut(entry, "=")
-			vars[name] = value
+			name, _, _ := strings.Cut(entry, "=")
+			vars[name] = entry
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		answer.Environ = append(answer.Environ, name+"="+vars[name])
-	}
-	return answer, asError(errors.Join(errs...))
+	answer.Environ = slices.Sorted(maps.Values(vars))
+	return answer, errors.Join(errs...)
 }
 
 // Kill implements host.Host. Its time is bounded by killBound, whatever ended the run.
 func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAnswer, err error) {
-	o, grace := proc.Owner{Tree: r.Tree}, time.Duration(0)
-	if r.Tree == "" {
-		grace = killGrace
+	defer addCode(&err)
+	var o proc.Owner
+	grace := killGrace
+	switch {
+	case r.Tree != "":
+		o, grace = proc.Owner{Tree: r.Tree}, 0
+	case r.ThreadOnly:
+		o = proc.Owner{ThreadID: r.Owned.ThreadID, Spare: r.Spare.PID}
+	default:
 		if o, err = owner(r.Owned); err != nil {
-			return answer, asError(err)
+			return answer, err
 		}
 	}
-	if r.ThreadOnly {
-		o = proc.Owner{ThreadID: r.Owned.ThreadID, Spare: r.Spare.PID}
-	}
-	ctx, cancel := context.WithTimeout(ctx, killBound)
-	defer cancel()
-	answer.Left, err = proc.KillTree(ctx, o, grace)
-	if err != nil {
-		err = fmt.Errorf("ending processes of %s: %w", cmp.Or(r.Tree, "run "+r.Owned.Run.ID), err)
-	}
-	return answer, asError(err)
+	answer.Left, err = kill(ctx, cmp.Or(r.Tree, "run "+r.Owned.Run.ID), o, grace)
+	return answer, err
 }
 
-// killAll ends what belongs to an owner, and fails if something is left.
-func killAll(ctx context.Context, runID string, o proc.Owner) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killBound)
+func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) ([]reconcile.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	left, err := proc.KillTree(ctx, o, killGrace)
+	left, err := proc.KillTree(ctx, o, grace)
 	if err != nil {
-		return fmt.Errorf("ending processes of run %s: %w", runID, err)
+		return left, fmt.Errorf("ending processes of %s: %w", whose, err)
 	}
-	return host.Leftover(runID, left)
+	return left, nil
+}
+
+// killAll ends what belongs to an owner, also after ctx has ended, and fails if something is left.
+func killAll(ctx context.Context, runID string, o proc.Owner) error {
+	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
+	return errors.Join(err, host.Leftover(runID, left))
 }

@@ -31,12 +31,14 @@ const terminalGrace = 3 * time.Second
 // terminal, which is why this is no call of the port, and the files by which its processes count as the run's. observe runs
 // beside it until the command has ended. If ctx ends, the command gets SIGTERM.
 func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error) {
-	known, space, err := h.held(r)
-	if err == nil {
-		err = space.Verify()
-	}
+	defer addCode(&err)
+	known, err := h.held(r)
 	if err != nil {
-		return 0, asError(err)
+		return 0, err
+	}
+	space := known.space
+	if err := space.Verify(); err != nil {
+		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = space.Path, env, io.In, io.Out, io.Err

@@ -122,7 +122,7 @@ func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccou
 // holdsAlive reports whether a worker certainly holds this alive file.
 func holdsAlive(path string) bool {
 	pulse, err := proc.ProbeAlive(path)
-	return err == nil && pulse.State != proc.AliveUnknown && !pulse.State.Dead()
+	return err == nil && pulse.Held
 }
 
 // LowKey names the time until which the tracker's allowance counts as low. The database keeps it for the next pass.

@@ -89,76 +89,54 @@ func NoteUnstarted(path, code string) error {
 // Close gives the lock up: from now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
-// AliveState is what a probe of an alive file found.
-type AliveState string
-
-// The states of an alive file.
-const (
-	AliveHeld    AliveState = "held"    // the worker is alive
-	AliveFree    AliveState = "free"    // no process holds the file: the worker is dead
-	AliveMissing AliveState = "missing" // there is no file, so no worker can have begun
-	AliveUnknown AliveState = "unknown" // it could not be found out: leave the run alone
-)
-
-// Dead reports whether the state means that no worker is alive.
-func (s AliveState) Dead() bool { return s == AliveFree || s == AliveMissing }
-
-// Pulse is the content of an alive file. Beats and Mono are the last heartbeat, zero if there was none or the file is
+// Pulse is what a probe of an alive file found. Beats and Mono are the last heartbeat, zero if there was none or the file is
 // damaged.
 type Pulse struct {
-	State AliveState
-	Beats int64
-	Mono  time.Duration
+	// Held: the worker is alive. Missing: there is no file, so no worker can have begun.
+	Held, Missing bool
+	Beats         int64
+	Mono          time.Duration
 	// Refused is the code that Refuse or NoteUnstarted wrote: there never was a heartbeat.
 	Refused string
 }
 
 // ProbeAlive looks at an alive file with a shared lock that it gives back at once. It never creates a file. The worker is
-// alive if the lock cannot be had. With an error the state is AliveUnknown.
-func ProbeAlive(path string) (Pulse, error) {
+// alive if the lock cannot be had. With an error that is unknown, and the run is to be left alone.
+func ProbeAlive(path string) (p Pulse, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Pulse{State: AliveMissing}, nil
+		return Pulse{Missing: true}, nil
 	}
 	if err != nil {
-		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file: %w", err)
+		return p, fmt.Errorf("probe alive file: %w", err)
 	}
 	defer f.Close() // gives the lock back
-	state := AliveFree
-	err = flock(f, unix.LOCK_SH)
-	if errors.Is(err, ErrHeld) {
-		state, err = AliveHeld, nil
+	lockErr := flock(f, unix.LOCK_SH)
+	held := errors.Is(lockErr, ErrHeld)
+	if lockErr == nil || held {
+		p, lockErr = readAlive(f)
 	}
-	var p Pulse
-	if err == nil {
-		p, err = readAlive(f)
+	if p.Held = held; lockErr != nil {
+		return p, fmt.Errorf("probe alive file %s: %w", path, lockErr)
 	}
-	if err != nil {
-		return Pulse{State: AliveUnknown}, fmt.Errorf("probe alive file %s: %w", path, err)
-	}
-	p.State = state
 	return p, nil
 }
 
-// LockDead locks the alive file exclusively for a pass that settles a dead run; release unlocks it after the commit. ok is
-// false while a worker, or another pass that settles, holds it. Probes are waited for, a quarter of a second at most. A
-// missing file is ok and locks nothing: no process can hold it.
-func LockDead(path string) (release func(), ok bool, err error) {
+// LockDead locks the alive file exclusively for a pass that settles a dead run; release unlocks it after the commit. The
+// error is ErrHeld while a worker, or another pass that settles, holds it. Probes are waited for, a quarter of a second at
+// most. A missing file locks nothing: no process can hold it.
+func LockDead(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return func() {}, true, nil
+		return func() {}, nil
+	}
+	if err == nil {
+		err = lockWithin(f, probeWait)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("lock dead run: %w", err)
+		return nil, fmt.Errorf("lock dead run: %w", errors.Join(err, f.Close()))
 	}
-	if err := lockWithin(f, probeWait); err != nil {
-		f.Close()
-		if errors.Is(err, ErrHeld) {
-			return nil, false, nil
-		}
-		return nil, false, fmt.Errorf("lock dead run %s: %w", path, err)
-	}
-	return func() { f.Close() }, true, nil // nothing was written that closing could lose
+	return func() { f.Close() }, nil // nothing was written that closing could lose
 }
 
 // lockWithin tries for an exclusive lock; ErrHeld if another process still has it after the wait.

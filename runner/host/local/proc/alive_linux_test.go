@@ -25,8 +25,8 @@ func init() {
 	}
 	// settle says whether the file could be locked as a dead one, and keeps it until its stdin ends.
 	helpers["settle"] = func(args []string) error {
-		release, ok, err := LockDead(args[0])
-		say("locked", ok, err)
+		release, err := LockDead(args[0])
+		say("locked", err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		release()
 		return err
@@ -54,21 +54,21 @@ func wantPulse(t *testing.T, path string, want Pulse) {
 
 func wantLocked(t *testing.T, path string, want bool) {
 	t.Helper()
-	release, ok, err := LockDead(path)
-	if ok != want || err != nil {
-		t.Fatalf("locked as a dead one: %v, %v", ok, err)
+	release, err := LockDead(path)
+	if want && err != nil || !want && !errors.Is(err, ErrHeld) {
+		t.Fatalf("locked as a dead one: %v", err)
 	}
-	if ok {
+	if err == nil {
 		release()
 	}
 }
 
 func TestAliveAcrossProcesses(t *testing.T) {
 	path := newAlive(t)
-	wantPulse(t, path, Pulse{State: AliveFree})
+	wantPulse(t, path, Pulse{})
 	h := start(t, nil, "hold", path)
 	h.line("held <nil>")
-	wantPulse(t, path, Pulse{State: AliveHeld, Beats: 7, Mono: 9 * time.Second})
+	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
 	if _, err := HoldAlive(path, 30*time.Millisecond); !errors.Is(err, ErrHeld) {
 		t.Fatalf("second worker: %v, want ErrHeld", err)
@@ -78,12 +78,12 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	}
 	must(t, h.cmd.Process.Kill())
 	_ = h.cmd.Wait()
-	wantPulse(t, path, Pulse{State: AliveFree, Beats: 7, Mono: 9 * time.Second})
+	wantPulse(t, path, Pulse{Beats: 7, Mono: 9 * time.Second})
 }
 
 func TestAliveMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
-	if p, err := ProbeAlive(path); err != nil || p.State != AliveMissing || !p.State.Dead() {
+	if p, err := ProbeAlive(path); err != nil || p != (Pulse{Missing: true}) {
 		t.Fatalf("missing file: %+v, %v", p, err)
 	}
 	if _, err := HoldAlive(path, time.Second); !errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +97,7 @@ func TestAliveMissing(t *testing.T) {
 		t.Fatalf("the file was created: %v", err)
 	}
 	// A path through a file is neither there nor missing.
-	p, err := ProbeAlive(filepath.Join(newAlive(t), "alive"))
-	if err == nil || p.State != AliveUnknown || p.State.Dead() {
+	if p, err := ProbeAlive(filepath.Join(newAlive(t), "alive")); err == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
 }
@@ -126,7 +125,7 @@ func TestProbesAreWaitedFor(t *testing.T) {
 func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	path := newAlive(t)
 	first := start(t, nil, "settle", path)
-	first.line("locked true <nil>")
+	first.line("locked <nil>")
 	wantLocked(t, path, false)
 	if _, err := HoldAlive(path, 30*time.Millisecond); !errors.Is(err, ErrHeld) {
 		t.Fatalf("a worker that comes late: %v", err)
@@ -149,7 +148,7 @@ func TestAliveDamaged(t *testing.T) {
 	}
 	path := newAlive(t)
 	must(t, os.WriteFile(path, []byte(torn), 0o600))
-	wantPulse(t, path, Pulse{State: AliveFree})
+	wantPulse(t, path, Pulse{})
 	for _, n := range []int64{12, 1<<63 - 1} {
 		if p, ok := parseAlive(string(heartbeatLine(n, 34))); p != (Pulse{Beats: n, Mono: 34}) || !ok {
 			t.Errorf("whole: %+v %v", p, ok)
@@ -166,8 +165,8 @@ func TestRefusal(t *testing.T) {
 		must(t, alive.Beat(7, time.Hour))
 		must(t, alive.Refuse(code))
 		must(t, alive.Close())
-		wantPulse(t, path, Pulse{State: AliveFree, Refused: code[:min(len(code), maxCode)]})
+		wantPulse(t, path, Pulse{Refused: code[:min(len(code), maxCode)]})
 		must(t, NoteUnstarted(path, "resource_limit"))
-		wantPulse(t, path, Pulse{State: AliveFree, Refused: "resource_limit"})
+		wantPulse(t, path, Pulse{Refused: "resource_limit"})
 	}
 }

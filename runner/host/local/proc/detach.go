@@ -36,17 +36,8 @@ const (
 // ErrNoAnswer: in the time given the worker neither took its run nor refused it nor ended. It may still do so.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// ErrNotDetached: this process was not started by Detach.
-var ErrNotDetached = errors.New("descriptor 3 is no pipe: not started by a pass")
-
-// DiedError: the worker ended before it answered.
-type DiedError struct {
-	// Status is how it ended ("exit status 2", "signal: killed").
-	Status string
-}
-
-// Error implements error.
-func (e *DiedError) Error() string { return "ended before it was ready: " + e.Status }
+// ErrDied: the worker ended before it answered.
+var ErrDied = errors.New("ended before it was ready")
 
 // Spawn is a worker to start (design 6), with "/" as its working directory.
 type Spawn struct {
@@ -138,7 +129,7 @@ func (d *Detached) Process() reconcile.Process { return d.process }
 // Done is closed when the worker has ended.
 func (d *Detached) Done() <-chan struct{} { return d.done }
 
-// Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, *DiedError,
+// Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, ErrDied,
 // ErrNoAnswer after Spawn.Wait, or that of ctx; the worker is left as it is.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.answer.Close()
@@ -157,12 +148,13 @@ func (d *Detached) Ready(ctx context.Context) error {
 	case err == nil && len(answer) > 0:
 		err = fmt.Errorf("refused: %s", answer)
 	case err == nil:
-		err = &DiedError{Status: "it closed its pipe and runs on"}
+		status := "it closed its pipe and runs on"
 		select {
 		case <-d.done:
-			err = &DiedError{Status: d.status}
+			status = d.status
 		case <-time.After(statusWait):
 		}
+		err = fmt.Errorf("%w: %s", ErrDied, status)
 	}
 	return fmt.Errorf("worker %d: %w", d.process.PID, err)
 }
@@ -179,7 +171,7 @@ type Handover struct {
 func TakeOver() (*Handover, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(answerFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return nil, ErrNotDetached
+		return nil, errors.New("descriptor 3 is no pipe: not started by a pass")
 	}
 	unix.CloseOnExec(answerFD)
 	secret, err := io.ReadAll(io.LimitReader(os.Stdin, maxSecret))

@@ -148,8 +148,7 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 			if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
 				t.Errorf("%v", err)
 			}
-			var died *DiedError
-			if errors.As(err, &died) != strings.HasPrefix(want, "exit status") || mode == "mute" && !living(d.Process()) {
+			if errors.Is(err, ErrDied) != strings.HasPrefix(want, "exit status") || mode == "mute" && !living(d.Process()) {
 				t.Errorf("%v, living: %v", err, living(d.Process()))
 			}
 		})

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -35,8 +38,6 @@ const runtimeVar = "XDG_RUNTIME_DIR"
 //
 //   - A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope
 //     and then becomes the worker: same pid, parent and descriptors, and no moment in which the worker runs outside.
-//     Moving a running worker (busctl call … StartTransientUnit) would need a second round between worker and pass,
-//     fails where no bus daemon runs, and is no faster.
 //   - Whether scopes can be had is tried, once in a pass and only if it starts something. No permission, file or version
 //     tells it reliably.
 //   - From outside its units a user's manager is used only if that user lingers. Otherwise it ends with the last login,
@@ -50,56 +51,42 @@ type ScopeManager struct {
 	manager *manager // nil: workers are started without a scope
 }
 
-// NoScopeError reports that a worker started now would end with the unit that the pass runs in.
-type NoScopeError struct {
-	// Unit is that service, KillMode its setting in systemd; empty if systemctl did not tell.
-	Unit, KillMode string
-	// Err is why systemd gives no scope.
-	Err error
-}
-
-// Error implements error.
-func (e *NoScopeError) Error() string {
-	mode := "whose KillMode could not be found out"
-	if e.KillMode != "" {
-		mode = "KillMode=" + e.KillMode
-	}
-	return fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", e.Unit, mode, e.Err)
-}
-
-// Unwrap returns the reason of systemd.
-func (e *NoScopeError) Unwrap() error { return e.Err }
-
-// Ask finds out how workers must be started to survive, once and within two seconds. An error is a *NoScopeError: they
-// cannot survive.
+// Ask finds out how workers must be started to survive, once and within two seconds. An error says that they cannot.
 func (s *ScopeManager) Ask(ctx context.Context) error {
-	s.once.Do(func() { s.err = s.ask(ctx, readSurroundings(s.Env)) })
+	s.once.Do(func() { s.err = s.ask(ctx, ReadHostUnit(s.Env)) })
 	return s.err
 }
 
-func (s *ScopeManager) ask(ctx context.Context, at surroundings) error {
+func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 	if !at.Booted {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, systemdLimit)
 	defer cancel()
 	reason := s.probe(ctx, at)
-	if reason == nil || !strings.HasSuffix(at.Unit, ".service") {
+	if reason == nil || !at.inService() {
 		return nil
 	}
 	m := manager{user: at.owner >= 0, runtime: at.runtime}
 	mode, err := s.output(ctx, m, "systemctl", m.flag(), "show", "-p", "KillMode", "--value", at.Unit)
-	if err == nil && (mode == "process" || mode == "none") {
+	switch {
+	case mode == "process", mode == "none":
 		return nil
+	case err != nil:
+		mode, reason = "whose KillMode could not be found out", fmt.Errorf("%w; %w", reason, err)
+	default:
+		mode = "KillMode=" + mode
 	}
-	if err != nil {
-		reason = fmt.Errorf("%w; %w", reason, err)
+	return &reconcile.Error{
+		Code: reconcile.CodeWorkersWouldDie, Err: reason,
+		Message: fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope of its own: %v", at.Unit, mode, reason),
+		Hint: "write KillMode=process into the [Service] section of " + at.Unit +
+			", or run passes by a timer of your user's, or let your user linger (loginctl enable-linger): then workers get scopes; where nothing is to outlive " + at.Unit + ", let the pass wait for its runs: symphony tick --wait",
 	}
-	return &NoScopeError{Unit: at.Unit, KillMode: mode, Err: reason}
 }
 
 // probe starts a program that ends at once in a scope of its own, and keeps the manager that allowed it.
-func (s *ScopeManager) probe(ctx context.Context, at surroundings) error {
+func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
@@ -218,29 +205,21 @@ type HostUnit struct {
 	Manager, Lingers bool
 	// Root needs no manager of its own.
 	Root bool
-}
 
-// ReadHostUnit looks at this process's surroundings, without asking systemd.
-func ReadHostUnit(env []string) HostUnit { return readSurroundings(env).HostUnit }
-
-// surroundings are all that decides which manager is asked for a scope.
-type surroundings struct {
-	HostUnit
 	uid     int
 	owner   int    // the user whose manager the unit belongs to; -1: it belongs to the system's
 	runtime string // the directory of this user's manager, running or not
 }
 
-func readSurroundings(env []string) surroundings {
-	at := surroundings{uid: os.Geteuid(), owner: -1, runtime: lookup(env, runtimeVar)}
+// ReadHostUnit looks at this process's surroundings, without asking systemd.
+func ReadHostUnit(env []string) HostUnit {
+	at := HostUnit{uid: os.Geteuid(), owner: -1}
 	at.Root = at.uid == 0
 	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
 		return at
 	}
 	at.Booted = true
-	if at.runtime == "" {
-		at.runtime = "/run/user/" + strconv.Itoa(at.uid)
-	}
+	at.runtime = cmp.Or(lookup(env, runtimeVar), "/run/user/"+strconv.Itoa(at.uid))
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return at // without cgroups no unit ends its processes
@@ -254,8 +233,10 @@ func readSurroundings(env []string) surroundings {
 	return at
 }
 
+func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
+
 // managers are those that may give a lasting scope, the best first.
-func (at surroundings) managers() []manager {
+func (at HostUnit) managers() []manager {
 	system, user := manager{}, manager{user: true, runtime: at.runtime}
 	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
 	switch {
@@ -270,7 +251,7 @@ func (at surroundings) managers() []manager {
 	if at.Manager && at.Lingers {
 		list = append(list, user)
 	}
-	if strings.HasSuffix(at.Unit, ".service") { // the system's manager may allow it to the account of the service
+	if at.inService() { // the system's manager may allow it to the account of the service
 		list = append(list, system)
 	}
 	return list
