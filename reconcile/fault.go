@@ -8,15 +8,15 @@ import (
 
 // Error is the error that reaches users: a stable code for programs, a message and a hint for people.
 type Error struct {
-	Code    string
-	Message string
+	Code    string `json:"code"`
+	Message string `json:"message"`
 	// Hint says what to do next; may be empty.
-	Hint string
+	Hint string `json:"hint,omitempty"`
 	// Err is the cause, nil if there is none.
-	Err error
+	Err error `json:"-"`
 	// Class is set where the table below does not have the code, or has another class for it. The end of a run is stored
 	// as a code alone: an adapter whose errors can end a run adds its codes to the table.
-	Class Class
+	Class Class `json:"-"`
 }
 
 // Error implements error: "<code>: <what and where>".

@@ -73,7 +73,7 @@ func furnish(t *testing.T, db *DB) {
 	check(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
 	_, err := db.Store.SavePass(ctx, Pass{
 		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,
-		Errors: []PassError{{Code: "tracker_error", Message: "No answer."}},
+		Errors: []reconcile.Error{{Code: "tracker_error", Message: "No answer."}},
 	})
 	check(t, err)
 	furnishTalk(t, db)

@@ -273,7 +273,7 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	if p.Actions == 0 && len(p.Errors) == 0 {
 		level = normal
 	}
-	p.Errors = append([]PassError{}, p.Errors...) // none is [], not null
+	p.Errors = append([]reconcile.Error{}, p.Errors...) // none is [], not null
 	err = s.update(ctx, "record the pass", level, func(t tx) error {
 		id, err = row(t, itself[int64], `INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
 			passFields(&p)[1:]...)

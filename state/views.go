@@ -80,16 +80,10 @@ type Pass struct {
 	Duration  time.Duration // stored to the millisecond
 	Actions   int           // how many were done
 	Skipped   int           // how many candidates got none
-	Errors    []PassError
+	Errors    []reconcile.Error
 	// BootID and Mono, CLOCK_MONOTONIC at the start, tell the age of a pass where the wall clock can't.
 	BootID string
 	Mono   time.Duration
-}
-
-// PassError is an error that a pass reported.
-type PassError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
 }
 
 const passColumns = `"trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns`

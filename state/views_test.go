@@ -68,7 +68,7 @@ func TestPasses(t *testing.T) {
 		p := Pass{
 			Trigger:   []string{"cron", "worker", "timer", "loop", "manual"}[i%5],
 			StartedAt: epoch.Add(time.Duration(i) * time.Minute), Duration: 1500 * time.Millisecond, Actions: i,
-			Skipped: 2, Errors: []PassError{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
+			Skipped: 2, Errors: []reconcile.Error{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
 			BootID: "boot", Mono: time.Duration(i) * time.Minute,
 		}
 		id, err := db.Store.SavePass(ctx, p)

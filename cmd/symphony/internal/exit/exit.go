@@ -83,7 +83,7 @@ func With(w *term.Env, err error) int {
 	known := From(err)
 	w.PrintError(known)
 	if w.JSON {
-		w.PrintJSON(map[string]any{"error": term.ErrorOf(known)})
+		w.PrintJSON(map[string]any{"error": known})
 	}
 	return Code(known)
 }

@@ -142,7 +142,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (r Result, err erro
 		Actions: len(r.Applied), Skipped: len(r.Skips),
 	}
 	for _, e := range r.Errors {
-		r.Pass.Errors = append(r.Pass.Errors, state.PassError{Code: e.Code, Message: e.Message})
+		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message})
 	}
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)

@@ -172,11 +172,11 @@ func quietError(ctx context.Context, p *project.Project, o TickOptions, err erro
 type ResultJSON struct {
 	Pass *passJSON `json:"pass"`
 	// Holder has the lock; it is left out as long as it has not written its name.
-	Holder  *state.Holder    `json:"holder,omitempty"`
-	Actions []actionJSON     `json:"actions"`
-	Skipped any              `json:"skipped"`
-	Counts  view.Counts      `json:"counts"`
-	Errors  []term.ErrorJSON `json:"errors"`
+	Holder  *state.Holder      `json:"holder,omitempty"`
+	Actions []actionJSON       `json:"actions"`
+	Skipped any                `json:"skipped"`
+	Counts  view.Counts        `json:"counts"`
+	Errors  []*reconcile.Error `json:"errors"`
 }
 
 type passJSON struct {
@@ -197,7 +197,7 @@ type actionJSON struct {
 
 // JSON returns the pass as tick --json prints it.
 func (r Result) JSON() ResultJSON {
-	out := ResultJSON{Actions: []actionJSON{}, Errors: []term.ErrorJSON{}, Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held}}
+	out := ResultJSON{Actions: []actionJSON{}, Errors: []*reconcile.Error{}, Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held}}
 	if r.Holder != nil {
 		out.Skipped = "locked"
 		if r.Holder.PID != 0 {
@@ -215,8 +215,6 @@ func (r Result) JSON() ResultJSON {
 		}
 	}
 	out.Skipped = append([]reconcile.Skip{}, r.Skips...)
-	for _, e := range r.Errors {
-		out.Errors = append(out.Errors, term.ErrorOf(e))
-	}
+	out.Errors = append(out.Errors, r.Errors...)
 	return out
 }

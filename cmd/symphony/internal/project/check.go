@@ -3,26 +3,26 @@ package project
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 // CheckReport is the result of a check of a workflow.
 type CheckReport struct {
-	Workflow string           `json:"workflow"`
-	OK       bool             `json:"ok"`
-	Errors   []term.ErrorJSON `json:"errors"`
-	Warnings []string         `json:"warnings"`
+	Workflow string             `json:"workflow"`
+	OK       bool               `json:"ok"`
+	Errors   []*reconcile.Error `json:"errors"`
+	Warnings []string           `json:"warnings"`
 }
 
 // CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
 // configuration is nil where the workflow can't be parsed.
 func CheckResult(p *Project) (CheckReport, *workflow.Config) {
-	out := CheckReport{Workflow: p.Path, Errors: []term.ErrorJSON{}, Warnings: []string{}}
+	out := CheckReport{Workflow: p.Path, Errors: []*reconcile.Error{}, Warnings: []string{}}
 	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
@@ -31,7 +31,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		cfg, err = workflow.Parse(p.Source, env)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
-		out.Errors = append(out.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message, Hint: cmp.Or(e.Hint, "correct it there")})
+		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct it there")))
 	}
 	if cfg != nil {
 		for _, warning := range cfg.Warnings {
@@ -39,7 +39,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
-				out.Errors = append(out.Errors, term.ErrorJSON{Code: workflow.CodeTemplateRender, Message: problem.String(), Hint: "a run that renders it would fail"})
+				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "a run that renders it would fail"))
 			}
 		}
 	}
@@ -54,10 +54,10 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 func (out CheckReport) Print(p *Project) {
 	w := p.Env
 	for _, e := range out.Errors {
-		w.PrintError(&reconcile.Error{Code: e.Code, Message: e.Message, Hint: e.Hint})
+		w.PrintError(e)
 	}
 	for _, text := range out.Warnings {
-		fmt.Fprintln(w.Stderr, "symphony: warning:", term.Visible(text))
+		w.Note(slog.LevelWarn, text)
 	}
 	switch {
 	case w.JSON:

@@ -31,7 +31,7 @@ type Known struct {
 	// Roots are the workspace roots that the project has used, the present one first.
 	Roots []string `json:"workspace_roots"`
 	// Error says why the database can't be read.
-	Error *term.ErrorJSON `json:"error"`
+	Error *reconcile.Error `json:"error"`
 }
 
 // KnownProjects finds every project of the account: below the usual folder of state directories, and those elsewhere that
@@ -90,8 +90,7 @@ func StateHome(w *term.Env) string {
 func ReadState(ctx context.Context, w *term.Env, dir string) Known {
 	row := Known{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
-		e := exit.From(err)
-		row.Error = new(term.ErrorOf(e))
+		row.Error = exit.From(err)
 	}
 	return row
 }

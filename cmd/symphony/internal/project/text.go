@@ -16,11 +16,11 @@ const PastRuns = 20
 
 // LastPassRow is the last pass of a project.
 type LastPassRow struct {
-	ID         int64            `json:"id"`
-	Trigger    string           `json:"trigger"`
-	StartedAt  time.Time        `json:"started_at"`
-	DurationMS int64            `json:"duration_ms"`
-	Errors     []term.ErrorJSON `json:"errors"`
+	ID         int64             `json:"id"`
+	Trigger    string            `json:"trigger"`
+	StartedAt  time.Time         `json:"started_at"`
+	DurationMS int64             `json:"duration_ms"`
+	Errors     []reconcile.Error `json:"errors"`
 }
 
 // LastPass is the last pass of a project, nil if there was none.
@@ -29,13 +29,10 @@ func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 	if err != nil || !known {
 		return nil, err
 	}
-	row := &LastPassRow{
-		ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(), Errors: []term.ErrorJSON{},
-	}
-	for _, e := range last.Errors {
-		row.Errors = append(row.Errors, term.ErrorJSON{Code: e.Code, Message: e.Message})
-	}
-	return row, nil
+	return &LastPassRow{
+		ID: last.ID, Trigger: last.Trigger, StartedAt: last.StartedAt.UTC(), DurationMS: last.Duration.Milliseconds(),
+		Errors: append([]reconcile.Error{}, last.Errors...),
+	}, nil
 }
 
 // ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // AgoText is "3m ago" on a terminal and the time in a pipe.
@@ -83,16 +81,4 @@ func OrNull[T comparable](v T) *T {
 		return nil
 	}
 	return &v
-}
-
-// ErrorJSON is an error in JSON answers.
-type ErrorJSON struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
-}
-
-// ErrorOf is an error as JSON answers show it.
-func ErrorOf(e *reconcile.Error) ErrorJSON {
-	return ErrorJSON{Code: e.Code, Message: e.Message, Hint: e.Hint}
 }

@@ -19,19 +19,19 @@ import (
 
 // Issue is what symphony knows of one issue, claimed or not.
 type Issue struct {
-	GeneratedAt time.Time       `json:"generated_at"`
-	Issue       KnownIssue      `json:"issue"`
-	Claim       *ClaimRow       `json:"claim"`
-	Why         Why             `json:"why"`
-	Next        Next            `json:"next"`
-	Runs        []RunRow        `json:"runs"` // the newest first
-	RunsKept    int             `json:"runs_kept"`
-	ThreadID    *string         `json:"thread_id"`
-	Workspace   *WorkspaceRow   `json:"workspace"`
-	Totals      Totals          `json:"codex_totals"`
-	Requests    []RequestRow    `json:"pending_requests"`
-	LogDir      *string         `json:"log_dir"`
-	TrackerErr  *term.ErrorJSON `json:"tracker_error"` // why the tracker did not answer
+	GeneratedAt time.Time        `json:"generated_at"`
+	Issue       KnownIssue       `json:"issue"`
+	Claim       *ClaimRow        `json:"claim"`
+	Why         Why              `json:"why"`
+	Next        Next             `json:"next"`
+	Runs        []RunRow         `json:"runs"` // the newest first
+	RunsKept    int              `json:"runs_kept"`
+	ThreadID    *string          `json:"thread_id"`
+	Workspace   *WorkspaceRow    `json:"workspace"`
+	Totals      Totals           `json:"codex_totals"`
+	Requests    []RequestRow     `json:"pending_requests"`
+	LogDir      *string          `json:"log_dir"`
+	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
 	Commands []string   `json:"pending_commands"`
 	Schedule bool       `json:"schedule_active"`
@@ -73,11 +73,11 @@ type ClaimRow struct {
 
 // WorkspaceRow is the workspace of the newest run that had one.
 type WorkspaceRow struct {
-	Path   string          `json:"path"`
-	Host   *string         `json:"host"`
-	Exists bool            `json:"exists"`
-	Git    *GitRow         `json:"git"`   // null without a repository
-	Error  *term.ErrorJSON `json:"error"` // why the repository can't be read
+	Path   string           `json:"path"`
+	Host   *string          `json:"host"`
+	Exists bool             `json:"exists"`
+	Git    *GitRow          `json:"git"`   // null without a repository
+	Error  *reconcile.Error `json:"error"` // why the repository can't be read
 }
 
 // GitRow is the state of a workspace's repository.
@@ -213,7 +213,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	case err == nil:
 		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
 	case r.id != "":
-		v.TrackerErr = new(term.ErrorOf(exit.From(err)))
+		v.TrackerErr = exit.From(err)
 	case r.db != nil && exit.From(err).Code == "issue_not_found":
 		return UnknownIssue(ctx, r.db, r.identifier, "the tracker has no such issue, or hides it from this key")
 	default:
@@ -285,7 +285,7 @@ func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
 	}
 	g, found, err := git.Inspect(ctx, row.Path)
 	if err != nil {
-		row.Error = new(term.ErrorOf(exit.From(err)))
+		row.Error = exit.From(err)
 	}
 	if !found {
 		return row
