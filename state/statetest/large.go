@@ -80,7 +80,7 @@ func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
 	var changes, ends []reconcile.Change
 	for i := 1; i <= s.Runs; i++ {
 		r := newRun(fmt.Sprintf("20261020T%06d.%03d-large", i/1000, i%1000), i%s.Claims+1)
-		r.EndedAt = now.Add(-time.Minute - history*time.Duration(s.Runs-i)/time.Duration(s.Runs))
+		r.EndedAt = now.Add(-time.Minute - history/time.Duration(s.Runs)*time.Duration(s.Runs-i))
 		r.StartedAt, r.HeartbeatAt, r.Outcome = r.EndedAt.Add(-10*time.Minute), r.EndedAt, reconcile.Succeeded
 		switch {
 		case i%7 == 0:
