@@ -3,11 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -43,57 +41,6 @@ func (m *machine) startCron() {
 	m.t.Helper()
 	// Without setsid it would end with the command that starts it.
 	m.mustSh("setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1")
-}
-
-// TestCron shows the README's line on Debian's cron, with its bare environment: the key comes from the environment
-// file, a worker outlives cron, and where the key is missing the error says where it belongs.
-func TestCron(t *testing.T) {
-	t.Parallel()
-	m := bootCron(t, cronUID)
-	m.project("no-key")
-	m.own()
-	m.key()
-	missing := m.envFile("no-key")
-	m.add("ABC-1", "gate-1")
-
-	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
-	crontab := fmt.Sprintf("%s >> $HOME/cron.log 2>&1\n%s >> $HOME/no-key.log 2>&1; echo exit $? >> $HOME/no-key.log\n* * * * *  env > $HOME/env.log\n",
-		line, strings.ReplaceAll(line, "web-shop", "no-key"))
-	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(crontab), 0o600))
-	m.mustSh(fmt.Sprintf("install -m 600 -o %d -g %[1]d %s/crontab /var/spool/cron/crontabs/symtester", m.uid, userHome))
-	m.startCron()
-
-	w := m.atWork("ABC-1", "gate-1", cronWait)
-	v, _ := m.ps()
-	if v.LastPass.Trigger != "cron" || len(v.LastPass.Errors) > 0 {
-		t.Errorf("the pass: %+v", *v.LastPass)
-	}
-	m.mustSh("kill $(pgrep -x cron)")
-	m.until("cron has ended", 10*time.Second, func() (bool, string) {
-		said, code := m.sh("pgrep -a -x cron")
-		return code != 0, said
-	})
-	m.lives(w, "cron's end")
-	m.open("gate-1")
-	m.handedOver("ABC-1", 20*time.Second)
-	m.calm()
-	if v, _ = m.ps(); len(v.outcomes("ABC-1")) != 1 || v.outcomes("ABC-1")[0] != "succeeded" {
-		t.Errorf("runs of ABC-1: %q, want one that succeeded\n%s", v.outcomes("ABC-1"), m.story())
-	}
-	if said := m.file("cron.log"); said != "" {
-		t.Errorf("cron would have mailed:\n%s", said)
-	}
-	m.until("the pass without a key is over", 10*time.Second, func() (bool, string) {
-		said := m.file("no-key.log")
-		return strings.Contains(said, "exit "), said
-	})
-	said := m.file("no-key.log")
-	if !strings.HasPrefix(said, "symphony: missing_tracker_api_key: ") || !strings.Contains(said, missing) || !strings.HasSuffix(said, "\nexit 3\n") {
-		t.Errorf("without a key, want missing_tracker_api_key, %s and exit 3:\n%s", missing, said)
-	}
-	if env := m.file("env.log"); strings.Contains(env, "LINEAR") || strings.Contains(env, "XDG_") || !strings.Contains(env, "HOME="+userHome+"\n") {
-		t.Errorf("this was no bare environment:\n%s", env)
-	}
 }
 
 // file reads a file of the user; empty if there is none.

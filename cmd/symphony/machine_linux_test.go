@@ -51,7 +51,6 @@ const serveCommands = `while IFS= read -r -d '' cmd; do timeout 20 bash -c "$cmd
 const (
 	systemdUID = 20001 + iota
 	systemUnitsUID
-	cronUID
 	scheduleUserUID
 	scheduleSystemUID
 	scheduleCronUID

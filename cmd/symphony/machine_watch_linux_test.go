@@ -123,7 +123,7 @@ func (m *machine) atWork(identifier, gate string, within time.Duration) (w machi
 		if w.run == "" {
 			return false, fmt.Sprintf("%+v", v)
 		}
-		said, code := m.sh("pgrep -o -u " + strconv.Itoa(m.uid) + " -f -- '-e .*/" + gate + ". '")
+		said, code := m.sh("pgrep -o -u " + strconv.Itoa(m.uid) + " -f -- '-e [^ ]*/" + gate + ". '")
 		w.command, _ = strconv.Atoi(said)
 		return code == 0, "no command waits for " + gate
 	})

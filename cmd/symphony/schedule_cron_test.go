@@ -12,13 +12,15 @@ import (
 )
 
 // TestScheduleCron: what install writes is understood by Debian's crontab and run by its cron, for a path with all that
-// cron and a shell take for something else; what else stands in the crontab stays byte for byte.
+// cron and a shell take for something else; what else stands in the crontab stays byte for byte. The documented line runs
+// beside it for a project without a key, which it reports; a worker outlives cron.
 func TestScheduleCron(t *testing.T) {
 	t.Parallel()
 	m := bootCron(t, scheduleCronUID)
 	const dir = `web ${HOME} "shop" 50%d it's`
 	m.must(os.Rename(filepath.Join(m.home, "web-shop"), filepath.Join(m.home, dir)))
 	m.must(os.Symlink(dir, filepath.Join(m.home, "web-shop"))) // for what the machine asks itself
+	m.project("no-key")
 	m.own()
 	m.key()
 	const workflow = `"` + `web \${HOME} \"shop\" 50%d it's` + `/WORKFLOW.md"`
@@ -30,13 +32,15 @@ func TestScheduleCron(t *testing.T) {
 		t.Errorf("left in the spool: %s", said)
 	}
 
-	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n"
+	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
+	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n" +
+		strings.ReplaceAll(line, "web-shop", "no-key") + " >> $HOME/no-key.log 2>&1; echo exit $? >> $HOME/no-key.log\n"
 	m.must(os.WriteFile(filepath.Join(m.home, "crontab"), []byte(theirs), 0o644))
 	m.mustSh(m.as("crontab crontab"))
 	m.add("ABC-1", "gate-1")
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
 	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "nothing to do")
-	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "6" {
+	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "7" {
 		t.Errorf("the crontab is not the old one with our line: %s", got)
 	}
 	m.startCron()
@@ -50,7 +54,13 @@ func TestScheduleCron(t *testing.T) {
 	}
 	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1\n")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
-	m.lives(w, "the schedule's removal")
+	m.until("the pass without a key is over", 10*time.Second, func() (bool, string) {
+		said := m.file("no-key.log")
+		return strings.Contains(said, "exit 3\n"), said
+	})
+	m.wants(m.file("no-key.log"), "symphony: missing_tracker_api_key: ", m.envFile("no-key"))
+	m.mustSh("kill $(pgrep -x cron)")
+	m.lives(w, "the schedule's removal and cron's end")
 	m.open("gate-1")
 	m.handedOver("ABC-1", 20*time.Second)
 	m.calm()

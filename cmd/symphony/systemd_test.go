@@ -141,8 +141,6 @@ func TestSystemd(t *testing.T) {
 	if said := m.warnings(); said != "" {
 		t.Errorf("systemd has found processes that it did not expect:\n%s", said)
 	}
-	m.noScopes()
-	m.calm()
 	if result := m.userctl("show -P Result symphony-web-shop.service"); result != "success" {
 		t.Errorf("the last pass's result for systemd: %s", result)
 	}
@@ -213,29 +211,4 @@ func (m *machine) ownPass() {
 			m.t.Errorf("runs of %s, the newest first: %s, want %s\n%s", issue, got, want, m.story())
 		}
 	}
-}
-
-// noScopes: where systemd-run fails there are none, so that the README's unit starts nothing, and KillMode=process makes do without. systemd then says of each worker what is looked for in vain else.
-func (m *machine) noScopes() {
-	m.t.Helper()
-	run := m.mustSh("command -v systemd-run")
-	m.mustSh("mount --bind /bin/false " + run)
-	m.add("ABC-5", "gate-5")
-	m.refused(m.userSystemctl, "symphony-web-shop.service", "KillMode=control-group")
-	dropIn := ".config/systemd/user/symphony-web-shop.service.d"
-	m.mustSh(m.asUser("mkdir " + dropIn + "; printf '[Service]\\nKillMode=process\\n' > " + dropIn + "/kill.conf; systemctl --user daemon-reload"))
-	m.userctl("start symphony-web-shop.service")
-	w := m.atWork("ABC-5", "gate-5", 20*time.Second)
-	m.unblocked()
-	if got := m.cgroup(w.pid); !strings.HasSuffix(got, "/symphony-web-shop.service") {
-		m.t.Errorf("the worker stands in %q", got)
-	}
-	m.userctl("start symphony-web-shop.service")
-	m.lives(w, "a pass more")
-	if said := m.warnings(); !strings.Contains(said, "remains running after unit stopped") || !strings.Contains(said, "left-over process") {
-		m.t.Errorf("the warnings of KillMode=process are not found where they must be: %q", said)
-	}
-	m.mustSh("umount " + run)
-	m.open("gate-5")
-	m.handedOver("ABC-5", 20*time.Second)
 }
