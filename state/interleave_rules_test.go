@@ -1,0 +1,240 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// This file states what must hold in every schedule. It does not use the plan, only the rows before and after a step and
+// what the processes did.
+
+// storedAll is the database at one time.
+type storedAll struct {
+	changes  int // how many rows have ever been written
+	paused   bool
+	claims   map[string]reconcile.Claim
+	runs     map[string]reconcile.Run
+	commands map[int64]reconcile.Command
+	totals   map[string]int64 // of settled runs by issue, and of the project under ""
+}
+
+func byKey[K comparable, V any](w *world, key func(V) K, fields func(*V) []any, query string) map[K]V {
+	list, err := rows(tx{w.lab.sql, context.Background()}, fields, query)
+	w.must(err)
+	all := map[K]V{}
+	for _, v := range list {
+		all[key(v)] = v
+	}
+	return all
+}
+
+func (w *world) rowsNow() *storedAll {
+	type total struct {
+		issue string
+		n     int64
+	}
+	changes, err := row(tx{w.lab.sql, context.Background()}, itself[int], `SELECT total_changes()`)
+	w.must(err)
+	if w.stored != nil && w.stored.changes == changes {
+		return w.stored
+	}
+	paused, _, err := w.db.Meta(context.Background(), metaPaused)
+	w.must(err)
+	all := &storedAll{
+		changes: changes, paused: paused != "",
+		claims:   byKey(w, func(c reconcile.Claim) string { return c.IssueID }, claimFields, `SELECT `+claimColumns+` FROM claims`),
+		runs:     byKey(w, func(r reconcile.Run) string { return r.ID }, runFields, `SELECT `+runColumns+` FROM runs`),
+		commands: byKey(w, func(c reconcile.Command) int64 { return c.ID }, commandFields, `SELECT `+commandColumns+` FROM commands`),
+		totals:   map[string]int64{},
+	}
+	for issue, t := range byKey(w, func(t total) string { return t.issue }, func(t *total) []any { return []any{&t.issue, &t.n} },
+		`SELECT issue_id, total FROM issue_totals UNION ALL SELECT '', CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`) {
+		all.totals[issue] = t.n
+	}
+	w.stored = all
+	return all
+}
+
+// look compares the world with the one before the last step, and reports the first rule that is broken.
+func (w *world) look() error {
+	was, is := w.seen, w.rowsNow()
+	w.seen = is
+	faults := w.wrong
+	for id := range w.agents {
+		if run := is.runs[id]; run.Outcome != "" {
+			faults = append(faults, fmt.Sprintf("%s has ended (%s) and its agent lives", id, run.Outcome))
+		}
+	}
+	faults = append(faults, is.standing()...)
+	if was != nil {
+		faults = append(faults, w.moved(was, is)...)
+	}
+	if len(faults) > 0 {
+		return w.broken("%s", strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// standing checks the rules that hold at any time.
+func (s *storedAll) standing() (faults []string) {
+	sums := map[string]int64{"": 0}
+	for id, run := range s.runs {
+		claim := s.claims[run.IssueID]
+		switch {
+		case run.Settled:
+			sums[run.IssueID] += run.Tokens.Total
+			sums[""] += run.Tokens.Total
+		case claim.Status != reconcile.Running || claim.RunID != id:
+			faults = append(faults, id+" is unsettled and its issue's claim does not name it")
+		}
+	}
+	for id, claim := range s.claims {
+		if run, found := s.runs[claim.RunID]; claim.Status == reconcile.Running && (!found || run.Settled) {
+			faults = append(faults, "the claim of "+id+" is running, and its run is none that runs: "+claim.RunID)
+		}
+	}
+	maps.DeleteFunc(sums, func(issue string, n int64) bool { return n == 0 && issue != "" })
+	if !maps.Equal(s.totals, sums) {
+		faults = append(faults, fmt.Sprintf("the total is %v, the settled runs used %v", s.totals, sums))
+	}
+	return faults
+}
+
+// moved checks what one step, which is one transaction, may change.
+func (w *world) moved(was, is *storedAll) (faults []string) {
+	fault := func(broken bool, format string, args ...any) {
+		if broken {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	for id, old := range was.runs {
+		now, found := is.runs[id]
+		ended := old.Outcome != ""
+		fault(!found, "run %s is gone", id)
+		fault(ended && (now.Outcome != old.Outcome || now.ErrorCode != old.ErrorCode), "run %s had ended as %s and now as %s", id, old.Outcome, now.Outcome)
+		fault(old.Settled && !now.Settled, "run %s was settled and is no more", id)
+		fault(now.Tokens.Total < old.Tokens.Total || ended && now.Tokens != old.Tokens, "run %s has lost tokens, or ended and still used some", id)
+		fault(!ended && now.Outcome == reconcile.Lost && w.calm, "run %s is lost although no process died", id)
+		fault(!ended && now.ErrorCode == reconcile.CodeSpawnFailed && old.Phase != reconcile.Starting, "run %s counts as never started, and was in phase %s", id, old.Phase)
+	}
+	given := func(verb reconcile.Verb, issue string) bool { // in this step
+		for id, c := range was.commands {
+			if _, left := is.commands[id]; !left && c.Verb == verb && c.IssueID == issue {
+				return true
+			}
+		}
+		return false
+	}
+	for id, old := range was.claims {
+		now, found := is.claims[id]
+		if !found {
+			continue
+		}
+		ended, retried := is.runs[old.RunID], given(reconcile.VerbRetry, id)
+		settled := ended.Settled && !was.runs[old.RunID].Settled
+		held, wasHeld := now.Status == reconcile.Held, old.Status == reconcile.Held
+		changed := now.Version != old.Version+1 && !reflect.DeepEqual(now, old)
+		fault(changed, "claim %s was changed without its version, or twice", id)
+		fault(now.Attempt < old.Attempt && (!settled || ended.Outcome != reconcile.Succeeded) && !retried, "claim %s went from attempt %d back to %d", id, old.Attempt, now.Attempt)
+		fault(settled && ended.Outcome == reconcile.Lost && !held && now.Attempt != ended.Attempt+1, "claim %s has attempt %d after attempt %d was lost", id, now.Attempt, ended.Attempt)
+		fault(wasHeld && old.HoldReason == reconcile.HoldOperator && !held && !retried, "claim %s was held by an operator and not retried", id)
+		fault(old.HoldNext && !now.HoldNext && !held && !retried, "claim %s was to be held after its run, and is not", id)
+		fault(!wasHeld && held && now.HoldReason == reconcile.HoldOperator && !old.HoldNext && !given(reconcile.VerbHold, id) && !given(reconcile.VerbStop, id),
+			"claim %s is held, and no operator asked for it", id)
+	}
+	for id, c := range was.commands {
+		_, left := is.commands[id]
+		claim, claimed := is.claims[c.IssueID]
+		fault(!left && !is.obeys(c.Verb, claim, claimed, claim.HoldNext && claim.Status == reconcile.Running), "%s is gone without its effect", c.Verb)
+	}
+	return faults
+}
+
+// obeys reports whether a command has had its effect, or will have it when the issue's run ends.
+func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, later bool) bool {
+	held := claimed && claim.Status == reconcile.Held
+	switch verb {
+	case reconcile.VerbHold, reconcile.VerbStop:
+		return held || later
+	case reconcile.VerbRetry:
+		return !held && !later
+	case reconcile.VerbPause, reconcile.VerbStopAll:
+		return s.paused
+	}
+	return !s.paused // resume
+}
+
+// settleDown runs passes when all other actors are gone: they must leave nothing undone. Of the commands about a thing, in
+// the order in which they were stored, the last decides. An issue that still needs work gets a run, unless an operator holds it.
+func (w *world) settleDown() error {
+	w.conduct, w.faults = conduct{tokens: 1}, 0
+	if err := w.alone(reconcile.Options{DispatchOff: true}); err != nil {
+		return err
+	}
+	before := w.seen
+	for id, run := range before.runs {
+		if !run.Settled {
+			return w.broken("%s is still not settled", id)
+		}
+	}
+	if len(before.commands)+len(w.agents)+len(w.locks)+len(w.leases) > 0 {
+		return w.broken("something is left: %v %v %v", w.agents, w.locks, w.leases)
+	}
+	last := map[string]reconcile.Verb{}
+	for _, c := range w.given {
+		last[c.IssueID] = c.Verb
+	}
+	for issue, verb := range last {
+		claim, claimed := before.claims[issue]
+		finished := modelPolicy.Terminal(w.issues[issue].State) // such an issue can't be held
+		if !finished && !before.obeys(verb, claim, claimed, false) {
+			return w.broken("the last command about %q was %s, and that is not how it stands", issue, verb)
+		}
+	}
+	if err := w.alone(reconcile.Options{}); err != nil || before.paused {
+		return err
+	}
+	count := func(s *storedAll, issue string) (n int) {
+		for _, run := range s.runs {
+			if run.IssueID == issue {
+				n++
+			}
+		}
+		return n
+	}
+	for id, issue := range w.issues {
+		if modelPolicy.Active(issue.State) && before.claims[id].Status != reconcile.Held && count(w.seen, id) == count(before, id) {
+			return w.broken("%s has no run any more, and nothing holds it", id)
+		}
+	}
+	return nil
+}
+
+// alone runs one more pass, an hour later, and the actors that it starts, to the end without interference.
+func (w *world) alone(options reconcile.Options) error {
+	w.now = w.now.Add(time.Hour)
+	w.enter("pass after all", pass(passKind{options: options}))
+	for range 1000 {
+		var next *actor
+		for _, a := range w.actors {
+			if !a.over && (a.ready == nil || a.ready()) {
+				next = a
+				break
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		w.take(next, goOn)
+		if err := w.look(); err != nil {
+			return err
+		}
+	}
+	return w.broken("no end")
+}

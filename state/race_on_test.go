@@ -1,6 +1,0 @@
-//go:build race
-
-package state
-
-// raceDetector: this binary was built with -race.
-const raceDetector = true
