@@ -68,7 +68,7 @@ func TestFormContent(t *testing.T) {
 		{"no integer", allFields, with("n", "3.5"), `the answer to "n" is no integer`},
 		{"no number", allFields, with("share", "half"), `the answer to "share" is no number`},
 		{"not a number", allFields, with("share", "NaN"), `the answer to "share" is no number`},
-		{"no yes or no", allFields, with("sure", "perhaps"), `the answer to "sure" is no boolean`},
+		{"no yes or no", allFields, with("sure", "perhaps"), `the answer to "sure" is none of those on offer`},
 		{"a bare form, agreed", `{"type":"object","properties":{}}`, answered{agreed: {"yes"}}, `{}`},
 		{"a bare form, not agreed", `{"type":"object","properties":{}}`, answered{agreed: {"No"}}, `not agreed to`},
 	} {

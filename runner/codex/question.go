@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,18 +116,11 @@ func (s *Session) askQuestions(in *incoming, r agent.Request, nothing object, gi
 // form is a form of an MCP server. One without fields is agreed to or not.
 type form []field
 
-// field is one member of requestedSchema. The options are in enum, in oneOf with titles, or for a list in items.
+// field is one member of requestedSchema, as a person is asked it.
 type field struct {
-	name     string
-	required bool
-
-	Type, Title, Description string
-	Enum, EnumNames          []string
-	OneOf                    []choice
-	Items                    struct {
-		Enum  []string
-		AnyOf []choice
-	}
+	agent.Question
+	kind    string   // string, boolean, integer, number, or array
+	choices []choice // what the options stand for
 }
 
 type choice struct {
@@ -153,69 +147,76 @@ func readForm(p *params) (form, error) {
 	}
 	var out form
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		f := field{name: name, required: slices.Contains(schema.Required, name)}
-		err := json.Unmarshal(schema.Properties[name], &f)
-		known := slices.Contains([]string{"string", "boolean", "number", "integer"}, f.Type) || f.Type == "array" && len(f.choices()) > 0
-		if err != nil || !known {
+		f, ok := readField(name, schema.Properties[name])
+		if !ok {
 			return nil, fmt.Errorf("its field %q can't be read", oneLine(name, 40))
+		}
+		if f.Optional = !slices.Contains(schema.Required, name); f.Optional {
+			f.Text += " (optional)"
 		}
 		out = append(out, f)
 	}
 	return out, nil
 }
 
-// choices are the options, each with a title.
-func (f *field) choices() []choice {
-	all := slices.Concat(f.OneOf, f.Items.AnyOf)
-	for i, value := range slices.Concat(f.Enum, f.Items.Enum) {
-		c := choice{Value: value}
-		if i < len(f.EnumNames) {
-			c.Title = f.EnumNames[i]
+// readField reads a field. Its options are in enum, in oneOf with titles, or for a list in items.
+func readField(name string, raw json.RawMessage) (f field, ok bool) {
+	var w struct {
+		Type, Title, Description string
+		Enum, EnumNames          []string
+		OneOf                    []choice
+		Items                    struct {
+			Enum  []string
+			AnyOf []choice
 		}
-		all = append(all, c)
 	}
-	for i := range all {
-		all[i].Title = cmp.Or(all[i].Title, all[i].Value)
+	if json.Unmarshal(raw, &w) != nil {
+		return field{}, false
 	}
-	return all
+	f.kind, f.ID, f.Header, f.Text = w.Type, name, cmp.Or(w.Title, name), cmp.Or(w.Description, w.Title, name)
+	f.choices = slices.Concat(w.OneOf, w.Items.AnyOf)
+	for i, value := range slices.Concat(w.Enum, w.Items.Enum) {
+		c := choice{Value: value}
+		if i < len(w.EnumNames) {
+			c.Title = w.EnumNames[i]
+		}
+		f.choices = append(f.choices, c)
+	}
+	switch f.kind {
+	case "string":
+	case "boolean":
+		f.Options, f.choices = yesNo, []choice{{"true", "Yes"}, {"false", "No"}}
+		return f, true
+	case "integer", "number":
+		f.Type = f.kind
+	case "array":
+		f.Several = true
+		f.Text += " (one or several)"
+	default:
+		return field{}, false
+	}
+	for i, c := range f.choices {
+		f.choices[i].Title = cmp.Or(c.Title, c.Value)
+		o := agent.Option{Label: f.choices[i].Title}
+		if o.Label != c.Value {
+			o.Description = c.Value
+		}
+		f.Options = append(f.Options, o)
+	}
+	return f, !f.Several || len(f.choices) > 0
 }
 
 const agreed = "agreed" // the id of the one question of a form without fields
 
 var yesNo = []agent.Option{{Label: "Yes"}, {Label: "No"}}
 
-// questions are the form's fields as a person is asked them.
 func (f form) questions() []agent.Question {
 	if len(f) == 0 {
 		return []agent.Question{{ID: agreed, Text: "Agree?", Options: yesNo}}
 	}
 	out := make([]agent.Question, 0, len(f))
 	for i := range f {
-		f := &f[i]
-		q := agent.Question{
-			ID: f.name, Header: cmp.Or(f.Title, f.name), Text: cmp.Or(f.Description, f.Title, f.name),
-			Several: f.Type == "array", Optional: !f.required,
-		}
-		switch f.Type {
-		case "boolean":
-			q.Options = yesNo
-		case "integer", "number":
-			q.Type = f.Type
-		}
-		if q.Several {
-			q.Text += " (one or several)"
-		}
-		if q.Optional {
-			q.Text += " (optional)"
-		}
-		for _, c := range f.choices() {
-			o := agent.Option{Label: c.Title}
-			if c.Title != c.Value {
-				o.Description = c.Value
-			}
-			q.Options = append(q.Options, o)
-		}
-		out = append(out, q)
+		out = append(out, f[i].Question)
 	}
 	return out
 }
@@ -227,26 +228,26 @@ func (f form) content(given map[string][]string) (object, error) {
 		return nil, errors.New("not agreed to")
 	}
 	for i := range f {
-		texts, field := given[f[i].name], &f[i]
-		if len(texts) == 0 {
-			if field.required {
-				return nil, fmt.Errorf("no answer to %q", field.name)
-			}
+		texts := given[f[i].ID]
+		if len(texts) == 0 && f[i].Optional {
 			continue
 		}
-		value, err := field.value(texts)
+		value, err := f[i].value(texts)
 		if err != nil {
 			return nil, err
 		}
-		out[field.name] = value
+		out[f[i].ID] = value
 	}
 	return out, nil
 }
 
 // value reads the answer to one field.
 func (f *field) value(texts []string) (any, error) {
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("no answer to %q", f.ID)
+	}
 	text := strings.TrimSpace(strings.Join(texts, " "))
-	switch f.Type {
+	switch f.kind {
 	case "array":
 		values := make([]string, 0, len(texts))
 		for _, text := range texts {
@@ -258,37 +259,31 @@ func (f *field) value(texts []string) (any, error) {
 		}
 		return values, nil
 	case "boolean":
-		switch strings.ToLower(text) {
-		case "yes", "y", "true":
-			return true, nil
-		case "no", "n", "false":
-			return false, nil
-		}
+		value, err := f.choose(text)
+		return value == "true", err
 	case "integer":
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n, nil
 		}
 	case "number":
-		if n := json.Number(text); json.Valid([]byte(text)) {
-			if _, err := n.Float64(); err == nil {
-				return n, nil
-			}
+		if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+			return n, nil
 		}
 	default:
-		if len(f.choices()) > 0 {
+		if len(f.choices) > 0 {
 			return f.choose(text)
 		}
 		return strings.Join(texts, " "), nil
 	}
-	return nil, fmt.Errorf("the answer to %q is no %s", f.name, f.Type)
+	return nil, fmt.Errorf("the answer to %q is no %s", f.ID, f.kind)
 }
 
 // choose finds an option by its label or its value.
 func (f *field) choose(text string) (string, error) {
-	for _, c := range f.choices() {
+	for _, c := range f.choices {
 		if strings.EqualFold(text, c.Title) || text == c.Value {
 			return c.Value, nil
 		}
 	}
-	return "", fmt.Errorf("the answer to %q is none of those on offer", f.name)
+	return "", fmt.Errorf("the answer to %q is none of those on offer", f.ID)
 }

@@ -57,7 +57,7 @@ func (u *turn) ask(s *Step) error {
 	if err != nil {
 		return err
 	}
-	return u.say(said)
+	return u.say(0, said)
 }
 
 // request sends a request and waits for the answer, without a limit, as codex does. The thread's status shows flag meanwhile.

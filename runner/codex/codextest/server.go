@@ -43,7 +43,7 @@ logged-out              account/read reports that a login is needed and missing`
 
 func (o *options) addFault(text string) error {
 	name, value, _ := strings.Cut(text, "=")
-	if !strings.Contains(faults, "\n"+name) {
+	if !strings.Contains(faults, "\n"+name+"=") && !strings.Contains(faults, "\n"+name+" ") {
 		return fmt.Errorf("unknown fault %q", name)
 	}
 	o.faults[name] = value
@@ -68,7 +68,10 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	flags.DurationVar(&o.pace, "pace", 0, "wait before each directive")
 	flags.DurationVar(&o.deafFor, "deaf-for", 10*time.Minute, "how long a deaf server outlives its client")
 	flags.Func("fault", faults, o.addFault)
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+	if err := flags.Parse(args[1:]); err != nil {
+		return 2
+	} else if flags.NArg() > 0 {
+		fmt.Fprintf(errw, "app-server takes no %q\n", flags.Arg(0))
 		return 2
 	}
 	if info, err := os.Stat(o.home); o.home != "" && (err != nil || !info.IsDir()) {

@@ -95,7 +95,7 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 		}
 	}
 	if err == nil && u.said == nil {
-		err = u.say("done")
+		err = u.say(0, "done")
 	}
 	if err == nil && !u.counted {
 		u.count(1000, 50)
@@ -172,9 +172,11 @@ func (u *turn) status(status object) { u.notify("thread/status/changed", object{
 
 // sleep waits, or ends the turn if it is interrupted.
 func (u *turn) sleep(d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-u.ctx.Done():
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-u.ctx.Done():
+		}
 	}
 	return u.interrupted()
 }
@@ -195,7 +197,7 @@ func (u *turn) step(s *Step) error {
 			wait()
 		}
 	case "say":
-		return u.say(strings.SplitAfter(s.Text, " ")...)
+		return u.say(0, strings.SplitAfter(s.Text, " ")...)
 	case "think":
 		u.completed(u.started(newItem("reasoning", object{"summary": []string{s.Text}}), "rs"))
 	case "patch":
@@ -207,7 +209,11 @@ func (u *turn) step(s *Step) error {
 	case "sleep":
 		return u.sleep(s.Wait)
 	case "stream":
-		return u.stream(s.N, s.Wait)
+		words := make([]string, s.N)
+		for i := range words {
+			words[i] = fmt.Sprintf("%d ", i+1)
+		}
+		return u.say(s.Wait, words...)
 	case "subagent":
 		u.subAgent(s.Text)
 	case "late-response": // startTurn has read it
@@ -268,39 +274,19 @@ func (u *turn) userMessage(text string) {
 	u.completed(u.started(newItem("userMessage", object{"content": content}), "user"))
 }
 
-// say sends an agent message in these parts.
-func (u *turn) say(parts ...string) error {
+// say sends an agent message in these parts, an interval apart.
+func (u *turn) say(interval time.Duration, parts ...string) error {
 	item := u.started(newItem("agentMessage", nil), "msg")
 	for _, part := range parts {
-		u.delta(item, part)
-	}
-	return u.saidAll(item, strings.Join(parts, ""))
-}
-
-// stream sends a message in n deltas, an interval apart.
-func (u *turn) stream(n int, interval time.Duration) error {
-	item := u.started(newItem("agentMessage", nil), "msg")
-	var text strings.Builder
-	for i := range n {
-		word := fmt.Sprintf("%d ", i+1)
-		text.WriteString(word)
-		u.delta(item, word)
+		u.notify("item/agentMessage/delta", object{"turnId": u.id, "itemId": item["id"], "delta": part})
 		if err := u.sleep(interval); err != nil {
 			return err
 		}
 	}
-	return u.saidAll(item, strings.TrimSpace(text.String()))
-}
-
-func (u *turn) delta(item object, text string) {
-	u.notify("item/agentMessage/delta", object{"turnId": u.id, "itemId": item["id"], "delta": text})
-}
-
-func (u *turn) saidAll(item object, text string) error {
-	item["text"] = text
+	item["text"] = strings.TrimSpace(strings.Join(parts, ""))
 	u.completed(item)
 	u.said = item
-	return u.interrupted()
+	return nil
 }
 
 // count reports a model call.
@@ -348,7 +334,7 @@ func (u *turn) subAgent(text string) {
 	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
 	u.completed(call)
 	child.start()
-	err := child.say(text)
+	err := child.say(0, text)
 	child.count(1000, 50)
 	child.finish(err)
 }
