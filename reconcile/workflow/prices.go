@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,26 +48,25 @@ func (p Price) Cost(t reconcile.Tokens) float64 {
 func (r *reader) prices(f field) {
 	p := Prices{Currency: "USD"}
 	defer func() { r.cfg.Agent.Prices = p }()
-	switch {
-	case f.node == nil:
+	if f.node == nil {
 		return
-	case f.node.Kind != yaml.MappingNode:
+	}
+	var entries map[string]yaml.Node // a name given twice is an error
+	if f.node.Kind != yaml.MappingNode || f.node.Decode(&entries) != nil {
 		r.wrong(Key{Type: typePrices}, f, pricesHint)
-		return
-	case !r.unrepeated(f):
 		return
 	}
 	p.Models = map[string]Price{}
-	for i := 0; i+1 < len(f.node.Content); i += 2 {
-		name, value := f.node.Content[i], deref(f.node.Content[i+1])
-		entry := field{key: f.key + "." + name.Value, line: r.line(name), node: value}
-		text := strings.TrimSpace(value.Value)
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		node := entries[name]
+		entry := field{key: f.key + "." + name, line: r.line(&node), node: deref(&node)}
+		text := strings.TrimSpace(entry.node.Value)
 		switch {
-		case strings.TrimSpace(name.Value) == "":
+		case strings.TrimSpace(name) == "":
 			r.invalid(field{key: f.key, line: entry.line}, "an entry names no model", pricesHint)
-		case name.Value != "currency":
-			p.Models[name.Value] = r.price(entry)
-		case null(value) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
+		case name != "currency":
+			p.Models[name] = r.price(entry)
+		case null(entry.node) || text == "" || utf8.RuneCountInString(text) > 8 || strings.ContainsAny(text, "\t\n"):
 			r.wrong(Key{Type: "short word"}, entry, "write USD or €")
 		default:
 			p.Currency = text

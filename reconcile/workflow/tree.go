@@ -99,7 +99,7 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 			continue
 		}
 		r.lines[f.key] = f.line
-		known := slices.IndexFunc(r.keys, func(k Key) bool { return k.Name == f.key })
+		known := slices.Index(r.names(), f.key)
 		section := slices.Contains(r.parents, f.key)
 		message, unbuilt := Unbuilt()[f.key]
 		switch {
@@ -133,28 +133,34 @@ func (r *reader) section(prefix string, node *yaml.Node) {
 	}
 }
 
-// suggest is a near key of the same section, or else a key of another section with the same last word.
+// suggest is a near key, or else a key of another section with the same last word. Only sections are suggested for a top-level
+// name: that kind means tracker.kind would be a guess.
 func (r *reader) suggest(key string) string {
 	dot := strings.LastIndexByte(key, '.') + 1
 	section, word := key[:dot], key[dot:]
-	if section == "" {
-		// Only sections are suggested for a top-level name: that kind means tracker.kind would be a guess.
-		return nearest(word, slices.DeleteFunc(slices.Clone(r.parents), func(p string) bool { return strings.Contains(p, ".") }))
-	}
 	var same []string
 	elsewhere := ""
-	for _, k := range r.keys {
-		if rest, ok := strings.CutPrefix(k.Name, section); ok {
+	for _, name := range slices.Concat(r.parents, r.names()) {
+		rest, inSection := strings.CutPrefix(name, section)
+		switch {
+		case strings.Contains(name, ".") != (dot > 0):
+		case inSection:
 			same = append(same, rest)
-		}
-		if elsewhere == "" && strings.HasSuffix(k.Name, "."+word) {
-			elsewhere = k.Name
+		case elsewhere == "" && strings.HasSuffix(name, "."+word):
+			elsewhere = name
 		}
 	}
 	if near := nearest(word, same); near != "" {
 		return section + near
 	}
 	return elsewhere
+}
+
+func (r *reader) names() (list []string) {
+	for _, k := range r.keys {
+		list = append(list, k.Name)
+	}
+	return list
 }
 
 // mergeProvider moves values from tracker.provider.* to the same keys of tracker.

@@ -213,8 +213,6 @@ func (r *reader) passThrough(f field) (json.RawMessage, bool) {
 	case f.node.Kind == yaml.ScalarNode:
 		raw, err := json.Marshal(f.node.Value)
 		return raw, err == nil
-	case !r.unrepeated(f):
-		return nil, false
 	}
 	var value any
 	err := f.node.Decode(&value)
@@ -224,26 +222,12 @@ func (r *reader) passThrough(f field) (json.RawMessage, bool) {
 			return raw, true
 		}
 	}
-	r.invalid(f, "can't be written as JSON: "+yamlMessage(err), "use strings as keys, and plain values")
-	return nil, false
-}
-
-// unrepeated reports a key that a map has twice. It does not follow aliases, because their target is part of the tree.
-func (r *reader) unrepeated(f field) bool {
-	seen := map[string]bool{}
-	for i, child := range f.node.Content {
-		if f.node.Kind == yaml.MappingNode && i%2 == 0 && child.Kind == yaml.ScalarNode {
-			if seen[child.Value] {
-				r.fail(CodeParse, field{key: f.key, line: r.line(child)}, strconv.Quote(child.Value)+" is given twice", "keep one of them")
-				return false
-			}
-			seen[child.Value] = true
-		}
-		if !r.unrepeated(field{key: f.key, node: child}) {
-			return false
-		}
+	what := yamlMessage(err)
+	if strings.Contains(what, "already defined") {
+		what = "a key is given twice"
 	}
-	return true
+	r.invalid(f, "can't be written as JSON: "+what, "use strings as keys, each once, and plain values")
+	return nil, false
 }
 
 func withoutNulls(value any) any {
