@@ -10,6 +10,8 @@ import (
 
 	"github.com/osteele/liquid/filters"
 	"github.com/osteele/liquid/render"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Check finds unknown variables, fields and filters, and tags that are not closed, also in branches that no issue takes. The
@@ -81,7 +83,7 @@ func (c *checker) report(line int, format string, args ...any) {
 func (c *checker) unknown(what, prefix, name string, known []string) {
 	message := "unknown " + what + " " + prefix + name
 	slices.Sort(known)
-	switch near := nearest(name, known); {
+	switch near := cmp.Or(text.Nearest(name, known)...); {
 	case name == "blank" || name == "empty":
 		message += "; write {% if x %}, {% if x == nil %} or {% if x == \"\" %} instead"
 	case near != "":

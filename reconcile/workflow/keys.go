@@ -3,8 +3,6 @@ package workflow
 import (
 	"slices"
 	"strings"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Key describes one key of the front matter. The table of them is the only place that knows a key: parsing, defaults,
@@ -179,12 +177,4 @@ func sections(keys []Key) []string {
 		}
 	}
 	return found
-}
-
-// nearest is the candidate that a mistyped name most likely means, empty if none is near.
-func nearest(name string, candidates []string) string {
-	if near := text.Nearest(name, candidates); len(near) > 0 {
-		return near[0]
-	}
-	return ""
 }

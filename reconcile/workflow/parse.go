@@ -3,8 +3,6 @@ package workflow
 import (
 	"encoding/json"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, in the order of the lines. The Config
@@ -104,20 +102,10 @@ func (r *reader) redact() {
 	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // what is wrong with it shows below
 	again := newReader(src, r.env, &Config{})
 	again.load()
-	own := map[int]bool{}
 	for _, f := range literals {
 		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != placeholder {
 			r.invalid(f, "a literal key must stand on one line, without escapes", hint)
 			return
-		}
-		own[r.line(f.node)] = true
-		if f.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 { // its text begins on the next line
-			own[r.line(f.node)+1] = true
-		}
-	}
-	for i, line := range strings.Split(string(r.src.Data), "\n") {
-		if strings.Contains(line, key) && !own[i+1] {
-			r.warn(field{line: i + 1}, "the tracker's key stands here too; runs see "+placeholder+" in its place")
 		}
 	}
 	r.cfg.Redacted = []byte(text)

@@ -52,11 +52,12 @@ func (r *reader) apiKey(f field) {
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral = Secret(key), !isVar && key != ""
-	r.cfg.SecretVars = []string{APIKeyVar, LiteralKeyVar}
-	if isVar && !slices.Contains(r.cfg.SecretVars, name) {
-		r.cfg.SecretVars = append(r.cfg.SecretVars, name)
-		slices.Sort(r.cfg.SecretVars)
+	vars := []string{APIKeyVar, LiteralKeyVar}
+	if isVar {
+		vars = append(vars, name)
 	}
+	slices.Sort(vars)
+	r.cfg.SecretVars = slices.Compact(vars)
 	f.key = "tracker.api_key"
 	missing := func(what, hint string) {
 		if !r.env.KeyOptional && !r.otherKind() {
@@ -69,10 +70,10 @@ func (r *reader) apiKey(f field) {
 	case key != "" || strings.HasPrefix(written, "$") && !isVar:
 	case name == LiteralKeyVar:
 		missing("the key stood in WORKFLOW.md itself and was not kept", "write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
-	case f.node != nil && isVar:
+	case isVar:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	default:
-		missing("missing, and "+APIKeyVar+" is not set", r.setHint(APIKeyVar, APIKeyVar))
+		missing("missing", r.setHint(APIKeyVar, APIKeyVar))
 	}
 }
 

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // reader reads one front matter into a configuration.
@@ -150,7 +153,7 @@ func (r *reader) suggest(key string) string {
 			elsewhere = name
 		}
 	}
-	if near := nearest(word, same); near != "" {
+	if near := cmp.Or(text.Nearest(word, same)...); near != "" {
 		return section + near
 	}
 	return elsewhere
