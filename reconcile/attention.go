@@ -17,10 +17,8 @@ const (
 
 // Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
-	// Key identifies it, so that it is sent once. Alike are other keys under which it may have been sent.
-	Key   string
-	Alike []string
-	Kind  AttentionKind
+	Key  string // identifies it, so that it is sent once
+	Kind AttentionKind
 	// IssueID and Identifier are empty for a blocked project.
 	IssueID    string
 	Identifier string
@@ -52,17 +50,11 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
-// resetSlack is by how much codex's word on when an allowance comes back may differ from one report to the next.
-const resetSlack = 15 * time.Minute
-
-// LimitAttention is the notification of an allowance that is used up. Limits that end at about the same time are the same.
+// LimitAttention is the notification of an allowance that is used up. Limits that end in the same hour are the same: codex's
+// word on when an allowance comes back differs a little from one report to the next.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
-	at := func(until time.Time) Attention {
-		return blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: until.Round(time.Hour)}, CodeAgentQuota)
-	}
-	a := at(l.Until)
+	a := blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: l.Until.Round(time.Hour)}, CodeAgentQuota)
 	a.At = now
-	a.Alike = []string{at(l.Until.Add(-resetSlack)).Key, at(l.Until.Add(resetSlack)).Key}
 	return a
 }
 

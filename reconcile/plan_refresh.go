@@ -32,16 +32,12 @@ func (p *planner) refresh() {
 	}
 }
 
-const (
-	// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its
-	// tokens.
-	handoffGrace = 2 * time.Minute
-	// handoffPending is the same while the agent's change is under way, when the new state is not known yet.
-	handoffPending = 30 * time.Second
-)
+// handoffGrace is how long a run may go on after its own agent has moved the issue: the turn completes and reports its
+// tokens.
+const handoffGrace = 2 * time.Minute
 
-// handingOver reports whether the issue is in the state that the run's own agent has moved it to. Such a run ends by itself
-// when its turn is done. A run whose issue was moved otherwise is stopped at once.
+// handingOver reports whether the issue is in the state that the run's own agent has moved it to, or that is not known yet.
+// Such a run ends by itself when its turn is done. A run whose issue was moved otherwise is stopped at once.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
 	if r == nil || r.HandoffAt.IsZero() || !visible {
@@ -52,11 +48,8 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	if now.IsZero() {
 		now = p.s.Now
 	}
-	since := now.Sub(r.HandoffAt).Abs()
-	if r.HandoffState == "" {
-		return since < handoffPending
-	}
-	return NormalizeState(r.HandoffState) == NormalizeState(issue.State) && since < handoffGrace
+	here := r.HandoffState == "" || NormalizeState(r.HandoffState) == NormalizeState(issue.State)
+	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
 }
 
 // leave is the reason to let an issue go, empty where there is none.

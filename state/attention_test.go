@@ -158,13 +158,6 @@ func TestStandingAttention(t *testing.T) {
 	if got := openKeys(t, db, now, login); len(got) != 0 {
 		t.Errorf("open are %v", got)
 	}
-
-	// One that is stored under a similar key is not reported again.
-	alike := login
-	alike.Key, alike.Alike = "another", []string{"a third", login.Key}
-	if got := openKeys(t, db, now, alike); len(got) != 0 {
-		t.Errorf("open are %v", got)
-	}
 }
 
 // TestAttentionsAreDropped checks that without a hook no notification waits.
