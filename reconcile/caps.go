@@ -3,8 +3,6 @@ package reconcile
 import (
 	"fmt"
 	"time"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // The reasons of a hold.
@@ -41,13 +39,13 @@ func (p *planner) cap(c Claim) (reason, message string) {
 	used := p.s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := p.s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s", text.Plural(c.Failures, "run"), c.ErrorCode, c.ErrorMessage)
+		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
 	case c.Interruptions >= maxInterruptions:
 		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers", c.Interruptions)
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
-		return HoldMaxIdleRuns, text.Plural(c.IdleRuns, "run") + " in a row changed nothing"
+		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
-		return HoldMaxRuns, text.Plural(c.Runs, "run") + " since the issue last changed"
+		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
 	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
 		return HoldMaxTokens, fmt.Sprintf("%d tokens used", used)
 	}
@@ -71,6 +69,13 @@ func (c Claim) HoldText() string {
 		return c.HoldEnds()
 	}
 	return c.HoldMessage + "; " + c.HoldEnds()
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
 }
 
 // hold makes a claim that waits for an operator or a change of the issue.

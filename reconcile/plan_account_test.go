@@ -72,26 +72,11 @@ func TestAccountSaysWhy(t *testing.T) {
 	}
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
+	s.Only, s.AnySlot = "id-3", true // the account's bound holds for a pass that may go past the workflow's, too
 	p := compute(s.Snapshot)
+	equal(t, "waits", p.plan.Waits[0].Reason, SkipNoSlot)
 	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: 1 of 1 agents of /h run")
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
-}
-
-// A due retry that may not start is reported, too.
-func TestDueRetrySaysWhy(t *testing.T) {
-	s := newScene().claim(issueNo(3), nil).same()
-	s.Account = Account{Home: "/h", Limit: &Limit{Window: "primary", Until: noon.Add(time.Hour)}}
-	p := Compute(s.Snapshot)
-	equal(t, "actions", len(p.Actions), 0)
-	equal(t, "waits", fmt.Sprintf("%+v", p.Waits), "[{IssueID:id-3 Identifier:A-3 Reason:rate_limited Message:codex's primary limit of /h is used up until 13:00}]")
-}
-
-// The account's bound holds for a pass that may go past the workflow's, too.
-func TestAccountSlotsOfOneIssue(t *testing.T) {
-	s := newScene().candidates(issueNo(2))
-	s.Only, s.AnySlot, s.Policy.MaxConcurrent = "id-2", true, 0
-	s.Account.Slots = &Slots{Taken: 1, Max: 1}
-	equal(t, "plan", story(Compute(s.Snapshot)), "skip A-2 no_slot")
 }
 
 // A run that ended by a fault of the account sets no block of the project's own where the account has one; where its

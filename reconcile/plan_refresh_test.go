@@ -81,26 +81,11 @@ func TestRefreshFailed(t *testing.T) {
 // The user whom an issue must be assigned to.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
-	for _, row := range []struct {
-		asked string
-		has   *Assignee
-		want  bool
-	}{
-		{"", nil, true},
-		{"", me, true},
-		{"me", me, true},
-		{"ME", me, true},
-		{"me", &Assignee{ID: "u2"}, false},
-		{"me", nil, false},
-		{"me@example.com", me, true},
-		{"u1", me, true},
-		{"U1", me, false},
-		{"u2", me, false},
-		{"u1", nil, false},
-	} {
-		got := Policy{Assignee: row.asked}.Ours(Issue{Assignee: row.has})
-		equal(t, row.asked, got, row.want)
+	for asked, want := range map[string]bool{"": true, "me": true, "ME": true, "me@example.com": true, "u1": true, "U1": false, "u2": false} {
+		equal(t, asked, Policy{Assignee: asked}.Ours(Issue{Assignee: me}), want)
+		equal(t, asked+" of none", Policy{Assignee: asked}.Ours(Issue{}), asked == "")
 	}
+	equal(t, "me, of another", Policy{Assignee: "me"}.Ours(Issue{Assignee: &Assignee{ID: "u2"}}), false)
 }
 
 // A change of state or description is progress: it ends the count of idle runs and of runs in all. Others are
@@ -259,6 +244,12 @@ func TestSweep(t *testing.T) {
 	equal(t, "run", fmt.Sprintln(run.Kind, run.IssueID, run.Identifier, run.Phase, run.WorkspaceRoot, run.WorkspacePath, run.Issue.State),
 		"cleanup id-1 A-1 starting /w /w/A-1 Done\n")
 	equal(t, "not due", story(Compute(scene().edit(func(s *Snapshot) { s.SweepDue = false }).Snapshot)), "")
+
+	// Removed workspaces that were kept for their time are deleted by one cleanup run of no issue's, which takes no slot.
+	trash := newScene().answer().edit(func(s *Snapshot) { s.SweepDue, s.TrashDue = true, true })
+	equal(t, "trash", story(Compute(trash.Snapshot)), "remove_workspace  trash")
+	trash.Runs, trash.Liveness["r"] = []Run{{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace}}, Liveness{Alive: true}
+	equal(t, "trash is being emptied", story(Compute(trash.Snapshot)), "")
 	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = "id-1" }).Snapshot)), "")
 }
 
@@ -275,20 +266,5 @@ func TestDueWhenTheTrackerAnswers(t *testing.T) {
 		}
 		equal(t, code, story(Compute(waits().answer(one).Snapshot)), want)
 		equal(t, code+" without an answer", story(Compute(waits().Snapshot)), "")
-	}
-}
-
-// Removed workspaces that were kept for their time are deleted by one cleanup run, which takes no slot.
-func TestTrashIsEmptied(t *testing.T) {
-	s := newScene().answer()
-	s.SweepDue, s.TrashDue = true, true
-	plan := Compute(s.Snapshot)
-	if len(plan.Actions) != 1 || plan.Actions[0].Kind != ActRemoveWorkspace || plan.Actions[0].Change.Insert.IssueID != "" {
-		t.Fatalf("want one cleanup of no issue's, got %v", plan.Actions)
-	}
-	s.Runs = append(s.Runs, Run{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace})
-	s.Liveness["r"] = Liveness{Alive: true}
-	if again := Compute(s.Snapshot); len(again.Actions) != 0 {
-		t.Errorf("a second one beside it: %v", again.Actions)
 	}
 }

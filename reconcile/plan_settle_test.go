@@ -155,27 +155,45 @@ func TestAfterDeath(t *testing.T) {
 	})
 }
 
-// Which runs are settled: only a run whose worker is certainly gone, and after what is left of it was reaped.
+// Which runs are settled: only a run whose worker is certainly gone, stands still, or does not end in time, and after what is
+// left of it was reaped. The time is told by the monotonic clock, so that neither a suspend nor a stepped clock ends healthy
+// work.
 func TestWhichRunsAreSettled(t *testing.T) {
-	one := issueNo(1)
+	one, alive := issueNo(1), Liveness{Alive: true}
+	asked := func(ago time.Duration) Instant { return Instant{thisBoot, 100*time.Hour - ago} }
 	for _, row := range []struct {
-		rule string
-		live Liveness
-		end  Outcome
-		want string
+		rule   string
+		live   Liveness
+		end    Outcome
+		stopAt Instant
+		grace  time.Duration
+		want   string
 	}{
-		{"alive", Liveness{Alive: true}, "", ""},
-		{"alive although it has recorded its outcome", Liveness{Alive: true}, Succeeded, ""},
-		{"not known", Liveness{Unknown: true}, "", ""},
-		{"still starting", Liveness{Pending: true}, "", ""},
-		{"dead with an outcome", Liveness{}, Succeeded, "settle A-1 succeeded"},
-		{"dead without", Liveness{}, "", "reap A-1 worker_lost; settle A-1 lost"},
-		{"processes left", Liveness{Left: make([]Process, 2)}, Succeeded, "reap A-1; settle A-1 succeeded"},
+		{"alive", alive, "", Instant{}, 0, ""},
+		{"alive although it has recorded its outcome", alive, Succeeded, Instant{}, 0, ""},
+		{"not known", Liveness{Unknown: true}, "", Instant{}, 0, ""},
+		{"still starting", Liveness{Pending: true}, "", Instant{}, 0, ""},
+		{"frozen", Liveness{Alive: true, Frozen: true}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
+		{"stopping", alive, "", asked(10 * time.Second), 0, ""},
+		{"stopping for too long", alive, "", asked(11 * time.Second), 0, "reap A-1 inactive; settle A-1 canceled"},
+		{"stopping with after_run", alive, "", asked(11 * time.Second), time.Minute, ""},
+		{"asked before a reboot", alive, "", Instant{"boot-1", 0}, 0, ""},
+		{"dead with an outcome", Liveness{}, Succeeded, Instant{}, 0, "settle A-1 succeeded"},
+		{"dead without", Liveness{}, "", Instant{}, 0, "reap A-1 worker_lost; settle A-1 lost"},
+		{"processes left", Liveness{Left: make([]Process, 2)}, Succeeded, Instant{}, 0, "reap A-1; settle A-1 succeeded"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
-			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome = row.end })
-			s.Liveness["run-A-1"] = row.live
-			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
+			s := newScene().running(one, func(_ *Claim, r *Run) {
+				if r.Outcome, r.StopAt = row.end, row.stopAt; r.StopAt != (Instant{}) {
+					r.StopReason = StopInactive
+				}
+			})
+			s.Liveness["run-A-1"], s.Mono, s.Policy.StopGrace = row.live, 100*time.Hour, row.grace
+			plan := Compute(s.Snapshot)
+			equal(t, "plan", story(plan), row.want)
+			for _, a := range plan.Actions {
+				equal(t, "killed first", a.Kill, a.Kind == ActReap && row.live.Alive)
+			}
 		})
 	}
 }

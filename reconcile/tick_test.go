@@ -456,3 +456,50 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 		equal(t, only+": reaped", len(report.Applied) > 0, only == "")
 	}
 }
+
+// silent is a world whose workers last beat some time ago. One that was only suspended beats when it is looked at again.
+type silent struct {
+	*world
+	beatAt  time.Duration
+	resumed bool
+	looks   int64
+}
+
+func (s *silent) Probe(ctx context.Context, run Run) Liveness {
+	l := s.world.Probe(ctx, run)
+	l.Beats, l.BeatAt = 7, s.beatAt
+	if s.looks++; s.resumed {
+		l.Beats += s.looks
+	}
+	return l
+}
+
+// A worker that stands still for longer than four heartbeats is looked at twice, and then killed.
+func TestFrozen(t *testing.T) {
+	for name, test := range map[string]struct {
+		age     time.Duration
+		resumed bool
+		alive   bool
+	}{
+		"for long":          {age: 20 * time.Second},
+		"since a moment":    {age: 19 * time.Second, alive: true},
+		"only just resumed": {age: time.Hour, resumed: true, alive: true},
+		"before its first":  {alive: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene().running(issueNo(1), nil).same()
+			w := worldOf(s.Snapshot)
+			deps := w.deps(s.Policy)
+			k := &silent{world: w, resumed: test.resumed}
+			if test.age > 0 {
+				k.beatAt = deps.Mono() - test.age
+			}
+			deps.Runners = k
+			Tick(t.Context(), deps, Options{})
+			equal(t, name+": alive", w.workers["run-A-1"].alive, test.alive)
+			if !test.alive {
+				equal(t, name+": outcome", w.runs["run-A-1"].Outcome, Lost)
+			}
+		})
+	}
+}

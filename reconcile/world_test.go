@@ -159,7 +159,6 @@ func conflict(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrConflict)
 }
 
-// State implements Store.
 func (w *world) State(ctx context.Context) (State, error) {
 	if ctx.Err() != nil {
 		return State{}, ctx.Err() // as a database does
@@ -188,7 +187,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	return rec, nil
 }
 
-// Commit implements Store: it checks everything before it changes anything.
+// Commit checks everything before it changes anything.
 func (w *world) Commit(_ context.Context, now time.Time, changes ...Change) error {
 	return w.step("commit", func() error {
 		for _, c := range changes {
@@ -265,7 +264,6 @@ func setBlock(at **Block, b *Block) {
 	}
 }
 
-// RequestStop implements Store.
 func (w *world) RequestStop(_ context.Context, id, reason string, at Instant) error {
 	return w.step("request stop", func() error {
 		if r := w.runs[id]; r.Outcome == "" && r.StopReason == "" {
@@ -276,7 +274,6 @@ func (w *world) RequestStop(_ context.Context, id, reason string, at Instant) er
 	})
 }
 
-// EndDead implements Store.
 func (w *world) EndDead(_ context.Context, now time.Time, run Run, outcome Outcome, code, message string) error {
 	return w.step("end", func() error {
 		r := w.runs[run.ID]
@@ -289,12 +286,10 @@ func (w *world) EndDead(_ context.Context, now time.Time, run Run, outcome Outco
 	})
 }
 
-// SaveSkips implements Store.
 func (w *world) SaveSkips(_ context.Context, _ time.Time, skips []Skip) error {
 	return w.step("skips", func() error { w.skips = skips; return nil })
 }
 
-// SaveSweep implements Store.
 func (w *world) SaveSweep(_ context.Context, now time.Time) error {
 	return w.step("sweep", func() error { w.lastSweep = now; return nil })
 }
@@ -335,7 +330,6 @@ func (w *world) told(i Issue) string {
 	return told(claims, i, w.now)
 }
 
-// Probe implements Runners.
 func (w *world) Probe(_ context.Context, run Run) Liveness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -349,7 +343,6 @@ func (w *world) Probe(_ context.Context, run Run) Liveness {
 	}
 }
 
-// Prepare implements Runners.
 func (w *world) Prepare(_ context.Context, run Run) error {
 	return w.step("prepare", func() error {
 		if _, stored := w.runs[run.ID]; stored {
@@ -360,7 +353,7 @@ func (w *world) Prepare(_ context.Context, run Run) error {
 	})
 }
 
-// Start implements Runners. The worker takes its run by comparing and swapping the phase.
+// Start: the worker takes its run by comparing and swapping the phase.
 func (w *world) Start(_ context.Context, run Run) error {
 	return w.step("start", func() error {
 		r := w.runs[run.ID]
@@ -381,7 +374,6 @@ func (w *world) Start(_ context.Context, run Run) error {
 	})
 }
 
-// Stop implements Runners.
 func (w *world) Stop(_ context.Context, run Run) error {
 	return w.step("stop", func() error {
 		if w.runs[run.ID].StopReason == "" {
@@ -394,7 +386,6 @@ func (w *world) Stop(_ context.Context, run Run) error {
 	})
 }
 
-// Reap implements Runners.
 func (w *world) Reap(_ context.Context, run Run, record func([]Process) error) ([]Process, error) {
 	var left []Process
 	err := w.step("reap", func() error {
@@ -415,7 +406,6 @@ func (w *world) Reap(_ context.Context, run Run, record func([]Process) error) (
 	return left, record(left)
 }
 
-// Kill implements Runners.
 func (w *world) Kill(_ context.Context, run Run) error {
 	return w.step("kill", func() error {
 		if p := w.workers[run.ID]; p != nil {
@@ -425,7 +415,6 @@ func (w *world) Kill(_ context.Context, run Run) error {
 	})
 }
 
-// ReapFailed implements Store.
 func (w *world) ReapFailed(_ context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -435,15 +424,12 @@ func (w *world) ReapFailed(_ context.Context, id string) error {
 	return nil
 }
 
-// Workspaces implements Runners.
 func (w *world) Workspaces(context.Context) ([]Workspace, error) { return w.workspaces, nil }
 
-// FreeBytes implements Runners.
 func (w *world) FreeBytes() int64 { return w.free }
 
 func (w *world) TrashDue(time.Time, int64, int64) (bool, error) { return w.trash, nil }
 
-// ByIDs implements Tracker.
 func (w *world) ByIDs(_ context.Context, ids []string) (map[string]Issue, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -460,7 +446,6 @@ func (w *world) ByIDs(_ context.Context, ids []string) (map[string]Issue, error)
 	return found, nil
 }
 
-// Candidates implements Tracker.
 func (w *world) Candidates(_ context.Context, states []string) ([]Issue, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
