@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +70,7 @@ func TestPatientRefresh(t *testing.T) {
 			return errors.As(err, &gone) && strings.Contains(err.Error(), "HTTP 503")
 		}},
 		{"stopped meanwhile", []answer{broken}, 25 * time.Second, 25 * time.Second, 3, func(err error) bool { return errors.Is(err, errTerminated) }},
-		{"not the tracker's fault", []answer{strange}, 0, 0, 1, func(err error) bool { return reconcileCode(err) == "issue_not_found" }},
+		{"not the tracker's fault", []answer{strange}, 0, 0, 1, func(err error) bool { code, _ := codeOf(err); return code == "issue_not_found" }},
 		{"not before its reset", []answer{limit, in("Todo")}, 0, 5 * time.Minute, 2, func(err error) bool { return err == nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,50 +88,6 @@ func TestPatientRefresh(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func reconcileCode(err error) string {
-	var e *reconcile.Error
-	errors.As(err, &e)
-	if e == nil {
-		return ""
-	}
-	return e.Code
-}
-
-// A tracker that stays away after a turn, and a full disk, are not failures of the issue.
-func TestFaultsOfTheMachine(t *testing.T) {
-	a, _ := loose(t)
-	for _, c := range []struct {
-		err     error
-		outcome reconcile.Outcome
-		code    string
-	}{
-		{errTrackerGone{&reconcile.Error{Code: "linear_api_status", Message: "HTTP 503"}}, reconcile.InterruptedRun, "tracker_unavailable"},
-		{fmt.Errorf("log: %w", &os.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}), reconcile.Failed, "disk_full"},
-		{fmt.Errorf("event log: %w", syscall.EDQUOT), reconcile.Failed, "disk_full"},
-	} {
-		outcome, code, message := a.judge(t.Context(), c.err)
-		if outcome != c.outcome || code != c.code || message == "" {
-			t.Errorf("%v became %s %s %q", c.err, outcome, code, message)
-		}
-	}
-}
-
-// A resumed thread counts only the tokens that the new run has used.
-func TestResume(t *testing.T) {
-	r := newRig(t, "attempt 0:\ntokens 300 30\nattempt 1+:\ntokens 500 50", in("Todo"))
-	r.Config.MaxTurns = 1
-	first := r.ends(reconcile.Succeeded, "")
-	r.next("run-2")
-	r.run.Attempt, r.journal.finished = 1, nil
-	run := r.ends(reconcile.Succeeded, "")
-	if run.ThreadID != first.ThreadID || run.Tokens != (reconcile.Tokens{Input: 500, Cached: 125, Output: 50, Reasoning: 10, Total: 550}) {
-		t.Errorf("thread %s, before %s; used %+v", run.ThreadID, first.ThreadID, run.Tokens)
-	}
-	if got := r.journal.threads[run.ThreadID]; got.Total != 880 {
-		t.Errorf("the thread used %+v", got)
 	}
 }
 
@@ -245,57 +199,63 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// spoken is a conversation whose session says what is written to say. Each event is handled, and then told to seen.
+func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation, say func(line string)) {
+	r.t.Helper()
+	c = newConversation(r.newJob(r.run, func(error) {}), nil)
+	must(r.t, c.open())
+	in, agentOut := io.Pipe()
+	_, stdin := io.Pipe()
+	handled := make(chan struct{})
+	g := &agentProcess{}
+	g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
+		c.onEvent(g, e)
+		seen(c, e)
+		handled <- struct{}{}
+	}})
+	r.t.Cleanup(func() {
+		must(r.t, agentOut.Close())
+		<-g.session.Done()
+		c.close()
+	})
+	return c, func(line string) {
+		_, err := io.WriteString(agentOut, line+"\n")
+		must(r.t, err)
+		<-handled
+	}
+}
+
 // TestFragments: a piece of a message or of output is neither stored as an event nor the run's last message. A secret that
 // comes in pieces would be recognised in none of them.
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
-	a, g := newConversation(r.newJob(r.run, func(error) {}), nil), &agentProcess{}
-	dir := t.TempDir()
-	var err error
-	a.events, err = agent.OpenEventLog(filepath.Join(dir, eventsFile), a.Redactor)
-	must(t, err)
-	defer func() { must(t, a.events.Close()) }()
-	in, out := io.Pipe()
-	g.session = codex.New(agent.Streams{Stdin: out, Stdout: in}, agent.Options{})
-	defer g.session.Close()
-	a.onEvent(g, agent.Event{Name: agent.EventNotification, Message: "reads the key"})
-	for _, piece := range []string{testKey[:16], testKey[16:]} {
-		a.onEvent(g, agent.Event{Name: agent.EventNotification, Fragment: true, Message: piece})
-		if got := a.rec.get().LastMessage; got != "reads the key" {
+	pieces := 0
+	_, say := r.spoken(func(c *conversation, e agent.Event) {
+		if e.Fragment {
+			pieces++
+		}
+		if got := c.rec.get().LastMessage; strings.Contains(got, testKey[:16]) || strings.Contains(got, testKey[16:]) {
 			t.Errorf("the last message is %q", got)
 		}
+	})
+	for _, piece := range []string{testKey[:16], testKey[16:]} {
+		say(`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`)
 	}
-	stored, err := os.ReadFile(filepath.Join(dir, eventsFile))
-	must(t, err)
-	if n := strings.Count(string(stored), "\n"); n != 1 {
-		t.Errorf("%d events are stored", n)
+	if stored := read(t, filepath.Join(r.Dir, eventsFile)); pieces != 2 || stored != "" {
+		t.Errorf("%d pieces, stored are %s", pieces, stored)
 	}
 }
 
 // A secret that looks like a number of the rate limits leaves the record valid JSON, which ps has to read.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
-	a, g := newConversation(r.newJob(r.run, func(error) {}), nil), &agentProcess{}
-	a.Redactor.Add([]string{"17900000"})
-	var err error
-	a.events, err = agent.OpenEventLog(filepath.Join(t.TempDir(), eventsFile), a.Redactor)
-	must(t, err)
-	defer func() { must(t, a.events.Close()) }()
-	in, agentOut := io.Pipe()
-	_, stdin := io.Pipe()
-	seen := make(chan json.RawMessage, 10)
-	g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
-		a.onEvent(g, e)
-		seen <- a.rec.get().RateLimits
-	}})
-	defer g.session.Close()
+	r.Redactor.Add([]string{"17900000"})
+	c, say := r.spoken(func(*conversation, agent.Event) {})
 	for _, reset := range []string{"1790000000", "1800000000"} {
-		_, err := io.WriteString(agentOut, `{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":`+reset+`}}}}`+"\n")
-		must(t, err)
-		limits := <-seen
+		say(`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`)
+		limits := c.rec.get().RateLimits
 		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) || limits != nil && !json.Valid(limits) {
 			t.Errorf("kept are %s", limits)
 		}
 	}
-	must(t, agentOut.Close())
 }

@@ -1,8 +1,6 @@
 package runner
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -137,12 +135,9 @@ func TestRunHidesACutSecret(t *testing.T) {
 // The agent reads what the tool answers unchanged, but for the tracker's key: an issue may be about tokens.
 func TestToolAnswerIsLeftAlone(t *testing.T) {
 	r := newRig(t, "")
-	r.Tracker.Tool = &reconcile.AgentTool{
-		ChangesIssue: func(json.RawMessage) bool { return false },
-		Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
-			return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
-		},
-	}
+	r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
+		return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
+	})
 	c := newConversation(r.newJob(r.run, func(error) {}), nil)
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
 	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -93,13 +92,9 @@ func TestLinksInMutation(t *testing.T) {
 func TestRunKeepsLinksAndModel(t *testing.T) {
 	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
 		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
-	r.Tracker.Tool = &reconcile.AgentTool{
-		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
-		Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
-			return reconcile.ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
-		},
-		ChangesIssue: func(json.RawMessage) bool { return false },
-	}
+	r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
+		return reconcile.ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
+	})
 	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")
 	run := r.ends(reconcile.Succeeded, "")
 	want := []reconcile.Link{

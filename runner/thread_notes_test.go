@@ -169,13 +169,9 @@ func TestCreationsStoredLater(t *testing.T) {
 	for refuse, turn := range map[int]int{1: 1, 2: 2} {
 		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
 		r.Journal = &fullDisk{r.journal, refuse}
-		r.Tracker.Tool = &reconcile.AgentTool{
-			Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
-			ChangesIssue: func(json.RawMessage) bool { return false },
-			Call: func(context.Context, json.RawMessage) reconcile.ToolAnswer {
-				return reconcile.ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
-			},
-		}
+		r.Tracker.Tool = changing(func(string) reconcile.ToolAnswer {
+			return reconcile.ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
+		})
 		r.tracker.post("c1", "work log", *wroteAt(1))
 		r.tracker.post("c2", "use red", *wroteAt(2))
 		r.journal.ours = map[string]bool{"c1": true}

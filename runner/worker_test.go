@@ -75,32 +75,7 @@ func TestOutcomes(t *testing.T) {
 				}
 			},
 		},
-		{
-			name: "a profile that changes the directory", script: "sh readlink /proc/$PPID/cwd > $TMPDIR/agent", outcome: reconcile.Succeeded,
-			change: func(r *rig) {
-				r.profile("cd() { command cd /; }; cd /")
-				r.Config.Hooks.AfterCreate, r.Config.Hooks.AfterRun = "pwd > hook", "pwd >> hook"
-			},
-			check: func(t *testing.T, r *rig, _ reconcile.Run) {
-				if hook := read(t, r.space("hook")); hook != r.space()+"\n"+r.space()+"\n" {
-					t.Errorf("the hooks ran in %q", hook)
-				}
-				if agent := read(t, filepath.Join(r.root, ".symphony/work/ABC-1/tmp/agent")); agent != r.space()+"\n" {
-					t.Errorf("the agent ran in %q", agent)
-				}
-			},
-		},
 		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
-		{
-			name: "the workspace is in use", change: func(r *rig) {
-				root, err := workspace.OpenRoot(r.root)
-				must(r.t, err)
-				other, err := root.Acquire(r.t.Context(), workspace.Owner{IssueID: "id-1", Identifier: "ABC-1", Project: "demo", StateDir: "/elsewhere", RunID: "other"})
-				must(r.t, err)
-				r.t.Cleanup(func() { must(r.t, other.Release()) })
-			},
-			outcome: reconcile.Failed, code: "workspace_busy",
-		},
 		{
 			name: "a file in the workspace's place", change: func(r *rig) {
 				must(r.t, os.Mkdir(r.root, 0o700))
@@ -114,36 +89,14 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "an agent that can't be run", outcome: reconcile.Failed, code: "codex_not_found",
-			change: func(r *rig) {
-				path := filepath.Join(r.StateDir, "codex")
-				must(r.t, os.WriteFile(path, nil, 0o600))
-				r.Config.Command = path
-			},
-		},
-		{
-			name: "the agent ends before it answers", change: func(r *rig) { r.Config.Command += " --fault exit" }, outcome: reconcile.Failed, code: "port_exit",
-			check: func(t *testing.T, _ *rig, run reconcile.Run) {
-				if !strings.Contains(run.ErrorText, "status 1: Error: told to fail") {
-					t.Errorf("%q", run.ErrorText)
-				}
-			},
-		},
-		{
 			name: "an incompatible agent", outcome: reconcile.Failed, code: "codex_incompatible",
 			change: func(r *rig) {
 				r.Config.Command += ` --fault 'initialize-error=Invalid request: unknown variant initialize'`
 			},
 		},
-		{name: "the turn fails", script: "fail other no good", outcome: reconcile.Failed, code: "turn_failed"},
 		{name: "no login", script: "fail unauthorized who are you", outcome: reconcile.Failed, code: "agent_auth"},
 		{name: "no quota", script: "fail usageLimitExceeded enough", outcome: reconcile.Failed, code: "agent_quota"},
 		{name: "no network", script: "fail serverOverloaded busy", outcome: reconcile.Failed, code: "network"},
-		{name: "a question", script: "ask-user which way?", outcome: reconcile.Failed, code: "turn_input_required"},
-		{
-			name: "an approval without a person to give it", script: "ask-command rm -rf /", outcome: reconcile.Failed, code: "approval_required",
-			change: func(r *rig) { r.Config.OnApproval = agent.ApprovalFail },
-		},
 		{
 			name: "silence", script: "background sleep 1000\nhang", outcome: reconcile.TimedOut, code: "turn_timeout",
 			change: func(r *rig) { r.Config.StallTimeout, r.Config.TurnTimeout = 0, 400*time.Millisecond },
@@ -264,8 +217,18 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r.ends(reconcile.InterruptedRun, "terminated")
 }
 
-// What the agent changes by its tool is announced in the row before it is sent, and confirmed after.
-func TestHandoffIsAnnounced(t *testing.T) {
+// changing is a tool of the tracker; what it is asked to change, it has changed.
+func changing(answer func(args string) reconcile.ToolAnswer) *reconcile.AgentTool {
+	return &reconcile.AgentTool{
+		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
+		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
+		Call:         func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer { return answer(string(args)) },
+	}
+}
+
+// What the agent changes by its tool is announced in the row before it is sent, and confirmed after. It is an event of its own,
+// and what it creates is kept; what it reads is neither.
+func TestChangeByTheAgent(t *testing.T) {
 	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
 	var before []reconcile.Run // as written when the tool was called
 	moved := false
@@ -275,61 +238,26 @@ func TestHandoffIsAnnounced(t *testing.T) {
 		}
 		return in("Todo")()
 	}}
-	r.Tracker.Tool = &reconcile.AgentTool{
-		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
-		ChangesIssue: func(args json.RawMessage) bool { return strings.Contains(string(args), "change") },
-		Call: func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer {
-			r.journal.mu.Lock()
-			defer r.journal.mu.Unlock()
-			before = append(before, r.journal.updates[len(r.journal.updates)-1])
-			moved = moved || strings.Contains(string(args), "change")
-			return reconcile.ToolAnswer{Text: "the key is " + testKey, Success: true}
-		},
-	}
-	run := r.ends(reconcile.Succeeded, "")
-	if len(before) != 2 || !before[0].HandoffAt.IsZero() || before[1].HandoffAt.IsZero() || before[1].HandoffState != "" {
-		t.Errorf("written at the calls: %+v", before)
-	}
-	if run.HandoffState != "Human Review" {
-		t.Errorf("found %q after the change", run.HandoffState)
-	}
-}
-
-// What the agent changes is an event of its own, and what it creates is kept; what it reads is neither.
-func TestMutationIsKept(t *testing.T) {
-	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
-	r.Tracker.Tool = &reconcile.AgentTool{
-		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
-		ChangesIssue: func(json.RawMessage) bool { return false },
-		Call: func(_ context.Context, args json.RawMessage) reconcile.ToolAnswer {
-			if strings.Contains(string(args), "read") {
-				return reconcile.ToolAnswer{Text: "Bearer words are read as they are", Success: true}
-			}
-			return reconcile.ToolAnswer{Text: "changed", Success: true, Mutation: &reconcile.Mutation{
-				Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
-				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `, ` + strings.Repeat("x", 64<<10) + `"}`),
-				Created:   []reconcile.Created{{Kind: "comment", ID: "c-1"}},
-			}}
-		},
-	}
-	r.ends(reconcile.Succeeded, "")
-	var found []agent.Event
-	for line := range strings.Lines(read(t, filepath.Join(r.Dir, eventsFile))) {
-		var e agent.Event
-		must(t, json.Unmarshal([]byte(line), &e))
-		if e.Name == agent.EventMutation {
-			found = append(found, e)
+	r.Tracker.Tool = changing(func(args string) reconcile.ToolAnswer {
+		r.journal.mu.Lock()
+		defer r.journal.mu.Unlock()
+		before = append(before, r.journal.updates[len(r.journal.updates)-1])
+		if strings.Contains(args, "read") {
+			return reconcile.ToolAnswer{Text: "Bearer words are read as they are", Success: true}
 		}
+		moved = true
+		return reconcile.ToolAnswer{Text: "the key is " + testKey, Success: true, Mutation: &reconcile.Mutation{
+			Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
+			Variables: json.RawMessage(`{"body":"the key is ` + testKey + `"}`), Created: []reconcile.Created{{Kind: "comment", ID: "c-1"}},
+		}}
+	})
+	run := r.ends(reconcile.Succeeded, "")
+	if len(before) != 2 || !before[0].HandoffAt.IsZero() || before[1].HandoffAt.IsZero() || before[1].HandoffState != "" || run.HandoffState != "Human Review" {
+		t.Errorf("written at the calls: %+v, then %q", before, run.HandoffState)
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d mutations: %+v", len(found), found)
-	}
-	var m reconcile.Mutation
-	must(t, json.Unmarshal(found[0].Raw, &m))
-	variables := string(m.Variables)
-	if found[0].Message != "commentCreate" || !m.Success || len(m.Created) != 1 || len(variables) > 32<<10 ||
-		!strings.HasPrefix(variables, `{"body":"the key is [redacted], xxx`) || !strings.Contains(variables, "bytes cut]") {
-		t.Errorf("%+v", found[0])
+	events := read(t, filepath.Join(r.Dir, eventsFile))
+	if strings.Count(events, `"event":"tracker_mutation"`) != 1 || !strings.Contains(events, `"variables":{"body":"the key is [redacted]"}`) {
+		t.Errorf("events\n%s", events)
 	}
 	if !slices.Equal(r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c-1"}}) {
 		t.Errorf("kept %v", r.journal.created)
@@ -380,22 +308,5 @@ func TestRowLost(t *testing.T) {
 	}
 	if len(r.journal.finished) != 0 {
 		t.Errorf("recorded %+v", r.journal.finished)
-	}
-}
-
-// A database that can't be written for a while costs nothing.
-func TestRowNotWritable(t *testing.T) {
-	r := newRig(t, "say fine")
-	var refused int
-	r.journal.refuse = func(run reconcile.Run) error {
-		if run.Phase == reconcile.StreamingTurn || run.Outcome != "" && refused == 0 {
-			refused++
-			return &reconcile.Error{Code: "disk_full", Message: "no space"}
-		}
-		return nil
-	}
-	run := r.ends(reconcile.Succeeded, "")
-	if refused == 0 || run.TurnsDone != 1 {
-		t.Errorf("refused %d times, %d turns done", refused, run.TurnsDone)
 	}
 }
