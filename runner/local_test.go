@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +22,7 @@ import (
 // workerVar makes this test binary a worker that behaves as its value says.
 const workerVar = "RUNNER_TEST_WORKER"
 
-// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "stubborn" never ends, "leave" gives up the
+// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" gives up the
 // run at SIGTERM and lives on, "refuse" and "die" never take it, "orphan" leaves a process with the run's mark.
 func playWorker(how string, args []string) int {
 	ready, err := proc.TakeOver()
@@ -68,7 +67,7 @@ func playWorker(how string, args []string) int {
 			if how == "leave" && alive.Close() != nil {
 				return 9
 			}
-			if how != "stubborn" && how != "leave" {
+			if how != "leave" {
 				return 0
 			}
 		case <-time.After(patience):
@@ -126,14 +125,8 @@ func TestPrepareRun(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	if got := read(t, filepath.Join(dir, workflowFile)); got != string(l.Workflow) {
-		t.Errorf("workflow %q", got)
-	}
 	if err := l.Prepare(t.Context(), run); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the same run again: %v", err)
-	}
-	if live := l.Probe(t.Context(), run); live.Alive || live.Unknown || len(live.Left) > 0 {
-		t.Errorf("a run without a worker: %+v", live)
 	}
 	// A run whose directory is gone is dead, and looking at it makes nothing.
 	must(t, os.RemoveAll(dir))
@@ -175,6 +168,7 @@ func TestStartWorker(t *testing.T) {
 	}
 }
 
+// Only the process that took the run is signalled, and no other one that has its number now. Scripts show workers that do not end.
 func TestStopWorker(t *testing.T) {
 	l, run := started(t, "take")
 	for _, other := range []reconcile.Handle{
@@ -185,32 +179,16 @@ func TestStopWorker(t *testing.T) {
 		if err := l.Stop(t.Context(), wrong); err != nil || !Alive(l.StateDir, run.ID) {
 			t.Fatalf("a stop of %+v: %v", other, err)
 		}
+		if err := l.Kill(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "is not visible here") || !Alive(l.StateDir, run.ID) {
+			t.Fatalf("killing %+v: %v", other, err)
+		}
 	}
-	// It returns when the worker has ended.
-	if err := l.Stop(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
-		t.Errorf("%v", err)
+	for range 2 { // it returns when the worker has ended
+		if err := l.Stop(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
+			t.Errorf("%v", err)
+		}
 	}
-	if err := l.Stop(t.Context(), run); err != nil {
-		t.Errorf("a second stop: %v", err)
-	}
-	// One that does not end is not waited for longer than the pass has time.
-	l, run = started(t, "stubborn")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := l.Stop(ctx, run); err != nil || !Alive(l.StateDir, run.ID) {
-		t.Errorf("a stubborn worker: %v", err)
-	}
-	unseen := run
-	unseen.Worker.Boot = "another"
-	if err := l.Kill(t.Context(), unseen); err == nil || !strings.Contains(err.Error(), "is not visible here") || !Alive(l.StateDir, run.ID) {
-		t.Errorf("killing one that is not visible: %v", err)
-	}
-	if err := l.Kill(t.Context(), run); err != nil || Alive(l.StateDir, run.ID) {
-		t.Errorf("killing it: %v", err)
-	}
-	if err := l.Kill(t.Context(), unseen); err != nil {
-		t.Errorf("killing one that is dead: %v", err)
-	}
+	must(t, l.Kill(t.Context(), run))
 }
 
 func TestReapWorker(t *testing.T) {

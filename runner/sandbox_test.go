@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -117,6 +118,43 @@ func TestRunEnvironment(t *testing.T) {
 	for _, want := range []string{"TMPDIR=/t", "XDG_CACHE_HOME=/c", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=" + r.run.ID, "KEPT=yes"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q lacks %s", env, want)
+		}
+	}
+}
+
+// TestAgentWrites: what an agent can write outside of its workspace, for some policies.
+func TestAgentWrites(t *testing.T) {
+	const never, asks = `"never"`, `"on-request"`
+	for _, c := range []struct {
+		policy, approval string
+		roots            []string
+		want             bool
+	}{
+		{"", never, nil, false},
+		{"", asks, nil, true},
+		{"", never, []string{"/srv"}, true},
+		{"", never, []string{"/srv/main/.git"}, true},
+		{"", never, []string{"/srv/main/.git/hooks"}, true},
+		{"", never, []string{"/srv/ma", "/srv/main/.github"}, false},
+		{`{"type":"workspaceWrite"}`, never, []string{"/srv"}, true},
+		{`{"type":"workspaceWrite","writableRoots":[]}`, never, []string{"/srv"}, false},
+		{`{"type":"workspaceWrite","writableRoots":["/srv"]}`, never, nil, true},
+		{`{"type":"readOnly"}`, never, nil, false},
+		{`{"type":"dangerFullAccess"}`, never, nil, true},
+		{`{"type":"externalSandbox"}`, never, nil, true},
+		{`{"type":"unheardOf"}`, never, nil, true},
+		{`"no object"`, never, nil, true},
+	} {
+		config := Config{ApprovalPolicy: json.RawMessage(c.approval), WritableRoots: c.roots}
+		if c.policy != "" {
+			config.TurnSandboxPolicy = json.RawMessage(c.policy)
+		}
+		anywhere, dirs := config.agentWrites()
+		got := anywhere || slices.ContainsFunc(dirs, func(dir string) bool {
+			return text.PathInside(dir, "/srv/main/.git") || text.PathInside("/srv/main/.git", dir)
+		})
+		if got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

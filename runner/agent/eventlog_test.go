@@ -25,31 +25,10 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestEventLogItem: the event of an item stores the item in place of the message, shortened as a payload is.
-func TestEventLogItem(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	l, err := OpenEventLog(path, NewRedactor([]string{testKey}))
-	must(t, err)
-	output := "first line\n" + strings.Repeat(testKey+"x", 3*maxPayload/len(testKey)) + "\nlast line"
-	must(t, l.Append(Event{
-		Name: EventNotification, PID: 7, Usage: &Usage{Total: 9}, Raw: json.RawMessage(`{"method":"item/completed"}`),
-		Item: &Item{Kind: ItemCommand, Ended: true, Command: "make", Output: output},
-	}))
-	must(t, l.Close())
-	var line Event
-	must(t, json.Unmarshal([]byte(read(t, path)), &line))
-	if line.Raw != nil || line.PID != 7 || line.Usage.Total != 9 || line.Item.Command != "make" {
-		t.Errorf("%+v", line)
-	}
-	kept := line.Item.Output
-	if len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") || strings.Contains(kept, testKey) {
-		t.Errorf("%d bytes of output: %.40s … %.40s", len(kept), kept, kept[max(0, len(kept)-40):])
-	}
-}
-
 func TestEventLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	const hard, half = `p<a>s"s&`, `ends-in-a\`
+	output := "first line\n" + strings.Repeat(testKey+"x", 3*maxPayload/len(testKey)) + "\nlast line"
 	l, err := OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half}))
 	must(t, err)
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
@@ -60,6 +39,7 @@ func TestEventLog(t *testing.T) {
 		{Name: "notification", At: at, Message: hard, Raw: marshal("key " + hard)},
 		{Name: "notification", At: at, Message: "as the agent wrote it", Raw: json.RawMessage(`"key p<a>s\"s&"`)},
 		{Name: "notification", At: at, Message: "it " + half, Raw: json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`)},
+		{Name: "notification", At: at, Raw: json.RawMessage(`{"method":"item/completed"}`), Item: &Item{Kind: ItemCommand, Ended: true, Output: output}},
 	} {
 		must(t, l.Append(e))
 	}
@@ -78,7 +58,7 @@ func TestEventLog(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	if len(lines) != 6 {
+	if len(lines) != 7 {
 		t.Fatalf("%d lines", len(lines))
 	}
 	first := lines[0]
@@ -94,6 +74,11 @@ func TestEventLog(t *testing.T) {
 	}
 	if got := lines[3]; got.Message != Redacted || string(got.Raw) != `"key [redacted]"` {
 		t.Errorf("a secret that JSON writes differently: %+v, payload %s", got, got.Raw)
+	}
+	// The event of an item stores the item in place of the message, shortened as a payload is.
+	item := lines[6].Item
+	if kept := item.Output; lines[6].Raw != nil || len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") {
+		t.Errorf("%d bytes of output: %.40s … %.40s", len(kept), kept, kept[max(0, len(kept)-40):])
 	}
 	if got := lines[5]; got.Message != "it "+Redacted || !strings.Contains(string(got.Raw), `[redacted]\"quote`) {
 		t.Errorf("a secret that ends in half an escape: %+v, payload %s", got, got.Raw)

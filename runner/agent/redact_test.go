@@ -95,23 +95,8 @@ func TestEnvSecrets(t *testing.T) {
 	}
 }
 
-// A stream may break anywhere in a token, and an endless line is not held back for ever.
+// An endless line is not held back for ever, nor is the beginning of a secret at its end let out.
 func TestRedactorSplit(t *testing.T) {
-	const text = "a Bearer abcdefgh.ijklm and bearer\n"
-	for first := range len(text) {
-		for second := first; second < len(text); second++ {
-			var got, held []byte
-			r := NewRedactor(nil)
-			for _, piece := range []string{text[:first], text[first:second], text[second:]} {
-				var clean []byte
-				clean, held = r.Split(append(held, piece...))
-				got = append(got, clean...)
-			}
-			if got = append(got, r.Bytes(held)...); string(got) != "a Bearer [redacted] and bearer\n" {
-				t.Fatalf("cut at %d and %d: %q", first, second, got)
-			}
-		}
-	}
 	r := NewRedactor([]string{testKey})
 	long := strings.Repeat("x ", maxHeld)
 	for _, end := range []string{testKey[:9], "Bearer", "Bearer abc", "bearer  "} {
