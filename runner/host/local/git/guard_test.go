@@ -61,10 +61,13 @@ func (g *guarded) undo(want ...string) {
 	undone, err := g.Undo(g.t.Context())
 	check(g.t, err)
 	check(g.t, undone.Unsettled)
-	slices.Sort(undone.Names)
-	slices.Sort(want)
-	if !slices.Equal(undone.Names, want) {
-		g.t.Errorf("undone %q, want %q", undone.Names, want)
+	for _, name := range want {
+		if !slices.ContainsFunc(undone.Names, func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) }) {
+			g.t.Errorf("%s is not undone", name)
+		}
+	}
+	if len(undone.Names) != len(want) || undone.Unsafe != nil {
+		g.t.Errorf("undone %q, want %q, %v", undone.Names, want, undone.Unsafe)
 	}
 }
 
@@ -102,6 +105,16 @@ func (g *guarded) sh(script string) string {
 		g.t.Fatalf("%s: %v", script, ctx.Err())
 	}
 	return fmt.Sprintf("%s%v", out, err)
+}
+
+// do runs a script that must succeed.
+func (g *guarded) do(script string) string {
+	g.t.Helper()
+	said, ok := strings.CutSuffix(g.sh("set -e; "+script), "<nil>")
+	if !ok {
+		g.t.Fatalf("%s: %s", script, said)
+	}
+	return said
 }
 
 // ran reports whether the agent's program ran, and forgets it.
@@ -231,186 +244,127 @@ func TestGuardAttacks(t *testing.T) {
 	}
 }
 
-// What the main repository of a worktree shares with it is another place for links; there even those that were there
-// before may be an agent's. Those of the operator's are out of its reach.
-func TestGuardSharedLinks(t *testing.T) {
+// What the operator's hooks have made, what the agent changes, what is undone or refused, and how things are then.
+func TestGuard(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"main/.git", "main.git"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := guard(t, true)
-			common := filepath.Join(realTemp(t), name)
-			check(t, os.MkdirAll(filepath.Dir(common), 0o700))
-			check(t, os.Rename(git(t, g.Tree, "rev-parse", "--path-format=absolute", "--git-common-dir"), common))
-			git(t, common, "--git-dir="+common, "worktree", "repair", g.Tree)
-			log := filepath.Join(common, "logs", "refs", "heads", "topic")
-			ours := filepath.Join(common, "description")
-			for _, path := range []string{log, ours} {
-				check(t, os.Remove(path))
-				check(t, os.Symlink(g.mark, path))
-			}
-			g.trust()
-			check(t, os.Symlink(g.mark, filepath.Join(common, "objects", "info", "commit-graph")))
-			g.undo(common+": logs/refs/heads/topic", common+": objects/info/commit-graph")
-			if said := g.sh("git commit --allow-empty -m x && git gc"); g.ran() || !strings.HasSuffix(said, "<nil>") {
-				t.Errorf("it was written to: %s", said)
-			}
-			if target, err := os.Readlink(ours); err != nil || target != g.mark {
-				t.Errorf("the operator's link is %q, %v", target, err)
-			}
-		})
-	}
-}
-
-// Links that were there before the agent stay, and where they led. So do those in a work tree, which the guard
-// leaves alone, also where it lies in a bare repository or looks like one.
-func TestGuardLinksThatStay(t *testing.T) {
-	t.Parallel()
-	g := guard(t, false)
-	g.sh(`mkdir "$SPARE/shared"; mv .git/logs "$SPARE/shared/logs"; ln -s "$SPARE/shared/logs" .git/logs; ln -sf refs/heads/main .git/HEAD
-		git clone -q --bare . bare; git -C bare worktree add -q tree`)
-	g.trust()
-	said := g.sh(`ln -s /nowhere link; mkdir -p objects refs; ln -s /nowhere refs/link; ln -s /nowhere objects/link; ln -s /nowhere bare/tree/link
-		git branch b; ln -sf refs/heads/b .git/HEAD`)
-	if !strings.HasSuffix(said, "<nil>") {
-		t.Fatal(said)
-	}
-	g.undo()
-	for path, want := range map[string]string{
-		"link": "/nowhere", "refs/link": "/nowhere", "objects/link": "/nowhere", "bare/tree/link": "/nowhere",
-		".git/logs": filepath.Join(g.spare, "shared", "logs"), ".git/HEAD": "refs/heads/b",
+	const harmless = `git config user.name Ann; git config user.email ann@example.com
+		git remote add origin https://example.com/r.git; git remote add two git@example.com:r.git; git remote add three ssh://git@example.com/r.git
+		git branch b; git config branch.b.remote origin; git config branch.b.merge refs/heads/b; git config pull.rebase true
+		git config --add remote.origin.fetch '+refs/pull/*:refs/x/*'; git config branch.main.remote .
+		git commit -q --allow-empty -m x; git tag t; git stash list; git worktree add -q wt; git -C wt commit -q --allow-empty -m y
+		git init -q nested; git -C nested commit -q --allow-empty -m z; git sparse-checkout set --no-cone / 2>&1
+		cp "$(git rev-parse --git-path config)" "$SPARE/config"`
+	const same = `cmp "$SPARE/config" "$(git rev-parse --git-path config)"; git -C wt status --porcelain`
+	for _, c := range []struct {
+		name            string
+		linked, none    bool // instead of a clone
+		operator, agent string
+		undone, refused string // words
+		look, want      string
+	}{
+		{name: "harmless settings stay, byte for byte", agent: harmless, look: same},
+		{name: "also in a worktree and its main repository", linked: true, agent: harmless, look: same},
+		{
+			name: "the operator's settings and hooks",
+			operator: `mkdir -p .git/hooks/lib; git config alias.ours '!true'; git config core.sshCommand 'ssh -v'
+				echo ours > .git/hooks/lib/common; echo ours > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit; ln -s pre-commit .git/hooks/pre-push`,
+			agent: `git config --unset alias.ours; git config core.sshCommand evil; git config user.name Ann
+				chmod 644 .git/hooks/pre-commit; echo evil > .git/hooks/lib/common; rm .git/hooks/pre-push`,
+			undone: "alias.ours core.sshcommand hooks/pre-commit hooks/lib/common hooks/pre-push",
+			look: `git config alias.ours; git config core.sshCommand; git config user.name; cat .git/hooks/lib/common
+				stat -c %a .git/hooks/pre-commit; readlink .git/hooks/pre-push`,
+			want: "!true\nssh -v\nAnn\nours\n755\npre-commit\n",
+		},
+		{
+			name: "a main repository that another process has changed", linked: true, agent: `git config alias.operators '!true'`,
+			look: "git config alias.operators", want: "!true\n",
+		},
+		{
+			name: "links in what a main repository shares, whenever they were made", linked: true,
+			operator: `cd "$(git rev-parse --git-common-dir)"; ln -sf "$MARK" logs/refs/heads/topic; ln -sf "$MARK" description`,
+			agent:    `ln -s "$MARK" "$(git rev-parse --git-common-dir)/objects/info/commit-graph"`,
+			undone:   "objects/info/commit-graph",
+			look:     `test ! -L "$(git rev-parse --git-common-dir)/logs/refs/heads/topic"; git commit -q --allow-empty -m x; git gc -q; cd "$(git rev-parse --git-common-dir)"; test -L description`,
+		},
+		{
+			name: "links that were there, and those of a work tree, which may lie in a bare repository or look like one",
+			operator: `mkdir "$SPARE/shared"; mv .git/logs "$SPARE/shared/logs"; ln -s "$SPARE/shared/logs" .git/logs; ln -sf refs/heads/main .git/HEAD
+				git clone -q --bare . bare; git -C bare worktree add -q tree`,
+			agent: `ln -s /nowhere link; mkdir -p objects refs; ln -s /nowhere refs/link; ln -s /nowhere objects/link; ln -s /nowhere bare/tree/link
+				git branch b; ln -sf refs/heads/b .git/HEAD`,
+			look: `readlink link refs/link objects/link bare/tree/link .git/HEAD; test -L .git/logs`,
+			want: "/nowhere\n/nowhere\n/nowhere\n/nowhere\nrefs/heads/b\n",
+		},
+		{
+			name: "a repository that the agent makes", none: true,
+			agent: `git init -q .; git config user.name Ann; git remote add origin https://example.com/r; git commit -q --allow-empty -m x
+				git config core.fsmonitor 'touch "$MARK"'; HOOK=.git/hooks/post-commit; ` + hookEvil,
+			undone: "core.fsmonitor hooks/post-commit", look: "git config user.name; git commit -q --allow-empty -m y", want: "Ann\n",
+		},
+		{
+			name: "a workspace laid out as a bare repository", none: true,
+			agent:   `git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil,
+			refused: "core.fsmonitor alias.publish hooks/post-commit",
+		},
+		{
+			name: "included files of the work tree",
+			operator: `git config include.path ../.gitconfig; git config includeIf.onbranch:evil.path ../later
+				git config --file .gitconfig alias.ours '!true'; git config --file .gitconfig include.path more`,
+			agent: `git config --file more alias.publish '!touch "$MARK"'; git config --file more user.name Ann
+				git config --file later core.fsmonitor evil; git config --file .gitconfig alias.ours '!false'`,
+			refused: "more:alias.publish later:core.fsmonitor .gitconfig:alias.ours",
+		},
+		{
+			name:     "a configuration that is a link into the work tree",
+			operator: `mv .git/config shared; ln -s ../shared .git/config; git config --file shared alias.ours '!true'`,
+			agent:    `git config --file shared alias.evil '!false'`, refused: "alias.evil",
+		},
+		{
+			name: "links in the place of directories lead to what is neither read nor written",
+			operator: `git init -q ../outside; git -C ../outside config alias.operators '!true'; echo '[alias] operators = !true' > ../outside/conf
+				git init -q sub; mkdir -p dir other/deep; echo '[alias] ours = !true' | tee dir/conf > other/deep/conf
+				git config include.path ../dir/conf; ln -s other/deep by; git config --add include.path ../by/conf`,
+			agent: `rm -r sub dir by; O=$(cd ../outside; pwd); ln -s "$O" sub; ln -s "$O" dir; ln -s "$O" by
+				git config --file other/deep/conf alias.evil x`,
+			refused: "dir/conf by/conf",
+			look:    "cat ../outside/conf; git -C ../outside config alias.operators", want: "[alias] operators = !true\n!true\n",
+		},
 	} {
-		if target, err := os.Readlink(filepath.Join(g.Tree, path)); err != nil || target != want {
-			t.Errorf("%s is %q, %v", path, target, err)
-		}
-	}
-}
-
-// What an agent sets that runs nothing stays, byte for byte.
-func TestGuardHarmless(t *testing.T) {
-	t.Parallel()
-	for _, linked := range []bool{false, true} {
-		t.Run(fmt.Sprint("linked ", linked), func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			g := guard(t, linked)
-			g.reaches = true
+			g := guardEmpty(t)
+			if !c.none {
+				g = guard(t, c.linked)
+			}
+			g.reaches = c.name == "also in a worktree and its main repository"
+			g.do(c.operator)
 			g.trust()
-			said := g.sh(`set -e; git config user.name Ann; git config user.email ann@example.com
-				git remote add origin https://example.com/r.git; git remote add two git@example.com:r.git; git remote add three ssh://git@example.com/r.git
-				git branch b; git config branch.b.remote origin; git config branch.b.merge refs/heads/b; git config pull.rebase true
-				git config --add remote.origin.fetch '+refs/pull/*:refs/x/*'
-				git commit -q --allow-empty -m x; git tag t; git stash list; git worktree add -q wt; git -C wt commit -q --allow-empty -m y
-				git init -q nested; git -C nested commit -q --allow-empty -m z; git config branch.main.remote .
-				git sparse-checkout set --no-cone / 2>&1`)
-			if !strings.HasSuffix(said, "<nil>") {
-				t.Fatal(said)
-			}
-			config := git(t, g.Tree, "rev-parse", "--git-path", "config")
-			before, err := os.ReadFile(absolute(g.Tree, config))
+			_, err := g.Undo(t.Context())
 			check(t, err)
+			g.trust()
+			g.do(c.agent)
+			g.ran()
+			if c.refused != "" {
+				g.refuses(strings.Fields(strings.ReplaceAll(c.refused, ":", ": "))...)
+			} else {
+				g.undo(strings.Fields(c.undone)...)
+			}
+			if got := g.do(c.look); got != c.want || g.ran() {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if c.refused != "" {
+				return
+			}
+			// Between two agents all is the operator's.
+			g.do("test -e .git || git init -q; git config alias.later '!true'")
 			g.undo()
-			after, err := os.ReadFile(absolute(g.Tree, config))
-			check(t, err)
-			if string(before) != string(after) {
-				t.Errorf("the configuration was\n%s\nand is\n%s", before, after)
-			}
-			if out := git(t, g.Tree, "-C", "wt", "status", "--porcelain"); out != "" {
-				t.Errorf("the worktree: %s", out)
+			g.trust()
+			g.undo()
+			if got := g.do("git config alias.later"); got != "!true\n" {
+				t.Errorf("alias.later is %q", got)
 			}
 		})
 	}
-}
-
-// What the workflow's hooks have set is put back where the agent took it away or changed it, and is trusted also where it
-// came in a later run.
-func TestGuardOperators(t *testing.T) {
-	t.Parallel()
-	g := guard(t, false)
-	said := g.sh(`set -e; mkdir -p .git/hooks/lib; git config alias.ours '!true'; git config core.sshCommand 'ssh -v'
-		echo ours > .git/hooks/lib/common; echo ours > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit; ln -s pre-commit .git/hooks/pre-push`)
-	g.trust()
-	g.undo()
-	g.trust()
-	said += g.sh(`set -e; git config --unset alias.ours; git config core.sshCommand evil; git config user.name Ann
-		chmod 644 .git/hooks/pre-commit; echo evil > .git/hooks/lib/common; rm .git/hooks/pre-push`)
-	g.undo("alias.ours", "core.sshcommand", "hooks/pre-commit", "hooks/lib/common", "hooks/pre-push")
-	got := g.sh(`git config alias.ours; git config core.sshCommand; git config user.name; cat .git/hooks/lib/common; stat -c %a .git/hooks/pre-commit; readlink .git/hooks/pre-push`)
-	if got != "!true\nssh -v\nAnn\nours\n755\npre-commit\n<nil>" {
-		t.Errorf("%s\n%s", said, got)
-	}
-	// between two agents all is the operator's
-	git(t, g.Tree, "config", "alias.later", "!true")
-	g.undo()
-	g.trust()
-	g.undo()
-	if got := git(t, g.Tree, "config", "alias.later"); got != "!true" {
-		t.Errorf("alias.later is %q", got)
-	}
-}
-
-// The main repository of a worktree is left alone where the agent could not write it: another process has changed it.
-func TestGuardLeavesTheMainRepository(t *testing.T) {
-	t.Parallel()
-	g := guard(t, true)
-	g.trust()
-	git(t, g.Tree, "config", "alias.operators", "!true")
-	g.undo()
-	if got := git(t, g.Tree, "config", "alias.operators"); got != "!true" {
-		t.Errorf("alias.operators is %q", got)
-	}
-}
-
-// A configuration that includes a file of the work tree makes that one, too.
-func TestGuardIncluded(t *testing.T) {
-	t.Parallel()
-	g := guard(t, false)
-	git(t, g.Tree, "config", "include.path", "../.gitconfig")
-	git(t, g.Tree, "config", "includeIf.onbranch:evil.path", "../later")
-	write(t, filepath.Join(g.Tree, ".gitconfig"), "[alias]\n\tours = !true\n[include]\n\tpath = more\n")
-	g.trust()
-	write(t, filepath.Join(g.Tree, "more"), "[alias]\n\tpublish = !touch \"$MARK\"\n[user]\n\tname = Ann\n")
-	write(t, filepath.Join(g.Tree, "later"), "[core]\n\tfsmonitor = evil\n")
-	git(t, g.Tree, "config", "--file", ".gitconfig", "alias.ours", "!false")
-	g.refuses("more: alias.publish", "later: core.fsmonitor", ".gitconfig: alias.ours")
-}
-
-// Where the agent puts a link in the place of a directory, what it leads to is neither read nor written.
-func TestGuardLedAway(t *testing.T) {
-	t.Parallel()
-	g := guard(t, false)
-	outside := filepath.Join(realTemp(t), "outside")
-	clone(t, outside)
-	git(t, outside, "config", "alias.operators", "!true")
-	operators := filepath.Join(outside, ".git", "config")
-	write(t, filepath.Join(outside, "conf"), "[alias]\n\toperators = !true\n")
-	g.sh(`git init -q sub; mkdir -p dir other/deep; printf '[alias]\n\tours = !true\n' | tee dir/conf > other/deep/conf
-		git config include.path ../dir/conf; ln -s other/deep by; git config --add include.path ../by/conf`)
-	g.trust()
-	g.undo()
-	g.trust()
-	said := g.sh(`rm -r sub dir by; O='` + outside + `'; ln -s "$O" sub; ln -s "$O" dir; ln -s "$O" by; git config --file other/deep/conf alias.evil x`)
-	if !strings.HasSuffix(said, "<nil>") {
-		t.Fatal(said)
-	}
-	before, err := os.ReadFile(operators)
-	check(t, err)
-	g.refuses("dir/conf", "by/conf")
-	if after, err := os.ReadFile(operators); err != nil || string(after) != string(before) {
-		t.Errorf("the operator's configuration is now %q, %v", after, err)
-	}
-	if conf, err := os.ReadFile(filepath.Join(outside, "conf")); err != nil || string(conf) != "[alias]\n\toperators = !true\n" {
-		t.Errorf("the operator's file is now %q, %v", conf, err)
-	}
-}
-
-// A configuration that is a link into the work tree, likewise.
-func TestGuardLinkedConfiguration(t *testing.T) {
-	t.Parallel()
-	g := guard(t, false)
-	g.sh(`mv .git/config shared; ln -s ../shared .git/config; git config --file shared alias.ours '!true'`)
-	g.trust()
-	git(t, g.Tree, "config", "--file", "shared", "alias.evil", "!false")
-	g.refuses("alias.evil")
 }
 
 // Hooks that lie in the work tree are the agent's to write, whichever setting points git there: the workflow's hooks go without.
@@ -445,31 +399,6 @@ func TestGuardTreeHooks(t *testing.T) {
 	g.undo()
 	if settings, reasons, err := g.HookSettings(); err != nil || len(settings)+len(reasons) > 0 {
 		t.Errorf("%q %q %v where no hook lies in the work tree", settings, reasons, err)
-	}
-}
-
-// A workspace that is no repository, and is laid out as a bare one.
-func TestGuardBareWorkspace(t *testing.T) {
-	t.Parallel()
-	g := guardEmpty(t)
-	g.trust()
-	g.sh(`git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil)
-	g.refuses("core.fsmonitor", "alias.publish", "hooks/post-commit")
-}
-
-// A repository that the agent makes where there was none becomes harmless, and no reason to stop hooks.
-func TestGuardNewRepository(t *testing.T) {
-	t.Parallel()
-	g := guardEmpty(t)
-	g.trust()
-	said := g.sh(`set -e; git init -q .; git config user.name Ann; git remote add origin https://example.com/r; git commit -q --allow-empty -m x`)
-	if !strings.HasSuffix(said, "<nil>") {
-		t.Fatal(said)
-	}
-	g.sh(`git config core.fsmonitor 'touch "$MARK"'; HOOK=.git/hooks/post-commit; ` + hookEvil)
-	g.undo("core.fsmonitor", "hooks/post-commit")
-	if got := git(t, g.Tree, "config", "user.name"); got != "Ann" {
-		t.Errorf("user.name is %q", got)
 	}
 }
 

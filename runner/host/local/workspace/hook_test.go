@@ -11,40 +11,32 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-func runHook(t *testing.T, w *Workspace, script string, timeout time.Duration) (string, error) {
-	t.Helper()
-	return runHookUntil(t.Context(), t, w, script, timeout)
-}
-
-func runHookUntil(ctx context.Context, t *testing.T, w *Workspace, script string, timeout time.Duration) (string, error) {
+func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (string, error) {
 	t.Helper()
 	var log bytes.Buffer
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	err := RunHook(ctx, Hook{Name: "before_run", Script: script, Timeout: timeout, Env: env, Files: []*os.File{w.Lease()}}, w, &log)
+	err := RunHook(ctx, Hook{Name: "before_run", Script: script, Timeout: bound, Env: env, Files: []*os.File{w.Lease()}}, w, &log)
 	return log.String(), err
 }
 
 func TestHookRunsInTheWorkspace(t *testing.T) {
 	t.Setenv("LINEAR_API_KEY", "lin_secret")
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	log, err := runHook(t, w, `
+	log, err := runHook(t.Context(), t, w, `
 		echo "$GREETING from $(pwd -P)"; echo to stderr >&2
 		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
-		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`, bound)
+		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`)
 	check(t, err)
 	for _, want := range []string{"hello from " + w.Path + "\n", "to stderr\n", "key:none\n", "lease\n", "succeeded"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in\n%s", want, log)
 		}
 	}
-	if !there(t, filepath.Join(w.TmpDir, "t")) || !there(t, filepath.Join(w.CacheDir, "c")) {
-		t.Error("tmp or cache is not where it should be")
-	}
+	wantExist(t, true, filepath.Join(w.TmpDir, "t"), filepath.Join(w.CacheDir, "c"))
 }
 
 func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
@@ -56,7 +48,7 @@ func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
 		"printf 'bad \\377 end'; exit 1": "before_run: exit status 1: bad \uFFFD end",
 		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run: exit status 1: " + strings.Repeat("x", 200) + "…",
 	} {
-		log, err := runHook(t, w, script, bound)
+		log, err := runHook(t.Context(), t, w, script)
 		wantCode(t, err, CodeHookFailed)
 		if got := strings.TrimPrefix(err.Error(), CodeHookFailed+": "); got != want {
 			t.Errorf("%s: %q, want %q", script, got, want)
@@ -67,23 +59,13 @@ func TestHookFailureTellsStatusAndLastLine(t *testing.T) {
 	}
 }
 
-func TestHookTimeoutKillsTheGroup(t *testing.T) {
-	w := acquire(t, newRoot(t), owner("A", "r1"))
-	log, err := runHook(t, w, "trap '' TERM; sleep 1000 & echo $! >child; echo started; wait; sleep 1000", 300*time.Millisecond)
-	wantCode(t, err, CodeHookTimeout)
-	if !strings.Contains(log, "started\n") {
-		t.Error(log)
-	}
-	waitGone(t, filepath.Join(w.Path, "child"))
-}
-
 func TestHookEndsWithItsContext(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := runHookUntil(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait", bound)
+		_, err := runHook(ctx, t, w, "sleep 1000 & echo $! >c; mv c child; wait")
 		ended <- err
 	}()
 	eventually(t, "the hook's child", func() bool { return there(t, filepath.Join(w.Path, "child")) })
@@ -119,9 +101,9 @@ func readPID(t *testing.T, file string) int {
 // child is neither stalled nor killed by a closed pipe.
 func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	log, err := runHook(t, w, `
+	log, err := runHook(t.Context(), t, w, `
 		{ echo $$; while test ! -e stop; do echo noise noise noise noise noise noise || exit; done; touch over; } &
-		echo $! >child; echo last words`, bound)
+		echo $! >child; echo last words`)
 	check(t, err)
 	if !strings.Contains(log, "last words\n") && !strings.Contains(log, "left out") {
 		t.Errorf("output lost:\n%.500s", log)
@@ -131,18 +113,6 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	check(t, syscall.Kill(pid, 0))
 	write(t, filepath.Join(w.Path, "stop"), "")
 	eventually(t, "the child to end by itself", func() bool { return there(t, filepath.Join(w.Path, "over")) })
-}
-
-func TestHookOutputWrittenJustBeforeTheEndIsKept(t *testing.T) {
-	w := acquire(t, newRoot(t), owner("A", "r1"))
-	for range 20 {
-		log, err := runHook(t, w, "sleep 1000 & echo $! >child; head -c 60000 /dev/zero | tr '\\0' x; echo end", bound)
-		check(t, syscall.Kill(readPID(t, filepath.Join(w.Path, "child")), syscall.SIGKILL))
-		check(t, err)
-		if !strings.Contains(log, strings.Repeat("x", 60000)+"end\n") {
-			t.Fatalf("only %d bytes", len(log))
-		}
-	}
 }
 
 // What is in the pipe when the shell ends belongs to its output, however slow we were to read it.
@@ -161,7 +131,7 @@ func TestCaptureTakesUnreadOutput(t *testing.T) {
 
 func TestHookOutputIsBounded(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
-	log, err := runHook(t, w, "yes flood | head -c 50000000; echo the end; exit 7", bound)
+	log, err := runHook(t.Context(), t, w, "yes flood | head -c 50000000; echo the end; exit 7")
 	wantCode(t, err, CodeHookFailed)
 	if len(log) > hookOutput+500 || !strings.Contains(log, "the end\n--- before_run: ") {
 		t.Errorf("%d bytes, ending %q", len(log), log[max(0, len(log)-200):])
@@ -169,8 +139,6 @@ func TestHookOutputIsBounded(t *testing.T) {
 	if want := fmt.Sprintf("--- the first %d bytes of output are left out\n", 50000000+8-hookOutput); !strings.Contains(log, want) {
 		t.Errorf("no note %q: %.200s", want, log)
 	}
-	_, err = runHook(t, w, "yes flood", 300*time.Millisecond)
-	wantCode(t, err, CodeHookTimeout)
 }
 
 func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
@@ -178,9 +146,7 @@ func TestHookIsNotRunOutsideTheWorkspace(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	check(t, os.Remove(w.Path))
 	check(t, os.Symlink(outside, w.Path))
-	_, err := runHook(t, w, "touch here", bound)
+	_, err := runHook(t.Context(), t, w, "touch here")
 	wantCode(t, err, CodeInvalidCwd)
-	if there(t, filepath.Join(outside, "here")) {
-		t.Fatal("it ran")
-	}
+	wantExist(t, false, filepath.Join(outside, "here"))
 }

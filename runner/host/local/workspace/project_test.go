@@ -44,20 +44,6 @@ func TestClaimProject(t *testing.T) {
 	wantCode(t, r.ClaimProject("https://t shop", one), CodeFailed)
 }
 
-func TestRepeatedClaimWritesNothing(t *testing.T) {
-	r := newRoot(t)
-	dir := stateDir(t)
-	check(t, r.ClaimProject("p", dir))
-	before, err := os.Stat(r.project("p"))
-	check(t, err)
-	check(t, r.ClaimProject("p", dir))
-	after, err := os.Stat(r.project("p"))
-	check(t, err)
-	if !os.SameFile(before, after) {
-		t.Fatal("it was written again")
-	}
-}
-
 func TestOfManyClaimsOneWins(t *testing.T) {
 	r := newRoot(t)
 	r.leaseWait = bound

@@ -253,7 +253,7 @@ func TestLeaseExcludesOthers(t *testing.T) {
 func TestLeaseIsInherited(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
-	_, err := runHook(t, w, "sleep 1000 & echo $! >child", bound)
+	_, err := runHook(t.Context(), t, w, "sleep 1000 & echo $! >child")
 	check(t, err)
 	check(t, w.Release())
 	_, err = r.Acquire(t.Context(), owner("A", "r2"))
