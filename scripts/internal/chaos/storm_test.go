@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package chaos
 
 import (
 	"bytes"
@@ -30,9 +30,9 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	}
 	c.killing.Store(true)
 	defer c.killing.Store(false)
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.o.seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
 	defer cancel()
-	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", s.o.seconds, s.Dir)
+	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", *seconds, s.Dir)
 	var all sync.WaitGroup
 	var errs [3]error
 	for n, actor := range []func(context.Context) error{c.killer, s.sabotage, c.watch} {

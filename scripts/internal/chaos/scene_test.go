@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package chaos
 
 import (
 	"context"
@@ -29,7 +29,6 @@ const (
 // scene is one project: a tracker, a workflow, its state, its workspaces, an empty home.
 type scene struct {
 	stage.Project
-	o        options
 	mark     string // in the environment of every process
 	gateDir  string
 	symphony string
@@ -90,7 +89,7 @@ func (s *scene) prepare(ctx context.Context) {
 // prepareAgent returns the keys of the section codex.
 func (s *scene) prepareAgent() string {
 	exe := stage.Get(os.Executable())
-	if s.o.codex == "" {
+	if *codex == "" {
 		return fmt.Sprintf(`  command: "exec '%s' gate '%s' '%s' demo-agent app-server --home '%s' --deaf-for 4s"`,
 			exe, s.gateDir, s.symphony, s.AgentHome)
 	}
@@ -103,7 +102,7 @@ func (s *scene) prepareAgent() string {
 	stage.Must(os.WriteFile(config, text, 0o600))
 	// Without a sandbox, which would end with all that the agent leaves behind.
 	return fmt.Sprintf("  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
-		s.AgentHome, exe, s.gateDir, stage.Get(filepath.Abs(s.o.codex)))
+		s.AgentHome, exe, s.gateDir, stage.Get(filepath.Abs(*codex)))
 }
 
 // random returns the source of one actor's choices, which no other actor shifts.
@@ -112,7 +111,7 @@ func (s *scene) random(actor string) *rand.Rand {
 	for _, c := range actor {
 		n = n*131 + uint64(c)
 	}
-	return rand.New(rand.NewPCG(s.o.seed, n))
+	return rand.New(rand.NewPCG(*seed, n))
 }
 
 // issues have an agent each that behaves otherwise in each attempt.
@@ -256,7 +255,7 @@ func (s *scene) end() error {
 	if s.model != nil {
 		s.model.Close()
 	}
-	if s.o.keep {
+	if *keep {
 		fmt.Fprintln(os.Stderr, "chaos: kept", s.Dir)
 	} else {
 		errs = append(errs, os.RemoveAll(s.Dir))

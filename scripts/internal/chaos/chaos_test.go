@@ -6,7 +6,7 @@
 // the agent are stand-ins on this machine. With -codex the agent is real too, and the model is a stand-in.
 //
 // The seed decides the choices, not the scheduling: two runs of one seed are alike, not the same.
-package main
+package chaos
 
 import (
 	"context"
@@ -20,49 +20,37 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-type options struct {
-	seconds int
-	seed    uint64
-	codex   string
-	keep    bool
+var (
+	seconds = flag.Int("seconds", 0, "how long to kill; the passes and checks after it take up to two minutes; 0: not at all")
+	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
+	codex   = flag.String("codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
+	keep    = flag.Bool("keep", false, "keep the temporary folder")
+)
+
+// TestMain runs the test's program as the gate where its arguments say so.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == gateCommand {
+		fmt.Fprintln(os.Stderr, "chaos gate:", gate(os.Args[2], os.Args[3:])) // it returns only with an error
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
-	stop()
-	os.Exit(code)
-}
-
-func run(ctx context.Context, args []string) int {
-	if len(args) < 3 || args[0] != gateCommand {
-		return chaos(ctx, args)
+func TestChaos(t *testing.T) {
+	if *seconds < 1 {
+		t.Skip("scripts/chaos runs it")
 	}
-	if err := gate(args[1], args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos gate:", err)
-		return 1
-	}
-	return 0
-}
-
-func chaos(ctx context.Context, args []string) int {
-	var o options
-	flags := flag.NewFlagSet("chaos", flag.ExitOnError)
-	flags.IntVar(&o.seconds, "seconds", 60, "how long to kill; the passes and checks after it take up to two minutes")
-	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
-	flags.StringVar(&o.codex, "codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
-	if _ = flags.Parse(args); flags.NArg() > 0 || o.seconds < 1 { // ExitOnError: there is no error
-		flags.Usage()
-		return 2
-	}
-	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", o.seed)
-	c := newChecker(&scene{o: o})
+	t.Chdir("../../..") // from where paths are meant, and scripts/build is found
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	fmt.Fprintf(os.Stderr, "chaos: seed %d\n", *seed)
+	c := newChecker(&scene{})
 	err := stage.Catch(func() {
 		c.prepare(ctx)
 		defer c.print(os.Stdout)
@@ -74,13 +62,11 @@ func chaos(ctx context.Context, args []string) int {
 		c.judge(calm)
 	})
 	if err = errors.Join(err, c.end()); err == nil && len(c.faults) > 0 {
-		err = fmt.Errorf("%d of the figures that must be zero are not; repeat with -seed %d", len(c.faults), o.seed)
+		err = fmt.Errorf("%d of the figures that must be zero are not; repeat with -seed %d", len(c.faults), *seed)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
+		t.Error(err)
 	}
-	return 0
 }
 
 // print writes the table of figures.
@@ -92,7 +78,7 @@ func (c *checker) print(out io.Writer) {
 		kills += n
 	}
 	for _, line := range [][2]string{
-		{"seed", fmt.Sprint(c.o.seed)},
+		{"seed", fmt.Sprint(*seed)},
 		{"passes", fmt.Sprintf("%s recorded, exit codes %s", c.passes, counts(c.exits))},
 		{"runs", counts(c.outcomes)},
 		{"agents", fmt.Sprint(c.agents)},
