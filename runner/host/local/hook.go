@@ -1,21 +1,21 @@
 package local
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
+
+// maxEnviron bounds what is read: no system lets an environment grow so large.
+const maxEnviron = 8 << 20
 
 // RunHook implements host.Host.
 func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
@@ -35,29 +35,24 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 		}
 		env = withGitConfig(env, settings)
 	}
-	// The shell reports its environment over a pipe before the script begins: the login profile may export secrets that the
-	// script then prints. Beside the lease the tree file is handed on, so that all that the hook leaves is known by it.
-	from, to, err := os.Pipe()
+	// Before the script begins the shell writes its environment to a file: the login profile may export secrets that the script
+	// then prints. It adds no line, so that those of the script keep their numbers, and a shell that cannot goes on without.
+	report, err := proc.TempFile()
 	if err != nil {
-		return answer, fmt.Errorf("pipe to the hook: %w", err)
+		return answer, fmt.Errorf("report of the hook: %w", err)
 	}
-	defer from.Close()
-	reported := make(chan []string, 1)
-	go func() { reported <- readEnviron(from) }()
+	defer report.Close()
+	fd := strconv.Itoa(proc.FirstExtra + 1)
 	// The login profile may also have changed the directory and set the secrets again.
-	script := reportEnviron(proc.FirstExtra+1) + proc.ShellIn(known.space.Path, proc.ShellUnset(r.Unset, r.Script))
-	var log bytes.Buffer
+	script := "command env -0 2>/dev/null >&" + fd + "; exec " + fd + ">&-; " + proc.ShellIn(known.space.Path, proc.ShellUnset(r.Unset, r.Script))
+	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
 		Name: r.Name, Script: script, Timeout: r.Timeout, Env: env,
-		Files: proc.ExtraFiles(known.tree, known.space.Lease(), to),
+		Files: proc.ExtraFiles(known.tree, known.space.Lease(), report),
 	}, known.space, &log)
-	_ = to.Close()
-	select {
-	case answer.Environ = <-reported:
-	case <-time.After(reportTimeout): // a process that the profile left behind holds the pipe
-	}
-	answer.Log = log.String()
-	return answer, err
+	environ, readErr := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
+	answer.Log, answer.Environ = log.String(), strings.FieldsFunc(string(environ), func(r rune) bool { return r == 0 })
+	return answer, errors.Join(err, readErr)
 }
 
 // withGitConfig adds settings to those that the environment has for git.
@@ -79,34 +74,4 @@ func withGitConfig(env []string, settings [][2]string) []string {
 		env = append(env, "GIT_CONFIG_KEY_"+n+"="+s[0], "GIT_CONFIG_VALUE_"+n+"="+s[1])
 	}
 	return append(env, name+"="+strconv.Itoa(count+len(settings)))
-}
-
-// environEnd ends the report. No variable has an empty name.
-const environEnd = "="
-
-// reportEnviron has a shell write its environment to a descriptor and close that. It adds no line, so that those of the
-// script keep their numbers. A shell that can't goes on without.
-func reportEnviron(fd int) string {
-	n := strconv.Itoa(fd)
-	return `{ command env -0 && printf '` + environEnd + `\0'; } 2>/dev/null >&` + n + `; exec ` + n + `>&-; `
-}
-
-const (
-	maxEnviron    = 8 << 20     // bytes: no system lets an environment grow so large
-	reportTimeout = time.Second // for the report when the shell has ended: all of it is there by then
-)
-
-// readEnviron reads to the end of the report.
-func readEnviron(from io.Reader) (env []string) {
-	in := bufio.NewReader(io.LimitReader(from, maxEnviron))
-	for {
-		entry, err := in.ReadBytes(0)
-		if err != nil {
-			return env
-		}
-		if entry = bytes.TrimSuffix(entry, []byte{0}); string(entry) == environEnd {
-			return env
-		}
-		env = append(env, string(entry))
-	}
 }

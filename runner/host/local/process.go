@@ -32,20 +32,20 @@ const (
 // Start implements host.Host.
 func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Process, err error) {
 	defer addCode(&err)
-	x := proc.Exec{Argv: r.Argv, Env: r.Env, Dir: r.Dir}
+	var lease, tree *os.File
 	if known := h.known(r.Run); known != nil {
-		x.Tree = known.tree
+		tree = known.tree
 		if known.space != nil {
-			x.Lease = known.space.Lease()
+			lease = known.space.Lease()
 		}
 	}
 	if r.Tree != "" {
-		if x.Tree, err = proc.OpenTree(r.Tree); err != nil {
+		if tree, err = proc.OpenTree(r.Tree); err != nil {
 			return nil, err
 		}
-		defer x.Tree.Close()
+		defer tree.Close()
 	}
-	child, err := x.Start()
+	child, err := proc.Start(r, lease, tree)
 	if err != nil {
 		return nil, err
 	}

@@ -20,20 +20,6 @@ import (
 // closeWait is how long Close waits for a killed child.
 const closeWait = 5 * time.Second
 
-// Exec is an agent or a hook to start (design 7 and 9).
-type Exec struct {
-	// Argv is the command; a name without a slash is looked up in PATH.
-	Argv []string
-	// Env is its whole environment; nil is an empty one.
-	Env []string
-	// Dir is its working directory.
-	Dir string
-	// Lease is inherited as descriptor 3, so that its lock is held as long as the child lives; may be nil.
-	Lease *os.File
-	// Tree is inherited as TreeFD, so that all descendants of the child are known by it; may be nil.
-	Tree *os.File
-}
-
 // Child is a started process, the leader of a process group of its own. It implements host.Process.
 type Child struct {
 	process        reconcile.Process
@@ -48,16 +34,16 @@ type Child struct {
 
 var _ host.Process = (*Child)(nil)
 
-// Start starts the command in a process group of its own, with pipes for its three streams. It inherits those, the lease and
-// the tree file, nothing else. A command that does not exist is exec.ErrNotFound or fs.ErrNotExist.
-func (x Exec) Start() (*Child, error) {
-	c := &Child{cmd: exec.Command(x.Argv[0], x.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // KillTree ends it, with all that it started
-	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = x.Dir, append([]string{}, x.Env...), &syscall.SysProcAttr{Setpgid: true}
-	var files []*os.File
-	if x.Lease != nil {
-		files = append(files, x.Lease)
+// Start starts a command in a process group of its own, with pipes for its three streams. It inherits those, the lease as
+// descriptor 3, so that its lock is held as long as the child lives, the tree file as TreeFD, by which all its descendants are
+// known, and nothing else; both may be nil. A command that does not exist is exec.ErrNotFound or fs.ErrNotExist.
+func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
+	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // KillTree ends it, with all that it started
+	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &syscall.SysProcAttr{Setpgid: true}
+	if lease != nil {
+		c.cmd.ExtraFiles = []*os.File{lease}
 	}
-	c.cmd.ExtraFiles = ExtraFiles(x.Tree, files...)
+	c.cmd.ExtraFiles = ExtraFiles(tree, c.cmd.ExtraFiles...)
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
 		c.stdout, err = c.cmd.StdoutPipe()
@@ -70,7 +56,7 @@ func (x Exec) Start() (*Child, error) {
 	}
 	if err != nil {
 		c.closePipes()
-		return nil, fmt.Errorf("start %s: %w", x.Argv[0], err)
+		return nil, fmt.Errorf("start %s: %w", r.Argv[0], err)
 	}
 	go func() {
 		defer close(c.done)

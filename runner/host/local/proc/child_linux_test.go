@@ -19,11 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
-func run(t *testing.T, x Exec) *Child {
+func run(t *testing.T, r host.StartRequest, lease, tree *os.File) *Child {
 	t.Helper()
-	c, err := x.Start()
+	c, err := Start(r, lease, tree)
 	must(t, err)
 	t.Cleanup(func() {
 		_, err := c.Close()
@@ -43,7 +44,7 @@ func waitFor(t *testing.T, c *Child) {
 
 func TestExecStreams(t *testing.T) {
 	dir := t.TempDir()
-	c := run(t, Exec{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir})
+	c := run(t, host.StartRequest{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir}, nil, nil)
 	_, err := io.WriteString(c.Stdin(), "hello\n")
 	must(t, err)
 	out, err := io.ReadAll(c.Stdout())
@@ -67,7 +68,7 @@ func TestExecStreams(t *testing.T) {
 // A hook that leaves a process in the background counts as ended. The process holds its pipes and can still be killed
 // with the group.
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
-	c := run(t, Exec{Argv: sh(`sleep 60 & echo $!; exit 0`)})
+	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
 	line, err := bufio.NewReader(c.Stdout()).ReadString('\n')
 	must(t, err)
@@ -88,7 +89,7 @@ func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 }
 
 func TestExecGroupIsItsOwn(t *testing.T) {
-	c := run(t, Exec{Argv: sh(`trap '' TERM; echo up; sleep 60 & wait`)})
+	c := run(t, host.StartRequest{Argv: sh(`trap '' TERM; echo up; sleep 60 & wait`)}, nil, nil)
 	_, err := bufio.NewReader(c.Stdout()).ReadString('\n')
 	must(t, err)
 	if group, err := unix.Getpgid(c.Process().PID); group != c.Process().PID || err != nil {
@@ -119,7 +120,7 @@ func TestExecDescriptors(t *testing.T) {
 	tree, err := OpenTree(filepath.Join(dir, "tree"))
 	must(t, err)
 	defer tree.Close()
-	c := run(t, Exec{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`), Lease: lease, Tree: tree})
+	c := run(t, host.StartRequest{Argv: sh(`ls -l /proc/$$/fd; echo end; read x`)}, lease, tree)
 	var listed strings.Builder
 	for out := bufio.NewReader(c.Stdout()); !strings.HasSuffix(listed.String(), "end\n"); {
 		line, err := out.ReadString('\n')
@@ -150,14 +151,14 @@ func TestExecDescriptors(t *testing.T) {
 func TestExecImpossible(t *testing.T) {
 	before := descriptors(t)
 	for name, c := range map[string]struct {
-		x    Exec
+		r    host.StartRequest
 		want error
 	}{
-		"not in PATH":  {Exec{Argv: []string{"no-such-program-here"}}, exec.ErrNotFound},
-		"no such file": {Exec{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
-		"no directory": {Exec{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
+		"not in PATH":  {host.StartRequest{Argv: []string{"no-such-program-here"}}, exec.ErrNotFound},
+		"no such file": {host.StartRequest{Argv: []string{"/nowhere/codex"}}, fs.ErrNotExist},
+		"no directory": {host.StartRequest{Argv: sh("true"), Dir: "/nowhere"}, fs.ErrNotExist},
 	} {
-		if _, err := c.x.Start(); !errors.Is(err, c.want) {
+		if _, err := Start(c.r, nil, nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -177,7 +178,7 @@ func init() {
 		for n := uint64(2 * TreeFD); err == nil && n >= 40; n-- {
 			var c *Child
 			if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err == nil {
-				c, err = Exec{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Lease: tree, Tree: tree}.Start()
+				c, err = Start(host.StartRequest{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}}, tree, tree)
 			}
 			if err == nil {
 				_, err = c.Close()
@@ -201,7 +202,7 @@ func adopt([]string) error {
 	if err := errors.Join(own.Start(), released.Start(), exec.Command("sh", "-c", "sleep 0.01 & sleep 0.01 & exec true").Run()); err != nil {
 		return err
 	}
-	child, err := Exec{Argv: []string{"sh", "-c", "exit 9"}}.Start()
+	child, err := Start(host.StartRequest{Argv: []string{"sh", "-c", "exit 9"}}, nil, nil)
 	if err != nil {
 		return err
 	}

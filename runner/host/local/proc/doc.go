@@ -5,7 +5,7 @@
 //	CreateAlive ─ Detach ─────────► TakeOver, HoldAlive
 //	Detached.Ready ◄─── one byte ── Handover.Taken
 //	ProbeAlive ◄─────── flock ───── Alive.Beat
-//	                                Exec.Start ────────────────────────► agent, hooks
+//	                                Start ─────────────────────────────► agent, hooks
 //	                                ProcFile.Record ◄── Descendants ──── whatever they start
 //	LockDead, Find, KillTree ────── (dead) ────────────────────────────► what it left
 //

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 func init() {
@@ -158,7 +159,7 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	needsRoot(t)
 	tree := newTree(t)
 	script := `mount -t tmpfs tmpfs "$1" && : > "$1/tree" && exec ` + strconv.Itoa(TreeFD) + `<"$1/tree" && echo ready && read wait`
-	c := run(t, Exec{Argv: []string{"unshare", "--mount", "bash", "-c", script, "-", filepath.Dir(tree.Name())}, Env: os.Environ()})
+	c := run(t, host.StartRequest{Argv: []string{"unshare", "--mount", "bash", "-c", script, "-", filepath.Dir(tree.Name())}, Env: os.Environ()}, nil, nil)
 	if _, err := io.ReadFull(c.Stdout(), make([]byte, 6)); err != nil {
 		t.Skip("no mount namespace to be had here")
 	}
@@ -171,10 +172,10 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 // Shells keep the descriptors that they inherit, so each process of a tree of shells holds the file.
 func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	tree := newTree(t)
-	c := run(t, Exec{
+	c := run(t, host.StartRequest{
 		Argv: []string{"bash", "-lc", `env -i setsid sh -c 'exec 3>&- 4>&1; echo up; exec sleep 1000' & read wait`},
-		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, Tree: tree,
-	})
+		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()},
+	}, nil, tree)
 	_, err := io.ReadFull(c.Stdout(), make([]byte, 3))
 	must(t, err)
 	eventually(t, "the sleep to be found", func() bool {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // hiddenUID is a user that sees only its own processes in a /proc with hidepid.
@@ -19,7 +21,7 @@ func init() {
 	// start many starts children as a worker does: from a process that may not be looked into.
 	helpers["start many"] = func([]string) error {
 		return errors.Join(NonDumpable(), sideBySide(30, func() error {
-			c, err := Exec{Argv: []string{"bash", "-c", ":"}}.Start()
+			c, err := Start(host.StartRequest{Argv: []string{"bash", "-c", ":"}}, nil, nil)
 			if err == nil {
 				_, err = c.Close()
 			}

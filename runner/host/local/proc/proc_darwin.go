@@ -45,6 +45,15 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// TempFile opens a file that has no name any more.
+func TempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "symphony-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	return f, err
+}
+
 // CheckPidfds succeeds: pidfds are not needed here.
 func CheckPidfds() error { return nil }
 

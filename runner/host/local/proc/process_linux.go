@@ -146,7 +146,14 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := checkSame(p.PID, p.Start); err != nil {
 		return err
 	}
-	return sendSignal(fd, p, sig)
+	err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	switch {
+	case gone(err):
+		return os.ErrProcessDone
+	case err != nil:
+		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
+	}
+	return nil
 }
 
 func openPIDFD(pid int) (int, error) {
@@ -160,24 +167,18 @@ func openPIDFD(pid int) (int, error) {
 	return fd, nil
 }
 
-func sendSignal(fd int, p reconcile.Process, sig unix.Signal) error {
-	err := unix.PidfdSendSignal(fd, sig, nil, 0)
-	switch {
-	case gone(err):
-		return os.ErrProcessDone
-	case err != nil:
-		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
-	}
-	return nil
+// TempFile opens a file that has no name, in memory.
+func TempFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("symphony", unix.MFD_CLOEXEC)
+	return os.NewFile(uintptr(fd), "temporary file"), err
 }
 
 // CheckPidfds fails where pidfds cannot be used. No process could be ended safely then, so none may be started: each
 // attempt would fail, and the failure would count against its issue.
 func CheckPidfds() error {
-	self := reconcile.Process{PID: os.Getpid(), Name: "symphony"}
-	fd, err := openPIDFD(self.PID)
+	fd, err := openPIDFD(os.Getpid())
 	if err == nil {
-		err = errors.Join(sendSignal(fd, self, 0), unix.Close(fd))
+		err = errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
 	}
 	if errors.Is(err, unix.ENOSYS) || forbidden(err) {
 		return &reconcile.Error{

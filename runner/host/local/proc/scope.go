@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -143,16 +142,9 @@ type Scope struct {
 
 // options are those of systemd-run, before the command. It uses only options that old versions of systemd have.
 func (s *Scope) options() []string {
-	// systemd refuses a description with a line break or invalid text.
-	description := []rune(strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '_'
-		}
-		return r
-	}, s.description))
 	return []string{
-		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit,
-		"--slice=" + Slice, "--description=" + string(description[:min(len(description), 100)]), "--",
+		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=" + Slice,
+		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`), "--", // systemd refuses line breaks and invalid text
 	}
 }
 

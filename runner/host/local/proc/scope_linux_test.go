@@ -207,7 +207,7 @@ func TestScopeCommand(t *testing.T) {
 		must(t, s.wrap(cmd))
 		want := []string{
 			systemdRun, flag, "--scope", "--quiet", "--collect", "--no-ask-password",
-			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A_B_C", "--",
+			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A\\nB\\x1bC", "--",
 		}
 		want = append(append(want, strings.Fields(named)...), "worker")
 		if cmd.Path != systemdRun || !slices.Equal(cmd.Args, want) || !slices.Equal(cmd.Env, wantEnv) {
