@@ -5,21 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // ListProjects prints the projects of the account, or with disk every path that symphony has made.
 func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
-	rows, err := project.KnownProjects(ctx, w)
+	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -31,7 +39,7 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 		}
 		return err
 	case w.JSON:
-		w.PrintJSON(append([]project.Known{}, rows...))
+		w.PrintJSON(append([]known{}, rows...))
 		return nil
 	case len(rows) == 0:
 		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
@@ -71,7 +79,7 @@ type diskRow struct {
 }
 
 // listDisk returns every path on this disk that symphony has made, in order.
-func listDisk(ctx context.Context, w *term.Env, projects []project.Known) ([]diskRow, error) {
+func listDisk(ctx context.Context, w *term.Env, projects []known) ([]diskRow, error) {
 	rows := []diskRow{}
 	add := func(kind, owner, path string) error {
 		size, exists, err := diskUsage(ctx, path)
@@ -133,4 +141,210 @@ func printDisk(w *term.Env, rows []diskRow) {
 	if w.Width > 0 {
 		fmt.Fprintf(w.Stdout, "%s in total; codex keeps its threads in its own home\n", term.BytesText(sum))
 	}
+}
+
+// space is a workspace that may be removed.
+type space struct {
+	IssueID    string `json:"issue_id"`
+	Identifier string `json:"issue_identifier"`
+	Path       string `json:"path"`
+	Bytes      int64  `json:"bytes"`
+	Why        string `json:"why"`               // it is not needed
+	InUse      bool   `json:"in_use"`            // a process holds its lease
+	Unsaved    string `json:"unsaved,omitempty"` // work that exists nowhere else
+	root       *workspace.Root
+	rec        workspace.Record
+}
+
+// remark is the size of the workspace and what speaks against its removal, in brackets.
+func (s space) remark() string {
+	text := "(" + term.BytesText(s.Bytes)
+	if s.InUse {
+		text += ", in use"
+	}
+	if s.Unsaved != "" {
+		text += ", " + s.Unsaved
+	}
+	return text + ")"
+}
+
+// listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
+func listSpaces(ctx context.Context, stateDir string, roots []string) (list []space, err error) {
+	for _, path := range roots {
+		root, found, err := workspace.FindRoot(path)
+		if err == nil && !found {
+			continue
+		}
+		var records []workspace.Record
+		if err == nil {
+			records, err = root.List()
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range records {
+			// A file that can't be examined may exist.
+			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+				continue
+			}
+			s := space{IssueID: rec.IssueID, Identifier: rec.Identifier, Path: rec.Path, Unsaved: git.Unsaved(ctx, rec.Path), root: root, rec: rec}
+			if s.InUse, err = root.Held(rec.Key); err != nil {
+				return nil, err
+			}
+			if s.Bytes, _, err = diskUsage(ctx, rec.Path); err != nil {
+				return nil, err
+			}
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// diskUsage returns the bytes that a path occupies; exists is false if there is no such path. Files that vanish or cannot
+// be read meanwhile count as empty.
+func diskUsage(ctx context.Context, path string) (size int64, exists bool, err error) {
+	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
+			return err
+		case err != nil:
+			return nil //nolint:nilerr // it vanished, or cannot be read
+		}
+		exists = true
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				size += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return size, exists, fmt.Errorf("size of %s: %w", path, err)
+	}
+	return size, exists, nil
+}
+
+// lockProject takes the lock of a project; passes wait as long as release has not been called.
+func lockProject(ctx context.Context, w *term.Env, stateDir string) (release func() error, err error) {
+	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
+	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience)
+	if err == nil && holder != nil {
+		err = project.LockedError(holder)
+	}
+	return release, err
+}
+
+// known is one project of the account, as the command projects lists it.
+type known struct {
+	StateDir       string     `json:"state_dir"`
+	WorkflowPath   string     `json:"workflow_path"`
+	WorkflowExists bool       `json:"workflow_exists"`
+	Schedule       bool       `json:"schedule_active"`
+	Paused         bool       `json:"paused"`
+	Running        int        `json:"running"`
+	Retrying       int        `json:"retrying"`
+	Held           int        `json:"held"`
+	LastPass       *time.Time `json:"last_pass_at"`
+	// Roots are the workspace roots that the project has used, the present one first.
+	Roots []string `json:"workspace_roots"`
+	// Error says why the database can't be read.
+	Error *reconcile.Error `json:"error"`
+}
+
+// knownProjects finds every project of the account: below the usual folder of state directories, and those elsewhere that
+// passes have registered.
+func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
+	dirs, err := stateDirs(w)
+	if err != nil {
+		return nil, err
+	}
+	var rows []known
+	for _, dir := range dirs {
+		rows = append(rows, readState(ctx, w, dir))
+	}
+	slices.SortFunc(rows, func(a, b known) int {
+		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
+	})
+	return rows, nil
+}
+
+// stateDirs lists the state directories of the account.
+func stateDirs(w *term.Env) ([]string, error) {
+	base := project.StateHome(w)
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the account's state directories: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		if e.IsDir() && (project.Exists(filepath.Join(dir, "state.db")) || project.Exists(filepath.Join(dir, "runs"))) {
+			dirs = append(dirs, dir)
+		}
+	}
+	elsewhere, err := state.RegisteredDirs(base)
+	if err != nil {
+		return nil, err
+	}
+	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
+		elsewhere = append(elsewhere, w.Absolute(named))
+	}
+	for _, dir := range elsewhere {
+		// A directory without permission to look into is listed with its error.
+		if _, err := os.Stat(filepath.Join(dir, "state.db")); (err == nil || errors.Is(err, fs.ErrPermission)) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
+}
+
+// readState reads the state of one project. Its Error says what can't be read.
+func readState(ctx context.Context, w *term.Env, dir string) known {
+	row := known{StateDir: dir, Roots: []string{}}
+	if err := row.read(ctx, w); err != nil {
+		row.Error = exit.From(err)
+	}
+	return row
+}
+
+func (r *known) read(ctx context.Context, w *term.Env) (err error) {
+	db, err := state.OpenReadOnly(ctx, r.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if r.WorkflowPath, _, err = db.Meta(ctx, project.OwnerKey); err != nil {
+		return err
+	}
+	r.WorkflowExists = r.WorkflowPath != "" && project.Exists(r.WorkflowPath)
+	if r.Roots, err = project.RootsOf(ctx, db); err != nil {
+		return err
+	}
+	rec, err := db.Store.State(ctx)
+	if err != nil {
+		return err
+	}
+	r.Paused = rec.Paused
+	for _, c := range rec.Claims {
+		switch c.Status {
+		case reconcile.Running:
+			r.Running++
+		case reconcile.Held:
+			r.Held++
+		default:
+			r.Retrying++
+		}
+	}
+	last, err := project.LastPass(ctx, db)
+	if err != nil {
+		return err
+	}
+	if last != nil {
+		r.LastPass = &last.StartedAt
+	}
+	r.Schedule, err = project.ScheduleAlive(ctx, db, w.Now())
+	r.Schedule = r.Schedule || project.Looping(r.StateDir)
+	return err
 }

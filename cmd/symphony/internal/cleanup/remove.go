@@ -29,7 +29,7 @@ type RemoveOptions struct{ Workspaces, Force, Yes bool }
 type remover struct {
 	w       *term.Env
 	options RemoveOptions
-	row     project.Known
+	row     known
 	spaces  []space
 }
 
@@ -64,13 +64,13 @@ func RemoveProject(ctx context.Context, w *term.Env, path string, o RemoveOption
 }
 
 // findProject returns the project that a path means: a workflow, its folder or a state directory.
-func findProject(ctx context.Context, w *term.Env, path string) (project.Known, error) {
-	rows, err := project.KnownProjects(ctx, w)
+func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
+	rows, err := knownProjects(ctx, w)
 	if err != nil {
-		return project.Known{}, err
+		return known{}, err
 	}
 	path = project.Resolve(w.Absolute(path))
-	var meant []project.Known
+	var meant []known
 	var dirs []string
 	for _, r := range rows {
 		if path == project.Resolve(r.StateDir) {
@@ -85,11 +85,11 @@ func findProject(ctx context.Context, w *term.Env, path string) (project.Known, 
 	case 1:
 		return meant[0], nil
 	default:
-		return project.Known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
+		return known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
 	// The rest of an interrupted removal is no longer listed. It is at a place of the account's state directories, and holds
 	// what symphony makes there, or nothing.
-	row := project.ReadState(ctx, w, path)
+	row := readState(ctx, w, path)
 	if row.Error == nil && row.WorkflowPath != "" {
 		return row, nil
 	}
@@ -127,7 +127,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
 		return exit.Fault(busy, what+" runs passes on "+p.StateDir, "take it out first: "+hint)
 	}
-	r.row = project.ReadState(ctx, r.w, r.row.StateDir)
+	r.row = readState(ctx, r.w, r.row.StateDir)
 	if r.options.Workspaces && r.spacesUnknown() {
 		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; its workspaces cannot be found without its database",
 			"mend it first (symphony doctor), or leave --workspaces out and remove them by hand")
@@ -223,7 +223,7 @@ func (r *remover) remove(ctx context.Context) error {
 	if err := state.UnregisterDirs(home); err != nil {
 		return err
 	}
-	dirs, err := project.StateDirs(r.w)
+	dirs, err := stateDirs(r.w)
 	if err == nil && len(dirs) == 0 { // what the projects of the account have shared goes with the last
 		err = os.RemoveAll(filepath.Join(home, "accounts"))
 		_ = os.Remove(home) // fails while it holds something
@@ -262,13 +262,13 @@ func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	return err
 }
 
-func envFile(w *term.Env, row project.Known) string {
+func envFile(w *term.Env, row known) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(row.StateDir))
 }
 
 // sharers are the other state directories of the same name, which read the same environment file.
 func (r *remover) sharers() ([]string, error) {
-	dirs, err := project.StateDirs(r.w)
+	dirs, err := stateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
 	}), err
