@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -114,14 +113,9 @@ func ring(t *testing.T, hook, answer string) []string {
 		})
 	}
 	hook = strings.ReplaceAll(hook, "/usr/sbin/sendmail", `sh "$WORK/sendmail.sh"`)
-	path := filepath.Join(t.TempDir(), "recipe.txtar")
 	script := fmt.Sprintf(attentionScript, server.URL, strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
 		strings.ReplaceAll(answer, "ABC-7.3", "ABC-7.1"), askedCommand)
-	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.Dir, p.Files = "", []string{path}
-	if !t.Run("script", func(t *testing.T) { testscript.Run(t, p) }) {
+	if !t.Run("script", func(t *testing.T) { runScripts(t, p, map[string]string{"recipe": script}) }) {
 		t.FailNow()
 	}
 	return got

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
@@ -391,14 +389,8 @@ func TestDocumentedWorkflow(t *testing.T) {
 		}
 		used = strings.ReplaceAll(used, change[0], change[1])
 	}
-	script := filepath.Join(t.TempDir(), "workflow.txtar")
 	text := documentedWorkflow + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := params(t, "script")
-	p.Dir, p.Files = "", []string{script}
-	testscript.Run(t, p)
+	runScripts(t, params(t, "script"), map[string]string{"workflow": text})
 }
 
 const documentedWorkflow = `

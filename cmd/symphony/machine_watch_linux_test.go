@@ -13,47 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
-// machineView is the part of ps --json that is looked at here.
-type machineView struct {
-	Running []struct {
-		Identifier  string `json:"issue_identifier"`
-		RunID       string `json:"run_id"`
-		PID         int    `json:"pid"`
-		Phase       string `json:"phase"`
-		ThreadID    string `json:"thread_id"`
-		Attempt     *int   `json:"attempt"`
-		WorkerAlive bool   `json:"worker_alive"`
-	} `json:"running"`
-	Retrying []json.RawMessage `json:"retrying"`
-	Held     []json.RawMessage `json:"held"`
-	LastPass *struct {
-		ID      int    `json:"id"`
-		Trigger string `json:"trigger"`
-		Errors  []struct {
-			Code string `json:"code"`
-		} `json:"errors"`
-	} `json:"last_pass"`
-	Blocked *struct {
-		Reason string `json:"reason"`
-	} `json:"blocked"`
-	Skipped []struct {
-		Identifier string `json:"issue_identifier"`
-		Reason     string `json:"reason"`
-		Message    string `json:"message"`
-	} `json:"skipped"`
-	Ended []struct {
-		RunID      string `json:"run_id"`
-		Identifier string `json:"issue_identifier"`
-		Outcome    string `json:"outcome"`
-		Error      string `json:"error"`
-	} `json:"ended"`
-}
-
 // ps is false before the first pass.
-func (m *machine) ps() (v machineView, ok bool) {
+func (m *machine) ps() (v view.Overview, ok bool) {
 	m.t.Helper()
 	said, code := m.sh(m.as("bin/symphony ps --all --json -w web-shop/WORKFLOW.md"))
 	if code != 0 {
@@ -65,14 +30,15 @@ func (m *machine) ps() (v machineView, ok bool) {
 	return v, v.LastPass != nil
 }
 
-// outcomes are those of an issue's runs.
-func (v machineView) outcomes(identifier string) (list []string) {
+// outcomes are those of an issue's runs, the newest first.
+func outcomes(v view.Overview, identifier string) string {
+	var list []string
 	for _, run := range v.Ended {
 		if run.Identifier == identifier {
-			list = append(list, run.Outcome)
+			list = append(list, string(*run.Outcome))
 		}
 	}
-	return list
+	return strings.Join(list, " ")
 }
 
 // add makes an issue whose agent waits for a gate, if it has one, and hands it over.
@@ -116,8 +82,8 @@ func (m *machine) atWork(identifier, gate string, within time.Duration) (w machi
 	m.until(identifier+"'s agent is at work", within, func() (bool, string) {
 		v, _ := m.ps()
 		for _, r := range v.Running {
-			if r.Identifier == identifier && r.WorkerAlive && r.PID != 0 {
-				w = machineWorker{run: r.RunID, attempt: r.Attempt, pid: r.PID}
+			if r.Identifier == identifier && r.Alive && r.PID != nil {
+				w = machineWorker{run: r.RunID, attempt: r.Attempt, pid: *r.PID}
 			}
 		}
 		if w.run == "" {
@@ -152,7 +118,7 @@ func (m *machine) lives(w machineWorker, after string) {
 	}
 	v, _ := m.ps()
 	for _, r := range v.Running {
-		if r.RunID == w.run && r.PID == w.pid && r.WorkerAlive {
+		if r.RunID == w.run && r.PID != nil && *r.PID == w.pid && r.Alive {
 			return
 		}
 	}

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // What the README says about moving to a second machine, command by command: on one machine with a home, then on another
@@ -32,13 +28,7 @@ func TestMovingToAnotherMachine(t *testing.T) {
 		t.Fatalf("no archive: %q", blocks[0])
 	}
 	text := movingScript + "-- old --\nset -ex\n" + stop + "-- archive --\nset -ex\ntar " + archive + "-- new --\nset -ex\n" + blocks[1]
-	script := filepath.Join(t.TempDir(), "moving.txtar")
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := params(t, "script")
-	p.Dir, p.Files = "", []string{script}
-	testscript.Run(t, p)
+	runScripts(t, params(t, "script"), map[string]string{"moving": text})
 }
 
 const movingScript = `

@@ -32,23 +32,16 @@ tokens 700 70
 `
 
 func TestPowerFailure(t *testing.T) {
-	dir := t.TempDir()
-	var scripts []string
+	scripts := map[string]string{}
 	for cut := 1; cut <= powerSyncs; cut++ {
 		for name, flag := range map[string]string{"late": "", "early": " -lazy"} {
 			if flag != "" && cut%3 > 0 || crashMode() == "" && cut%6 > 0 {
 				continue
 			}
-			path := filepath.Join(dir, fmt.Sprintf("sync_%02d_%s.txtar", cut, name))
-			if err := os.WriteFile(path, fmt.Appendf(nil, powerScript, cut, flag), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			scripts = append(scripts, path)
+			scripts[fmt.Sprintf("sync_%02d_%s", cut, name)] = fmt.Sprintf(powerScript, cut, flag)
 		}
 	}
-	p := params(t, "script")
-	p.Dir, p.Files, p.UpdateScripts = "", scripts, false
-	testscript.Run(t, p)
+	runScripts(t, params(t, "script"), scripts)
 }
 
 // reported is what other processes may have acted on. Heartbeats and the record of a pass may be lost.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,6 +64,21 @@ func TestRealCodex(t *testing.T) {
 	}
 	t.Parallel()
 	testscript.Run(t, params(t, "codex"))
+}
+
+// runScripts runs scripts that a test has made, by their names, like those of the folder.
+func runScripts(t *testing.T, p testscript.Params, texts map[string]string) {
+	t.Helper()
+	p.Dir, p.UpdateScripts = "", false
+	dir := t.TempDir()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		path := filepath.Join(dir, name+".txtar")
+		if err := os.WriteFile(path, []byte(texts[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.Files = append(p.Files, path)
+	}
+	testscript.Run(t, p)
 }
 
 func params(t *testing.T, dir string) testscript.Params {

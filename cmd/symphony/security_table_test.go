@@ -2,15 +2,11 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // The table in docs/security.md of what an agent can do is tried cell by cell: for each option a hostile agent, the real codex with
@@ -100,18 +96,12 @@ func TestSecurityTable(t *testing.T) {
 		t.Skip("SYMPHONY_TEST_CODEX names no codex; what an agent can do is not tried")
 	}
 	t.Cleanup(func() { removeOutside(t) })
-	dir := t.TempDir()
-	p := params(t, "codex")
-	p.Dir = ""
-	for _, option := range slices.Sorted(maps.Keys(trustOptions)) {
+	scripts := map[string]string{}
+	for option := range trustOptions {
 		name := regexp.MustCompile(`[^a-zA-Z_]+`).ReplaceAllString(option, "_")
-		path := filepath.Join(dir, name+".txtar")
-		if err := os.WriteFile(path, []byte(trustScript(t, cells, option)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p.Files = append(p.Files, path)
+		scripts[name] = trustScript(t, cells, option)
 	}
-	testscript.Run(t, p)
+	runScripts(t, params(t, "codex"), scripts)
 }
 
 // removeOutside takes away what agents have written outside of their scripts' directories, by marks that begin with this

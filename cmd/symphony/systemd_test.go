@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 )
 
 // unit is one from the README, with what the test has to change.
@@ -83,7 +86,7 @@ func (m *machine) passes(n int) {
 		if v.LastPass.Trigger != "timer" || len(v.LastPass.Errors) > 0 {
 			m.t.Fatalf("a pass that is not the timer's, or failed: %+v", *v.LastPass)
 		}
-		return v.LastPass.ID >= before.LastPass.ID+n, fmt.Sprintf("%+v", *v.LastPass)
+		return v.LastPass.ID >= before.LastPass.ID+int64(n), fmt.Sprintf("%+v", *v.LastPass)
 	})
 }
 
@@ -153,8 +156,9 @@ func (m *machine) sliceStops(w machineWorker) {
 	m.userctl("stop symphony.slice")
 	next := m.atWork("ABC-2", "gate-2", 20*time.Second)
 	v, _ := m.ps()
-	if got := v.outcomes("ABC-2"); len(got) != 1 || got[0] != "interrupted" || !strings.HasPrefix(v.errorOf(w.run), "terminated: ") {
-		m.t.Errorf("the run whose scope was stopped: %q %q, want interrupted, terminated\n%s", got, v.errorOf(w.run), m.story())
+	i := slices.IndexFunc(v.Ended, func(r view.RunRow) bool { return r.RunID == w.run })
+	if outcomes(v, "ABC-2") != "interrupted" || i < 0 || !strings.HasPrefix(*v.Ended[i].Error, "terminated: ") {
+		m.t.Errorf("the run whose scope was stopped: %+v, want interrupted, terminated\n%s", v.Ended, m.story())
 	}
 	next.thread = m.threadOf(next.run)
 	if next.run == w.run || next.thread != w.thread || next.attempt != nil {
@@ -169,23 +173,13 @@ func (m *machine) threadOf(run string) (thread string) {
 	m.until(run+" has a thread", 20*time.Second, func() (bool, string) {
 		v, _ := m.ps()
 		for _, r := range v.Running {
-			if r.RunID == run {
-				thread = r.ThreadID
+			if r.RunID == run && r.ThreadID != nil {
+				thread = *r.ThreadID
 			}
 		}
 		return thread != "", fmt.Sprintf("%+v", v)
 	})
 	return thread
-}
-
-// errorOf is what a run that has ended met.
-func (v machineView) errorOf(run string) string {
-	for _, r := range v.Ended {
-		if r.RunID == run {
-			return r.Error
-		}
-	}
-	return ""
 }
 
 // ownPass: without the timer a worker's own pass draws the consequence of the run.
@@ -207,7 +201,7 @@ func (m *machine) ownPass() {
 	m.calm()
 	v, _ = m.ps()
 	for issue, want := range map[string]string{"ABC-1": "succeeded", "ABC-2": "succeeded interrupted", "ABC-3": "succeeded"} {
-		if got := strings.Join(v.outcomes(issue), " "); got != want {
+		if got := outcomes(v, issue); got != want {
 			m.t.Errorf("runs of %s, the newest first: %s, want %s\n%s", issue, got, want, m.story())
 		}
 	}
