@@ -14,9 +14,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// OldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex does not name the
+// oldestVersion is the oldest codex release that passes the tests with the real codex. Up to 0.166, codex does not name the
 // MCP tool that it asks approval for.
-const OldestVersion = "0.169.0"
+const oldestVersion = "0.169.0"
 
 // Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {
@@ -150,9 +150,9 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	// The user agent is such as "symphony/0.169.0 (Debian 12)".
 	_, rest, _ := strings.Cut(answer.UserAgent, "/")
 	version, _, _ := strings.Cut(rest, " ")
-	if minor(version) < minor(OldestVersion) {
+	if minor(version) < minor(oldestVersion) {
 		text := "codex %s is older than %s, the oldest release that symphony works with"
-		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, OldestVersion))
+		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, oldestVersion))
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
 	return server, s.conn.send(object{"method": "initialized", "params": object{}})

@@ -355,11 +355,6 @@ func (s *server) initialize(p *params) reply {
 			"userAgent": fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", p.ClientInfo.Name, version, p.ClientInfo.Version),
 			"codexHome": s.home, "platformFamily": "unix", "platformOs": "linux",
 		},
-		after: func() {
-			s.notify("remoteControl/status/changed", object{
-				"status": "disabled", "serverName": "scripted", "installationId": "00000000-0000-0000-0000-000000000000", "environmentId": nil,
-			})
-		},
 	}
 }
 

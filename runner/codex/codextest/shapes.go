@@ -3,7 +3,6 @@ package codextest
 import (
 	"crypto/rand"
 	_ "embed"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -60,14 +59,9 @@ func usageShape(u tokens) object {
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// newID is an id as codex makes them: a UUID of version 7.
+// newID is an id in the form of codex's.
 func newID() string {
 	var b [16]byte
-	rand.Read(b[6:]) // never fails
-	var t [8]byte
-	binary.BigEndian.PutUint64(t[:], uint64(now()))
-	copy(b[:6], t[2:])
-	b[6] = b[6]&0x0f | 0x70
-	b[8] = b[8]&0x3f | 0x80
+	rand.Read(b[:]) // never fails
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
