@@ -27,7 +27,7 @@ type agentProcess struct {
 	stderr  *agent.TailFile
 	drained chan struct{} // closed when stderr is read to its end
 	ready   chan struct{} // closed when session is set
-	environ codexEnviron  // set once codex has answered
+	environ []string      // the variables that codex has; set once it has answered
 
 	mu       sync.Mutex
 	baseline map[reconcile.Process]bool // the processes below the agent when the turn began
@@ -47,9 +47,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 		return nil, err
 	}
 	// The login shell's profile may change the directory and set secrets.
-	withheld := j.Config.withheld(j.Env)
-	command := proc.ShellIn(j.space.Path, proc.ShellUnset(withheld, j.Config.Command))
-	command = proc.ShellReport(withheld, filepath.Join(j.Dir, profileFile), command)
+	command := proc.ShellIn(j.space.Path, proc.ShellUnset(j.Config.withheld(j.Env), j.Config.Command))
 	child, err := j.Host.Start(ctx, host.StartRequest{
 		Run: j.hostRun(), Argv: []string{"bash", "-lc", command}, Env: j.codexEnv(), Dir: j.space.Path,
 	})
@@ -76,12 +74,6 @@ func noShell(err error) error {
 		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
 		Hint: "codex.command is run by bash -lc; install bash", Err: err,
 	}
-}
-
-// profileHasKey reports whether the login profile sets a secret. The shell has reported it before codex answered.
-func (g *agentProcess) profileHasKey() bool {
-	_, err := os.Lstat(filepath.Join(g.Dir, profileFile))
-	return err == nil
 }
 
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ import (
 //     agent.pass_env are passed all the same.
 //
 // Codex is started by a login shell, whose profile may export more. So what codex has is read from its process once it
-// answers (codexEnviron), and its secrets are redacted from then on.
+// answers, and its secrets are redacted from then on.
 
 // env is what hooks and codex both get: the worker's variables without the tracker's key, the run's marker, directories of the
 // workspace's own for temporary files and caches, and what builds need.
@@ -114,15 +113,6 @@ func nameOf(entry string) string {
 	return name
 }
 
-func varsOf(env []string) map[string]string {
-	vars := make(map[string]string, len(env))
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		vars[name] = value
-	}
-	return vars
-}
-
 // secretsAmong returns the secrets of an environment. An operator who passes on a variable that codex excludes says that it
 // is a secret, even if its name does not end like those of agent.EnvSecrets.
 func secretsAmong(env, passed []string) []string {
@@ -136,42 +126,27 @@ func secretsAmong(env, passed []string) []string {
 	return found
 }
 
-// codexEnviron is what codex has of variables, and what it was given.
-type codexEnviron struct{ has, given []string }
-
 // readEnviron reads the environment of codex, which has answered. If the system does not show it, codex counts as
 // having what it was given.
 func (g *agentProcess) readEnviron(ctx context.Context) {
-	given := g.codexEnv()
 	// Of codex.command and what runs below it, such as codex below a wrapper.
 	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
-	has := found.Environ
 	g.warn("the agent's environment can't be read: secrets that only the login profile sets are not known", err)
-	if len(has) == 0 {
-		has = given
+	if g.environ = found.Environ; len(g.environ) == 0 {
+		g.environ = g.codexEnv()
 	}
-	g.environ = codexEnviron{has: has, given: given}
-	g.Redactor.Add(secretsAmong(has, g.Config.PassEnv))
+	g.Redactor.Add(secretsAmong(g.environ, g.Config.PassEnv))
 }
 
-// passed returns those of the named variables that codex has, without any that contains one of the secrets.
-func (e codexEnviron) passed(names, secretValues []string) map[string]string {
-	vars := varsOf(cleanEnv(e.has, nil, secretValues, nil))
-	maps.DeleteFunc(vars, func(name, _ string) bool { return !slices.Contains(names, name) })
-	return vars
-}
-
-// fromProfile names the variables that the login profile sets or changes, and that codex's exclusion takes away unless
-// they are passed.
-func (e codexEnviron) fromProfile(passed []string) (names []string) {
-	given := varsOf(e.given)
-	for _, entry := range e.has {
-		name, value, _ := strings.Cut(entry, "=")
-		if before, same := given[name]; excludedByCodex(name) && !slices.Contains(passed, name) && (!same || before != value) {
-			names = append(names, name)
+// passedEnv returns those of the named variables that codex has, without any that contains one of the secrets.
+func passedEnv(environ, names, secretValues []string) map[string]string {
+	vars := map[string]string{}
+	for _, entry := range cleanEnv(environ, nil, secretValues, nil) {
+		if name, value, _ := strings.Cut(entry, "="); slices.Contains(names, name) {
+			vars[name] = value
 		}
 	}
-	return names
+	return vars
 }
 
 // commandEnv returns codex's shell_environment_policy. Codex's exclusion is on, so that only secrets that agent.pass_env

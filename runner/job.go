@@ -24,7 +24,6 @@ const (
 	hooksFile    = "hooks.log"
 	stderrFile   = "agent.stderr"
 	workerFile   = "worker.log"
-	profileFile  = "profile-has-key" // exists if the login profile sets a secret
 )
 
 // job is what the steps of a run share.

@@ -55,7 +55,11 @@ func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w h
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		"shell_environment_policy":              commandEnv(runID, passed),
+		// Login shells of codex's own, and copies of what they export, would set again what is kept from commands. Codex itself
+		// was started by a login shell, and commands have what that exported.
+		"allow_login_shell":        false,
+		"features.shell_snapshot":  false,
+		"shell_environment_policy": commandEnv(runID, passed),
 	}
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model cannot ask

@@ -84,7 +84,7 @@ func TestThreadConfig(t *testing.T) {
 		got, err := c.config.threadConfig(t.Context(), testRepo, "run-7", testSpace, nil)
 		must(t, err)
 		want := map[string]any{
-			"features.goals": false, "features.unbounded_connection_retries": false,
+			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
 			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": map[string]any{"SYMPHONY_RUN_ID": "run-7"}},
 		}
 		if c.config.OnQuestion == agent.QuestionAsk {

@@ -152,13 +152,12 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 			"takeover puts codex's own terminal in its place: write the command so that the word stands in it once")
 	}
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
+	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
+	// command line.
 	config, err := t.step.Config.threadConfig(ctx, &t.host, t.ID, *t.step.space, nil)
 	if err != nil {
 		return "", err
 	}
-	// Commands get no variable that looks like a secret, even if agent.pass_env names it: its value would appear on a
-	// command line. A login shell could set it again.
-	config["allow_login_shell"], config["features.shell_snapshot"] = false, false
 	config["check_for_update_on_startup"] = false
 	mode, err := t.sandbox(ctx, config)
 	if err != nil {

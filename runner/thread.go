@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -62,28 +61,13 @@ func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
 }
 
 func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {
-	environ := c.agent.environ
-	config, err := c.Config.threadConfig(ctx, c.Host, c.job.run.ID, *c.space, environ.passed(c.Config.PassEnv, c.Config.SecretValues))
-	if err != nil {
-		return agent.ThreadParams{}, err
-	}
-	fromProfile := environ.fromProfile(c.Config.PassEnv)
-	hasKey := c.agent.profileHasKey()
-	if hasKey {
-		c.Log.Warn("the login profile sets a secret that no agent gets: the agent's commands run without a login shell", "one_of", c.Config.withheld(c.Env))
-	} else if len(fromProfile) > 0 {
-		c.Log.Info("the login profile sets what looks like secrets: the agent's commands run without a login shell", "variables", fromProfile)
-	}
-	if hasKey || len(fromProfile) > 0 {
-		// Codex runs commands in login shells and copies what those export. Codex itself was started by one, so that only
-		// the profile's functions are missing.
-		maps.Copy(config, map[string]any{"allow_login_shell": false, "features.shell_snapshot": false})
-	}
+	passed := passedEnv(c.agent.environ, c.Config.PassEnv, c.Config.SecretValues)
+	config, err := c.Config.threadConfig(ctx, c.Host, c.job.run.ID, *c.space, passed)
 	issue := c.job.run.Issue
 	return agent.ThreadParams{
 		Name: issue.Identifier + ": " + issue.Title,
 		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
-	}, nil
+	}, err
 }
 
 // openThread resumes the thread that worked in this very workspace and is in this codex home, or starts one. With an error

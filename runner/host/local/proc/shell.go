@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -29,18 +28,6 @@ func ShellUnset(vars []string, command string) string {
 		return command
 	}
 	return "unset -v " + strings.Join(names, " ") + " || exit 78; " + command
-}
-
-// ShellReport changes command so that a login shell that runs it first creates the file at path if its profile has set one
-// of vars. If the file cannot be created the shell exits with 78.
-func ShellReport(vars []string, path, command string) string {
-	var b strings.Builder
-	for _, v := range vars {
-		if isIdentifier(v) {
-			fmt.Fprintf(&b, `[ -z "${%s+x}" ] || : >| %s || exit 78; `, v, ShellWord(path))
-		}
-	}
-	return b.String() + command
 }
 
 // ShellIn changes command so that a login shell runs it in dir, whatever directory the profile chose and whatever it made
