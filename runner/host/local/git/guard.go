@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -168,7 +169,7 @@ func (s *snapshot) locate(tree string, o AgentReach) error {
 		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may make one
 		return err
 	}
-	reaches := func(dir string) bool { return within(tree, dir) || o.Reaches(dir) }
+	reaches := func(dir string) bool { return text.PathInside(tree, dir) || o.Reaches(dir) }
 	if repo.linked || reaches(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}

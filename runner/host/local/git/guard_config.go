@@ -240,7 +240,8 @@ func (c configRules) cannotExecute(s setting) bool {
 	case "submodule. update":
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":
-		return c.module != "" && within(c.tree, absolute(c.module, s.value))
+		tree := absolute(c.module, s.value)
+		return c.module != "" && tree != c.tree && text.PathInside(c.tree, tree)
 	}
 	return false
 }

@@ -141,6 +141,7 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 		if real, ok, err := resolveDir(dir); err != nil || !ok || real != dir {
 			continue // it is gone or leads elsewhere, which the search reports
 		}
+		open(dir)
 		now, was := map[string]entry{}, s.Files[dir]
 		readErr := readGitDir(ctx, now, dir) // what can't be read is put back
 		if ctx.Err() != nil || len(now) > maxControlFiles {
@@ -193,6 +194,7 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 // file that is there, for that may have another name elsewhere.
 func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 	for _, path := range slices.Backward(paths) { // files before the directories in which they are
+		open(filepath.Dir(path))
 		before, there := was[path]
 		info, err := os.Lstat(path)
 		if there && before.Mode.IsRegular() && err == nil && !info.IsDir() {
@@ -218,4 +220,11 @@ func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 		}
 	}
 	return nil
+}
+
+// open makes a directory of this account accessible again, which an agent may have closed.
+func open(dir string) {
+	if info, err := os.Lstat(dir); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+		_ = os.Chmod(dir, info.Mode().Perm()|0o700) // what still can't be read is an error then
+	}
 }

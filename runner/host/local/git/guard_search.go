@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -101,11 +102,11 @@ func (f *search) find(ctx context.Context, queue []string) (pointers, links []st
 func (f *search) ledTo(links, places []string) (list []string) {
 	for _, link := range links {
 		real, err := filepath.EvalSymlinks(link)
-		if err != nil || within(f.tree, real) {
+		if err != nil || text.PathInside(f.tree, real) {
 			continue
 		}
 		for _, place := range places {
-			if (real == place || within(place, real)) && !slices.Contains(list, place) {
+			if text.PathInside(place, real) && !slices.Contains(list, place) {
 				list = append(list, place)
 			}
 		}
@@ -241,7 +242,7 @@ func (g *Guard) treeHooks(ctx context.Context, s *snapshot, o AgentReach) (reaso
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
-		under := func(dir string) bool { return path == dir || within(dir, path) }
+		under := func(dir string) bool { return text.PathInside(dir, path) }
 		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
 		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || o.Reaches(path))
 	}

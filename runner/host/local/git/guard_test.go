@@ -410,7 +410,7 @@ func TestGuardSpecialFiles(t *testing.T) {
 		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"link":      func(path string) error { return os.Symlink(outside, path) },
 		"hard link": func(path string) error { return os.Link(outside, path) },
-		"directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "a", "b"), 0o500) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o500) },
 		"loop":      func(path string) error { return os.Symlink(path, path) },
 		"nothing":   func(string) error { return nil },
 		"secret":    func(path string) error { return os.WriteFile(path, []byte("[alias]\n\tx = !y\n"), 0) },

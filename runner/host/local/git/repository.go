@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -116,7 +117,7 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 	case !repo.linked:
 		for _, dir := range append([]string{tree}, opened...) {
 			real, ok, err := resolveDir(dir)
-			if err != nil || ok && within(real, repo.gitDir) {
+			if err != nil || ok && text.PathInside(real, repo.gitDir) {
 				return []string{repo.gitDir}, err
 			}
 		}
@@ -143,11 +144,6 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 		}
 	}
 	return list, nil
-}
-
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
 // Root is the root of the main repository that dir lies in, under which codex looks its trust up: that of

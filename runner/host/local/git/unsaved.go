@@ -133,7 +133,7 @@ func unsavedIn(ctx context.Context, tree, top string, seen map[string]bool) stri
 // unsavedCommits says how many commits no remote-tracking reference contains, nothing for none.
 func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 	unknown := []string{"commits that git can't count"}
-	ours := r.common == top || within(top, r.common) // else branches survive in the main repository
+	ours := text.PathInside(top, r.common) // else branches survive in the main repository
 	work, err := r.heads(ours)
 	if err != nil {
 		return unknown
