@@ -25,9 +25,8 @@ type Account struct {
 
 // Limit is a window of the account's allowance that is used up.
 type Limit struct {
-	Window string // codex's word: primary, secondary
-	Since  time.Time
-	Until  time.Time
+	Window       string // codex's word: primary, secondary
+	Since, Until time.Time
 }
 
 // Slots are the runs that SYMPHONY_MAX_AGENTS allows an account.

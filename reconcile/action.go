@@ -20,12 +20,11 @@ const (
 
 // Action is one step of a plan. It is stored before it takes effect and may be repeated without harm.
 type Action struct {
-	Kind       ActionKind
-	IssueID    string
-	Identifier string
-	RunID      string // the run concerned; for a dispatch empty until it is applied
-	Reason     string // a code
-	Message    string // for people
+	Kind                ActionKind
+	IssueID, Identifier string
+	RunID               string // the run concerned; for a dispatch empty until it is applied
+	Reason              string // a code
+	Message             string // for people
 
 	// Change is what is stored for the action; nil for stop and reap.
 	Change *Change
@@ -50,20 +49,17 @@ type Gone struct {
 type Change struct {
 	// Claim is the new content. Its Version is the one it replaces: 0 inserts. Nil leaves claims alone.
 	Claim *Claim
-	// Delete removes the claim instead.
+	// Delete removes the claim instead. Gone says why it was released.
 	Delete bool
-	// Gone says why a claim was released, nil where none was.
-	Gone *Gone
+	Gone   *Gone
 	// Insert is the run that the claim now waits for.
 	Insert *Run
 	// Settle is the run that this change settles. Its totals are added in the same transaction.
 	Settle string
 	// Commands are deleted by the change.
 	Commands []int64
-	// AgentBlock, TrackerBlock, HostBlock: nil leaves the block alone; one without a code clears it.
-	AgentBlock   *Block
-	TrackerBlock *Block
-	HostBlock    *Block
+	// Of the blocks nil leaves one alone; one without a code clears it.
+	AgentBlock, TrackerBlock, HostBlock *Block
 	// Paused is nil where it stays as it is.
 	Paused *bool
 }

@@ -20,12 +20,10 @@ type Attention struct {
 	Key  string // identifies it, so that it is sent once
 	Kind AttentionKind
 	// IssueID and Identifier are empty for a blocked project.
-	IssueID    string
-	Identifier string
-	// Ref is what an answer names: the id of a request, empty for the others.
-	Ref  string
-	Text string
-	At   time.Time
+	IssueID, Identifier string
+	Ref                 string // what an answer names: the id of a request, empty for the others
+	Text                string
+	At                  time.Time
 }
 
 // outagePatience is how long a fault of the tracker must last before it is notified: most are shorter.

@@ -28,24 +28,21 @@ const (
 // Claim is symphony's record of an issue that it works on. Only a pass writes it, under the project lock and only if
 // Version is still the one that it read.
 type Claim struct {
-	IssueID    string
-	Identifier string
-	Status     ClaimStatus
+	IssueID, Identifier string
+	Status              ClaimStatus
 	// Version is 0 for a claim that is not stored yet and grows by one with every write.
 	Version int64
 	// RunID is the run that owns a running claim, or the last one.
 	RunID string
 
 	// Attempt is the attempt that the next run is told: 0 for the first (specification 5.4: null).
-	Attempt      int
-	Kind         RetryKind
-	DueAt        time.Time
-	ErrorCode    string
-	ErrorMessage string
+	Attempt                 int
+	Kind                    RetryKind
+	DueAt                   time.Time
+	ErrorCode, ErrorMessage string
 
-	HoldReason  string
-	HoldMessage string
-	HeldAt      time.Time
+	HoldReason, HoldMessage string
+	HeldAt                  time.Time
 	// HoldCommentAt is the time of the newest comment that the holding pass saw. A later comment ends the hold.
 	HoldCommentAt time.Time
 	// HoldNext: when the present run has ended, the claim is held for the operator.
@@ -62,9 +59,8 @@ type Claim struct {
 	Issue   Issue
 	Project string
 	// WorkspaceRoot is the resolved root that the claim was made with.
-	WorkspaceRoot string
-	ClaimedAt     time.Time
-	UpdatedAt     time.Time
+	WorkspaceRoot        string
+	ClaimedAt, UpdatedAt time.Time
 }
 
 // Verb is an operator's command.
@@ -82,11 +78,10 @@ const (
 
 // Command is a request of an operator, stored until a pass carries it out.
 type Command struct {
-	ID         int64
-	Verb       Verb
-	IssueID    string
-	Identifier string
-	CreatedAt  time.Time
+	ID                  int64
+	Verb                Verb
+	IssueID, Identifier string
+	CreatedAt           time.Time
 }
 
 // Block is a fault of the machine for which no run is started for now.

@@ -137,21 +137,20 @@ func (c contender) probed(b Block) (at time.Time) {
 
 // compareIssues is the order of dispatch: priority 1 to 4, then the rest; oldest first; identifier.
 func compareIssues(a, b Issue) int {
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(age(a), age(b)), strings.Compare(a.Identifier, b.Identifier))
+	priorityA, createdA := rank(a)
+	priorityB, createdB := rank(b)
+	return cmp.Or(cmp.Compare(priorityA, priorityB), cmp.Compare(createdA, createdB), strings.Compare(a.Identifier, b.Identifier))
 }
 
-func rank(i Issue) int {
-	if i.Priority == nil || *i.Priority < 1 || *i.Priority > 4 {
-		return 5
+func rank(i Issue) (priority int, created int64) {
+	priority, created = 5, math.MaxInt64
+	if i.Priority != nil && *i.Priority >= 1 && *i.Priority <= 4 {
+		priority = *i.Priority
 	}
-	return *i.Priority
-}
-
-func age(i Issue) int64 {
-	if i.CreatedAt == nil {
-		return math.MaxInt64
+	if i.CreatedAt != nil {
+		created = i.CreatedAt.UnixMilli()
 	}
-	return i.CreatedAt.UnixMilli()
+	return priority, created
 }
 
 // refuse says what keeps a contender from starting, in the order in which it is reported. A candidate must be eligible, too

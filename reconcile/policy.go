@@ -9,30 +9,30 @@ import (
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).
 type Policy struct {
 	// Project identifies the tracker's project: endpoint and slug. Claims of another are released.
-	Project        string   `json:"project"`
-	ActiveStates   []string `json:"active_states"`
-	TerminalStates []string `json:"terminal_states"`
-	RequiredLabels []string `json:"required_labels"`
+	Project        string
+	ActiveStates   []string
+	TerminalStates []string
+	RequiredLabels []string
 	// Assignee is an email, an id, "me", or empty for any issue.
-	Assignee string `json:"assignee"`
+	Assignee string
 
-	MaxConcurrent int `json:"max_concurrent"`
+	MaxConcurrent int
 	// MaxByState has normalised states as keys.
-	MaxByState      map[string]int `json:"max_by_state"`
-	MaxRetryBackoff time.Duration  `json:"max_retry_backoff"`
+	MaxByState      map[string]int
+	MaxRetryBackoff time.Duration
 
 	// The caps hold an issue when they are reached; 0 switches one off.
-	MaxFailures int   `json:"max_failures"`
-	MaxIdleRuns int   `json:"max_idle_runs"`
-	MaxRuns     int   `json:"max_runs"`
-	MaxTokens   int64 `json:"max_tokens"`
+	MaxFailures int
+	MaxIdleRuns int
+	MaxRuns     int
+	MaxTokens   int64
 
 	// WorkspaceRoot is the resolved root that new claims are made with.
-	WorkspaceRoot string `json:"workspace_root"`
+	WorkspaceRoot string
 	// StopGrace is how long a worker may take to end after it was asked to; at least 10 s.
-	StopGrace time.Duration `json:"stop_grace"`
+	StopGrace time.Duration
 	// MinFreeBytes of the workspace volume below which nothing is dispatched.
-	MinFreeBytes int64 `json:"min_free_bytes"`
+	MinFreeBytes int64
 }
 
 // Active reports whether work is done in a state: it is active and not terminal.

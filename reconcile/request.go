@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,18 +44,14 @@ const (
 
 // Request is a question of an agent to the operators.
 type Request struct {
-	IssueID    string
-	Identifier string
-	// Number counts the issue's requests from 1.
-	Number   int
-	RunID    string
-	ThreadID string
-	Kind     RequestKind
-	Summary  string
-	Detail   RequestDetail
-	// Outside: what is approved runs outside the sandbox.
-	Outside bool
-	AskedAt time.Time
+	IssueID, Identifier string
+	Number              int // counts the issue's requests from 1
+	RunID, ThreadID     string
+	Kind                RequestKind
+	Summary             string
+	Detail              RequestDetail
+	Outside             bool // what is approved runs outside the sandbox
+	AskedAt             time.Time
 	// ExpiresAt is for display: Deadline counts.
 	ExpiresAt time.Time
 	Deadline  Instant
@@ -98,12 +95,7 @@ func (r Request) Attention() Attention {
 
 // Secret reports whether one of its questions asks for a secret.
 func (r Request) Secret() bool {
-	for _, q := range r.Detail.Questions {
-		if q.Secret {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Detail.Questions, func(q RequestQuestion) bool { return q.Secret })
 }
 
 // RequestRef parses the name of a request, ABC-7.3, or of an issue, ABC-7, which gives number 0.

@@ -79,21 +79,17 @@ func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
 
 // Run is one worker process for one issue (the specification's run attempt, 4.1.5 and 4.1.6).
 type Run struct {
-	ID         string
-	Kind       RunKind
-	IssueID    string
-	Identifier string
-	Attempt    int
-	Phase      Phase
-	Outcome    Outcome // empty while it runs
-	ErrorCode  string
-	ErrorText  string
-	StopReason string
-	// StopAt is when the stop was asked for, the zero Instant if none was.
-	StopAt Instant
-	// ReapTries counts the passes that could not end what the dead run left.
-	ReapTries int
-	Settled   bool
+	ID                   string
+	Kind                 RunKind
+	IssueID, Identifier  string
+	Attempt              int
+	Phase                Phase
+	Outcome              Outcome // empty while it runs
+	ErrorCode, ErrorText string
+	StopReason           string
+	StopAt               Instant // when the stop was asked for, zero if none was
+	ReapTries            int     // counts the passes that could not end what the dead run left
+	Settled              bool
 	// Issue is the record as dispatched, Fingerprint that of the issue then.
 	Issue       Issue
 	Fingerprint string
@@ -101,12 +97,9 @@ type Run struct {
 	Worker Handle
 	Host   string
 
-	WorkspacePath string
-	WorkspaceRoot string
-	// WorkspaceID is the random id of the workspace's record that the thread worked in.
-	WorkspaceID string
-	ThreadID    string
-	TurnID      string
+	WorkspacePath, WorkspaceRoot string
+	WorkspaceID                  string // the random id of the workspace's record that the thread worked in
+	ThreadID, TurnID             string
 	// Model is the model of the thread, empty where codex did not report it. If codex changed it during the run, the names
 	// are joined by a plus.
 	Model     string
@@ -118,10 +111,9 @@ type Run struct {
 	Progress bool
 	Tokens   Tokens
 	// RateLimits is the agent's latest rate-limit record as JSON, nil if none came (specification 13.5).
-	RateLimits  []byte
-	LastEvent   string
-	LastMessage string
-	LastEventAt time.Time
+	RateLimits             []byte
+	LastEvent, LastMessage string
+	LastEventAt            time.Time
 	// Links are addresses at which the agent's work can be seen, in the order in which it named them.
 	Links []Link
 
@@ -131,10 +123,9 @@ type Run struct {
 	HandoffState string
 
 	// Beats counts the worker's heartbeats. HeartbeatAt is for display only.
-	Beats       int64
-	HeartbeatAt time.Time
-	StartedAt   time.Time
-	EndedAt     time.Time
+	Beats              int64
+	HeartbeatAt        time.Time
+	StartedAt, EndedAt time.Time
 }
 
 // Instant is a moment on the monotonic clock, which neither a suspend nor a step of the wall clock moves. Instants can be

@@ -101,12 +101,8 @@ type Tracked struct {
 
 // Workspace is a recorded workspace of an issue.
 type Workspace struct {
-	IssueID    string
-	Identifier string
-	Key        string
-	Root       string
-	Path       string
-	Project    string
+	IssueID, Identifier      string
+	Key, Root, Path, Project string
 	// Unsaved is the work for which the last cleanup run left the workspace alone, at UnsavedAt; empty for none.
 	Unsaved   string
 	UnsavedAt time.Time

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Config is the typed configuration of one workflow (specification 5.3 and 6.4). All paths are absolute and
-// clean; symlinks in them are not resolved.
+// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go says what the values mean. All paths
+// are absolute and clean; symlinks in them are not resolved.
 type Config struct {
 	// Policy is the part that decisions depend on, without what depends on the machine: WorkspaceRoot and StopGrace.
 	Policy    reconcile.Policy
@@ -38,62 +38,45 @@ type Config struct {
 // Tracker is where the work comes from (specification 5.3.1).
 type Tracker struct {
 	Kind     string // "linear"
-	Endpoint string // URL of the GraphQL API
+	Endpoint string
 	// APIKey is empty only where Environment.KeyOptional allowed it.
 	APIKey Secret
 	// ProjectSlug is what the file says; of a project's URL the slug in it.
 	ProjectSlug string
 	// NamedStates are the states that the file itself names, without defaults.
 	NamedStates []string
-	// CAFile names a PEM file with certificates to trust; empty for the system's alone.
-	CAFile string
-	// ToolScope is any, or read: the agent's tool refuses mutations.
-	ToolScope string
+	CAFile      string
+	ToolScope   string
 }
 
 // Polling is how often --loop runs a pass (specification 5.3.2).
-type Polling struct {
-	Interval time.Duration
-}
+type Polling struct{ Interval time.Duration }
 
 // Workspace is where issues are worked on (specification 5.3.3, design 7).
 type Workspace struct {
-	Root string
-	// KeepRemoved is how long a removed workspace stays in the trash; 0 deletes at once.
+	Root        string
 	KeepRemoved time.Duration
 }
 
 // Hooks are shell scripts around a workspace's life, empty where there is none (specification 5.3.4).
 type Hooks struct {
-	AfterCreate  string
-	BeforeRun    string
-	AfterRun     string
-	BeforeRemove string
-	OnAttention  string // belongs to no workspace
-	Timeout      time.Duration
+	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
+	OnAttention                                    string // belongs to no workspace
+	Timeout                                        time.Duration
 }
 
 // Agent is how long an agent works, and what it may do (specification 5.3.5, design 5 and 9).
 type Agent struct {
-	MaxTurns   int
-	OnApproval Answer
-	OnQuestion Answer
-	// AnswerTimeout is how long an operator may take where either is Ask.
-	AnswerTimeout time.Duration
-	// Network lets commands in the default sandbox reach the network.
-	Network bool
-	// WritableRoots are directories that the default sandbox may write to besides the workspace.
-	WritableRoots []string
-	// PassEnv names variables that the agent's commands get although codex would withhold them as secrets.
-	PassEnv []string
-	// TrustRepository lets codex obey the repository's own .codex/config.toml where ThreadSandbox is set.
-	TrustRepository bool
-	// KeepGitConfig leaves git hooks and configuration as the agent set them.
-	KeepGitConfig bool
-	// ResumeThread lets a later run go on with the thread of an earlier one.
-	ResumeThread bool
-	// Prices are for estimates in reports.
-	Prices Prices
+	MaxTurns               int
+	OnApproval, OnQuestion Answer
+	AnswerTimeout          time.Duration
+	Network                bool
+	WritableRoots          []string
+	PassEnv                []string
+	TrustRepository        bool
+	KeepGitConfig          bool
+	ResumeThread           bool
+	Prices                 Prices
 }
 
 // Answer is the reaction to a request of an agent.
@@ -109,10 +92,8 @@ const (
 
 // Codex is how the agent is started and watched (specification 5.3.6).
 type Codex struct {
-	// Command is a shell command, exactly as written.
-	Command string
-	// Home is CODEX_HOME for the agent; empty leaves the environment's.
-	Home string
+	Command string // as written
+	Home    string // empty leaves the environment's
 	// ApprovalPolicy is a string or an object in JSON, never nil.
 	ApprovalPolicy json.RawMessage
 	// ThreadSandbox is empty where thread/start says nothing about it.
@@ -120,12 +101,9 @@ type Codex struct {
 	// TurnSandboxPolicy is an object in JSON as written, nil where symphony makes its own.
 	TurnSandboxPolicy json.RawMessage
 
-	TurnTimeout time.Duration
-	ReadTimeout time.Duration
-	// ReadTimeoutSet says that the file names read_timeout_ms.
-	ReadTimeoutSet bool
-	// StallTimeout is 0 where stall detection is off.
-	StallTimeout time.Duration
+	TurnTimeout, ReadTimeout time.Duration
+	ReadTimeoutSet           bool          // by the file
+	StallTimeout             time.Duration // 0 where stall detection is off
 }
 
 // Secret is a string that does not print: not by fmt, log/slog or encoding/json.
