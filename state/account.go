@@ -119,20 +119,20 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	if rec.At.After(now.Add(clockSlack)) {
 		return nil
 	}
-	var credits struct {
-		HasCredits bool `json:"hasCredits"`
-		Unlimited  bool `json:"unlimited"`
+	type member struct { // credits, or a window
+		HasCredits  bool    `json:"hasCredits"`
+		Unlimited   bool    `json:"unlimited"`
+		UsedPercent float64 `json:"usedPercent"`
+		ResetsAt    float64 `json:"resetsAt"`
 	}
-	if raw := rec.RateLimits["credits"]; raw != nil && json.Unmarshal(raw, &credits) == nil && (credits.HasCredits || credits.Unlimited) {
+	var credits member
+	if json.Unmarshal(rec.RateLimits["credits"], &credits) == nil && (credits.HasCredits || credits.Unlimited) {
 		return nil
 	}
 	var last *reconcile.Limit
 	for _, name := range []string{"primary", "secondary"} {
-		var w struct {
-			UsedPercent float64 `json:"usedPercent"`
-			ResetsAt    float64 `json:"resetsAt"`
-		}
-		if raw := rec.RateLimits[name]; raw == nil || json.Unmarshal(raw, &w) != nil || w.UsedPercent < 100 || w.ResetsAt <= 0 {
+		var w member
+		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent < 100 || w.ResetsAt <= 0 {
 			continue
 		}
 		until := rec.At.Add(longestWindow)
@@ -183,12 +183,12 @@ func (a *Account) Failed(ctx context.Context, now time.Time, code, message strin
 		if code == reconcile.CodeAgentQuota && exhausted(*rec, now) != nil {
 			return false
 		}
-		var old *reconcile.Block
-		probe := ""
+		next := accountBlock{Block: reconcile.Block{Since: now.UTC()}}
 		if rec.Block != nil {
-			old, probe = &rec.Block.Block, rec.Block.Probe
+			next = *rec.Block
 		}
-		rec.Block = &accountBlock{Block: old.After(code, message, now.UTC()), Probe: probe}
+		next.Block = next.After(code, message, now.UTC())
+		rec.Block = &next
 		return true
 	})
 }

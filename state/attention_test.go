@@ -170,20 +170,18 @@ func TestAttentionsAreDropped(t *testing.T) {
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
 }
 
-// TestPruneAttentions checks that notifications are pruned after a month, except those of blocks that stand.
+// TestPruneAttentions checks that notifications are pruned after a month, but not while a block stands.
 func TestPruneAttentions(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	now := epoch.Add(31 * day)
+	ctx, db, now := context.Background(), newState(t), epoch.Add(31*day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
-	over := reconcile.Block{Code: "agent_quota", Message: "enough", Since: epoch}
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &over}))
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
-	heldAt(t, db, claim(t, db, 1), epoch)
-	recent := heldAt(t, db, claim(t, db, 2), now.Add(-29*day))
+	recent := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), now.Add(-29*day))).Key
 	passAt(t, db, now)
 	prune(t, db, now, 50)
-	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, reconcile.HoldAttention(recent).Key)
+	wantOpen(t, db, now, reconcile.BlockAttention(auth).Key, recent)
+	check(t, db.Store.Commit(ctx, now, reconcile.Change{AgentBlock: &reconcile.Block{}}))
+	prune(t, db, now.Add(time.Hour), 50)
+	wantOpen(t, db, now, recent)
 }
 
 // TestAttentionOfARequest checks that a request is reported as long as it can be answered.

@@ -292,7 +292,7 @@ func (s stepped) State(ctx context.Context) (reconcile.State, error) {
 
 func (s stepped) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
 	c := changes[0]
-	s.a.step(fmt.Sprint("commit", subject(changes), ", settle ", c.Settle, ", start ", c.Insert != nil, ", commands ", c.Commands))
+	s.a.step(fmt.Sprint("commit, settle ", c.Settle, ", start ", c.Insert != nil, ", commands ", c.Commands))
 	return s.Store.Commit(ctx, now, changes...)
 }
 

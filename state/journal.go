@@ -45,7 +45,7 @@ func workerValues(now time.Time, r reconcile.Run, more ...any) []any {
 		textOf(&r.RateLimits),
 		stamp(now), r.LastEvent, r.LastMessage, stamp(r.LastEventAt), r.Beats, stamp(r.HandoffAt), r.HandoffState,
 		r.Tokens.Cached, r.Tokens.Reasoning, r.Model,
-		linksOf(&r.Links),
+		jsonOf(&r.Links),
 	}, more...)
 }
 

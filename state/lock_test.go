@@ -15,11 +15,6 @@ import (
 
 func init() {
 	helpers["hold"] = func(args []string) error { return holdUntilTold(args[0]) }
-	helpers["linger"] = func([]string) error {
-		fmt.Println("here")
-		_, err := io.Copy(io.Discard, os.Stdin)
-		return err
-	}
 }
 
 // holdUntilTold takes the lock and keeps it until stdin ends.
@@ -78,38 +73,6 @@ func inode(t *testing.T, dir string) uint64 {
 		t.Errorf("mode of the lock file is %o", st.Mode&0o777)
 	}
 	return st.Ino
-}
-
-func TestLockEndsWithItsHolder(t *testing.T) {
-	dir := newDir(t)
-	cmd, lines, _ := startHelper(t, "hold", dir)
-	if !lines.Scan() {
-		t.Fatal("no helper")
-	}
-	check(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	release, held := acquire(t, dir, 0)
-	if held != nil {
-		t.Fatalf("held by the dead %+v", held)
-	}
-	check(t, release())
-}
-
-func TestLockIsNotInherited(t *testing.T) {
-	dir := newDir(t)
-	release, _ := acquire(t, dir, 0)
-	cmd, lines, goOn := startHelper(t, "linger")
-	if !lines.Scan() {
-		t.Fatal("no helper")
-	}
-	check(t, release())
-	again, held := acquire(t, dir, 0)
-	if held != nil {
-		t.Fatal("the child holds the lock")
-	}
-	check(t, again())
-	goOn()
-	check(t, cmd.Wait())
 }
 
 func TestWaitIsBounded(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -42,10 +40,6 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		standing, err := standingKeys(t, s.dir, now)
-		if err != nil {
-			return err
-		}
 		most := int64(len(runIDs))
 		for _, statement := range []string{
 			// Passes: the newest, whatever their age, and those that ScheduleGaps needs stay.
@@ -59,11 +53,11 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// What agents created: threads have been told of everything newer than these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
-			// Notifications, except those of blocks that stand: they would count as new.
+			// Notifications, but not while a block stands: its own would count as new.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
-				AND key NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2)`,
+				AND NOT EXISTS (SELECT 1 FROM meta WHERE key IN ('blocked_agent', 'blocked_tracker', 'blocked_host')) LIMIT ?2)`,
 		} {
-			n, err := t.count(statement, old, limit, jsonOf(standing))
+			n, err := t.count(statement, old, limit)
 			if err != nil {
 				return err
 			}
@@ -104,25 +98,6 @@ func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 		gap -= after.Mono - before.Mono
 	}
 	return gap.Abs() <= longJump, nil
-}
-
-// standingKeys are the keys of the notifications of blocks that stand.
-func standingKeys(t tx, dir string, now time.Time) ([]string, error) {
-	var settings reconcile.State
-	if err := readSettings(t, dir, &settings); err != nil {
-		return nil, err
-	}
-	keys := []string{}
-	for _, b := range []*reconcile.Block{settings.AgentBlock, settings.HostBlock} {
-		if b != nil {
-			keys = append(keys, reconcile.BlockAttention(*b).Key)
-		}
-	}
-	if b := settings.TrackerBlock; b != nil {
-		outage, _ := reconcile.OutageAttention(*b, now)
-		keys = append(keys, outage.Key)
-	}
-	return keys, nil
 }
 
 // deleteRequests deletes the requests of runs that are deleted.

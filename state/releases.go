@@ -46,7 +46,7 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 		state   string
 	}
 	runs, err := rows(t, func(p *part) []any {
-		return append([]any{&p.Model, millisOf(&p.runtime), linksOf(&p.links), &p.state}, tokenFields(&p.Tokens)...)
+		return append([]any{&p.Model, millisOf(&p.runtime), jsonOf(&p.links), &p.state}, tokenFields(&p.Tokens)...)
 	}, `SELECT model, runtime_ms, links, issue ->> '$.state', tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`, c.IssueID, stamp(c.ClaimedAt))
 	if err != nil || len(runs) == 0 {

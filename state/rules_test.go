@@ -233,38 +233,6 @@ func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	}
 }
 
-func TestThreadsKeepTheHighest(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
-	tokens := func(n int64) reconcile.Tokens { return reconcile.Tokens{Input: n, Output: 2 * n, Total: 3 * n} }
-	use := func(r *reconcile.Run, thread string, n, own int64) {
-		t.Helper()
-		check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", tokens(n), epoch))
-		if got := mustRun(t, db, r.ID).Tokens; got != tokens(own) {
-			t.Errorf("%s used %v, want %d", r.ID, got, own)
-		}
-	}
-	pastRun(t, db, 1, func(r *reconcile.Run) {
-		use(r, "main", 10, 10)
-		use(r, "main", 7, 10) // a late, lower report
-		use(r, "sub", 1, 11)
-		r.Tokens, r.Outcome = tokens(11), reconcile.Failed
-	})
-	second := pastRun(t, db, 2, func(r *reconcile.Run) {
-		use(r, "main", 10, 0) // resumed: what was used before is not this run's
-		use(r, "main", 16, 6)
-		r.Tokens = tokens(2) // a report that lags behind
-	})
-	for id, want := range map[string]int64{runID(1): 11, second.ID: 6} {
-		if got := mustRun(t, db, id).Tokens; got != tokens(want) {
-			t.Errorf("%s used %v, want %d", id, got, want)
-		}
-	}
-	total, known, err := db.Journal.Thread(ctx, "main")
-	if err != nil || !known || total.Input != 16 {
-		t.Errorf("thread: %v %v %v", known, total, err)
-	}
-}
-
 func TestSkipsAreReplaced(t *testing.T) {
 	ctx := context.Background()
 	db := newState(t)
@@ -317,22 +285,4 @@ func TestTokenBaseOfANewClaim(t *testing.T) {
 	if c := claim(t, db, 1); c.TokenBase != 100 {
 		t.Errorf("base %d", c.TokenBase)
 	}
-}
-
-// TestIssueTokensSinceTheRetry checks that what agent.max_tokens bounds begins anew with a retry, whose mark is the claim's
-// token base. Settled runs and the present one count.
-func TestIssueTokensSinceTheRetry(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
-	c := claim(t, db, 1)
-	use := func(r *reconcile.Run, thread string, n, want int64) {
-		t.Helper()
-		check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", reconcile.Tokens{Input: n, Total: n}, epoch))
-		if got, err := db.Journal.IssueTokens(ctx, c.IssueID); err != nil || got != want {
-			t.Errorf("%d tokens, want %d, %v", got, want, err)
-		}
-	}
-	first := pastRun(t, db, 1, func(r *reconcile.Run) { use(r, "thread-1", 700, 700); r.Outcome = reconcile.Succeeded })
-	c.TokenBase = 700
-	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: first.ID, Claim: &c}))
-	pastRun(t, db, 2, func(r *reconcile.Run) { use(r, "thread-1", 900, 200); use(r, "thread-2", 50, 250) })
 }

@@ -23,7 +23,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
 		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
-		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, linksOf(&r.Links), &r.AfterRunError,
+		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
 	}
 }
 

@@ -107,11 +107,14 @@ func orNull[T comparable](v *T) field {
 	}
 }
 
-// jsonOf stores any value as JSON.
+// jsonOf stores any value as JSON. An empty text is a value that was never set.
 func jsonOf(v any) field {
 	return field{
 		func(stored any) error {
 			text, _ := stored.(string)
+			if text == "" {
+				return nil
+			}
 			if err := json.Unmarshal([]byte(text), v); err != nil {
 				return fmt.Errorf("%w: %w", errStored, err)
 			}
@@ -120,26 +123,6 @@ func jsonOf(v any) field {
 		func() (driver.Value, error) {
 			text, err := json.Marshal(v)
 			return string(text), err
-		},
-	}
-}
-
-// linksOf stores links as JSON, none as an empty text.
-func linksOf(links *[]reconcile.Link) field {
-	f := jsonOf(links)
-	return field{
-		func(stored any) error {
-			if stored == "" {
-				*links = nil
-				return nil
-			}
-			return f.scan(stored)
-		},
-		func() (driver.Value, error) {
-			if len(*links) == 0 {
-				return "", nil
-			}
-			return f.value()
 		},
 	}
 }

@@ -95,7 +95,7 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 	if len(changes) == 0 {
 		return nil
 	}
-	return s.update(ctx, "store the change"+subject(changes), full, func(t tx) error {
+	return s.update(ctx, "store what a pass decided", full, func(t tx) error {
 		for _, c := range changes {
 			if err := commit(t, now, c); err != nil {
 				return err
@@ -103,21 +103,6 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 		}
 		return nil
 	})
-}
-
-// subject names the issue or run of a change for error messages.
-func subject(changes []reconcile.Change) string {
-	switch c := changes[0]; {
-	case len(changes) > 1:
-		return fmt.Sprintf("s of %d claims", len(changes))
-	case c.Claim != nil:
-		return " of " + c.Claim.Identifier
-	case c.Insert != nil:
-		return " of " + c.Insert.Identifier
-	case c.Settle != "":
-		return " of run " + c.Settle
-	}
-	return ""
 }
 
 func commit(t tx, now time.Time, c reconcile.Change) error {

@@ -93,20 +93,6 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-func TestMeta(t *testing.T) {
-	ctx := context.Background()
-	db := newState(t)
-	if _, ok, err := db.Meta(ctx, "last_good_workflow"); ok || err != nil {
-		t.Errorf("a value before the first: %v", err)
-	}
-	for _, value := range []string{"one", "", "two"} {
-		check(t, db.SetMeta(ctx, "last_good_workflow", value))
-		if got, ok, err := db.Meta(ctx, "last_good_workflow"); err != nil || !ok || got != value {
-			t.Errorf("%q is %q %v %v", value, got, ok, err)
-		}
-	}
-}
-
 // A pass with nothing to do writes its own record and nothing else.
 func TestIdlePassWritesOnce(t *testing.T) {
 	ctx := context.Background()

@@ -35,9 +35,37 @@ func PathInside(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// EditDistance counts the characters to change, insert or delete to get from a to b (Levenshtein).
-func EditDistance(a, b string) int {
-	from, to := []rune(a), []rune(b)
+// Nearest lists up to three of the known names that a mistyped name may have meant, the best first. Case and
+// surrounding space do not matter. A name is near when at most a third of its characters differ, or when it is part
+// of the known name or the other way round.
+func Nearest(name string, known []string) []string {
+	type match struct {
+		name string
+		far  int
+	}
+	partOf := func(word, in string) bool { return len(word) >= 3 && strings.Contains(in, word) }
+	want := strings.ToLower(strings.TrimSpace(name))
+	var matches []match
+	for _, k := range known {
+		have := strings.ToLower(k)
+		far, longer := editDistance([]rune(want), []rune(have)), max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
+		near := far <= 1 || longer > 3 && far <= max(2, longer/3) // two swapped letters are two edits
+		if near || partOf(want, have) || partOf(have, want) {
+			matches = append(matches, match{k, far})
+		}
+	}
+	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.far, b.far) })
+	names := []string{}
+	for _, m := range matches {
+		if len(names) < 3 && !slices.Contains(names, m.name) {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+// editDistance counts the characters to change, insert or delete to get from one word to another (Levenshtein).
+func editDistance(from, to []rune) int {
 	row := make([]int, len(to)+1)
 	for j := range row {
 		row[j] = j
@@ -56,44 +84,6 @@ func EditDistance(a, b string) int {
 	}
 	return row[len(to)]
 }
-
-// Nearest lists up to three of the known names that a mistyped name may have meant, the best first. Case and
-// surrounding space do not matter. A name is near when at most a third of its characters differ, or when it is part
-// of the known name or the other way round.
-func Nearest(name string, known []string) []string {
-	type match struct {
-		name string
-		far  int
-	}
-	want := strings.ToLower(strings.TrimSpace(name))
-	var matches []match
-	for _, k := range known {
-		have := strings.ToLower(k)
-		if far := EditDistance(want, have); far <= allowed(want, have) || partOf(want, have) || partOf(have, want) {
-			matches = append(matches, match{k, far})
-		}
-	}
-	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.far, b.far) })
-	names := []string{}
-	for _, m := range matches {
-		if len(names) < 3 && !slices.Contains(names, m.name) {
-			names = append(names, m.name)
-		}
-	}
-	return names
-}
-
-// allowed is how many edits apart two words may be. Two swapped letters are two edits.
-func allowed(a, b string) int {
-	longer := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
-	if longer <= 3 {
-		return 1
-	}
-	return max(2, longer/3)
-}
-
-// partOf reports whether a word of three bytes or more occurs in another.
-func partOf(word, in string) bool { return len(word) >= 3 && strings.Contains(in, word) }
 
 // DidYouMean is `, did you mean "name"?` for the nearest known name, or empty. format is how a name is written,
 // such as %q or --%s.

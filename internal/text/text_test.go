@@ -35,14 +35,6 @@ func TestPathInside(t *testing.T) {
 	}
 }
 
-func TestEditDistance(t *testing.T) {
-	for pair, want := range map[[2]string]int{{"kitten", "sitting"}: 3, {"", "abc"}: 3, {"abc", "abc"}: 0, {"é", "e"}: 1} {
-		if got := text.EditDistance(pair[0], pair[1]); got != want {
-			t.Errorf("EditDistance(%q) = %d, want %d", pair, got, want)
-		}
-	}
-}
-
 func TestNearest(t *testing.T) {
 	known := []string{"Todo", "Done", "In Progress", "In Review", "In Progress"}
 	for name, want := range map[string]string{
