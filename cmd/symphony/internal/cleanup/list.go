@@ -273,31 +273,26 @@ func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
 // stateDirs lists the state directories of the account.
 func stateDirs(w *term.Env) ([]string, error) {
 	base := project.StateHome(w)
-	entries, err := os.ReadDir(base)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the account's state directories: %w", err)
-	}
-	var dirs []string
-	for _, e := range entries {
-		dir := filepath.Join(base, e.Name())
-		if e.IsDir() && (project.Exists(filepath.Join(dir, "state.db")) || project.Exists(filepath.Join(dir, "runs"))) {
-			dirs = append(dirs, dir)
-		}
-	}
-	elsewhere, err := state.RegisteredDirs(base)
+	dirs, err := state.RegisteredDirs(base)
 	if err != nil {
 		return nil, err
 	}
 	if named := w.Getenv("SYMPHONY_STATE_DIR"); named != "" {
-		elsewhere = append(elsewhere, w.Absolute(named))
+		dirs = append(dirs, w.Absolute(named))
 	}
-	for _, dir := range elsewhere {
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the account's state directories: %w", err)
+	}
+	for _, e := range entries {
+		dirs = append(dirs, filepath.Join(base, e.Name()))
+	}
+	slices.Sort(dirs)
+	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
 		// A directory without permission to look into is listed with its error.
-		if _, err := os.Stat(filepath.Join(dir, "state.db")); (err == nil || errors.Is(err, fs.ErrPermission)) && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs, nil
+		_, err := os.Stat(filepath.Join(dir, "state.db"))
+		return err != nil && !errors.Is(err, fs.ErrPermission) && !project.Exists(filepath.Join(dir, "runs"))
+	}), nil
 }
 
 // readState reads the state of one project. Its Error says what can't be read.
