@@ -1,9 +1,7 @@
 package workspace
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -21,20 +19,13 @@ const leaseRetry = 10 * time.Millisecond
 // errHeld says that another open file has the lock.
 var errHeld = errors.New("held by another process")
 
-// lockFile takes the exclusive flock on path, creating the file, and tries for at most wait. The error wraps
-// errHeld where another process kept it, or is the context's. The lock ends when every copy of the returned
-// file is closed, those that children inherited included.
-func lockFile(ctx context.Context, path string, wait time.Duration) (*os.File, error) {
-	deadline := time.Now().Add(wait)
-	for {
+// lockFile takes the exclusive flock on path, creating the file, and tries for at most wait. The error wraps errHeld where
+// another process kept it. The lock ends when every copy of the returned file is closed, those that children inherited included.
+func lockFile(path string, wait time.Duration) (*os.File, error) {
+	for deadline := time.Now().Add(wait); ; time.Sleep(leaseRetry) {
 		f, err := tryLock(path)
 		if !errors.Is(err, errHeld) || time.Now().After(deadline) {
 			return f, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(leaseRetry):
 		}
 	}
 }
@@ -91,13 +82,11 @@ func (r *Root) Held(key string) (held bool, err error) {
 
 // lease takes the lease of a key for a run. Where it is taken, the error names the holder as the record tells it, which may be
 // changing just now.
-func (r *Root) lease(ctx context.Context, key string, o Owner) (*os.File, error) {
-	f, err := lockFile(ctx, r.lock(key), r.leaseWait)
+func (r *Root) lease(key string, o Owner) (*os.File, error) {
+	f, err := lockFile(r.lock(key), r.leaseWait)
 	switch {
 	case err == nil:
 		return f, nil
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("wait for the lease of %s: %w", key, err)
 	case !errors.Is(err, errHeld):
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -38,7 +37,7 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string) error {
 	if err := files.OwnDir(filepath.Dir(path)); err != nil {
 		return files.Failed(err, "make %s", filepath.Dir(path))
 	}
-	lock, err := lockFile(context.Background(), path+".lock", r.leaseWait)
+	lock, err := lockFile(path+".lock", r.leaseWait)
 	if errors.Is(err, errHeld) {
 		return &reconcile.Error{
 			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is doing it",

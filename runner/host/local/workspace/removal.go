@@ -43,7 +43,7 @@ func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool)
 // A workspace with unsaved work (see git.Unsaved) stays where it is. That is judged after before_remove, which may push what
 // is there; once a workspace has been kept, it is judged first, so that the hook is not repeated in vain.
 func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard bool) (w *Workspace, unsaved string, err error) {
-	w, found, err := r.hold(ctx, o)
+	w, found, err := r.hold(o)
 	if err != nil {
 		return nil, "", err
 	}

@@ -45,7 +45,7 @@ type Workspace struct {
 // project is workspace_foreign, and something that is no directory in its place invalid_workspace_cwd; both
 // are left as they are. A workspace whose making or removal was cut off is made anew. The caller owes Release.
 func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
-	w, found, err := r.hold(ctx, o)
+	w, found, err := r.hold(o)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +57,10 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 
 // hold takes the lease, reads the record (found is false where there is none) and looks at the directory. It
 // changes nothing.
-func (r *Root) hold(ctx context.Context, o Owner) (w *Workspace, found bool, err error) {
+func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	key := Key(o.Identifier)
 	path := filepath.Join(r.Path, key) // always a direct child of the root (specification 9.5, invariant 2)
-	lease, err := r.lease(ctx, key, o)
+	lease, err := r.lease(key, o)
 	if err != nil {
 		return nil, false, err
 	}
