@@ -21,45 +21,36 @@ type Inspection struct {
 	Session agent.Session
 	// Server is what codex reported about itself.
 	Server agent.Server
-	// Cwd is the workspace, Elsewhere a directory that no agent can write, Policy the sandbox policy of a turn.
-	Cwd, Elsewhere string
-	Policy         json.RawMessage
+	// Cwd is the workspace, Policy the sandbox policy of a turn.
+	Cwd    string
+	Policy json.RawMessage
 
 	dir     string
 	process *agentProcess
 }
 
-// InspectionFolder creates a private directory below parent for a trial of codex. The caller removes it.
-func InspectionFolder(parent string) (string, error) {
+// Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
+// Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
+func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
-	if err != nil {
-		return "", fmt.Errorf("a folder to try codex in: %w", err)
+	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
+	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
+	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir} {
+		if err == nil {
+			err = os.Mkdir(d, 0o700)
+		}
 	}
-	return dir, nil
-}
-
-// Inspect starts codex.command in a workspace below parent, which must exist. env replaces the environment of a worker.
-// Codex writes to its home as in a run. The errors are those of a run whose agent does not start.
-func (c Config) Inspect(ctx context.Context, env []string, parent, version string) (_ *Inspection, err error) {
-	dir, err := InspectionFolder(parent)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("a folder to try codex in: %w", err), i.Close())
 	}
-	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace"), Elsewhere: filepath.Join(dir, "elsewhere")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
-	for _, d := range []string{i.Cwd, i.Elsewhere, space.TmpDir, space.CacheDir} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, fmt.Errorf("a folder to try codex in: %w", err)
-		}
-	}
 	w := &Worker{
 		Config: c, Host: &local.Host{}, Dir: dir, Env: env, Version: version,
 		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
@@ -78,6 +69,11 @@ func (c Config) Inspect(ctx context.Context, env []string, parent, version strin
 		return nil, i.process.withStderr(i.process.explain(ctx, err))
 	}
 	return i, nil
+}
+
+// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.
+func (i *Inspection) TrySandbox(ctx context.Context) error {
+	return i.process.trySandbox(ctx, i.Policy)
 }
 
 // Close ends the agent and all processes that it left, and removes the folder.

@@ -76,9 +76,6 @@ func (c Config) threadConfig(ctx context.Context, h host.Host, runID string, w h
 	return config, nil
 }
 
-// CodeSandboxFailed: codex can sandbox commands on this machine, but not in this workspace or with these writable roots.
-const CodeSandboxFailed = "sandbox_failed"
-
 // probeTries and probePause bound the probes in one workspace. Codex protects a repository by mount points that it makes
 // and removes in its git directory. In linked worktrees of one repository two sandboxes can meet there, and one fails.
 const (
@@ -86,32 +83,52 @@ const (
 	probePause = 200 * time.Millisecond
 )
 
-// ProbeSandbox has codex try the sandbox of a turn in cwd. If that fails it tries the plainest sandbox in elsewhere, a
-// directory that no agent can write. What fails there too is the machine's fault, else the workspace's.
+// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
+// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
+func (g *agentProcess) probeSandbox(ctx context.Context) error {
+	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
+	if err != nil || !agent.Confines(policy) {
+		return err
+	}
+	err = g.trySandbox(ctx, policy)
+	var known *reconcile.Error
+	switch {
+	case errors.Is(err, agent.ErrNoProbe):
+		g.warn("sandbox not probed", err)
+		return nil
+	case errors.As(err, &known): // the run's row has only code and message
+		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
+	}
+	return err
+}
+
+// trySandbox has codex try the sandbox of a turn in the workspace. If that fails it tries the plainest sandbox in the run's
+// directory, which no agent can write. What fails there too is the machine's fault, else the workspace's.
 //
-// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe where only a turn can tell; those
-// of the session.
-func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, cwd, elsewhere string) error {
+// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe; those of the session.
+func (g *agentProcess) trySandbox(ctx context.Context, policy json.RawMessage) error {
 	plainest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	if err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
 		var here, there *agent.Error
-		err := s.ProbeSandbox(ctx, cwd, policy)
+		err := g.session.ProbeSandbox(ctx, g.space.Path, policy)
 		if !errors.As(err, &here) || here.Code != agent.CodeSandboxUnavailable {
 			return err
 		}
 		if try == 1 {
-			if err := s.ProbeSandbox(ctx, elsewhere, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
-				return sandboxUnavailable(there.Message)
+			if err := g.session.ProbeSandbox(ctx, g.Dir, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
+				return &reconcile.Error{
+					Code: string(agent.CodeSandboxUnavailable), Message: "codex can't sandbox commands on this machine: " + there.Message, Hint: SandboxHint(),
+				}
 			} else if err != nil {
 				return err
 			}
 		}
 		if try == probeTries {
 			return &reconcile.Error{
-				Code: CodeSandboxFailed, Message: "codex can't sandbox commands in " + cwd + ", though it can elsewhere: " + here.Message,
+				Code: "sandbox_failed", Message: "codex can't sandbox commands in " + g.space.Path + ", though it can elsewhere: " + here.Message,
 				Hint: "look at what that names: a .git, .codex or .agents that is a symlink or broken, or a path in agent.writable_roots that is missing",
 			}
 		}
@@ -123,42 +140,10 @@ func ProbeSandbox(ctx context.Context, s agent.Session, policy json.RawMessage, 
 	}
 }
 
-// probeSandbox finds out before the first turn, and so before a token is spent, whether codex can sandbox commands in the
-// workspace. A codex that gives no answer, on a busy machine for instance, is not a fault.
-func (g *agentProcess) probeSandbox(ctx context.Context) error {
-	policy, err := g.Config.sandboxPolicy(ctx, g.Host, *g.space)
-	if err != nil || !agent.Confines(policy) {
-		return err
-	}
-	err = ProbeSandbox(ctx, g.session, policy, g.space.Path, g.Dir)
-	if errors.Is(err, agent.ErrNoProbe) {
-		g.Log.Warn("sandbox not probed", "error", err)
-		return nil
-	}
-	g.logHint(err)
-	return err
-}
-
-// logHint puts the hint of an error into the worker's log; the run's row has only code and message.
-func (j *job) logHint(err error) {
-	var known *reconcile.Error
-	if errors.As(err, &known) {
-		j.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
-	}
-}
-
-func sandboxUnavailable(reason string) *reconcile.Error {
-	return &reconcile.Error{
-		Code:    string(agent.CodeSandboxUnavailable),
-		Message: "codex can't sandbox commands on this machine: " + reason,
-		Hint:    SandboxHint(runtime.GOOS),
-	}
-}
-
-// SandboxHint says what to do where a system can't sandbox, and what it costs.
-func SandboxHint(system string) string {
+// SandboxHint says what to do where this system can't sandbox, and what it costs.
+func SandboxHint() string {
 	hint := "run symphony outside of another sandbox"
-	if system == "linux" {
+	if runtime.GOOS == "linux" {
 		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they exist " +
 			"kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap with its " +
 			"AppArmor profile; a container must be let make namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"

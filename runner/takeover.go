@@ -203,20 +203,20 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (mode str
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return "", incompatible("codex.turn_sandbox_policy: "+err.Error(), "correct it in the workflow")
 	}
-	mode, known := map[string]string{
-		"workspaceWrite": "workspace-write", "readOnly": "read-only", "dangerFullAccess": "danger-full-access",
-	}[p.Type]
-	if !known {
-		return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
-			"symphony show names the workspace and the thread: open them by hand")
-	}
-	if mode == "workspace-write" {
+	switch p.Type {
+	case "workspaceWrite":
 		config["sandbox_workspace_write"] = map[string]any{
 			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
 			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
 		}
+		return "workspace-write", nil
+	case "readOnly":
+		return "read-only", nil
+	case "dangerFullAccess":
+		return "danger-full-access", nil
 	}
-	return mode, nil
+	return "", incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+		"symphony show names the workspace and the thread: open them by hand")
 }
 
 // toml encodes a value: maps as inline tables, all else as JSON, which is also TOML.

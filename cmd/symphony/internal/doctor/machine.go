@@ -12,7 +12,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"golang.org/x/sys/unix"
@@ -180,7 +179,7 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 		return warn("codex.turn_sandbox_policy has codex sandbox nothing: agents can do what confines symphony itself lets them",
 			"leave it out, unless this is a container or virtual machine of its own")
 	}
-	err := runner.ProbeSandbox(ctx, i.Session, i.Policy, i.Cwd, i.Elsewhere)
+	err := i.TrySandbox(ctx)
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
 		return warn("could not be tried: "+err.Error(), "try again; runs begin all the same")

@@ -4,7 +4,6 @@ package render
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
@@ -32,7 +31,7 @@ func printField(w *term.Env, name, value string, paint func(string) string) {
 // Hint says what to do about an error that a run ended with, empty where its message says enough.
 func Hint(code string) string {
 	if code == string(agent.CodeSandboxUnavailable) {
-		return runner.SandboxHint(runtime.GOOS)
+		return runner.SandboxHint()
 	}
 	return ""
 }
