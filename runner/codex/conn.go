@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -122,27 +121,31 @@ func unmarshal(raw []byte, into any) {
 	_ = json.Unmarshal(raw, into) // see above
 }
 
+// maxLine bounds a line of the agent. The longest that was seen, an item with a command's output, has some megabytes.
+const maxLine = 64 << 20
+
 // read handles every line until stdout ends. A last line that has no end is handled as well.
 func (c *conn) read(handle func(*message)) {
-	lines := bufio.NewReaderSize(c.streams.Stdout, 64<<10)
-	for {
-		line, err := lines.ReadBytes('\n') // an item may have several megabytes
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			m := &message{raw: line}
-			if line[0] == '{' && json.Valid(line) {
-				unmarshal(line, m)
-			}
-			handle(m)
+	lines := bufio.NewScanner(c.streams.Stdout)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	for lines.Scan() {
+		line := bytes.Clone(bytes.TrimSpace(lines.Bytes()))
+		if len(line) == 0 {
+			continue
 		}
-		if err != nil {
-			text := "agent ended: its stdout was closed"
-			if !errors.Is(err, io.EOF) {
-				text = oneLine("agent's stdout: "+err.Error(), errorLength)
-			}
-			c.fail(&agent.Error{Code: agent.CodePortExit, Message: text})
-			return
+		m := &message{raw: line}
+		if line[0] == '{' && json.Valid(line) {
+			unmarshal(line, m)
 		}
+		handle(m)
 	}
+	text := "agent ended: its stdout was closed"
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		text = fmt.Sprintf("agent's stdout: a line has more than %d MiB", maxLine>>20)
+	} else if err != nil {
+		text = oneLine("agent's stdout: "+err.Error(), errorLength)
+	}
+	c.fail(&agent.Error{Code: agent.CodePortExit, Message: text})
 }
 
 // write puts whole lines on the agent's stdin, in a goroutine of its own: an agent that waits for its stdout to be read and

@@ -329,6 +329,15 @@ func TestEndOfStream(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("with a line without end", func(t *testing.T) {
+		_, p, wait := inTurn(t, t.Context(), agent.Options{})
+		go p.rest()
+		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }() // until the test closes it
+		_, err := wait()
+		if e := wantCode(t, err, agent.CodePortExit); !strings.Contains(e.Message, "more than 64 MiB") {
+			t.Error(e)
+		}
+	})
 	t.Run("in a request", func(t *testing.T) {
 		s, p := connect(t, agent.Options{})
 		go func() {
