@@ -38,47 +38,43 @@ func TestFullAtEachWrite(t *testing.T) {
 	t.Log(out.String())
 }
 
-// eachPage fills the disk before a database is made, and after.
+// eachPage takes a run through its life with 0, 1, 2 … free pages, each time in a new directory, until no write meets a full
+// disk: before a database is made, and after.
 func eachPage(at string) error {
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		fmt.Println("nothing can be mounted here:", err)
 		return nil
 	}
-	return errors.Join(eachPageFrom(at, false), eachPageFrom(at, true))
-}
-
-// eachPageFrom takes a run through its life with 0, 1, 2 … free pages, each time in a new directory, until no write meets a
-// full disk. With made the database exists before.
-func eachPageFrom(at string, made bool) error {
 	ballast := filepath.Join(at, "ballast")
-	for pages := int64(0); ; pages++ {
-		dir := filepath.Join(at, fmt.Sprint(made, pages))
-		if made {
-			db, err := createOnce(context.Background(), dir)
+	for _, made := range []bool{false, true} {
+		for pages, all := int64(0), false; !all; pages++ {
+			dir := filepath.Join(at, fmt.Sprint(made, pages))
+			if made {
+				db, err := createOnce(dir)
+				if err != nil {
+					return err
+				}
+				if err := db.Close(); err != nil {
+					return err
+				}
+			}
+			err := leave(at, ballast, pages)
+			done := -1
+			if err == nil {
+				done, err = liveOnFullDisk(dir, made)
+			}
+			if err == nil {
+				err = errors.Join(os.Remove(ballast), continueWithSpace(dir, max(done, 0)), os.RemoveAll(dir))
+			}
+			if all = done == len(stepsOfARun()); all && pages < 10 {
+				err = errors.Join(err, errors.New("the disk is not full"))
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("with %d pages left: %w", pages, err)
 			}
-			if err := db.Close(); err != nil {
-				return err
-			}
-		}
-		if err := leave(at, ballast, pages); err != nil {
-			return err
-		}
-		done, err := liveOnFullDisk(dir, made)
-		if err == nil {
-			err = errors.Join(os.Remove(ballast), continueWithSpace(dir, done), os.RemoveAll(dir))
-		}
-		switch all := done == len(stepsOfARun()); {
-		case err != nil:
-			return fmt.Errorf("with %d pages left: %w", pages, err)
-		case all && pages < 10:
-			return fmt.Errorf("the disk is not full with %d pages", pages)
-		case all:
-			fmt.Println("enough:", pages, "pages")
-			return nil
 		}
 	}
+	return nil
 }
 
 // leave fills the disk up to so many pages.
@@ -95,148 +91,126 @@ func leave(at, ballast string, pages int64) error {
 	return unix.Fallocate(int(f.Fd()), 0, 0, (int64(st.Bavail)-pages)*int64(st.Bsize))
 }
 
-// step is one write, and how it shows afterwards.
+// step is one write, and a query that gives 1 where it was stored, 0 where nothing of it was.
 type step struct {
-	name string
+	seen string
 	do   func(ctx context.Context, db *DB) error
-	seen string // a query that gives 1 where it was stored, 0 where nothing of it was
 }
 
 func stepsOfARun() []step {
 	run := newRun(1)
-	issue := issueOf(1)
-	claimed := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Running, Issue: issue, RunID: run.ID}
+	claimed := reconcile.Claim{IssueID: run.IssueID, Identifier: run.Identifier, Status: reconcile.Running, Issue: run.Issue, RunID: run.ID}
 	worked := run
 	worked.Phase, worked.ThreadID, worked.Turns = reconcile.StreamingTurn, "thread", 1
 	ended := worked
 	ended.Phase, ended.Outcome = reconcile.Finishing, reconcile.Succeeded
 	return []step{
-		{"dispatch", func(ctx context.Context, db *DB) error {
+		{`SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`, func(ctx context.Context, db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
-		}, `SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`},
-		{"take", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM runs WHERE worker_pid = 4711`, func(ctx context.Context, db *DB) error {
 			_, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
 			return err
-		}, `SELECT count(*) FROM runs WHERE worker_pid = 4711`},
-		{"work", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM runs WHERE thread_id = 'thread'`, func(ctx context.Context, db *DB) error {
 			_, err := db.Journal.UpdateRun(ctx, epoch, worked)
 			return err
-		}, `SELECT count(*) FROM runs WHERE thread_id = 'thread'`},
-		{"tokens", func(ctx context.Context, db *DB) error {
-			return db.Journal.SaveThread(ctx, run.ID, issue.ID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
-		}, `SELECT count(*) FROM threads`},
-		{"command", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM threads`, func(ctx context.Context, db *DB) error {
+			return db.Journal.SaveThread(ctx, run.ID, run.IssueID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
+		}},
+		{`SELECT count(*) FROM commands`, func(ctx context.Context, db *DB) error {
 			_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 			return err
-		}, `SELECT count(*) FROM commands`},
-		{"stop", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM runs WHERE stop_reason <> ''`, func(ctx context.Context, db *DB) error {
 			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
-		}, `SELECT count(*) FROM runs WHERE stop_reason <> ''`},
-		{
-			"outcome", func(ctx context.Context, db *DB) error { return db.Journal.Finish(ctx, epoch, ended) },
-			`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`,
-		},
-		{"settle", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(ctx context.Context, db *DB) error {
+			return db.Journal.Finish(ctx, epoch, ended)
+		}},
+		{`SELECT count(*) FROM runs WHERE settled = 1`, func(ctx context.Context, db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
-		}, `SELECT count(*) FROM runs WHERE settled = 1`},
-		{"pass", func(ctx context.Context, db *DB) error {
+		}},
+		{`SELECT count(*) FROM passes`, func(ctx context.Context, db *DB) error {
 			_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
 			return err
-		}, `SELECT count(*) FROM passes`},
+		}},
 	}
 }
 
 // liveOnFullDisk makes the database and takes the steps until the disk is full, and returns how many it took: -1 where there
-// is no database.
+// is no database. Reading needs no space.
 func liveOnFullDisk(dir string, made bool) (done int, err error) {
 	ctx := context.Background()
-	db, err := createOnce(ctx, dir)
+	db, err := createOnce(dir)
 	if err != nil {
 		if _, openErr := Open(ctx, dir); openErr == nil && !made || errorCode(openErr) == "state_corrupt" {
 			return -1, fmt.Errorf("half a database was made: %w", openErr)
 		}
 		return -1, wantFull(err)
 	}
-	steps := stepsOfARun()
-	for ; done < len(steps); done++ {
-		if err := steps[done].do(ctx, db); err != nil {
-			if err := wantFull(err); err != nil {
-				return done, fmt.Errorf("%s: %w", steps[done].name, err)
-			}
+	for _, s := range stepsOfARun() {
+		if err = s.do(ctx, db); err != nil {
+			err = wantFull(err)
 			break
 		}
+		done++
 	}
-	if err := errors.Join(stored(ctx, db, steps, done), readOnFullDisk(ctx, dir, done > 0)); err != nil {
-		return done, fmt.Errorf("beside the writer: %w", err)
+	err = errors.Join(err, stored(db, done), readOnFullDisk(dir, done > 0))
+	if closeErr := db.Close(); closeErr != nil {
+		err = errors.Join(err, wantFull(closeErr))
 	}
-	if err := db.Close(); err != nil && wantFull(err) != nil {
-		return done, fmt.Errorf("close: %w", err)
-	}
-	return done, readOnFullDisk(ctx, dir, done > 0)
+	return done, errors.Join(err, readOnFullDisk(dir, done > 0))
 }
 
 // continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
 func continueWithSpace(dir string, done int) error {
-	ctx, steps := context.Background(), stepsOfARun()
-	db, err := createOnce(ctx, dir)
+	ctx := context.Background()
+	db, err := createOnce(dir)
 	if err != nil {
 		return fmt.Errorf("with space again: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, tempName)); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s is left: %v", tempName, err)
+	err = stored(db, done)
+	for _, s := range stepsOfARun()[done:] {
+		err = errors.Join(err, s.do(ctx, db))
 	}
-	done = max(done, 0)
-	if err := stored(ctx, db, steps, done); err != nil {
-		return fmt.Errorf("with space again: %w", err)
+	if _, tempErr := os.Stat(filepath.Join(dir, tempName)); !errors.Is(tempErr, os.ErrNotExist) {
+		err = errors.Join(err, fmt.Errorf("%s is left: %w", tempName, tempErr))
 	}
-	for ; done < len(steps); done++ {
-		if err := steps[done].do(ctx, db); err != nil {
-			return fmt.Errorf("%s with space again: %w", steps[done].name, err)
-		}
-	}
-	return errors.Join(db.QuickCheck(ctx), db.Close())
+	return errors.Join(err, db.QuickCheck(ctx), db.Close())
 }
 
 // createOnce opens or makes the database under the project lock.
-func createOnce(ctx context.Context, dir string) (*DB, error) {
+func createOnce(dir string) (*DB, error) {
+	ctx := context.Background()
 	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0)
-	if held != nil {
-		return nil, fmt.Errorf("held by %v", held)
-	}
-	if err != nil {
-		return nil, err
+	if err != nil || held != nil {
+		return nil, errors.Join(err, fmt.Errorf("held by %v", held))
 	}
 	db, err := Create(ctx, dir, epoch)
 	return db, errors.Join(err, release())
 }
 
-// readOnFullDisk reads the claim, where there is one: reading needs no space, even where the shared memory of the WAL
-// can't be made.
-func readOnFullDisk(ctx context.Context, dir string, claimed bool) error {
-	db, err := OpenReadOnly(ctx, dir)
+// readOnFullDisk reads the claim, where there is one, even where the shared memory of the WAL can't be made.
+func readOnFullDisk(dir string, claimed bool) error {
+	db, err := OpenReadOnly(context.Background(), dir)
 	if err != nil {
 		return err
 	}
-	rec, err := db.Store.State(ctx)
-	if err == nil && (len(rec.Claims) == 1) != claimed {
-		err = fmt.Errorf("%d claims", len(rec.Claims))
+	s, err := db.Store.State(context.Background())
+	if err == nil && (len(s.Claims) == 1) != claimed {
+		err = fmt.Errorf("%d claims", len(s.Claims))
 	}
 	return errors.Join(err, db.Close())
 }
 
 // stored demands that the first so many steps can be seen and the others not.
-func stored(ctx context.Context, db *DB, steps []step, done int) error {
-	for i, s := range steps {
-		var n int
-		if err := db.sql.QueryRowContext(ctx, s.seen).Scan(&n); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		want := 0
-		if i < done {
-			want = 1
-		}
-		if n != want {
-			return fmt.Errorf("%s, with %d steps done: stored is %d, want %d", s.name, done, n, want)
+func stored(db *DB, done int) error {
+	for i, s := range stepsOfARun() {
+		n, err := row(db.reader(context.Background()), itself[int], s.seen)
+		if err != nil || (n == 1) != (i < done) {
+			return fmt.Errorf("with %d steps done %q gives %d, %w", done, s.seen, n, err)
 		}
 	}
 	return nil

@@ -62,16 +62,10 @@ func At(name string) {
 	if at != name && at != role+":"+name {
 		return
 	}
-	n := 1
-	if visit != "" {
-		var err error
-		if n, err = strconv.Atoi(visit); err != nil {
-			fail(fmt.Errorf("%s=%s: %w", pointVar, wanted, err))
-		}
-	}
+	n, _ := strconv.Atoi(visit) // 0 without one
 	state.Lock()
 	defer state.Unlock() // never reached by the process that dies: no other goroutine passes this point meanwhile
-	if state.visits[name]++; state.visits[name] != n || log != "" && !note(log, os.O_EXCL, wanted) {
+	if state.visits[name]++; state.visits[name] != max(n, 1) || log != "" && !note(log, os.O_EXCL, wanted) {
 		return
 	}
 	how := syscall.SIGKILL
