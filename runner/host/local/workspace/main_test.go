@@ -103,6 +103,16 @@ func ready(t *testing.T, r *Root, o Owner) *Workspace {
 	return w
 }
 
+// sh runs a script, which must succeed.
+func sh(t *testing.T, dir, script string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+}
+
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
