@@ -54,13 +54,14 @@ func (p *planner) cap(c Claim) (reason, message string) {
 
 // HoldEnds says what ends the hold of a claim.
 func (c Claim) HoldEnds() string {
+	retry := "symphony retry " + c.Identifier
 	switch c.HoldReason {
 	case HoldOperator:
-		return "symphony retry " + c.Identifier + " ends the hold"
+		return retry + " ends the hold"
 	case HoldLeftover:
-		return "end the process, then symphony retry " + c.Identifier
+		return "end the process, then " + retry
 	}
-	return "symphony retry " + c.Identifier + ", a comment, or moving it away and back ends the hold"
+	return retry + ", a comment, or moving it away and back ends the hold"
 }
 
 // HoldText says why a claim is held and what ends the hold.

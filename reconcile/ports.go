@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -197,12 +198,11 @@ const (
 
 // State finds a state by its name, without regard to case.
 func (b TrackerBoard) State(name string) (TrackerState, bool) {
-	for _, s := range b.States {
-		if NormalizeState(s.Name) == NormalizeState(name) {
-			return s, true
-		}
+	i := slices.IndexFunc(b.States, func(s TrackerState) bool { return NormalizeState(s.Name) == NormalizeState(name) })
+	if i < 0 {
+		return TrackerState{}, false
 	}
-	return TrackerState{}, false
+	return b.States[i], true
 }
 
 // Runners is the interface of a pass to processes and workspaces.

@@ -34,11 +34,11 @@ type Environment struct {
 	EnvFile string
 }
 
-func (e Environment) lookup(name string) (string, bool) {
-	if e.Lookup == nil {
-		return "", false
+func (e Environment) lookup(name string) (value string, set bool) {
+	if e.Lookup != nil {
+		value, set = e.Lookup(name)
 	}
-	return e.Lookup(name)
+	return value, set
 }
 
 // reference is the name in a text that consists of $NAME or ${NAME} alone.

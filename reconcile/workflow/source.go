@@ -23,16 +23,13 @@ const maxFile = 4 << 20
 type Source struct {
 	// Name is the file as the caller named it, for messages. Path is absolute with all links resolved; relative paths in
 	// the configuration begin at its directory.
-	Name string
-	Path string
+	Name, Path string
 	// Data is the whole file, FrontMatter the part of it between the two lines of ---.
-	Data        []byte
-	FrontMatter []byte
+	Data, FrontMatter []byte
 	// Body is the prompt template, trimmed, with \n as its only line end.
 	Body string
 
-	frontLine int // line of the file on which FrontMatter starts, from 1
-	bodyLine  int // line of the file on which Body starts, from 1
+	frontLine, bodyLine int // lines of the file on which they start, from 1
 }
 
 // Read reads the workflow file (specification 5.1). A file that can't be read is missing_workflow_file, one that can't be
