@@ -75,29 +75,28 @@ func consistent(t *testing.T, w *world) {
 	}
 }
 
-// Wherever a pass is cut off, later passes finish its work: every run is settled once, no claim, command or token is lost,
-// and no issue ever has two live workers.
-func TestCutOff(t *testing.T) {
-	scene := busy().Snapshot
+// cutOff cuts a pass off at every step in every way, and checks the world after the passes that follow.
+func cutOff(t *testing.T, scene Snapshot, check func(*testing.T, *world)) {
+	t.Helper()
 	whole := worldOf(scene)
 	Tick(t.Context(), whole.deps(scene.Policy), Options{})
-	steps := whole.steps
-	if steps < 40 {
-		t.Fatalf("the scene is not busy: %d steps: %v", steps, whole.log)
-	}
 	for _, kind := range []cutKind{diesBefore, diesAfter, fails} {
-		for n := 0; n <= steps; n++ {
+		for n := 0; n <= whole.steps; n++ {
 			t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) {
 				w := worldOf(scene)
 				w.cut = cut{at: n, kind: kind}
 				Tick(t.Context(), w.deps(scene.Policy), Options{})
 				consistent(t, w)
 				passes(t, w, scene.Policy)
-				finished(t, w)
+				check(t, w)
 			})
 		}
 	}
 }
+
+// Wherever a pass is cut off, later passes finish its work: every run is settled once, no claim, command or token is lost,
+// and no issue ever has two live workers.
+func TestCutOff(t *testing.T) { cutOff(t, busy().Snapshot, finished) }
 
 // finished checks the end of the busy scene.
 func finished(t *testing.T, w *world) {
@@ -129,26 +128,18 @@ func finished(t *testing.T, w *world) {
 func TestStopAllCutOff(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).running(issueNo(3), nil).claim(issueNo(4), nil).
 		command(VerbStopAll, Issue{}).same().candidates(issueNo(5))
-	for _, kind := range []cutKind{diesBefore, diesAfter, fails} {
-		for n := range 15 {
-			t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) {
-				w := worldOf(s.Snapshot)
-				w.cut = cut{at: n, kind: kind}
-				Tick(t.Context(), w.deps(s.Policy), Options{})
-				passes(t, w, s.Policy)
-				equal(t, "paused", w.paused, true)
-				equal(t, "commands left", len(w.commands), 0)
-				for n := 1; n <= 3; n++ {
-					equal(t, "outcome", w.runs[fmt.Sprintf("run-A-%d", n)].Outcome, Canceled)
-				}
-				equal(t, "workers started", len(w.workers), 3)
-
-				w.commands[9] = Command{ID: 9, Verb: VerbResume}
-				Tick(t.Context(), w.deps(s.Policy), Options{})
-				equal(t, "workers started after resume", len(w.workers), 3+5)
-			})
+	cutOff(t, s.Snapshot, func(t *testing.T, w *world) {
+		equal(t, "paused", w.paused, true)
+		equal(t, "commands left", len(w.commands), 0)
+		for n := 1; n <= 3; n++ {
+			equal(t, "outcome", w.runs[fmt.Sprintf("run-A-%d", n)].Outcome, Canceled)
 		}
-	}
+		equal(t, "workers started", len(w.workers), 3)
+
+		w.commands[9] = Command{ID: 9, Verb: VerbResume}
+		Tick(t.Context(), w.deps(s.Policy), Options{})
+		equal(t, "workers started after resume", len(w.workers), 3+5)
+	})
 }
 
 // Everything is stored before it takes effect (design 4.6): directory, row, worker; stop reason, signal.

@@ -72,21 +72,11 @@ func TestCommands(t *testing.T) {
 // Commands take effect in their order.
 func TestCommandOrder(t *testing.T) {
 	one := issueNo(1)
-	for _, row := range []struct {
-		verbs []Verb
-		want  string
-	}{
-		{[]Verb{VerbHold, VerbRetry}, "retry requested #1 in 0s"},
-		{[]Verb{VerbRetry, VerbHold}, "held operator"},
-	} {
-		s := newScene().claim(one, nil)
-		for _, v := range row.verbs {
-			s.command(v, one)
-		}
-		p := compute(s.Snapshot)
-		equal(t, fmt.Sprint(row.verbs), state(p, one), row.want)
-		equal(t, "consumed", fmt.Sprint(consumed(p.plan)), "[1 2]")
-	}
+	p := compute(newScene().claim(one, nil).command(VerbHold, one).command(VerbRetry, one).Snapshot)
+	equal(t, "hold, retry", state(p, one), "retry requested #1 in 0s")
+	equal(t, "consumed", fmt.Sprint(consumed(p.plan)), "[1 2]")
+	p = compute(newScene().claim(one, nil).command(VerbRetry, one).command(VerbHold, one).Snapshot)
+	equal(t, "retry, hold", state(p, one), "held operator")
 }
 
 func TestPauseAndResume(t *testing.T) {
