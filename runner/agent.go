@@ -58,7 +58,8 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	g := &agentProcess{job: j, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
 	go g.drain()
 	o := options(g)
-	o.PID, o.ClientVersion, o.ReadTimeout, o.InitializeTimeout = child.Process().PID, j.Version, j.Config.ReadTimeout, j.Config.InitializeTimeout
+	o.PID, o.ClientVersion = child.Process().PID, j.Version
+	o.ReadTimeout, o.InitializeTimeout = j.Config.ReadTimeout, j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
 	j.observe()

@@ -43,12 +43,10 @@ const AttentionPatience = attentionBound + 2*killBound
 // AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and gets no variables of a run,
 // so that its script may call symphony.
 type AttentionHook struct {
-	Script string
-	// Timeout is hooks.timeout_ms; see Bound.
-	Timeout time.Duration
-	// Env is the environment of the pass or worker, before secrets are taken out. The script runs in Home.
-	Env  []string
-	Home string
+	Script  string
+	Timeout time.Duration // hooks.timeout_ms; see Bound
+	Env     []string      // of the pass or worker, before secrets are taken out
+	Home    string        // where the script runs
 	// Workflow and StateDir are passed to the script; StateDir is empty if symphony finds it by itself.
 	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.

@@ -13,25 +13,17 @@ import (
 type Config struct {
 	Policy   reconcile.Policy
 	MaxTurns int
+	Hooks    Hooks
 
-	Hooks Hooks
-
-	// StartAgent makes a session with the process that Command started.
-	StartAgent agent.Starter
-	// Command is codex.command, run by bash -lc in the workspace (specification 10.1).
-	Command string
-	// CodexHome is codex.home, empty for codex's own default.
-	CodexHome string
+	StartAgent agent.Starter // makes a session with the process that Command started
+	Command    string        // codex.command, run by bash -lc in the workspace (specification 10.1)
+	CodexHome  string        // codex.home, empty for codex's own default
 	// The pass-through values of specification 5.3.6; nil if the workflow has none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
-	ReadTimeout time.Duration
-	// InitializeTimeout bounds the agent's first answer.
-	InitializeTimeout time.Duration
-	TurnTimeout       time.Duration
-	StallTimeout      time.Duration
+	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
 
 	OnApproval      agent.Approval
 	OnQuestion      agent.QuestionPolicy
@@ -42,8 +34,7 @@ type Config struct {
 	TrustRepository bool
 	KeepGitConfig   bool // git settings that an agent changed stay
 	ResumeThread    bool
-
-	KeepRemoved time.Duration
+	KeepRemoved     time.Duration
 
 	// Secrets names the variables that neither hooks nor the agent may see. SecretValues are kept out of all that is
 	// written, and out of the environment of hooks and agent under any name.

@@ -120,7 +120,8 @@ func (c *conversation) turn(ctx context.Context, input string, number int) error
 	before := c.rec.get()
 	c.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	c.rec.flush(ctx)
-	c.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, utf8.RuneCountInString(input)), agent.PromptEvent{Turn: number, Text: input})
+	size := utf8.RuneCountInString(input)
+	c.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{Turn: number, Text: input})
 	c.agent.beginTurn()
 	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,

@@ -27,30 +27,23 @@ const (
 // Local gives a pass the runs of this machine. It implements reconcile.Runners.
 type Local struct {
 	StateDir string
-	// Exe is the program of workers, Env their environment.
-	Exe string
-	Env []string
+	Exe      string   // the program of workers
+	Env      []string // of workers
 	// Workflow is the workflow as dispatched, without a literal key; it was read at WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	// Host is the machine that runs work on; nil is this one.
-	Host host.Host
-	// Secret is a literal key, passed to workers over a socket; nil if the environment contains it.
-	Secret []byte
+	Host         host.Host // the machine that runs work on; nil is this one
+	Secret       []byte    // a literal key, passed to workers over a socket; nil if the environment contains it
 	// NextSlot gives an agent's worker its slot of the account (reconcile.Accounts), an error if all are used up. Where the
 	// number of runs is not bounded it is nil, or returns nil.
 	NextSlot func() (*os.File, error)
 	// Scopes starts workers in scopes of systemd; nil starts them without.
-	Scopes *proc.ScopeManager
-	// Stays: this pass waits for the runs that it starts, so that it need not outlive its own unit.
-	Stays bool
-	// Project is the tracker's endpoint and project.
-	Project string
-	// Root is the resolved workspace root, KeepRemoved how long its removed workspaces are kept.
-	Root        string
-	KeepRemoved time.Duration
-	// OldRoots are workspace roots that the workflow named earlier. Workspaces there are removed when their issues are done.
-	OldRoots []string
+	Scopes      *proc.ScopeManager
+	Stays       bool          // this pass waits for the runs that it starts, so that it need not outlive its own unit
+	Project     string        // the tracker's endpoint and project
+	Root        string        // the resolved workspace root
+	KeepRemoved time.Duration // how long removed workspaces are kept
+	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed when their issues are done
 }
 
 // RunDir is the directory of a run below the state directory.

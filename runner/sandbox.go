@@ -120,7 +120,8 @@ func (g *agentProcess) trySandbox(ctx context.Context, policy json.RawMessage) e
 		if try == 1 {
 			if err := g.session.ProbeSandbox(ctx, g.Dir, plainest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
 				return &reconcile.Error{
-					Code: string(agent.CodeSandboxUnavailable), Message: "codex can't sandbox commands on this machine: " + there.Message, Hint: SandboxHint(),
+					Code: string(agent.CodeSandboxUnavailable), Hint: SandboxHint(),
+					Message: "codex can't sandbox commands on this machine: " + there.Message,
 				}
 			} else if err != nil {
 				return err

@@ -30,14 +30,12 @@ import (
 type Takeover struct {
 	Config   Config
 	StateDir string
-	// ID takes the place of a run's id: it marks the processes, and the workspace's record names it as the last holder.
-	ID    string
-	Issue reconcile.Issue
-	// Root is the workspace root of the claim.
-	Root string
-	Env  []string
-	Now  func() time.Time
-	Log  *slog.Logger
+	ID       string // in the place of a run's id: it marks the processes, and the workspace's record names it as the last holder
+	Issue    reconcile.Issue
+	Root     string // the workspace root of the claim
+	Env      []string
+	Now      func() time.Time
+	Log      *slog.Logger
 
 	host  local.Host // the terminal is on this machine
 	step  *workspaceStep
@@ -108,7 +106,8 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io Stdio) (
 	if err != nil {
 		return 0, err
 	}
-	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), []string{"bash", "-lc", command}, t.step.codexEnv(), io, func(ctx context.Context) {
+	shell := []string{"bash", "-lc", command}
+	code, err = t.host.RunInTerminal(ctx, t.step.hostRun(), shell, t.step.codexEnv(), io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")

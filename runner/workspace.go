@@ -157,11 +157,8 @@ func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	return err
 }
 
-// restoredLogged git settings are named in the log, restoredKept in the event.
-const (
-	restoredLogged = 10
-	restoredKept   = 200
-)
+// restoredLogged git settings are named in the log, all in the event.
+const restoredLogged = 10
 
 func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if restored.Incomplete != "" {
@@ -177,7 +174,7 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if more := len(names) - len(first); more > 0 {
 		message += fmt.Sprintf(" and %d more", more)
 	}
-	w.note(agent.EventGitUndone, agent.Printable(message), agent.GitUndoneEvent{Names: names[:min(len(names), restoredKept)]})
+	w.note(agent.EventGitUndone, agent.Printable(message), agent.GitUndoneEvent{Names: names})
 }
 
 // agentWrites says which directories an agent of this workflow may write besides its workspace. An agent whose commands can

@@ -54,17 +54,12 @@ type Streams struct {
 // Options configure a session. The zero value of a duration turns its clock off, except that a request without
 // ReadTimeout gets DefaultReadTimeout: no request may wait for ever.
 type Options struct {
-	ClientVersion string
-	// PID is the agent's process, for the events (specification 10.4).
-	PID int
-	// ReadTimeout bounds one request and its response, and one blocked write (codex.read_timeout_ms).
-	ReadTimeout time.Duration
-	// InitializeTimeout bounds Initialize: a fresh home needs longer for its first answer.
-	InitializeTimeout time.Duration
-	// TurnTimeout bounds the silence of the stream during a turn (codex.turn_timeout_ms).
-	TurnTimeout time.Duration
-	// StallTimeout bounds the time without progress during a turn (codex.stall_timeout_ms).
-	StallTimeout time.Duration
+	ClientVersion     string
+	PID               int           // of the agent, for the events (specification 10.4)
+	ReadTimeout       time.Duration // of one request and its response, and of one blocked write (codex.read_timeout_ms)
+	InitializeTimeout time.Duration // of Initialize: a fresh home needs longer for its first answer
+	TurnTimeout       time.Duration // of the silence of the stream during a turn (codex.turn_timeout_ms)
+	StallTimeout      time.Duration // of a turn without progress (codex.stall_timeout_ms)
 	// Busy reports whether a process lives that the agent started during this turn. It is asked when StallTimeout has
 	// passed without progress: then, as while a command runs, the limit is TurnTimeout.
 	Busy func() bool
@@ -95,10 +90,8 @@ type ThreadParams struct {
 	Name           string // shown in the agent's own lists
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	// Sandbox is left out by default, which keeps codex from trusting the repository.
-	Sandbox json.RawMessage
-	// Config overrides the agent's configuration, by dotted or nested keys.
-	Config map[string]any
+	Sandbox        json.RawMessage // left out by default, which keeps codex from trusting the repository
+	Config         map[string]any  // overrides the agent's configuration, by dotted or nested keys
 }
 
 // TurnParams describe a turn.
@@ -106,8 +99,7 @@ type TurnParams struct {
 	Input          string // the prompt, or the continuation guidance
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	// SandboxPolicy is needed with every turn: codex forgets it over a resume.
-	SandboxPolicy json.RawMessage
+	SandboxPolicy  json.RawMessage // needed with every turn: codex forgets it over a resume
 }
 
 // Turn is how a turn ended.
