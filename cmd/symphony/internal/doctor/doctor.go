@@ -264,9 +264,6 @@ func (r result) lines() (list []finding) {
 
 func (r result) print(w *term.Env) {
 	marks := [...]string{"+", "!", "x"}
-	if w.UTF8() {
-		marks = [...]string{"✓", "!", "✗"}
-	}
 	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
 	for _, f := range r.lines() {
 		text := r.name + ": " + f.Message

@@ -96,24 +96,6 @@ func (w *Env) OnTerminal() bool {
 	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
 }
 
-// UTF8 reports whether the locale can show more than ASCII.
-func (w *Env) UTF8() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(w.Getenv(name)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return false
-}
-
-// Lines reads stdin. It is one reader for all questions, so that no line is lost between two.
-func (w *Env) Lines() *bufio.Reader {
-	if w.input == nil {
-		w.input = bufio.NewReaderSize(w.Stdin, 1)
-	}
-	return w.input
-}
-
 // PrintJSON prints a value on stdout.
 func (w *Env) PrintJSON(v any) {
 	enc := json.NewEncoder(w.Stdout)
@@ -138,29 +120,31 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (string, e
 	if err != nil {
 		return "", fmt.Errorf("terminal: %w", err)
 	}
-	type answer struct {
-		line string
-		err  error
+	if w.input == nil { // one reader for all questions, so that no line is lost between two
+		w.input = bufio.NewReader(w.Stdin)
 	}
-	done := make(chan answer, 1)
+	var line string
+	done := make(chan error, 1)
 	go func() {
 		if secret {
-			line, err := term.ReadPassword(fd)
-			done <- answer{string(line), err}
+			password, err := term.ReadPassword(fd)
+			line = string(password)
+			done <- err
 			return
 		}
-		line, err := w.Lines().ReadString('\n')
+		typed, err := w.input.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil // an empty answer, or a last line without an end
 		}
-		done <- answer{line, err}
+		line = typed
+		done <- err
 	}()
 	select {
-	case a := <-done:
+	case err := <-done:
 		if secret {
 			fmt.Fprintln(w.Stderr)
 		}
-		return strings.TrimSuffix(a.line, "\n"), a.err
+		return strings.TrimSuffix(line, "\n"), err
 	case <-ctx.Done():
 		fmt.Fprintln(w.Stderr)
 		return "", errors.Join(ctx.Err(), term.Restore(fd, before))

@@ -116,52 +116,44 @@ func (w *Env) PrintTable(title string, t Table) {
 		return
 	}
 	fmt.Fprintln(w.Stdout, w.Bold(title))
+	rows := append([][]string{t.Head}, t.Rows...)
 	widths := make([]int, len(t.Head)) // -1 for a column that is left out
-	for i := range t.Head {
+	for i := range widths {
 		filled := !slices.Contains(t.Figures, i)
-		for _, row := range t.Rows {
+		for n, row := range rows {
 			if i < len(row) {
-				widths[i], filled = max(widths[i], Cells(row[i])), filled || row[i] != ""
+				widths[i], filled = max(widths[i], Cells(row[i])), filled || n > 0 && row[i] != ""
 			}
 		}
-		if widths[i] = max(widths[i], Cells(t.Head[i])); !filled {
+		if !filled {
 			widths[i] = -1
 		}
 	}
-	fmt.Fprintln(w.Stdout, CutCells(w.Dim(t.line(t.Head, widths, nil)), w.Width))
-	for n, row := range t.Rows {
-		paint := func(column int, cell string) string {
-			if column == 0 || column == t.State {
-				return w.Paint(t.Colours[n], cell)
+	for n, row := range rows {
+		last := len(row) - 1 // that is not empty: it is not padded
+		for last > 0 && row[last] == "" {
+			last--
+		}
+		line := ""
+		for i, cell := range row[:last+1] {
+			if widths[i] < 0 {
+				continue
 			}
-			return cell
+			blanks := strings.Repeat(" ", widths[i]-Cells(cell))
+			if n > 0 && (i == 0 || i == t.State) {
+				cell = w.Paint(t.Colours[n-1], cell)
+			}
+			switch {
+			case slices.Contains(t.Figures, i):
+				cell = blanks + cell
+			case i < last:
+				cell += blanks
+			}
+			line += "  " + cell
 		}
-		fmt.Fprintln(w.Stdout, CutCells(t.line(row, widths, paint), w.Width))
+		if n == 0 {
+			line = w.Dim(line)
+		}
+		fmt.Fprintln(w.Stdout, CutCells(line, w.Width))
 	}
-}
-
-// line pads the cells of a row, but for the last one that is not empty.
-func (t Table) line(row []string, widths []int, paint func(column int, cell string) string) string {
-	last := len(row) - 1
-	for last > 0 && row[last] == "" {
-		last--
-	}
-	var b strings.Builder
-	for i, cell := range row[:last+1] {
-		if widths[i] < 0 {
-			continue
-		}
-		blanks := strings.Repeat(" ", max(widths[i]-Cells(cell), 0))
-		if paint != nil {
-			cell = paint(i, cell)
-		}
-		switch {
-		case slices.Contains(t.Figures, i):
-			cell = blanks + cell
-		case i < last:
-			cell += blanks
-		}
-		b.WriteString("  " + cell)
-	}
-	return b.String()
 }
