@@ -111,10 +111,7 @@ func (s *stopping) wait(ctx context.Context, runs []reconcile.Run) error {
 			runs = append(runs, a)
 		}
 	}
-	grace := reconcile.ShortestStop
-	if s.result.Config != nil {
-		grace = project.Policy(s.result.Config).StopGrace
-	}
+	grace := s.result.StopGrace()
 	patience := grace + stopSlack
 	if slices.ContainsFunc(s.result.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
 		patience = settleEvery // no pass can settle anything

@@ -177,11 +177,7 @@ func (l *looper) leave(p *project.Project, r Result) {
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
 // whose workers have not ended. The next pass starts the runs again.
 func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result) (living []reconcile.Run) {
-	grace := reconcile.ShortestStop
-	if r.Config != nil {
-		grace = project.Policy(r.Config).StopGrace
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace+stopSlack)
+	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
 	local := &runner.Local{StateDir: p.StateDir}
 	var wg sync.WaitGroup

@@ -77,6 +77,14 @@ func (r *Result) dropRepeatedErrors() {
 
 func (r *Result) warn(text string) { r.warnings = append(r.warnings, text) }
 
+// StopGrace is how long a run may take to end after it was asked to.
+func (r Result) StopGrace() time.Duration {
+	if r.Config == nil {
+		return reconcile.ShortestStop
+	}
+	return project.Policy(r.Config).StopGrace
+}
+
 // ExitCode is an exit.Only if the pass had errors, which have been printed. A failed run is no error of a pass.
 func (r Result) ExitCode() error {
 	code := exit.OK

@@ -82,27 +82,25 @@ func (r Result) writeLog(ctx context.Context, log *slog.Logger) {
 		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.Holder.PID), slog.String("trigger", r.Holder.Trigger))
 		return
 	}
-	of := []slog.Attr{slog.Int64("pass_id", r.Pass.ID)}
 	if r.dryRun {
-		of = []slog.Attr{slog.Bool("dry_run", true)}
+		log = log.With(slog.Bool("dry_run", true))
+	} else {
+		log = log.With(slog.Int64("pass_id", r.Pass.ID))
 	}
 	for _, a := range r.Applied {
-		attrs := append(of[:1:1], a.LogValue().Group()...)
+		level, message, attrs := slog.LevelInfo, "action", a.LogValue().Group()
 		if a.Err != nil {
-			attrs = append(attrs, slog.String("error", a.Err.Error()))
-			log.LogAttrs(ctx, slog.LevelWarn, "action not done", attrs...)
-			continue
+			level, message, attrs = slog.LevelWarn, "action not done", append(attrs, slog.String("error", a.Err.Error()))
 		}
-		log.LogAttrs(ctx, slog.LevelInfo, "action", attrs...)
+		log.LogAttrs(ctx, level, message, attrs...)
 	}
 	for _, s := range r.Skips {
-		log.LogAttrs(ctx, slog.LevelDebug, "skip", append(of[:1:1], slog.String("issue_id", s.IssueID),
-			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))...)
+		log.LogAttrs(ctx, slog.LevelDebug, "skip", slog.String("issue_id", s.IssueID),
+			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "pass", append(of[:1:1],
-		slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
+	log.LogAttrs(ctx, slog.LevelInfo, "pass", slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
 		slog.Int("running", r.Running), slog.Int("retrying", r.Retrying), slog.Int("held", r.Held),
-		slog.Int("skipped", len(r.Skips)), slog.Int("errors", len(r.Errors)))...)
+		slog.Int("skipped", len(r.Skips)), slog.Int("errors", len(r.Errors)))
 }
 
 // quietReport is what the last pass with --quiet printed.
@@ -120,7 +118,11 @@ const (
 // when they are over. Cron mails every line that it gets.
 func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Error) {
 	w := p.Env
-	codes := []string{}
+	codes, printAll := []string{}, func() {
+		for _, e := range errs {
+			w.PrintError(e)
+		}
+	}
 	for _, e := range errs {
 		codes = append(codes, e.Code)
 	}
@@ -128,9 +130,7 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 	codes = slices.Compact(codes)
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		for _, e := range errs {
-			w.PrintError(e)
-		}
+		printAll()
 		return
 	}
 	defer db.Close()
@@ -142,9 +142,7 @@ func reportQuiet(ctx context.Context, p *project.Project, errs []*reconcile.Erro
 	if len(codes) == 0 && len(last.Codes) == 0 || same && w.Now().Sub(last.At).Abs() < quietRepeatAfter {
 		return
 	}
-	for _, e := range errs {
-		w.PrintError(e)
-	}
+	printAll()
 	if len(codes) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}

@@ -135,6 +135,15 @@ func skipSentence(s reconcile.Skip) string {
 	return s.Message
 }
 
+// startsOnce says, by the reason of a skip, on what condition a pass starts the issue.
+var startsOnce = map[string]string{
+	reconcile.SkipBlockedBy: "once those issues are done",
+	reconcile.SkipLabel:     "once it has the label",
+	reconcile.SkipAssignee:  "once it is assigned so",
+	reconcile.SkipPaused:    "after symphony resume",
+	reconcile.SkipDiskLow:   "once there is space; symphony ps shows other obstacles",
+}
+
 // nextRun says when and on what condition a pass starts the issue.
 func (r *issueReader) nextRun(why Why, f forecast) Next {
 	pass := "the next pass"
@@ -158,22 +167,16 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case f.releases:
 		return r.atPass(pass + " releases it")
 	}
-	switch cmp.Or(f.reason, why.Code) {
-	case reconcile.SkipBlockedBy:
-		return Next{Message: "a pass starts it once those issues are done"}
+	reason := cmp.Or(f.reason, why.Code)
+	if condition, known := startsOnce[reason]; known {
+		return Next{Message: "a pass starts it " + condition}
+	}
+	switch reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
 		if f.accountFull {
 			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
 		}
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
-	case reconcile.SkipLabel:
-		return Next{Message: "a pass starts it once it has the label"}
-	case reconcile.SkipAssignee:
-		return Next{Message: "a pass starts it once it is assigned so"}
-	case reconcile.SkipPaused:
-		return Next{Message: "a pass starts it after symphony resume"}
-	case reconcile.SkipDiskLow:
-		return Next{Message: "a pass starts it once there is space; symphony ps shows other obstacles"}
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony ps says what is wrong"}
 		if r.block != nil {
