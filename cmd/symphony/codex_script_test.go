@@ -2,22 +2,17 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/modeltest"
 )
 
@@ -103,95 +98,6 @@ func configure(path, key, value string) error {
 	rest := slices.DeleteFunc(slices.Clone(lines[begin:end]), func(line string) bool { return strings.HasPrefix(line, key+" =") })
 	lines = slices.Concat(lines[:begin], []string{key + " = " + value}, rest, lines[end:])
 	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
-}
-
-// holdThreadCmd opens the thread of an issue's last run in another codex, until release-thread. With ours that codex has the
-// thread's id in its environment, like the processes that symphony's codex starts: hold-thread ISSUE [ours]
-func holdThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
-	thread, err := query(ts.Getenv("STATE"), fmt.Sprintf("SELECT thread_id FROM runs WHERE identifier = '%s' ORDER BY id DESC LIMIT 1", args[0]))
-	ts.Check(err)
-	thread = strings.TrimSpace(thread)
-	command := strings.Fields(ts.Getenv("REAL_CODEX"))
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stderr = ts.MkAbs("."), scriptEnv(ts), io.Discard
-	if len(args) == 2 {
-		cmd.Env = append(cmd.Env, "CODEX_THREAD_ID="+thread)
-	}
-	h, err := holdThread(cmd, thread, ts.MkAbs("."))
-	ts.Check(err)
-	ts.Defer(h.end) // after release-thread it does nothing
-	stageOf(ts).holder = h
-}
-
-// releaseThreadCmd ends the codex of hold-thread, which must still run; ! release-thread waits until symphony has ended it:
-// [!] release-thread
-func releaseThreadCmd(ts *testscript.TestScript, neg bool, args []string) {
-	h := stageOf(ts).holder
-	if h == nil {
-		ts.Fatalf("hold-thread comes first")
-	}
-	if neg {
-		waitFor(ts, "the end of the codex that holds the thread", func() (bool, string) { return h.ended(), "alive" })
-	} else if h.ended() {
-		ts.Fatalf("the codex that held the thread was ended")
-	}
-	h.end()
-}
-
-// holder is a codex beside symphony's.
-type holder struct {
-	session agent.Session
-	cmd     *exec.Cmd
-	exited  chan struct{}
-}
-
-func holdThread(cmd *exec.Cmd, thread, dir string) (*holder, error) {
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	h := &holder{cmd: cmd, exited: make(chan struct{})}
-	h.session = codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{ReadTimeout: bound, OnEvent: func(agent.Event) {}})
-	go func() {
-		<-h.session.Done() // Wait would close stdout before all is read
-		_ = cmd.Wait()     // the exit code does not matter
-		close(h.exited)
-	}()
-	ctx := context.Background()
-	_, err = h.session.Initialize(ctx)
-	if err == nil {
-		err = h.session.ResumeThread(ctx, thread, agent.ThreadParams{Cwd: dir})
-	}
-	if err != nil {
-		h.end()
-	}
-	return h, err
-}
-
-func (h *holder) ended() bool {
-	select {
-	case <-h.exited:
-		return true
-	default:
-		return false
-	}
-}
-
-func (h *holder) end() {
-	_ = h.session.Close() // codex ends with its stdin
-	select {
-	case <-h.exited:
-	case <-time.After(bound):
-		_ = h.cmd.Process.Kill()
-		<-h.exited
-	}
 }
 
 // formsMain is an MCP server on stdin and stdout with two tools. ask lets its client fill in a form (a colour) and returns

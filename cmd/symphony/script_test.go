@@ -106,11 +106,11 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
 		"[!] alive PATTERN": aliveCmd, "clock DURATION": clockCmd, "due": dueCmd, "exits CODE COMMAND [ARG...]": exitsCmd, "git-serve": gitServeCmd,
-		"gone PATTERN": goneCmd, "hold-lock TRIGGER": holdLockCmd, "hold-thread ISSUE [ours]": holdThreadCmd, "install-program": installProgramCmd,
+		"gone PATTERN": goneCmd, "hold-lock TRIGGER": holdLockCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "question HEADING [later]": questionCmd, "quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd,
-		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "[!] release-thread": releaseThreadCmd, "set SECTION.KEY [VALUE...]": setCmd,
+		"registry [down]": registryCmd, "release-lock": releaseLockCmd, "set SECTION.KEY [VALUE...]": setCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "tmux VERB [ARG...]": tmuxCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd,
 	}
@@ -166,7 +166,6 @@ type stage struct {
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run
-	holder   *holder      // the codex that hold-thread has started
 	terminal *multiplexer // nil until tmux start
 	// release gives up the project lock that hold-lock took.
 	release func() error
