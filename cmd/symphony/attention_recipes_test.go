@@ -113,7 +113,7 @@ func ring(t *testing.T, hook, answer string) []string {
 		})
 	}
 	hook = strings.ReplaceAll(hook, "/usr/sbin/sendmail", `sh "$WORK/sendmail.sh"`)
-	script := fmt.Sprintf(attentionScript, server.URL, strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
+	script := fmt.Sprintf(made("attention.txtar"), server.URL, strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
 		strings.ReplaceAll(answer, "ABC-7.3", "ABC-7.1"), askedCommand)
 	if !t.Run("script", func(t *testing.T) { runScripts(t, p, map[string]string{"recipe": script}) }) {
 		t.FailNow()
@@ -158,51 +158,3 @@ func readMail(t *testing.T, message string) (title, text string) {
 	}
 	return title, text
 }
-
-const attentionScript = `
-env NTFY_URL=%[1]s/topic
-env SLACK_WEBHOOK=%[1]s/hook
-exec mkdir web-shop
-symlink web-shop/WORKFLOW.md -> ../WORKFLOW.md
-linear add ABC-7 asks.agent
-linear add ABC-8 state=Backlog
-exec symphony tick
-received 1
-exec sh phone.sh
-linear is ABC-7 Human Review
-exists ws/ABC-7/made.txt
-quiet
-exec symphony pause
-linear move ABC-8 Todo
-pass
-exec symphony hold ABC-8
-! stderr hook_
-received 2
--- WORKFLOW.md --
----
-tracker:
-  kind: linear
-  endpoint: $LINEAR_ENDPOINT
-  project_slug: demo
-workspace:
-  root: ./ws
-  min_free_bytes: 0
-hooks:
-  on_attention: |
-    %[2]s
-agent:
-  on_approval: ask
-codex:
-  approval_policy: on-request
-  command: $AGENT
----
-{{ issue.description }}
--- sendmail.sh --
-cat > "$WORK/mail.$SYMPHONY_ATTENTION_KIND.new" && mv "$WORK/mail.$SYMPHONY_ATTENTION_KIND.new" "$WORK/mail.$SYMPHONY_ATTENTION_KIND"
--- phone.sh --
-# As ssh has it: the words are joined, and read by a shell in the home directory there.
-ssh() { shift; (cd "$WORK" && sh -c "$*"); }
-%[3]s-- asks.agent --
-ask-command %[4]s
-{move Human Review}
-`

@@ -75,41 +75,10 @@ func (d *gitDaemon) answer(ctx context.Context, conn net.Conn) {
 	_ = cmd.Run()
 }
 
-// trier runs a list of commands and prints it with the results: "works", "partly" if the command succeeds but complains, or
-// "fails", each followed by the output, of complaints only the first. Words replace what differs between runs: the
-// script's directory, the remote's port and the ids of commits.
-const trier = `export LC_ALL=C
-work=$(cd "$(dirname "$0")" && pwd -P)
-complaint() {
-	grep -E '(^|: )(error|fatal|warning): |^CONFLICT|rejected[]]|Read-only file system' | head -n 1
-}
-while IFS= read -r line; do
-	case $line in
-	works\ * | partly\ * | fails\ *) command=$(printf '%s\n' "$line" | sed 's/^[a-z]* *//') ;;
-	' '*) continue ;;
-	*) printf '%s\n' "$line"; continue ;;
-	esac
-	result=works
-	said=$(sh -c "$command" </dev/null 2>&1) || result=fails
-	why=
-	if [ -n "$said" ]; then why=$(printf '%s\n' "$said" | complaint); fi
-	case $result$why in
-	works) why=$said ;;
-	works*) result=partly ;;
-	fails) why=$(printf '%s\n' "$said" | head -n 1) ;;
-	esac
-	printf '%-8s %s\n' $result "$command"
-	if [ -n "$why" ]; then
-		printf '%s\n' "$why" | sed -e "s|$work|WORK|g" -e 's|127[.]0[.]0[.]1[:[][^]/ ]*[]]\{0,1\}|REMOTE|g' \
-			-e 's/[0-9a-f]\{7,\}[.][.][.]/ID.../' -e 's/^ */         /'
-	fi
-done <"$1"
-`
-
 // triesCmd writes try.sh, which an agent runs with a list of commands and results from the script. The script compares the
 // list with the output: tries
 func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
-	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(trier), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(made("try.sh")), 0o600))
 }
 
 // warmGoCmd sets $WARM to a build cache of go that holds the standard packages a test needs: warm-go

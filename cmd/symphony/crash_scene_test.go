@@ -43,62 +43,6 @@ type crashScene struct {
 	orders  int    // operator's commands that were stored
 }
 
-// crashWorkflow runs the witness as every hook and in front of the agent.
-const crashWorkflow = `---
-tracker:
-  kind: linear
-  endpoint: %[1]s
-  api_key: $LINEAR_API_KEY
-  project_slug: demo
-  terminal_states: [Done, Canceled]
-workspace:
-  root: ./ws
-  keep_removed_ms: 0
-  min_free_bytes: 0
-hooks:
-  after_create: %[2]s/witness after_create
-  before_run: %[2]s/witness before_run
-  after_run: %[2]s/witness after_run
-  before_remove: %[2]s/witness before_remove
-  timeout_ms: 10000
-agent:
-  max_retry_backoff_ms: 100
-  on_question: ask
-codex:
-  command: exec %[2]s/witness agent %[3]s app-server --home %[2]s/codex-home --deaf-for 20s
----
-{{ issue.description }}
-Attempt: {{ attempt }}
-`
-
-// crashWitness logs every hook and agent, and reports what must never happen: an agent that lives while another hook or
-// agent of the workspace begins, a new workspace that is not empty, an incomplete one in which work begins. It relies on
-// nothing that the program says.
-const crashWitness = `#!/bin/bash
-what=$1 key=${PWD##*/} ledger=%[1]s/ledger
-shift
-echo "$what $key $SYMPHONY_RUN_ID $$" >> $ledger/log
-wrong() { echo "$what of $SYMPHONY_RUN_ID in $PWD: $*" >> $ledger/wrong; }
-while read -r pid; do
-  { IFS= read -r -d '' first; } 2>/dev/null < /proc/$pid/cmdline
-  case $first in */fake-codex) wrong "agent $pid lives";; esac
-done < <(cat $ledger/agents.$key 2>/dev/null)
-case ${SYMPHONY_CRASH_AT}${SYMPHONY_CRASH_LOG} in ?*) wrong "the crash variables came through";; esac
-whole() { [ -e made/1 ] && [ -e made/2 ] && [ -e made/3 ] || wrong "not whole: $(find . | tr '\n' ' ')"; }
-case $what in
-after_create)
-  [ -z "$(ls -A)" ] || wrong "something is there: $(find . | tr '\n' ' ')"
-  [ ! -e %[1]s/refuse ] || { mkdir begun; touch begun/file; rm %[1]s/refuse; exit 1; }
-  mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3
-  [ ! -e $ledger/repository ] || git init -q .;;
-before_run | before_remove) whole;;
-agent)
-  whole
-  echo $$ >> $ledger/agents.$key
-  exec "$@";;
-esac
-`
-
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
 	t.Helper()
 	c := &crashScene{crashScenario: s, t: t, program: program, point: point, mark: fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano())}
@@ -122,8 +66,8 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
 		"SYMPHONY_MAX_AGENTS=1", // a slot that is not freed would block everything that follows
 	}
-	c.write("witness", fmt.Sprintf(crashWitness, c.dir, crashSlow.Seconds()), 0o700)
-	c.write("WORKFLOW.md", fmt.Sprintf(crashWorkflow, c.linear.Endpoint(), c.dir, fake), 0o600)
+	c.write("witness", fmt.Sprintf(made("witness.sh"), c.dir, crashSlow.Seconds()), 0o700)
+	c.write("WORKFLOW.md", fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, fake), 0o600)
 	_, err = c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)})
 	c.must(err)
 	return c

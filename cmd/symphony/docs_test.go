@@ -389,44 +389,6 @@ func TestDocumentedWorkflow(t *testing.T) {
 		}
 		used = strings.ReplaceAll(used, change[0], change[1])
 	}
-	text := documentedWorkflow + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
+	text := made("workflow.txtar") + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
 	runScripts(t, params(t, "script"), map[string]string{"workflow": text})
 }
-
-const documentedWorkflow = `
-env SYMPHONY_STATE_DIR=
-exec symphony check shown/WORKFLOW.md
-! stderr .
-
-# A repository, and the key in the file that check names.
-exec git init --quiet --bare --initial-branch=main home/web-shop.git
-exec git init --quiet --initial-branch=main seed
-exec git -C seed commit --quiet --allow-empty -m Begin
-exec git -C seed push --quiet ../home/web-shop.git main
-exec sh -c 'symphony check | sed "s/.* its environment file is //" > name'
-exec sh -c 'mkdir -p home/.config/symphony && umask 077 && echo "LINEAR_API_KEY=$LINEAR_API_KEY" > "$(cat name)"'
-env LINEAR_API_KEY=
-
-# What cron gives a command.
-linear add ABC-1 labels=agent work.agent
-linear add ABC-2
-exec sh -c 'env -i HOME="$HOME" LOGNAME=operator SHELL=/bin/sh PATH="$PATH" TESTSCRIPT_COMMAND="$TESTSCRIPT_COMMAND" sh -c "symphony tick --trigger cron --quiet -w $WORK/WORKFLOW.md"'
-! stdout .
-! stderr .
-linear is ABC-1 Human Review
-env LINEAR_API_KEY=
-gone symphony
-exec env -u LINEAR_API_KEY symphony tick
-exec symphony ps --all
-stdout '^ended\tABC-1\t\S+\tsucceeded\t'
-stdout '^skipped\tABC-2\tlabel\t'
-exec git --git-dir home/web-shop.git log --format=%s agent/ABC-1
-stdout '^Mend the footer$'
-linear comments ABC-1 1
--- work.agent --
-{move In Progress}
-sh echo 2026 > footer.txt && git add -A && git commit --quiet -m 'Mend the footer'
-{comment The footer is mended.}
-{move Human Review}
-say done
-`

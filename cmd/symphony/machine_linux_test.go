@@ -143,26 +143,11 @@ var buildProgram = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-const machineWorkflow = `---
-tracker:
-  kind: linear
-  endpoint: %s
-  project_slug: demo
-workspace:
-  root: ./ws
-  min_free_bytes: 0
-codex:
-  command: %s/bin/fake-codex app-server --home %[2]s/codex-home
----
-{{ issue.description }}
-Attempt: {{ attempt }}
-`
-
 // project writes a workflow; own must follow.
 func (m *machine) project(name string) {
 	m.t.Helper()
 	m.must(os.MkdirAll(filepath.Join(m.home, name), 0o700))
-	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, machineWorkflow, m.linear.Endpoint(), userHome), 0o600))
+	m.must(os.WriteFile(filepath.Join(m.home, name, "WORKFLOW.md"), fmt.Appendf(nil, made("machine.md"), m.linear.Endpoint(), userHome), 0o600))
 }
 
 // own makes everything in the home directory the user's.

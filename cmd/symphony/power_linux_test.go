@@ -16,21 +16,6 @@ import (
 // everything has ended. go test ./... makes every sixth of them, with SYMPHONY_CRASH_TEST all are made.
 const powerSyncs = 54
 
-// powerScript cuts the power of a project while its first issue is worked on. Nothing that was reported is lost, and the
-// passes that follow finish the issue.
-const powerScript = `linear add ABC-1 work.agent
-exec power -cut %d%s $STATE symphony tick
-kept
-until '^pass \d+: 0 running, 0 waiting, 0 held' symphony tick
-linear is ABC-1 Human Review
-sql 'SELECT count(*) FROM runs WHERE outcome IS NULL OR NOT settled'
-stdout '^0$'
-quiet
--- work.agent --
-tokens 700 70
-{move Human Review}
-`
-
 func TestPowerFailure(t *testing.T) {
 	scripts := map[string]string{}
 	for cut := 1; cut <= powerSyncs; cut++ {
@@ -38,7 +23,7 @@ func TestPowerFailure(t *testing.T) {
 			if flag != "" && cut%3 > 0 || crashMode() == "" && cut%6 > 0 {
 				continue
 			}
-			scripts[fmt.Sprintf("sync_%02d_%s", cut, name)] = fmt.Sprintf(powerScript, cut, flag)
+			scripts[fmt.Sprintf("sync_%02d_%s", cut, name)] = fmt.Sprintf(made("power.txtar"), cut, flag)
 		}
 	}
 	runScripts(t, params(t, "script"), scripts)

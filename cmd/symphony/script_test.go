@@ -66,6 +66,15 @@ func TestRealCodex(t *testing.T) {
 	testscript.Run(t, params(t, "codex"))
 }
 
+// made reads a file of testdata/made, which tests complete.
+func made(name string) string {
+	text, err := os.ReadFile(filepath.Join(moduleRoot, "testdata", "made", name))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
 // runScripts runs scripts that a test has made, by their names, like those of the folder.
 func runScripts(t *testing.T, p testscript.Params, texts map[string]string) {
 	t.Helper()

@@ -135,8 +135,8 @@ func trustScript(t *testing.T, cells map[string]map[string]string, option string
 	if option == "agent.on_approval: ask" {
 		asked = "until '^request\\tABC-1\\.1\\t' symphony ps\n! exists asked\nexec symphony approve ABC-1.1\n"
 	}
-	files := "-- clone.agent --\n" + trustAgent(inClone) + "-- linked.agent --\n" + trustAgent(inWorktree) + trustFiles
-	return strings.NewReplacer("OPTION\n", trustOptions[option]+"\n", "ASKED\n", asked, "LOOKS\n", looks.String()).Replace(trustBegin) + files
+	agents := "-- clone.agent --\n" + trustAgent(inClone) + "-- linked.agent --\n" + trustAgent(inWorktree)
+	return strings.NewReplacer("OPTION\n", trustOptions[option]+"\n", "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).Replace(made("security.txtar"))
 }
 
 // trustAgent is what the agent does in a clone or a linked worktree. All commands are one, which spares a sandbox for each.
@@ -156,52 +156,3 @@ func trustAgent(where int) string {
 	}
 	return "sh " + commands.String() + "true\n" + others.String()
 }
-
-const trustBegin = `
-set codex.command $REAL_CODEX
-set agent.max_turns 1
-set hooks.after_create 'sh "'$WORK'/create.sh"'
-OPTION
-env DEPLOY_TOKEN=sentinel-token
-env PLAIN_VARIABLE=sentinel-plain
-env DB_PASSWORD=sentinel-password
-exec sh prepare.sh
-exec env -u LINEAR_API_KEY hostile listen $WORK/socket &listener&
-until ^x$ cat socket.ready
-linear add ABC-1 clone.agent
-linear add ABC-2 linked.agent
-exec symphony tick --lock-timeout 10s
-ASKED
-until '(?s)ended\tABC-[12]\t.*ended\tABC-[12]\t' symphony ps --all
-model outputs
-cp stdout outputs
-LOOKS
-kill listener
-linear move ABC-1 Backlog
-linear move ABC-2 Backlog
-quiet
-`
-
-const trustFiles = `
--- prepare.sh --
-set -e
-git init -q -b main repo
-mkdir -p repo/.codex ws/OTHER-1 shared home/.ssh home/.config/symphony second-home
-chmod 700 ws
-server() { printf '\n[mcp_servers.%s]\ncommand = "sh"\nargs = ["-c", "touch %s/%s; exec %s"]\n' $1 "$WORK" $2 "$MCP_FORMS"; }
-server evil started-by-repository > repo/.codex/config.toml
-git -C repo add -A
-git -C repo commit -qm Begin
-cp codex-home/config.toml second-home/
-server first started-by-home >> codex-home/config.toml
-server second started-by-second-home >> second-home/config.toml
-echo sentinel-login > codex-home/auth.txt
-echo sentinel-neighbour > ws/OTHER-1/file
-echo sentinel-ssh > home/.ssh/id_ed25519
-(umask 077; echo SPARE=sentinel-envfile > home/.config/symphony/state.env)
--- create.sh --
-case $SYMPHONY_ISSUE_IDENTIFIER in
-ABC-1) git clone -q "$WORK/repo" . ;;
-ABC-2) git -C "$WORK/repo" worktree add -q -b work "$SYMPHONY_WORKSPACE" ;;
-esac
-`
