@@ -186,25 +186,6 @@ func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*s
 
 const markName = "SYMPHONY_TEST_MARK"
 
-// standardWorkflow is the WORKFLOW.md of scripts without their own. The command set changes keys of it.
-const standardWorkflow = `---
-tracker:
-  kind: linear
-  endpoint: $LINEAR_ENDPOINT
-  api_key: $LINEAR_API_KEY
-  project_slug: demo
-workspace:
-  root: ./ws
-  min_free_bytes: 0
-agent:
-  max_retry_backoff_ms: 300
-codex:
-  command: $AGENT
----
-{{ issue.description }}
-Attempt: {{ attempt }}
-`
-
 // setupScript gives each script its own home, Linear and agent. At the end a process that the script left fails it.
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
@@ -256,7 +237,7 @@ func setupScript(env *testscript.Env) error {
 	}
 	workflow := filepath.Join(env.WorkDir, "WORKFLOW.md")
 	if _, err := os.Stat(workflow); os.IsNotExist(err) {
-		if err := os.WriteFile(workflow, []byte(standardWorkflow), 0o600); err != nil {
+		if err := os.WriteFile(workflow, []byte(made("WORKFLOW.md")), 0o600); err != nil {
 			return err
 		}
 	}
