@@ -95,20 +95,20 @@ func (s *Server) nextFailure(operation string, fields []string) *Failure {
 }
 
 // before carries out the failures that come instead of an answer. The lock is not held.
-func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure, e *Entry) (done bool) {
+func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure) (done bool) {
 	switch f.Kind {
 	case FailStatus:
-		s.reply(w, cmp.Or(f.Status, http.StatusInternalServerError), []byte(f.Body), e)
+		reply(w, cmp.Or(f.Status, http.StatusInternalServerError), []byte(f.Body))
 	case FailGarbage:
-		s.reply(w, cmp.Or(f.Status, http.StatusOK), []byte(cmp.Or(f.Body, "<html>this is no JSON")), e)
+		reply(w, cmp.Or(f.Status, http.StatusOK), []byte(cmp.Or(f.Body, "<html>this is no JSON")))
 	case FailGraphQL:
 		err := apiError{Message: f.Message, Extensions: extensions{Type: "other", Code: f.Code, Status: 500}}
 		if err.Message == "" {
 			err.Message = "made to fail"
 		}
-		s.replyErrors(w, cmp.Or(f.Status, http.StatusOK), []apiError{err}, e)
+		replyErrors(w, cmp.Or(f.Status, http.StatusOK), err)
 	case FailRateLimit:
-		s.rateLimit(w, f, e)
+		s.rateLimit(w, f)
 	case FailHang:
 		s.wait(r, -1)
 		panic(http.ErrAbortHandler)
@@ -123,7 +123,7 @@ func (s *Server) before(w http.ResponseWriter, r *http.Request, f *Failure, e *E
 	return true
 }
 
-func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
+func (s *Server) rateLimit(w http.ResponseWriter, f *Failure) {
 	s.mu.Lock()
 	s.limitHeaders(w.Header())
 	s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Server) rateLimit(w http.ResponseWriter, f *Failure, e *Entry) {
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 	}
-	s.replyErrors(w, cmp.Or(f.Status, http.StatusBadRequest), []apiError{rateError()}, e)
+	replyErrors(w, cmp.Or(f.Status, http.StatusBadRequest), rateError())
 }
 
 // wait ends after d (never, where d is negative), when the client goes away, or with the server.

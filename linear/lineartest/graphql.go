@@ -82,55 +82,46 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var req request
 	decodeErr := json.Unmarshal(body, &req)
 	q, parseErr := parse(req)
-	e := &Entry{Fields: []string{}, Variables: req.Variables, Errors: []string{}, Query: req.Query}
-	if e.Variables == nil {
-		e.Variables = map[string]any{}
-	}
+	operation, fields := "", []string{}
 	if parseErr == nil {
-		e.Type, e.Operation = q.op.Type, q.op.Name
+		operation = q.op.Name
 		for _, f := range q.fields(q.op.Selections) {
-			e.Fields = append(e.Fields, f.Name)
+			fields = append(fields, f.Name)
 		}
 	}
-
 	s.mu.Lock()
-	e.At = s.config.Now()
-	s.record(e)
-	f := s.nextFailure(e.Operation, e.Fields)
-	if f != nil {
-		e.Failure = f.Kind
-	}
+	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{operation, req.Query, req.Variables})
+	f := s.nextFailure(operation, fields)
 	s.mu.Unlock()
-	if f != nil && s.before(w, r, f, e) {
+	if f != nil && s.before(w, r, f) {
 		return
 	}
 	if decodeErr != nil {
-		s.replyErrors(w, http.StatusBadRequest, []apiError{inputError("the request is no JSON object with a query")}, e)
+		replyErrors(w, http.StatusBadRequest, inputError("the request is no JSON object with a query"))
 		return
 	}
 	if status, fault := s.authenticate(r.Header.Get("Authorization")); status != 0 {
-		s.replyErrors(w, status, []apiError{fault}, e)
+		replyErrors(w, status, fault)
 		return
 	}
 	s.mu.Lock()
-	status, data, errs := s.execute(w.Header(), req, q, parseErr, e)
+	status, data, errs := s.execute(w.Header(), req, q, parseErr)
 	if f != nil {
 		f.after(data)
 	}
 	s.mu.Unlock()
 	if status != http.StatusOK {
-		s.replyErrors(w, status, errs, e)
+		replyErrors(w, status, errs...)
 		return
 	}
-	out := struct {
+	replyJSON(w, status, struct {
 		Data   map[string]any `json:"data"`
 		Errors []apiError     `json:"errors,omitempty"`
-	}{data, errs}
-	s.replyJSON(w, http.StatusOK, out, errs, e)
+	}{data, errs})
 }
 
 // execute answers a request under the lock: each sees all effects of those before.
-func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e *Entry) (status int, data map[string]any, errs []apiError) {
+func (s *Server) execute(h http.Header, req request, q *query, parseErr error) (status int, data map[string]any, errs []apiError) {
 	refuse := func(errs ...apiError) (int, map[string]any, []apiError) { return http.StatusBadRequest, nil, errs }
 	enough := s.requests.take(s.config.Now(), 1) && s.points.take(s.config.Now(), 1)
 	s.limitHeaders(h)
@@ -151,10 +142,9 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error, e
 		}
 	}
 	points := q.complexity()
-	e.Complexity = int(points)
-	h.Set("X-Complexity", fmt.Sprint(e.Complexity))
+	h.Set("X-Complexity", fmt.Sprint(points))
 	if points > largestComplexity {
-		return refuse(inputError(fmt.Sprintf("the query is too complex: %d points, %d are allowed", e.Complexity, largestComplexity)))
+		return refuse(inputError(fmt.Sprintf("the query is too complex: %g points, %d are allowed", points, largestComplexity)))
 	}
 	enough = s.points.take(s.config.Now(), points-1)
 	s.limitHeaders(h)
@@ -183,33 +173,20 @@ func (s *Server) authenticate(header string) (int, apiError) {
 	return http.StatusUnauthorized, authError("Authentication required, not authenticated")
 }
 
-func (s *Server) replyErrors(w http.ResponseWriter, status int, errs []apiError, e *Entry) {
-	out := struct {
-		Errors []apiError `json:"errors"`
-	}{errs}
-	s.replyJSON(w, status, out, errs, e)
+func replyErrors(w http.ResponseWriter, status int, errs ...apiError) {
+	replyJSON(w, status, map[string]any{"errors": errs})
 }
 
-func (s *Server) replyJSON(w http.ResponseWriter, status int, out any, errs []apiError, e *Entry) {
+func replyJSON(w http.ResponseWriter, status int, out any) {
 	body, err := json.Marshal(out)
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"errors":[{"message":"encode answer"}]}`)
 	}
-	s.mu.Lock()
-	for _, x := range errs {
-		e.Errors = append(e.Errors, x.Message)
-	}
-	s.mu.Unlock()
-	s.reply(w, status, body, e)
+	reply(w, status, body)
 }
 
-// reply logs the status before it sends the answer: a client that has the answer finds it in the log.
-func (s *Server) reply(w http.ResponseWriter, status int, body []byte, e *Entry) {
-	s.mu.Lock()
-	e.Status = status
-	s.mu.Unlock()
+func reply(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	// A client that is gone is no fault of the server.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) // a client that is gone is no fault of the server
 }

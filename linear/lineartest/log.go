@@ -10,31 +10,19 @@ import (
 
 // Entry is one GraphQL request that was received. The key is not in it.
 type Entry struct {
-	At         time.Time      `json:"at"`
-	Type       string         `json:"type"`      // query or mutation; empty if it did not parse
-	Operation  string         `json:"operation"` // its name
-	Fields     []string       `json:"fields"`    // the root fields
-	Query      string         `json:"query"`
-	Variables  map[string]any `json:"variables"`
-	Complexity int            `json:"complexity"`
-	// Status is that of the answer; 0 before the answer, and if the connection was closed.
-	Status  int      `json:"status"`
-	Errors  []string `json:"errors"`
-	Failure string   `json:"failure"` // the kind of Failure that was applied
+	Operation string // its name
+	Query     string
+	Variables map[string]any
 }
 
-// maxLog bounds the log of a server that runs for days.
+// maxLog bounds the log of a server that runs for long.
 const maxLog = 10000
 
 // Log returns the requests in the order in which they came, the last 10,000 at most.
 func (s *Server) Log() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]Entry, len(s.log))
-	for i, e := range s.log {
-		all[i] = *e
-	}
-	return all
+	return slices.Clone(s.log)
 }
 
 // ClearLog forgets the requests so far.
@@ -42,14 +30,6 @@ func (s *Server) ClearLog() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = nil
-}
-
-// record adds an entry; the lock is held.
-func (s *Server) record(e *Entry) {
-	if len(s.log) >= maxLog {
-		s.log = slices.Delete(s.log, 0, len(s.log)-maxLog+1)
-	}
-	s.log = append(s.log, e)
 }
 
 // allowance is a leaky bucket: it refills at a constant rate, completely in an hour.

@@ -42,7 +42,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	w        *workspace
-	log      []*Entry
+	log      []Entry
 	failures []*Failure
 	requests allowance
 	points   allowance
