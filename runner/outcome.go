@@ -62,7 +62,7 @@ func (j *job) fullDisk() string {
 		if dir == "" {
 			continue
 		}
-		if facts, err := j.Host.Facts(context.Background(), host.FactsRequest{Path: dir, Free: true}); err == nil && facts.FreeBytes < fullDiskBytes {
+		if root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir}); err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
 			return dir
 		}
 	}

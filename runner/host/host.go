@@ -227,8 +227,6 @@ type FactsRequest struct {
 	Fingerprint, GitDirs bool
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
-	// Free asks for the free space of the volume.
-	Free bool
 }
 
 // FactsAnswer holds what was asked for.
@@ -237,7 +235,6 @@ type FactsAnswer struct {
 	// GitWritable are the directories that git commit writes, RepoRoot the root of the main repository.
 	GitWritable []string
 	RepoRoot    string
-	FreeBytes   int64
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

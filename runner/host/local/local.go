@@ -55,7 +55,7 @@ func (h *Host) open(r host.Run) (*run, error) {
 		return nil, err
 	}
 	opened := &run{Run: r, tree: tree}
-	if opened.procs, err = proc.OpenProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
+	if opened.procs, err = proc.CreateProcs(filepath.Join(r.Dir, ProcsFile)); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	if h.runs == nil {
@@ -332,10 +332,7 @@ func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 			return answer, fmt.Errorf("repository of %s: %w", r.Path, err)
 		}
 	}
-	if r.Free {
-		answer.FreeBytes, err = workspace.FreeBytes(r.Path)
-	}
-	return answer, err
+	return answer, nil
 }
 
 // addCode gives an error of the machine its code. Another, such as that of a context, stays recognizable.

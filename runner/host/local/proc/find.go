@@ -42,26 +42,21 @@ type Owner struct {
 	Spare int
 }
 
-// marker is what a process of the run shows to other processes of its user.
-type marker struct {
-	env  []string // entries of the environment
-	tree string   // the path under which the system shows the tree file
-}
-
-func (o Owner) marker() (m marker) {
-	if o.RunID != "" {
-		m.env = append(m.env, RunMark+"="+o.RunID)
-	}
-	if o.ThreadID != "" {
-		m.env = append(m.env, ThreadMark+"="+o.ThreadID)
-	}
-	if o.Tree != "" {
-		m.tree = filepath.Clean(o.Tree)
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(o.Tree)); err == nil {
-			m.tree = filepath.Join(dir, filepath.Base(o.Tree))
+// marker returns what a process of the run shows to other processes of its user: one of the entries of its environment, or
+// the tree file, by the path under which the system shows it.
+func (o Owner) marker() (env []string, tree string) {
+	for name, value := range map[string]string{RunMark: o.RunID, ThreadMark: o.ThreadID} {
+		if value != "" {
+			env = append(env, name+"="+value)
 		}
 	}
-	return m
+	if o.Tree == "" {
+		return env, ""
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(o.Tree)); err == nil {
+		return env, filepath.Join(dir, filepath.Base(o.Tree))
+	}
+	return env, filepath.Clean(o.Tree)
 }
 
 // containsEntry reports whether one of the entries stands in an environment as the system shows it.
@@ -96,7 +91,10 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	if o.Below && t.has(o.Worker) {
 		t.claimBelow(o.Worker.PID)
 	}
-	err = errors.Join(t.claimSession(o.Worker, o.Folder), t.claimMarked(o.marker()))
+	err = t.claimSession(o.Worker, o.Folder)
+	if env, tree := o.marker(); len(env) > 0 || tree != "" {
+		err = errors.Join(err, t.claimAll(func(e entry) (bool, error) { return hasMarker(e.pid, env, tree) }))
+	}
 	return t.list(), err
 }
 
@@ -161,13 +159,6 @@ func (t *processTree) claimSession(worker reconcile.Process, folder string) erro
 	})
 }
 
-func (t *processTree) claimMarked(m marker) error {
-	if len(m.env) == 0 && m.tree == "" {
-		return nil
-	}
-	return t.claimAll(func(e entry) (bool, error) { return hasMarker(e.pid, m) })
-}
-
 // claimAll claims the processes for which belongs returns true.
 func (t *processTree) claimAll(belongs func(entry) (bool, error)) error {
 	var errs []error
@@ -208,9 +199,6 @@ func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 // 16. A strict limit on descriptors ends at 64.
 const TreeFD = 63
 
-// treeRoom is how many descriptors beyond TreeFD a fork needs for a moment to arrange the child's files.
-const treeRoom = 16
-
 // OpenTree opens the tree file of a run and creates it if necessary. It stays empty.
 func OpenTree(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
@@ -223,8 +211,9 @@ func OpenTree(path string) (*os.File, error) {
 // ExtraFiles returns files for exec.Cmd.ExtraFiles, with tree so that it becomes TreeFD. Without a tree, or if TreeFD is too
 // near the limit on descriptors, it returns files unchanged.
 func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
+	const room = 16 // what a fork needs for a moment to arrange the child's files
 	var limit unix.Rlimit
-	if tree == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+treeRoom {
+	if tree == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+room {
 		return files
 	}
 	return append(append(files, make([]*os.File, TreeFD-FirstExtra-len(files))...), tree)

@@ -293,7 +293,7 @@ func TestProcessTree(t *testing.T) {
 }
 
 func TestContainsEntry(t *testing.T) {
-	entries := Owner{RunID: "run-1", ThreadID: "t-1"}.marker().env
+	entries, _ := Owner{RunID: "run-1", ThreadID: "t-1"}.marker()
 	for env, want := range map[string]bool{
 		"": false, "SYMPHONY_RUN_ID=run-1\x00": true, "A=b\x00SYMPHONY_RUN_ID=run-1": true, "A=b\x00SYMPHONY_RUN_ID=run-1\x00C=d": true,
 		"SYMPHONY_RUN_ID=run-12\x00": false, "XSYMPHONY_RUN_ID=run-1\x00": false, "A=SYMPHONY_RUN_ID=run-1\x00": false,
@@ -303,8 +303,8 @@ func TestContainsEntry(t *testing.T) {
 			t.Errorf("%q: %v", env, got)
 		}
 	}
-	if m := (Owner{}).marker(); len(m.env) > 0 || m.tree != "" {
-		t.Errorf("an owner without ids has the marker %q", m)
+	if env, tree := (Owner{}).marker(); len(env) > 0 || tree != "" {
+		t.Errorf("an owner without ids has the marker %q %q", env, tree)
 	}
 }
 

@@ -16,16 +16,13 @@ import (
 
 // What macOS does worse than Linux:
 //
-//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may change hands in the few
-//     microseconds between.
-//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user, so a shell that left
-//     its parents is found by the procs file only.
-//   - The descriptors and sessions of other processes are not read: no process is found by the tree file or the session.
+//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may change hands in between.
+//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user.
+//   - The descriptors, sessions, locks and command lines of other processes are not read.
 //   - There is no subreaper: what a parent leaves goes to launchd, and descent ends there.
 //   - There is no NonDumpable: processes of the same user may read a worker's environment.
-//   - The locks and command lines of other processes are not read.
 //
-// A worker there relies on the procs file and on the process groups of its children; design 8 is not met in full.
+// A worker there relies on the procs file and on the process groups of its children.
 
 // BootID names the boot that pids and start times are valid in: the kernel's session id.
 func BootID() (string, error) {
@@ -107,9 +104,9 @@ func Descendants(pid int) ([]reconcile.Process, error) {
 
 func worksBelow(int, string) (bool, error) { return false, nil }
 
-func hasMarker(pid int, m marker) (bool, error) {
+func hasMarker(pid int, entries []string, _ string) (bool, error) {
 	env, err := environ(pid)
-	return containsEntry(env, m.env), err
+	return containsEntry(env, entries), err
 }
 
 // environ returns the environment that a process of this user was started with; empty if it is gone or hidden.

@@ -256,16 +256,16 @@ func childrenOf(pid int) (list []int) {
 	return list
 }
 
-// hasMarker reports whether a process has the marker's tree file open as TreeFD or one of its entries in the environment
-// that it was started with. Processes of other users, who can write any marker, and those that may not be looked into have not.
-func hasMarker(pid int, m marker) (bool, error) {
-	found := m.tree != "" && holdsTree(pid, m.tree)
-	if !found && len(m.env) > 0 {
+// hasMarker reports whether a process has the tree file open as TreeFD or one of the entries in the environment that it was
+// started with. Processes of other users, who can write any marker, and those that may not be looked into have not.
+func hasMarker(pid int, entries []string, tree string) (bool, error) {
+	found := tree != "" && holdsTree(pid, tree)
+	if !found && len(entries) > 0 {
 		env, err := environ(pid)
 		if err != nil {
 			return false, fmt.Errorf("process %d: %w", pid, err)
 		}
-		found = containsEntry(env, m.env)
+		found = containsEntry(env, entries)
 	}
 	if !found {
 		return false, nil
@@ -312,14 +312,22 @@ func environ(pid int) (string, error) {
 	return string(raw), err
 }
 
-// commands lists the processes of this user whose first argument is subcommand, with their arguments.
-func commands(subcommand string) (map[reconcile.Process][]string, error) {
+// commands lists this user's processes of a state directory whose first argument is subcommand, with the values of their flags.
+func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]string, error) {
 	entries, err := scan()
-	found := map[reconcile.Process][]string{}
+	found := map[reconcile.Process]map[string]string{}
 	for _, e := range entries {
-		line, err := os.ReadFile(procPath(e.pid, "cmdline"))
-		if args := strings.Split(string(line), "\x00"); err == nil && len(args) > 1 && args[1] == subcommand {
-			found[e.process()] = args
+		line, _ := read(procPath(e.pid, "cmdline"))
+		args := strings.Split(string(line), "\x00")
+		if len(args) < 2 || args[1] != subcommand {
+			continue
+		}
+		flags := map[string]string{}
+		for i := range len(args) - 1 {
+			flags[args[i]] = args[i+1]
+		}
+		if sameDir(flags["--state-dir"], stateDir) {
+			found[e.process()] = flags
 		}
 	}
 	return found, err
@@ -328,32 +336,23 @@ func commands(subcommand string) (map[reconcile.Process][]string, error) {
 // Workers finds this user's workers of a state directory by their command lines, by run id. It serves when the database
 // cannot be read. Whether a worker really has its run is shown by its alive file.
 func Workers(stateDir string) (map[string]FoundWorker, error) {
-	all, err := commands("worker")
+	all, err := commands("worker", stateDir)
 	found := map[string]FoundWorker{}
-	for p, args := range all {
-		if run := argument(args, "--run"); run != "" && sameDir(argument(args, "--state-dir"), stateDir) {
-			found[run] = FoundWorker{p, argument(args, "--workflow")}
-		}
+	for p, flags := range all {
+		found[flags["--run"]] = FoundWorker{p, flags["--workflow"]}
 	}
 	return found, err
 }
 
 // OwnPasses finds the passes of a state directory that its workers have started at the end of their runs.
 func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
-	all, err := commands("tick")
-	for p, args := range all {
-		if argument(args, "--trigger") == "worker" && sameDir(argument(args, "--state-dir"), stateDir) {
+	all, err := commands("tick", stateDir)
+	for p, flags := range all {
+		if flags["--trigger"] == "worker" {
 			list = append(list, p)
 		}
 	}
 	return list, err
-}
-
-func argument(args []string, flag string) string {
-	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
-		return args[i+1]
-	}
-	return ""
 }
 
 // sameDir compares two paths, either of which may go through a symlink.

@@ -24,10 +24,8 @@ func BecomeSubreaper() error {
 }
 
 // NonDumpable keeps other processes of this user from reading the memory, the environment and the descriptors of this one
-// (design 6), and from attaching to it. It ends with an exec, so it does not reach the agent.
-//
-// Every file in /proc/<pid> then belongs to root. Find cannot read the markers of such a process: a worker is found by its
-// recorded pid and start time, which stay readable.
+// (design 6), and from attaching to it. It ends with an exec, so it does not reach the agent. Every file in /proc/<pid> then
+// belongs to root.
 func NonDumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("become non-dumpable: %w", err)

@@ -25,21 +25,14 @@ type ProcFile struct {
 	procs      []reconcile.Process
 }
 
-// OpenProcs creates the procs file at path (0600), or continues the one that is there if it is of this boot.
-func OpenProcs(path string) (*ProcFile, error) {
+// CreateProcs creates the procs file of a run that begins (0600).
+func CreateProcs(path string) (*ProcFile, error) {
 	boot, err := BootID()
 	if err != nil {
 		return nil, err
 	}
-	procs, recorded, err := ReadProcs(path)
-	if err != nil {
-		return nil, err
-	}
-	if recorded != boot {
-		procs = nil
-	}
 	p := &ProcFile{path: path, boot: boot}
-	return p, p.write(procs)
+	return p, p.write(nil)
 }
 
 // Record adds the processes that are not in the file yet, and drops those that have ended. After an error the next call
