@@ -96,11 +96,11 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 // Prepare implements host.Host.
 func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.PrepareAnswer, err error) {
 	defer addCode(&err)
-	opened, root, err := h.begin(r)
+	opened, root, owner, err := h.begin(r)
 	if err != nil {
 		return answer, err
 	}
-	space, err := root.Acquire(ctx, ownerOf(r))
+	space, err := root.Acquire(ctx, owner)
 	if err != nil {
 		return answer, err
 	}
@@ -108,24 +108,17 @@ func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.
 	return opened.takeOver(ctx)
 }
 
-// begin opens the files of a run and the workspace root.
-func (h *Host) begin(r host.PrepareRequest) (*run, *workspace.Root, error) {
-	opened, err := h.open(r.Run)
-	if err != nil {
-		return nil, nil, err
+// begin opens the files of a run and the workspace root, and says whose workspace it is.
+func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, owner workspace.Owner, err error) {
+	if opened, err = h.open(r.Run); err != nil {
+		return nil, nil, owner, err
 	}
-	root, err := workspace.OpenRoot(r.Root)
-	if err != nil {
-		return nil, nil, err
+	if root, err = workspace.OpenRoot(r.Root); err != nil {
+		return nil, nil, owner, err
 	}
 	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
-	return opened, root, nil
-}
-
-func ownerOf(r host.PrepareRequest) workspace.Owner {
-	return workspace.Owner{
-		IssueID: r.Issue.ID, Identifier: r.Issue.Identifier, Project: r.Issue.Project, StateDir: r.Issue.StateDir, RunID: r.Run.ID,
-	}
+	i := r.Issue
+	return opened, root, workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}, nil
 }
 
 // takeOver ends what the last holders of the workspace left, and restores git.
@@ -136,9 +129,9 @@ func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err erro
 	}
 	// The lease is held, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
-		owner, err := recordedOwner(host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)})
+		left, err := owner(host.Owned{Run: host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)}})
 		if err == nil {
-			err = killAll(ctx, previous.RunID, owner)
+			err = killAll(ctx, previous.RunID, left)
 		}
 		if err != nil {
 			return answer, err
@@ -228,11 +221,11 @@ func (h *Host) Finish(_ context.Context, r host.Run) (err error) {
 // PrepareRemoval implements host.Host.
 func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {
 	defer addCode(&err)
-	opened, root, err := h.begin(r.PrepareRequest)
+	opened, root, owner, err := h.begin(r.PrepareRequest)
 	if err != nil {
 		return answer, err
 	}
-	space, unsaved, err := root.BeginRemoval(ctx, ownerOf(r.PrepareRequest), r.Now, r.Discard)
+	space, unsaved, err := root.BeginRemoval(ctx, owner, r.Now, r.Discard)
 	answer.Unsaved = unsaved
 	if err != nil || space == nil {
 		return answer, err

@@ -102,22 +102,15 @@ func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 	return files
 }
 
-// recordedOwner says what belongs to a run by its mark, its tree file and what its directory records.
-func recordedOwner(r host.Run) (proc.Owner, error) {
-	recorded, boot, err := proc.ReadProcs(filepath.Join(r.Dir, ProcsFile))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return proc.Owner{}, fmt.Errorf("processes of run %s: %w", r.ID, err)
-	}
-	return proc.Owner{RunID: r.ID, Recorded: recorded, Boot: boot, Tree: filepath.Join(r.Dir, TreeFile)}, nil
-}
-
-// owner adds what is known by the run's thread and worker.
+// owner says what belongs to a run: by its mark and thread, its tree file, what its directory records, and its worker.
 func owner(o host.Owned) (found proc.Owner, err error) {
+	found = proc.Owner{RunID: o.Run.ID, ThreadID: o.ThreadID, Folder: o.Root, Below: o.Below}
 	if o.Run.Dir == "" {
-		return proc.Owner{RunID: o.Run.ID}, nil
+		return found, nil
 	}
-	if found, err = recordedOwner(o.Run); err != nil {
-		return found, err
+	found.Tree = filepath.Join(o.Run.Dir, TreeFile)
+	if found.Recorded, found.Boot, err = proc.ReadProcs(filepath.Join(o.Run.Dir, ProcsFile)); err != nil {
+		return found, fmt.Errorf("processes of run %s: %w", o.Run.ID, err)
 	}
 	worker := o.Worker
 	if o.Below {
@@ -128,7 +121,6 @@ func owner(o host.Owned) (found proc.Owner, err error) {
 	if found.Boot != worker.Boot && worker.Boot != "" { // what was recorded in another boot means nothing
 		found.Boot, found.Recorded = worker.Boot, nil
 	}
-	found.ThreadID, found.Folder, found.Below = o.ThreadID, o.Root, o.Below
 	found.Worker = reconcile.Process{PID: worker.PID, Start: worker.Start}
 	found.Recorded = append(found.Recorded, o.Also...)
 	return found, nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,24 +37,23 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 	if err != nil {
 		return 0, err
 	}
-	space := known.space
-	if err := space.Verify(); err != nil {
+	if err := known.space.Verify(); err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = space.Path, env, io.In, io.Out, io.Err
-	cmd.ExtraFiles = proc.ExtraFiles(known.tree, space.Lease())
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = known.space.Path, env, io.In, io.Out, io.Err
+	cmd.ExtraFiles = proc.ExtraFiles(known.tree, known.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotStarted, err)
 	}
 	observing, stop := context.WithCancel(context.Background())
-	observed := make(chan struct{})
-	go func() { defer close(observed); observe(observing) }()
+	var observed sync.WaitGroup
+	observed.Go(func() { observe(observing) })
 	err = cmd.Wait()
 	stop()
-	<-observed
+	observed.Wait()
 	var status *exec.ExitError
 	if errors.As(err, &status) {
 		return status.ExitCode(), nil

@@ -28,9 +28,8 @@ const (
 // ErrHeld: another process has the lock.
 var ErrHeld = errors.New("held by another process")
 
-// CreateAlive creates the alive file of a run at its full size and syncs it and its directory (design 3 and 8). It comes
-// before the worker is started, so that later neither a full disk nor a missing file looks like a dead worker. If the file
-// exists it stays as it is, and the error is fs.ErrExist.
+// CreateAlive creates the alive file of a run at its full size and syncs it and its directory, before the worker is started, so
+// that later neither a full disk nor a missing file looks like a dead worker. One that exists is fs.ErrExist.
 func CreateAlive(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -60,21 +59,16 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	return &Alive{f: f}, nil
 }
 
-// Beat writes the heartbeat in place: the counter and the clock (Monotonic). The file does not grow, so that a full disk
-// stops no heartbeat where the file system overwrites in place.
+// Beat writes the heartbeat in place, so that a full disk does not stop it: the counter and the clock (Monotonic).
 func (a *Alive) Beat(counter int64, mono time.Duration) error {
-	if _, err := a.f.WriteAt(heartbeatLine(counter, mono), 0); err != nil {
-		return fmt.Errorf("heartbeat into alive file: %w", err)
-	}
-	return nil
+	_, err := a.f.WriteAt(heartbeatLine(counter, mono), 0)
+	return err
 }
 
 // Refuse writes, in place as well, the code of the reason why this worker ends without having begun its run.
 func (a *Alive) Refuse(code string) error {
-	if _, err := a.f.WriteAt(refusalLine(code), 0); err != nil {
-		return fmt.Errorf("refusal into alive file: %w", err)
-	}
-	return nil
+	_, err := a.f.WriteAt(refusalLine(code), 0)
+	return err
 }
 
 // NoteUnstarted writes the same for a worker that could not be started, or has ended.

@@ -22,33 +22,26 @@ const (
 	maxSecret  = 16 << 10    // bytes of Spawn.Secret: it must fit into the pipe before the worker reads
 	maxAnswer  = 1024        // bytes of a worker's reason to refuse
 	statusWait = time.Second // for the exit status of a worker that closed its pipe
-)
 
-// taken is the answer of a worker that has its run. Another answer is its reason to refuse it, none means that it has ended.
-const taken = "+"
-
-// The descriptors that a worker gets from Detach. Its stdin is the secret.
-const (
+	// The descriptors that a worker gets from Detach. Its stdin is the secret.
 	answerFD = FirstExtra
 	extraFD  = FirstExtra + 1
+
+	// taken is the answer of a worker that has its run. Another is its reason to refuse it, none means that it has ended.
+	taken = "+"
 )
 
-// ErrNoAnswer: in the time given the worker neither took its run nor refused it nor ended. It may still do so.
-var ErrNoAnswer = errors.New("no answer in time")
-
-// ErrDied: the worker ended before it answered.
-var ErrDied = errors.New("ended before it was ready")
+// The errors of Ready: in the time given the worker neither took its run nor refused it nor ended; it ended without an answer.
+var (
+	ErrNoAnswer = errors.New("no answer in time")
+	ErrDied     = errors.New("ended before it was ready")
+)
 
 // Spawn is a worker to start (design 6), with "/" as its working directory.
 type Spawn struct {
-	// Exe is the program; Argv its arguments, Argv[0] being the name that is shown. They must not contain a secret,
-	// because every user can read them.
-	Exe  string
-	Argv []string
-	// Env is its whole environment; nil is an empty one.
-	Env []string
-	// Log gets its stdout and stderr; nil discards them.
-	Log *os.File
+	Exe       string
+	Argv, Env []string // Argv[0] is the name that is shown; every user can read the others
+	Log       *os.File // for its stdout and stderr; nil discards them
 	// Secret reaches the worker through a pipe and not through the environment: 16 KiB at most, may be empty.
 	Secret []byte
 	// Extra is a file that it gets as descriptor 4 (TakeExtra), nil for none. The caller keeps its own.
@@ -122,12 +115,6 @@ func Detach(s Spawn) (d *Detached, err error) {
 	}()
 	return d, nil
 }
-
-// Process is the worker.
-func (d *Detached) Process() reconcile.Process { return d.process }
-
-// Done is closed when the worker has ended.
-func (d *Detached) Done() <-chan struct{} { return d.done }
 
 // Ready waits until the worker has taken its run. Otherwise the error is the worker's reason to refuse it, ErrDied,
 // ErrNoAnswer after Spawn.Wait, or that of ctx; the worker is left as it is.

@@ -79,8 +79,8 @@ func detach(t *testing.T, s Spawn, args ...string) *Detached {
 	d, err := Detach(s)
 	must(t, err)
 	t.Cleanup(func() {
-		_ = Signal(d.Process(), unix.SIGKILL)
-		<-d.Done()
+		_ = Signal(d.process, unix.SIGKILL)
+		<-d.done
 	})
 	return d
 }
@@ -107,7 +107,7 @@ func TestDetach(t *testing.T) {
 	secret := "lin_api_very-secret\nsecond line" + strings.Repeat("s", maxSecret-31)
 	d := detach(t, Spawn{Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}, Log: log, Secret: []byte(secret)}, "take")
 	must(t, d.Ready(t.Context()))
-	p, got := d.Process(), report()
+	p, got := d.process, report()
 	if got.Secret != secret || got.Session != p.PID || got.TTY || got.Dir != "/" || got.Env[0] != "A=b" {
 		t.Errorf("process %d: %+v", p.PID, got)
 	}
@@ -128,7 +128,7 @@ func TestDetach(t *testing.T) {
 		t.Errorf("process %+v", p)
 	}
 	must(t, Signal(p, unix.SIGKILL))
-	<-d.Done()
+	<-d.done
 	if _, err := statOf(p.PID); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("the worker is not reaped: %v", err)
 	}
@@ -148,8 +148,8 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 			if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
 				t.Errorf("%v", err)
 			}
-			if errors.Is(err, ErrDied) != strings.HasPrefix(want, "exit status") || mode == "mute" && !living(d.Process()) {
-				t.Errorf("%v, living: %v", err, living(d.Process()))
+			if errors.Is(err, ErrDied) != strings.HasPrefix(want, "exit status") || mode == "mute" && !living(d.process) {
+				t.Errorf("%v, living: %v", err, living(d.process))
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestTakeExtra(t *testing.T) {
 	if got := report(); !strings.Contains(got.Files, path) || strings.Contains(got.ChildFiles, path) {
 		t.Errorf("it has open\n%s\nits child\n%s", got.Files, got.ChildFiles)
 	}
-	must(t, Signal(d.Process(), unix.SIGKILL))
-	<-d.Done()
+	must(t, Signal(d.process, unix.SIGKILL))
+	<-d.done
 	must(t, flock(other, unix.LOCK_EX))
 }

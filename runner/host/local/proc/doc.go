@@ -12,12 +12,9 @@
 // Decisions:
 //
 //   - A process is a pid with a start time, valid within one boot and one pid namespace (BootID). It is signalled through
-//     a pidfd that was opened before the start time was compared, so that the pid cannot come to mean another process.
-//     There is no fallback to kill(2): a kernel without pidfds (before 5.3) gives an error.
+//     a pidfd that was opened before the start time was compared. A kernel without pidfds (before 5.3) gives an error.
 //   - Children are waited for without being reaped, so that the pid of a group's leader is not reused until the whole
 //     group has been signalled.
-//   - Whether a zombie was adopted or an os/exec caller waits for it is read from this process's descriptors: package os
-//     keeps a pidfd of every child that it still has to wait for (ReapOrphans). Nothing has to be registered.
 //   - Several things show that a process belongs to a run, because each has a gap: markers in the environment (which can
 //     be cleared), descent (a parent that ended), the procs file (a worker that died before it wrote), the tree file, an
 //     open descriptor that children inherit (some programs close all descriptors), and the worker's session (daemons

@@ -32,9 +32,8 @@ type Owner struct {
 	Worker reconcile.Process
 	Below  bool
 	// Folder is the workspace root, without symlinks: the members of the worker's session that work there belong. It is the
-	// only trace of a program that passes on neither environment nor descriptors (codex starts MCP servers so) if the worker
-	// dies before it could record the program. The folder tells such a session from an unrelated one whose leader got the
-	// worker's pid after the last member had ended.
+	// only trace of an MCP server, to which codex passes neither environment nor descriptors, if the worker dies before it could
+	// record it. The folder tells the session from a later one whose leader has the same pid.
 	Folder string
 	// Boot is the BootID that Recorded and Worker were recorded in. In another boot they mean nothing.
 	Boot string
@@ -193,9 +192,7 @@ func (t *processTree) list() (procs []reconcile.Process) {
 func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 
 // TreeFD is the descriptor at which hooks, agents and all that they start hold their run's tree file. A change of the
-// environment, the session or the parent does not remove this marker; only closing the descriptor does.
-//
-// Shell scripts use low numbers (3 to 9), shells 10 and up and 255, and Node closes all from 3 up to the first gap after
+// environment, the session or the parent does not remove this marker; only closing the descriptor does. Shell scripts use low numbers (3 to 9), shells 10 and up and 255, and Node closes all from 3 up to the first gap after
 // 16. A strict limit on descriptors ends at 64.
 const TreeFD = 63
 

@@ -21,12 +21,9 @@ const (
 	killStep   = 10 * time.Millisecond // between two looks at processes that are to end
 )
 
-// KillTree ends every process that Find finds. It sends SIGTERM (and SIGCONT, which a stopped process needs to notice),
-// waits for grace, then sends SIGKILL and looks again, until nothing is found, a round changes nothing, or ctx ends. Grace
-// takes at most half of the time that ctx leaves, so that the rest is enough for SIGKILL.
-//
-// KillTree returns the processes that are left: those that cannot be killed (of another user, or waiting for a disk), or
-// all that live when ctx ends, with its error.
+// KillTree ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, which a stopped
+// process needs to notice), waits for grace, at most half of the time that ctx leaves, then sends SIGKILL and looks again, until
+// nothing is found, a round changes nothing, or ctx ends, with its error.
 func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
 	boot, err := BootID()
 	if err != nil {

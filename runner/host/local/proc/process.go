@@ -75,13 +75,8 @@ func ended(p reconcile.Process) bool { return errors.Is(checkSame(p.PID, p.Start
 
 // checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
 func checkTarget(p reconcile.Process) error {
-	switch {
-	case p.PID <= 1:
+	if p.PID <= 1 || p.PID == os.Getpid() || p.Start == 0 {
 		return fmt.Errorf("process %d must not be signalled", p.PID)
-	case p.PID == os.Getpid():
-		return errors.New("this process must not signal itself")
-	case p.Start == 0:
-		return fmt.Errorf("process %d has no start time to recognize it by", p.PID)
 	}
 	return nil
 }
@@ -106,9 +101,10 @@ type FoundWorker struct {
 	Workflow string
 }
 
-// sealEach marks the descriptors above 2 that a directory lists close-on-exec.
-func sealEach(dir string) error {
-	names, err := os.ReadDir(dir)
+// sealDescriptors marks every descriptor above 2 close-on-exec, because those that were inherited from cron, a terminal or
+// a test are not marked. The descriptors that a child shall inherit are passed on explicitly.
+func sealDescriptors() error {
+	names, err := os.ReadDir(ownDescriptors)
 	if err != nil {
 		return fmt.Errorf("close descriptors to children: %w", err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+const ownDescriptors = "/proc/self/fd"
+
 // firstPIDNamespace is the link of the machine's own pid namespace, the same on every Linux.
 const firstPIDNamespace = "pid:[4026531836]"
 
@@ -215,9 +217,8 @@ func scan() (entries []entry, err error) {
 	return entries, nil
 }
 
-// Descendants lists, by pid, the living processes below pid, which is not among them. If pid is a subreaper these are all
-// that it started, except those started by a service manager. It reads the kernel's lists of each thread's children, so that
-// its cost depends on their number; a process that changes its parent at this moment may be missing.
+// Descendants lists, by pid, the living processes below pid, which is not among them. Its cost depends on their number; a process
+// that changes its parent at this moment may be missing.
 func Descendants(pid int) (below []reconcile.Process, err error) {
 	if err := checkNumbering(); err != nil {
 		return nil, err

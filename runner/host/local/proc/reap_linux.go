@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,40 +16,19 @@ import (
 // BecomeSubreaper makes this process, instead of init, the parent of every descendant whose own parent ends (design 8), so
 // that a process that the agent leaves behind stays below the worker. Reap must reap those.
 func BecomeSubreaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become a subreaper: %w", err)
-	}
-	return nil
+	return os.NewSyscallError("become a subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
 // NonDumpable keeps other processes of this user from reading the memory, the environment and the descriptors of this one
 // (design 6), and from attaching to it. It ends with an exec, so it does not reach the agent. Every file in /proc/<pid> then
 // belongs to root.
 func NonDumpable() error {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("become non-dumpable: %w", err)
-	}
-	return nil
+	return os.NewSyscallError("become non-dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
 // ShowAs sets the name, of at most 15 bytes, under which this process is listed. It must come before NonDumpable, after
 // which the file belongs to root.
-func ShowAs(name string) error {
-	if err := os.WriteFile("/proc/self/comm", []byte(name), 0); err != nil {
-		return fmt.Errorf("own name: %w", err)
-	}
-	return nil
-}
-
-// sealDescriptors marks every descriptor above 2 close-on-exec, because those that were inherited from cron, a terminal or
-// a test are not marked. The descriptors that a child shall inherit are passed on explicitly.
-func sealDescriptors() error {
-	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return nil
-	}
-	// Before Linux 5.11, or in a sandbox that does not know the call.
-	return sealEach("/proc/self/fd")
-}
+func ShowAs(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // awaitExit returns when a child has ended, without reaping it.
 func awaitExit(pid int) {
@@ -75,19 +53,19 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 }
 
 // reap reaps the adopted children that have ended and leaves alone those that this process waits for, the children of
-// os/exec. These are recognized by their pidfds: package os keeps a descriptor of a child until it has been waited for.
-// Where it keeps none (a sandbox without pidfds) children cannot be told apart and zombies stay until this process ends,
-// which does no harm.
+// os/exec. These are recognized by their pidfds: package os keeps a descriptor of a child until it has been waited for. Where it
+// keeps none zombies stay until this process ends, which does no harm.
 func reap() error {
 	var info unix.Siginfo
-	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	if err != nil || info.Signo == 0 {
-		return nil //nolint:nilerr // there is no child, or none has ended
+	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil || info.Signo == 0 {
+		return nil // there is no child, or none has ended
 	}
 	var errs []error
 	for _, pid := range childrenOf(os.Getpid()) {
 		if e, err := statOf(pid); err == nil && e.dead {
-			errs = append(errs, reapAdopted(pid))
+			if err := reapAdopted(pid); !errors.Is(err, os.ErrProcessDone) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -102,9 +80,6 @@ func reapAdopted(pid int) error {
 	}
 	defer func() { _ = self.Release() }()
 	fd, err := openPIDFD(pid)
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -24,23 +24,15 @@ const (
 	probeLimit   = 1500 * time.Millisecond // for the attempt to get a scope, which is a part of that
 )
 
-// Slice is the systemd slice of all scopes: stopping it ends every worker.
-const Slice = "symphony.slice"
-
 // runtimeVar is the variable by which systemd's programs find the manager of a user.
 const runtimeVar = "XDG_RUNTIME_DIR"
 
 // ScopeManager starts workers in systemd scopes, so that they survive the unit that their pass runs in: when a service or
 // a login session ends, systemd ends all its processes, whatever session or process group they have.
 //
-// Decisions:
-//
-//   - A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope
-//     and then becomes the worker: same pid, parent and descriptors, and no moment in which the worker runs outside.
-//   - Whether scopes can be had is tried, once in a pass and only if it starts something. No permission, file or version
-//     tells it reliably.
-//   - From outside its units a user's manager is used only if that user lingers. Otherwise it ends with the last login,
-//     and its scopes with it, while a process without a scope often survives.
+// A scope is created by systemd-run --scope in front of the worker's command line. It moves itself into the new scope and then
+// becomes the worker: same pid, parent and descriptors. Whether scopes can be had is tried, once in a pass and only if it starts
+// something: no permission, file or version tells it reliably.
 type ScopeManager struct {
 	// Env is the environment that systemd's programs are found and started with.
 	Env []string
@@ -143,7 +135,7 @@ type Scope struct {
 // options are those of systemd-run, before the command. It uses only options that old versions of systemd have.
 func (s *Scope) options() []string {
 	return []string{
-		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=" + Slice,
+		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=symphony.slice",
 		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`), "--", // systemd refuses line breaks and invalid text
 	}
 }
@@ -227,7 +219,8 @@ func ReadHostUnit(env []string) HostUnit {
 
 func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
 
-// managers are those that may give a lasting scope, the best first.
+// managers are those that may give a lasting scope, the best first. From outside its units a user's manager is used only if
+// that user lingers: it ends with the last login otherwise, and its scopes with it.
 func (at HostUnit) managers() []manager {
 	system, user := manager{}, manager{user: true, runtime: at.runtime}
 	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,10 +19,8 @@ func Scrub(env []string, drop ...string) []string {
 }
 
 // ShellUnset changes command so that a login shell that runs it (bash -lc, sh -lc) first unsets vars, which its profile may
-// have set again. Functions of the profile stay known, and lines keep their numbers. If a variable cannot be unset (the
-// profile made it read-only), the shell exits with 78 instead of running the command with a secret in its environment.
-//
-// Names that are no shell identifiers are skipped: no profile can set them.
+// have set again. Lines keep their numbers. If a variable cannot be unset (the profile made it read-only), the shell exits with
+// 78. Names that are no shell identifiers are skipped: no profile can set them.
 func ShellUnset(vars []string, command string) string {
 	names := slices.DeleteFunc(slices.Clone(vars), func(v string) bool { return !isIdentifier(v) })
 	if len(names) == 0 {
@@ -39,12 +38,4 @@ func ShellIn(dir, command string) string {
 // ShellWord quotes a text for a shell.
 func ShellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func isIdentifier(s string) bool {
-	for i, r := range s {
-		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return s != ""
-}
+var isIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString
