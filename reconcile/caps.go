@@ -39,9 +39,11 @@ func (p *planner) cap(c Claim) (reason, message string) {
 	used := p.s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := p.s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		return HoldMaxFailures, fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
+		message = fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
+		return HoldMaxFailures, message
 	case c.Interruptions >= maxInterruptions:
-		return HoldInterrupted, fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers", c.Interruptions)
+		message = fmt.Sprintf("interrupted %d times in a row before a turn was done: see what ends the workers", c.Interruptions)
+		return HoldInterrupted, message
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
 		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
 	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:

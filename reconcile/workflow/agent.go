@@ -66,11 +66,14 @@ func (r *reader) writableRoots(f field) {
 		switch root := r.cfg.Workspace.Root; {
 		case path == "":
 		case overlap(root):
-			r.invalid(f, path+" overlaps workspace.root "+root+", and so the workspaces of other issues", "name a directory apart from the workspaces")
+			r.invalid(f, path+" overlaps workspace.root "+root+", and so the workspaces of other issues",
+				"name a directory apart from the workspaces")
 		case text.PathInside(path, r.src.Path):
-			r.invalid(f, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox", "name a directory apart from it")
+			r.invalid(f, path+" holds "+r.src.Path+", whose hooks run outside of the sandbox",
+				"name a directory apart from it")
 		case outer >= 0:
-			r.invalid(f, path+" and "+roots[outer]+": one lies in the other, and could be replaced by a link", "name the outer one alone")
+			r.invalid(f, path+" and "+roots[outer]+": one lies in the other, and could be replaced by a link",
+				"name the outer one alone")
 		default:
 			roots = append(roots, path)
 		}

@@ -65,7 +65,8 @@ func object(names ...string) *shape {
 }
 
 func issueShape() *shape {
-	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at", "assignee_id", "dispatchable")
+	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at",
+		"assignee_id", "dispatchable")
 	s.fields["native_ref"] = anything // a tracker's own value
 	s.fields["labels"] = &shape{items: plain}
 	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}
@@ -102,7 +103,8 @@ func (c *checker) nodes(list []render.Node) {
 		case *render.ObjectNode:
 			c.read(n.Args, n.SourceLoc.LineNo)
 			if c.expression("").items != nil {
-				message := fmt.Sprintf("%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}", strings.TrimSpace(n.Args))
+				const listed = "%s is a list and is printed without separators; write {{ %[1]s | join: \", \" }}"
+				message := fmt.Sprintf(listed, strings.TrimSpace(n.Args))
 				c.joined = append(c.joined, Warning{File: c.file, Line: c.line, Message: message})
 			}
 		case *render.TagNode:

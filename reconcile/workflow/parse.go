@@ -49,7 +49,8 @@ func (r *reader) together() {
 	case agent.OnApproval == "":
 		agent.OnApproval = Fail
 	case agent.OnApproval == Ask && asksNothing:
-		r.warnKey("agent.on_approval", "no effect: codex asks for no approval under codex.approval_policy never; on-request is what it asks under")
+		r.warnKey("agent.on_approval",
+			"no effect: codex asks for no approval under codex.approval_policy never; on-request is what it asks under")
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")

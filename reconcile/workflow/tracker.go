@@ -69,7 +69,8 @@ func (r *reader) apiKey(f field) {
 		r.invalid(f, "the key holds blanks or control characters", "copy it again from the tracker's settings")
 	case key != "" || strings.HasPrefix(written, "$") && !isVar:
 	case name == LiteralKeyVar:
-		missing("the key stood in WORKFLOW.md itself and was not kept", "write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
+		missing("the key stood in WORKFLOW.md itself and was not kept",
+			"write api_key: $"+APIKeyVar+" and set that variable, or put it into the environment file")
 	case isVar:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	default:
