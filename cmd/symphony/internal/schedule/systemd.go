@@ -221,7 +221,7 @@ func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/s
 
 // install implements scheduler: it writes the units that differ, and has systemd load and start them.
 func (t *timer) install(ctx context.Context) (changed bool, err error) {
-	was, err := t.units.read()
+	was, err := t.read()
 	if err != nil {
 		return false, err
 	}
