@@ -139,8 +139,14 @@ func linearAdd(ts *testscript.TestScript, s *lineartest.Server, args []string) e
 
 var agentMacro = regexp.MustCompile(`\{(move|comment|gate) ([^}]*)\}`)
 
-// agentScript puts the tool calls in the places of their macros; the files of gates are below dir.
-func agentScript(s *lineartest.Server, identifier, dir, text string) (_ string, err error) {
+// agentScript makes an issue's description of a script for the agent.
+func agentScript(s *lineartest.Server, identifier, dir, text string) (string, error) {
+	text, err := expandMacros(s, identifier, dir, text)
+	return "```agent\n" + strings.TrimSpace(text) + "\n```\n", err
+}
+
+// expandMacros puts the tool calls in the places of their macros; the files of gates are below dir.
+func expandMacros(s *lineartest.Server, identifier, dir, text string) (_ string, err error) {
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)
 		variables := map[string]string{"issue": identifier, "body": parts[2]}
@@ -158,16 +164,16 @@ func agentScript(s *lineartest.Server, identifier, dir, text string) (_ string, 
 		err = cmp.Or(err, callErr)
 		return "tool linear_graphql " + string(call)
 	})
-	return "```agent\n" + strings.TrimSpace(text) + "\n```\n", err
+	return text, err
 }
 
 // describe reads a description; one that ends in .agent is a script for the agent.
 func describe(ts *testscript.TestScript, s *lineartest.Server, identifier, file string) string {
-	text := ts.ReadFile(file)
+	expand := expandMacros
 	if filepath.Ext(file) == ".agent" {
-		var err error
-		text, err = agentScript(s, identifier, ts.MkAbs("."), text)
-		ts.Check(err)
+		expand = agentScript
 	}
+	text, err := expand(s, identifier, ts.MkAbs("."), ts.ReadFile(file))
+	ts.Check(err)
 	return text
 }
