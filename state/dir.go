@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -64,16 +65,11 @@ func resolve(path string) string {
 	return filepath.Clean(path)
 }
 
+var notInTag = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
 // tag makes a folder's name fit for the name of a state directory; the hash keeps equal names apart.
 func tag(folder string) string {
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, folder)
-	safe = strings.TrimLeft(safe, ".-")
+	safe := strings.TrimLeft(notInTag.ReplaceAllString(folder, "_"), ".-")
 	if safe == "" || folder == string(filepath.Separator) {
 		return "root"
 	}

@@ -5,7 +5,7 @@
 //
 //	claims                      Store (a pass, under the lock)     WHERE version = ?
 //	runs: phase, counters       Journal (the run's worker)         WHERE outcome IS NULL, once it has taken the run
-//	runs: stop_reason, hb_seen  Store                              WHERE outcome IS NULL
+//	runs: stop_reason           Store                              WHERE outcome IS NULL
 //	runs: outcome               Journal; or Store, while the pass  once: WHERE outcome IS NULL (AND phase = ? for a pass)
 //	                            holds the run's alive file
 //	runs: settled               Store, with claim and totals       once: WHERE settled = 0 AND outcome IS NOT NULL

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -42,18 +41,6 @@ func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), helperVariable+"="+name)
 	cmd.Stderr = os.Stderr
 	return cmd
-}
-
-// startHelper starts one and gives its lines and what lets it go on.
-func startHelper(t testing.TB, name string, args ...string) (cmd *exec.Cmd, lines *bufio.Scanner, goOn func()) {
-	t.Helper()
-	cmd = helper(t, name, args...)
-	in, err := cmd.StdinPipe()
-	check(t, err)
-	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
-	return cmd, bufio.NewScanner(out), func() { check(t, in.Close()) }
 }
 
 func check(t testing.TB, err error) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,13 @@ func acquire(t *testing.T, dir string, timeout time.Duration) (release func() er
 
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := newDir(t)
-	cmd, lines, goOn := startHelper(t, "hold", dir)
+	cmd := helper(t, "hold", dir)
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "acquired" {
 		t.Fatalf("the helper says %q", lines.Text())
 	}
@@ -49,7 +56,7 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Errorf("held by %+v", held)
 	}
 	before := inode(t, dir)
-	goOn()
+	check(t, in.Close())
 	check(t, cmd.Wait())
 	release, held := acquire(t, dir, 0)
 	if held != nil {
