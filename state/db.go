@@ -1,3 +1,36 @@
+// Package state keeps symphony's claims, runs and totals in a SQLite database, and the lock that serialises passes.
+//
+// The WHERE clause of each statement decides who may write what: a statement that finds its row changed writes nothing and
+// returns reconcile.ErrConflict.
+//
+//	claims                      Store (a pass, under the lock)     WHERE version = ?
+//	runs: phase, counters       Journal (the run's worker)         WHERE outcome IS NULL, once it has taken the run
+//	runs: stop_reason           Store                              WHERE outcome IS NULL
+//	runs: outcome               Journal; or Store, while the pass  once: WHERE outcome IS NULL (AND phase = ? for a pass)
+//	                            holds the run's alive file
+//	runs: settled               Store, with claim and totals       once: WHERE settled = 0 AND outcome IS NOT NULL
+//	commands                    Operator inserts, Store consumes with the change of the claim
+//	requests                    Journal inserts and resolves, Operator decides
+//	attentions                  added with the event that they report; taken and closed by Attentions
+//	threads                     Journal, while the run has no outcome
+//	passes, skips, meta         Store
+//	releases, outages           Store, with the change of the claim or block; never deleted
+//	model_totals                Journal, with its thread; never deleted
+//
+// What the projects of one codex home share lies beside their databases, in files of its own (Account): no project waits
+// for another project's database.
+//
+// # Decisions
+//
+// There is one connection per process. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own
+// transaction. A power failure may lose the last heartbeats, but never an earlier write while a later one stays: the WAL is
+// read up to its first gap.
+//
+// Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads first and then finds another
+// writer would fail at once, whatever the timeout. Reading transactions begin DEFERRED and wait for no writer.
+//
+// A new database is made under a temporary name, by a pass that holds the lock, and renamed when it is complete. No other
+// process ever creates one.
 package state
 
 import (
@@ -7,6 +40,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -190,4 +224,48 @@ func (db *DB) Newer() error {
 	}
 	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: it settles and stops, and starts nothing",
 		db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
+}
+
+// Keys of meta that this package writes itself.
+const (
+	metaSchema       = "schema"
+	metaOldestWriter = "oldest_writer"
+	metaPaused       = "paused"
+	metaAgentBlock   = "blocked_agent"
+	metaTrackerBlock = "blocked_tracker"
+	metaHostBlock    = "blocked_host"
+	metaSweep        = "last_sweep"
+	metaPruned       = "last_prune"
+)
+
+// Meta returns a value that SetMeta stored for the project, and whether there is one.
+func (c *conn) Meta(ctx context.Context, key string) (string, bool, error) {
+	return readOne(ctx, c, "read meta "+key, itself[string], `SELECT value FROM meta WHERE key = ?`, key)
+}
+
+// SetMeta stores a value for the project. A value that is already stored costs no write.
+func (c *conn) SetMeta(ctx context.Context, key, value string) error {
+	old, found, err := c.Meta(ctx, key)
+	if err != nil || found && old == value {
+		return err
+	}
+	return c.update(ctx, "set meta "+key, full, func(t tx) error { return setMeta(t, key, value) })
+}
+
+const storeMeta = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
+
+func setMeta(t tx, key, value string) error { return t.run(storeMeta, key, value) }
+
+func clearMeta(t tx, key string) error { return t.run(`DELETE FROM meta WHERE key = ?`, key) }
+
+// parseMillis reads a time that is stored as UTC milliseconds in a text; empty is the zero time.
+func parseMillis(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w: a time", errStored)
+	}
+	return time.UnixMilli(ms).UTC(), nil
 }
