@@ -43,7 +43,7 @@ type crashScenario struct {
 const (
 	handOver = "sh echo work > work.txt\n{move Human Review}"
 	finish   = "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
-	plant    = "sh git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
+	plant    = "sh git init -q . && git config alias.x '!evil' && git config user.name A && mkdir -p .git/hooks && echo evil > .git/hooks/post-commit"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
 	// links creates something in the tracker that another run of it creates no second time.
 	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
@@ -161,7 +161,6 @@ var crashScenarios = []crashScenario{
 		// Git settings of the agent that execute programs are undone, at the latest before the next run's hooks.
 		name: "guarded", issue: "attempt 0:\n" + plant + "\nfail other no luck\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
-			c.write("ledger/repository", "", 0o600) // the workspace is one from the start
 			c.arm()
 			c.passes("handed over", func() bool { return c.state() == c.ends })
 			for _, name := range []string{"config", "hooks/post-commit"} {

@@ -16,8 +16,7 @@ case $what in
 after_create)
   [ -z "$(ls -A)" ] || wrong "something is there: $(find . | tr '\n' ' ')"
   [ ! -e %[1]s/refuse ] || { mkdir begun; touch begun/file; rm %[1]s/refuse; exit 1; }
-  mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3
-  [ ! -e $ledger/repository ] || git init -q .;;
+  mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3;;
 before_run | before_remove) whole;;
 agent)
   whole

@@ -171,7 +171,7 @@ func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error)
 			return text.PathInside(dir, path) || text.PathInside(path, dir)
 		})
 	}
-	return known.guard.Trust(ctx, git.AgentReach{Reaches: reaches, Env: r.Env})
+	return known.guard.Trust(ctx, reaches, r.Env)
 }
 
 // RestoreGit implements host.Host. A run without a workspace has nothing to restore.

@@ -70,15 +70,6 @@ type snapshot struct {
 	Partial   bool              `json:"partial,omitempty"` // the search left something out
 }
 
-// AgentReach describe the agent to the guard.
-type AgentReach struct {
-	// Reaches reports whether the agent can write to a directory outside of the workspace, besides its tmp and cache and
-	// the git directory of a linked worktree.
-	Reaches func(path string) bool
-	// Env is what git in hooks sees.
-	Env []string
-}
-
 // Undone is what Undo has put back.
 type Undone struct {
 	// Names are settings and files: core.hookspath, hooks/post-commit.
@@ -125,12 +116,14 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 	return nil
 }
 
-// Trust writes down, durably, what git would run in the workspace now. From here on an agent may be at work.
-func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
+// Trust writes down, durably, what git would run in the workspace now. From here on an agent may be at work. reaches reports
+// whether it can write to a directory outside of the workspace, besides its tmp and cache and the git directory of a linked
+// worktree; env is what git in hooks sees.
+func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	s := &snapshot{Pending: true, Files: map[string]map[string]entry{}}
-	err := s.locate(g.Tree, o)
+	err := s.locate(g.Tree, reaches)
 	for _, dir := range s.Dirs {
 		s.Files[dir] = map[string]entry{}
 		if err == nil {
@@ -142,7 +135,7 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 		found, err = g.search(ctx, s)
 	}
 	if err == nil {
-		s.TreeHooks, err = g.treeHooks(ctx, s, o)
+		s.TreeHooks, err = g.treeHooks(ctx, s, reaches, env)
 	}
 	var before *snapshot
 	if err == nil {
@@ -163,18 +156,18 @@ func (g *Guard) Trust(ctx context.Context, o AgentReach) error {
 }
 
 // locate fills in which git directories of the workspace's repository the agent can write.
-func (s *snapshot) locate(tree string, o AgentReach) error {
+func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	repo, ok, err := openRepository(tree)
 	if err != nil || !ok {
 		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may make one
 		return err
 	}
-	reaches := func(dir string) bool { return text.PathInside(tree, dir) || o.Reaches(dir) }
-	if repo.linked || reaches(repo.gitDir) {
+	writable := func(dir string) bool { return text.PathInside(tree, dir) || reaches(dir) }
+	if repo.linked || writable(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}
 	switch {
-	case repo.linked && reaches(repo.common):
+	case repo.linked && writable(repo.common):
 		s.Dirs = append(s.Dirs, repo.common)
 	case repo.linked:
 		s.Shared = repo.common

@@ -237,18 +237,18 @@ func absolute(dir, path string) string {
 
 // treeHooks says which hooks of the operator lie where the agent can write: core.hooksPath in the work tree, and links from a
 // git directory's hooks to there.
-func (g *Guard) treeHooks(ctx context.Context, s *snapshot, o AgentReach) (reasons []string, err error) {
+func (g *Guard) treeHooks(ctx context.Context, s *snapshot, reaches func(string) bool, env []string) (reasons []string, err error) {
 	writable := func(path string) bool {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
 		under := func(dir string) bool { return text.PathInside(dir, path) }
 		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
-		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || o.Reaches(path))
+		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
 	}
 	// The setting as the hooks' git sees it, the account's configuration included. Reading it runs nothing.
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
-	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, o.Env, time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, env, time.Second
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
