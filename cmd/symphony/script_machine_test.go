@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
@@ -79,10 +78,9 @@ func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(pids) != 1 {
 		ts.Fatalf("not one process %s: %v %q", args[1], pids, cmdlines)
 	}
-	start, err := proc.StartTime(pids[0])
-	ts.Check(err)
 	ts.Setenv(args[0], strconv.Itoa(pids[0]))
-	ts.Setenv(args[0]+"_START", strconv.FormatUint(start, 10))
+	stat := ts.ReadFile("/proc/" + strconv.Itoa(pids[0]) + "/stat")
+	ts.Setenv(args[0]+"_START", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[22-3])
 }
 
 // recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if its pid had been

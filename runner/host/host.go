@@ -23,9 +23,8 @@ import (
 
 // Host is a machine that runs can work on. Calls of one run come one after the other, except Observe, List and Facts.
 type Host interface {
-	// Prepare takes the workspace of an issue for a run: it takes the lease, writes the record, makes the directory if it
-	// is missing, ends what earlier runs left there, and restores git settings that an agent changed. An answer with a
-	// workspace and an error means that the lease is held: Finish is due.
+	// Prepare takes the workspace of an issue for a run: it takes the lease, makes the directory if it is missing, ends what
+	// earlier runs left there, and restores git settings. With a workspace and an error the lease is held: Finish is due.
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
 	// Confirm records that a prepared workspace may be worked in, or discards a new one whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
@@ -46,8 +45,8 @@ type Host interface {
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
 	// Finish gives up the run's lease and files. Processes that inherited the lease keep it.
 	Finish(ctx context.Context, r Run) error
-	// PrepareRemoval takes a workspace in order to remove it, as Prepare does; Remove removes it, unless it holds work that
-	// exists nowhere else, and gives up the lease. before_remove runs between the two.
+	// PrepareRemoval takes a workspace as Prepare does; Remove removes it, unless it holds work that exists nowhere else, and
+	// gives up the lease. before_remove runs between the two.
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
 	Remove(ctx context.Context, r Run) (RemoveAnswer, error)
 	// Purge deletes removed workspaces that were kept for their time.

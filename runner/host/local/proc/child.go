@@ -96,14 +96,10 @@ func statOfChild(pid int) (entry, error) {
 // Process is the child.
 func (c *Child) Process() reconcile.Process { return c.process }
 
-// Stdin is the writing end of a pipe.
+// Stdin, Stdout and Stderr are this process's ends of the pipes.
 func (c *Child) Stdin() io.WriteCloser { return c.stdin }
-
-// Stdout is the reading end of a pipe.
-func (c *Child) Stdout() io.Reader { return c.stdout }
-
-// Stderr is the reading end of a pipe.
-func (c *Child) Stderr() io.Reader { return c.stderr }
+func (c *Child) Stdout() io.Reader     { return c.stdout }
+func (c *Child) Stderr() io.Reader     { return c.stderr }
 
 // Wait returns when the child itself has ended, even if other processes still hold its pipes, or when ctx has, with its
 // error. The child is not reaped before Close, so its group can still be signalled.
@@ -134,9 +130,8 @@ func (c *Child) SignalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how it ended. Members of
-// the group that outlived the child are left to SignalGroup. A child that SIGKILL does not end within 5 s is an error, and
-// is not reaped.
+// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how it ended. A child that SIGKILL
+// does not end within 5 s is an error, and is not reaped.
 func (c *Child) Close() (host.Exit, error) {
 	defer c.closePipes()
 	select {

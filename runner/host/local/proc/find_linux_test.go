@@ -339,8 +339,8 @@ func TestZombieIsDead(t *testing.T) {
 	must(t, err)
 	p := e.process()
 	awaitExit(p.PID)
-	if _, err := StartTime(p.PID); !errors.Is(err, os.ErrProcessDone) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
-		t.Errorf("start time: %v", err)
+	if living(p) || SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}) {
+		t.Error("it lives")
 	}
 	if err := Signal(p, unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("signal: %v", err)

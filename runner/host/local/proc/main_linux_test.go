@@ -164,7 +164,7 @@ func boot(t *testing.T) string {
 	return b
 }
 
-func living(p reconcile.Process) bool { return checkSame(p.PID, p.Start) == nil }
+func living(p reconcile.Process) bool { return checkSame(p) == nil }
 
 // eventually waits for something that cannot be waited for otherwise.
 func eventually(t *testing.T, what string, f func() bool) {

@@ -116,16 +116,10 @@ func environ(pid int) (string, error) {
 		return "", err
 	}
 	b, err := unix.SysctlRaw("kern.procargs2", pid)
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EPERM), errors.Is(err, unix.EIO):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("environment of process %d: %w", pid, err)
+	if err != nil || len(b) < 4 {
+		return "", nil //nolint:nilerr // it is gone, or hidden
 	}
 	// The number of arguments, the program's path, padding, the arguments, the environment.
-	if len(b) < 4 {
-		return "", nil
-	}
 	_, rest, _ := bytes.Cut(b[4:], []byte{0})
 	rest = bytes.TrimLeft(rest, "\x00")
 	for range binary.NativeEndian.Uint32(b) {
@@ -137,7 +131,7 @@ func environ(pid int) (string, error) {
 // Signal sends sig to the process p if it still is that process, and returns os.ErrProcessDone if it is gone, a zombie or
 // another one. The pid may change hands between the two steps.
 func Signal(p reconcile.Process, sig unix.Signal) error {
-	if err := errors.Join(checkTarget(p), checkSame(p.PID, p.Start)); err != nil {
+	if err := errors.Join(checkTarget(p), checkSame(p)); err != nil {
 		return err
 	}
 	err := unix.Kill(p.PID, sig)

@@ -26,52 +26,39 @@ func (e entry) process() reconcile.Process {
 	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
 }
 
-// StartTime returns when a process began: on Linux in clock ticks since boot. A zombie and a process that is gone give
-// os.ErrProcessDone.
-func StartTime(pid int) (uint64, error) {
-	if pid <= 0 {
-		return 0, os.ErrProcessDone
-	}
-	if err := checkNumbering(); err != nil {
-		return 0, err
-	}
-	e, err := statOf(pid)
-	if err == nil && e.dead {
-		err = os.ErrProcessDone
-	}
-	return e.start, err
-}
-
 // Self returns the handle of this process.
 func Self() (reconcile.Handle, error) {
 	boot, err := BootID()
 	if err != nil {
 		return reconcile.Handle{}, err
 	}
-	start, err := StartTime(os.Getpid())
-	if err != nil {
-		return reconcile.Handle{}, fmt.Errorf("own start time: %w", err)
-	}
-	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: start}, nil
+	e, err := statOf(os.Getpid())
+	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: e.start}, err
 }
 
 // SameProcess reports whether the process that h names is alive: same boot and pid namespace, same pid, same start time,
 // not a zombie. If that cannot be found out the answer is no, so that the process is never signalled.
 func SameProcess(h reconcile.Handle) bool {
 	boot, err := BootID()
-	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(h.PID, h.Start) == nil
+	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(reconcile.Process{PID: h.PID, Start: h.Start}) == nil
 }
 
-// checkSame returns nil if pid still is the process that began at start, os.ErrProcessDone if it is not.
-func checkSame(pid int, start uint64) error {
-	now, err := StartTime(pid)
-	if err == nil && now != start {
+// checkSame returns nil if p still is the process that it was, os.ErrProcessDone if it is not, or a zombie.
+func checkSame(p reconcile.Process) error {
+	if p.PID <= 0 {
+		return os.ErrProcessDone
+	}
+	if err := checkNumbering(); err != nil {
+		return err
+	}
+	e, err := statOf(p.PID)
+	if err == nil && (e.dead || e.start != p.Start) {
 		return os.ErrProcessDone
 	}
 	return err
 }
 
-func ended(p reconcile.Process) bool { return errors.Is(checkSame(p.PID, p.Start), os.ErrProcessDone) }
+func ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
 
 // checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
 func checkTarget(p reconcile.Process) error {
@@ -88,7 +75,7 @@ func Environ(p reconcile.Process) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
 	}
-	if err := checkSame(p.PID, p.Start); err != nil { // compared after the read, so that it was this process's environment
+	if err := checkSame(p); err != nil { // compared after the read, so that it was this process's environment
 		return nil, err
 	}
 	return slices.DeleteFunc(strings.Split(raw, "\x00"), func(e string) bool { return !strings.Contains(e, "=") }), nil

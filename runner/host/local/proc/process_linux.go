@@ -145,7 +145,7 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	}
 	defer unix.Close(fd)
 	// Compared once the descriptor is open, so that the pid cannot come to mean another process in between.
-	if err := checkSame(p.PID, p.Start); err != nil {
+	if err := checkSame(p); err != nil {
 		return err
 	}
 	err = unix.PidfdSendSignal(fd, sig, nil, 0)
