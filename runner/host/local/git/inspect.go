@@ -112,7 +112,9 @@ func (r *reader) countBeside(ctx context.Context, commit string) (int, error) {
 
 // base is what the work is compared with, and its commit; empty where there is nothing.
 func (r *reader) base() (name, commit string, err error) {
-	for _, ref := range []string{"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master"} {
+	for _, ref := range []string{
+		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master",
+	} {
 		if r.head == "ref: "+ref {
 			continue // a branch is not ahead of itself
 		}
