@@ -39,7 +39,7 @@ func burst(s *suite) []row {
 }
 
 // startAgents runs a pass over so many issues whose agents then wait. It returns the time to the last answer to `initialize`:
-// a notification follows it at once, the first event of each run.
+// a notification follows it at once, the agent's first event in each run.
 func (p *project) startAgents(agents int) time.Duration {
 	p.s.setIssues(load{Issues: agents, Script: "hang"})
 	pass := p.symphony("tick", "--json")
@@ -50,19 +50,32 @@ func (p *project) startAgents(agents int) time.Duration {
 			must(fmt.Errorf("%d of %d agents answered initialize", len(started), agents))
 		}
 		for _, file := range get(filepath.Glob(filepath.Join(p.StateDir, "runs", "*", "events.jsonl"))) {
-			line, _, whole := strings.Cut(string(get(os.ReadFile(file))), "\n")
-			if started[file] || !whole {
-				continue
-			}
-			var event struct{ At time.Time }
-			must(json.Unmarshal([]byte(line), &event))
-			started[file] = true
-			if event.At.After(last) {
-				last = event.At
+			if at, answered := firstOfAgent(string(get(os.ReadFile(file)))); answered && !started[file] {
+				started[file] = true
+				if at.After(last) {
+					last = at
+				}
 			}
 		}
 	}
 	return last.Sub(pass.Began)
+}
+
+// firstOfAgent returns the time of the first event that came from an agent.
+func firstOfAgent(events string) (at time.Time, found bool) {
+	for line := range strings.Lines(events) {
+		var event struct {
+			At  time.Time
+			PID int `json:"codex_app_server_pid"`
+		}
+		if !strings.HasSuffix(line, "\n") {
+			break // it is still being written
+		}
+		if must(json.Unmarshal([]byte(line), &event)); event.PID != 0 {
+			return event.At, true
+		}
+	}
+	return at, false
 }
 
 // startShells returns the time until so many login shells have started the agent and it has answered `initialize`.
