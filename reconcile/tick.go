@@ -200,7 +200,8 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 		t.setHostBlock(ctx, nil)
 		return true
 	}
-	known := t.fail(CodeWorkersWouldDie, err)
+	known := withCode(CodeWorkersWouldDie, err)
+	t.fail("", known)
 	b := &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
 	if t.hostBefore != nil {
 		b.Since = t.hostBefore.Since
@@ -242,10 +243,14 @@ func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
 }
 
 // fail adds an error to the report, with this code if it has none.
-func (t *tick) fail(code string, err error) *Error {
+func (t *tick) fail(code string, err error) {
+	t.report.Errors = append(t.report.Errors, withCode(code, err))
+}
+
+// withCode returns the error as it is if it has a code.
+func withCode(code string, err error) *Error {
 	known := &Error{Code: code, Message: err.Error(), Err: err}
 	errors.As(err, &known)
-	t.report.Errors = append(t.report.Errors, known)
 	return known
 }
 

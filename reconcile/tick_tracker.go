@@ -49,7 +49,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
 			err = candidatesErr // of two errors the one that forbids the next request counts
 		}
-		t.blockTracker(work, t.fail("tracker_error", err), resetOf(err))
+		known := withCode("tracker_error", err)
+		t.fail("", known)
+		t.blockTracker(work, known, resetOf(err))
 	} else if t.snapshot.TrackerBlock != nil && (len(ids) > 0 || tracked.Fetched) { // otherwise no request was made
 		t.setTrackerBlock(work, Block{})
 	}

@@ -128,12 +128,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// profile is what the login shells of hooks and agent read first.
-func (r *rig) profile(text string) {
-	r.t.Helper()
-	must(r.t, os.WriteFile(filepath.Join(filepath.Dir(r.root), "home", ".profile"), []byte(text+"\n"), 0o600))
-}
-
 func heldLease(r *rig) (bool, error) {
 	root, found, err := workspace.FindRoot(r.root)
 	if err != nil || !found {

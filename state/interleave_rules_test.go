@@ -166,8 +166,9 @@ func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, l
 		return !held && !later
 	case reconcile.VerbPause, reconcile.VerbStopAll:
 		return s.paused
+	case reconcile.VerbResume:
 	}
-	return !s.paused // resume
+	return !s.paused
 }
 
 // settleDown runs passes when all other actors are gone: they must leave nothing undone. Of the commands about a thing, in

@@ -59,7 +59,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 		return status.ExitCode(), nil
 	}
 	if ctx.Err() != nil {
-		return 0, nil //nolint:nilerr // it was ended as asked
+		return 0, nil // it was ended as asked
 	}
 	return 0, err
 }

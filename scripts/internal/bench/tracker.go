@@ -192,7 +192,7 @@ func (s *suite) takeRequests() (bodies []json.RawMessage) {
 
 func (s *suite) control(path string, in any) []byte {
 	req := get(http.NewRequestWithContext(s.ctx, http.MethodPost, s.tracker+"/"+path, bytes.NewReader(get(json.Marshal(in)))))
-	resp := get(http.DefaultClient.Do(req))
+	resp := get(http.DefaultClient.Do(req)) //nolint:bodyclose // it is closed below
 	defer resp.Body.Close()
 	text := get(io.ReadAll(resp.Body))
 	if resp.StatusCode != http.StatusOK {

@@ -130,7 +130,7 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // what stays is in a temporary directory
 	file := filepath.Join(dir, "config")
 	err = os.WriteFile(file, was, 0o600)
 	for _, s := range have {

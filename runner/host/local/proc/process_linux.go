@@ -274,7 +274,7 @@ func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	// The directory of a process belongs to its user even if the process is not dumpable.
 	var dir unix.Stat_t
 	err := unix.Stat(procPath(pid, ""), &dir)
-	return err == nil && int(dir.Uid) == os.Geteuid(), nil //nolint:nilerr // it has ended
+	return err == nil && int(dir.Uid) == os.Geteuid(), nil
 }
 
 // holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because the

@@ -58,7 +58,7 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 func reap() error {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil || info.Signo == 0 {
-		return nil // there is no child, or none has ended
+		return nil //nolint:nilerr // there is no child, or none has ended
 	}
 	var errs []error
 	for _, pid := range childrenOf(os.Getpid()) {
