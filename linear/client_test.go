@@ -22,14 +22,19 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startLinear runs a fake Linear for the test.
 func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
 	c.Validate = linearschema.Validate
 	s := lineartest.New(c)
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Start())
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -45,9 +50,7 @@ func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Option
 		f(&o)
 	}
 	c, err := linear.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c
 }
 
@@ -57,9 +60,7 @@ func add(t *testing.T, s *lineartest.Server, i lineartest.Issue) lineartest.Issu
 		i.Title = "Some work"
 	}
 	made, err := s.AddIssue(i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return made
 }
 
@@ -76,9 +77,7 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 	}))
 	t.Cleanup(srv.Close)
 	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c
 }
 
@@ -157,9 +156,7 @@ func TestAuthorization(t *testing.T) {
 			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
 		}))
 		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_, err = c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
 		if err != nil || got != want {
@@ -212,15 +209,11 @@ func TestErrors(t *testing.T) {
 func TestTransportErrors(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailClose}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailClose}))
 	_, err := c.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Candidates(ctx, []string{"Todo"})
@@ -232,9 +225,7 @@ func TestTransportErrors(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 	unreachable, err := linear.New(linear.Options{Endpoint: "http://127.0.0.1:1/graphql", APIKey: testKey, ProjectSlug: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, err = unreachable.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 }
@@ -248,9 +239,7 @@ func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 	}))
 	defer srv.Close()
 	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, err = c.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
 	if reached {
@@ -269,9 +258,7 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 	}))
 	defer srv.Close()
 	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, err = c.Candidates(t.Context(), []string{"Todo"})
 	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "64 MiB") {
 		t.Error(e)
@@ -287,9 +274,7 @@ func TestCAFile(t *testing.T) {
 	defer srv.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, data, 0o600))
 	ask := func(caFile string) error {
 		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x", CAFile: caFile})
 		if err != nil {
@@ -303,9 +288,7 @@ func TestCAFile(t *testing.T) {
 		t.Error(err)
 	}
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
-	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	if e := wantCode(t, ask(file), "tracker_ca_file_invalid"); e.Class != reconcile.ClassWorkflow {
 		t.Errorf("class %q", e.Class)
 	}
@@ -333,9 +316,7 @@ func TestAnswersLate(t *testing.T) {
 			client, err := linear.New(linear.Options{
 				Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", Transport: late{after},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			_, err = client.Candidates(t.Context(), []string{"Todo"})
 			if code != "" {
 				wantCode(t, err, code)

@@ -23,9 +23,7 @@ func TestCommentsSince(t *testing.T) {
 	}})
 	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{Body: "of another issue", CreatedAt: at(6)}}})
 	got, err := newClient(t, s).Comments(t.Context(), i.ID, at(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := []reconcile.Comment{
 		{ID: "c3", Author: "GitHub", Body: "merged", CreatedAt: at(5)},
 		{ID: "c4", Author: "Kim Poe", Body: "last", CreatedAt: at(4)},

@@ -66,9 +66,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.ClearLog()
 			args, err := json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			a := tool.Call(t.Context(), args)
 			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
@@ -95,9 +93,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	t.Helper()
 	list, err := s.Comments(issue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return slices.ContainsFunc(list, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
@@ -150,9 +146,7 @@ func TestToolGivesUpItsOwnQuestion(t *testing.T) {
 		}))
 		t.Cleanup(srv.Close)
 		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
 		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
 			t.Errorf("sent %d times: %+v", sent, a)

@@ -118,9 +118,7 @@ func FuzzAnswers(f *testing.F) {
 				Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies},
 				Now:       func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return c
 		}
 		ctx := t.Context()

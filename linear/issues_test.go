@@ -40,9 +40,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	c := newClient(t, s)
 
 	got, err := c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if ids := identifiers(got); !slices.Equal(ids, []string{plain.Identifier, want.Identifier}) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
@@ -94,9 +92,7 @@ func TestCandidatesFailWithTheirPages(t *testing.T) {
 		for range 60 {
 			add(t, s, lineartest.Issue{})
 		}
-		if err := s.Fail(lineartest.Failure{Kind: kind, Skip: 1}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Fail(lineartest.Failure{Kind: kind, Skip: 1}))
 		got, err := newClient(t, s).Candidates(t.Context(), []string{"Todo"})
 		wantCode(t, err, code)
 		if got != nil {
@@ -136,17 +132,13 @@ func TestByIDs(t *testing.T) {
 	}
 	archived := add(t, s, lineartest.Issue{Archived: true, State: "Done", Project: "none"})
 	gone := add(t, s, lineartest.Issue{})
-	if err := s.Remove(gone.Identifier); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Remove(gone.Identifier))
 	ids := []string{first.ID, archived.ID, gone.ID, first.ID}
 	for range 110 {
 		ids = append(ids, add(t, s, lineartest.Issue{}).ID)
 	}
 	got, err := newClient(t, s).ByIDs(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, there := got[gone.ID]; len(got) != 112 || there {
 		t.Errorf("%d issues, want all 112 but the removed one", len(got))
 	}
@@ -195,9 +187,7 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	if !slices.Equal(gotBlockers, blockers) {
 		t.Errorf("blockers %v, want %v", gotBlockers, blockers)
 	}
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
 	_, err = newClient(t, s).Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
 }
@@ -214,9 +204,7 @@ func TestMalformedRecords(t *testing.T) {
 			if field == "inverseRelations" || field == "project" {
 				f.Value = json.RawMessage(`"x"`)
 			}
-			if err := s.Fail(f); err != nil {
-				t.Fatal(err)
-			}
+			check(t, s.Fail(f))
 			got, err := c.Candidates(t.Context(), []string{"Todo"})
 			if err != nil || len(got) != 2 || got[1].Identifier != good.Identifier || got[1].Malformed != "" {
 				t.Fatalf("candidates %+v, %v", got, err)
@@ -244,9 +232,7 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 			issue := add(t, s, lineartest.Issue{Description: ptr("x"), Labels: []string{"a"}, Assignee: "me"})
 			var warnings []string
 			c := newClient(t, s, func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } })
-			if err := s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}); err != nil {
-				t.Fatal(err)
-			}
+			check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}))
 			for range 2 {
 				got, err := c.Candidates(t.Context(), []string{"Todo"})
 				if err != nil || len(got) != 1 || got[0].Malformed != "" {
@@ -310,9 +296,7 @@ func TestNormalisationOfOddValues(t *testing.T) {
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
 			got, err := c.ByIDs(t.Context(), []string{"i1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if diff := cmp.Diff(want, got["i1"]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -382,9 +366,7 @@ func TestIssueInAnotherProject(t *testing.T) {
 	for slug, elsewhere := range map[string]bool{"demo": false, "other": true} {
 		c := answering(t, 200, `{"data":{"issues":{"nodes":[`+`{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},"project":{"slugId":"`+slug+`"}}`+`]}}}`)
 		got, err := c.ByIDs(t.Context(), []string{"i1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if got["i1"].Elsewhere != elsewhere {
 			t.Errorf("project %s: elsewhere %v", slug, got["i1"].Elsewhere)
 		}

@@ -35,9 +35,7 @@ func TestProjects(t *testing.T) {
 	}{3: {3, 1, false}, 250: {250, 3, false}, 500: {500, 5, false}, 520: {500, 5, true}} {
 		s := seeded(t, manyProjects(count))
 		got, err := connect(t, s.Endpoint(), s.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if len(got.Projects) != want.listed || got.More != want.more || len(s.Log()) != want.requests {
 			t.Errorf("%d projects: %d listed, more %v, %d requests", count, len(got.Projects), got.More, len(s.Log()))
 		}
@@ -79,9 +77,7 @@ func TestProjectsRefusedKey(t *testing.T) {
 	if wantCode(t, err, "linear_api_status"); !linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is no refusal of the key", err)
 	}
-	if err := s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: "status", Status: 503, Times: 1}))
 	_, err = connect(t, s.Endpoint(), s.Key())
 	if wantCode(t, err, "linear_api_status"); linear.Setup().RefusedKey(err) {
 		t.Errorf("%v is taken for a refusal of the key", err)
@@ -102,13 +98,9 @@ func TestProject(t *testing.T) {
 	}
 	s := seeded(t, seed)
 	a, err := connect(t, s.Endpoint(), s.Key())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	got, err := a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var states []string
 	for _, st := range got.States {
 		states = append(states, st.Name)

@@ -2,79 +2,11 @@ package linear
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
-
-// documents are the requests as they are sent, with the largest variables that occur.
-func documents() map[string]struct {
-	text string
-	vars map[string]any
-} {
-	ids := make([]any, batch)
-	for i := range ids {
-		ids[i] = "x"
-	}
-	type doc = struct {
-		text string
-		vars map[string]any
-	}
-	more := map[string]any{"id": "x", "first": innerPage, "after": "c"}
-	return map[string]doc{
-		"candidates":     {candidatesQuery + issueFields + relationFields, map[string]any{"projectSlug": "s", "stateNames": []any{"Todo"}, "first": pageSize, "after": "c"}},
-		"by_ids":         {byIDsQuery + issueFields + relationFields, map[string]any{"ids": ids, "first": batch, "after": "c"}},
-		"by_identifier":  {byIdentifierQuery + issueFields + relationFields, map[string]any{"id": "x"}},
-		"comments":       {commentsQuery, map[string]any{"id": "x", "since": "2026-01-01T00:00:00Z", "first": commentPage, "after": "c"}},
-		"more_labels":    {moreLabelsQuery, more},
-		"more_relations": {moreRelationsQuery + relationFields, more},
-		"projects":       {projectsQuery, map[string]any{"first": projectPage, "after": "c"}},
-		"project":        {projectQuery, map[string]any{"slugs": []any{"s"}, "labels": anyOf([]string{"symphony"})}},
-		"verify": {verifyQuery, map[string]any{
-			"slugs": []any{"s"}, "withStates": true, "withLabels": true, "withUsers": true,
-			"states": anyOf([]string{"Todo"}), "labels": anyOf([]string{"bug"}), "users": userFilter("a@b"),
-		}},
-	}
-}
-
-func TestEveryQueryFileIsUsed(t *testing.T) {
-	files, err := filepath.Glob("query/*.graphql")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	docs := documents()
-	for _, f := range files {
-		name := strings.TrimSuffix(filepath.Base(f), ".graphql")
-		if _, ok := docs[name]; !ok && !strings.HasSuffix(name, "_fields") {
-			t.Errorf("%s is in no test", f)
-		}
-	}
-}
-
-func TestComplexityIsFarBelowTheLimit(t *testing.T) {
-	for name, d := range documents() {
-		points, err := lineartest.Complexity(d.text, d.vars)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		t.Logf("%s: %.0f points", name, points)
-		if points >= 4000 || points <= 0 {
-			t.Errorf("%s costs %.0f points, want fewer than 4000 of the 10,000", name, points)
-		}
-	}
-}
-
-func TestQueriesFitTheSchema(t *testing.T) {
-	for name, d := range documents() {
-		if faults := linearschema.Validate(d.text, "", d.vars); len(faults) > 0 {
-			t.Errorf("%s: %v", name, faults)
-		}
-	}
-}
 
 // Every mutation whose payload is asked for an id must have it in Linear's schema.
 func TestCreatorsAreInTheSchema(t *testing.T) {

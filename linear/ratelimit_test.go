@@ -98,9 +98,7 @@ func TestBudgetKeepsWhatAnAnswerLeavesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.Budget()
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 502}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 502}))
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err == nil {
 		t.Fatal("no error")
 	}

@@ -21,17 +21,13 @@ func TestToolAtTheRateLimit(t *testing.T) {
 	tool := linear.Tool(newClient(t, s), false)
 	for _, status := range []int{http.StatusBadRequest, http.StatusTooManyRequests} {
 		s.ClearLog()
-		if err := s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}))
 		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") || len(s.Log()) != 3 {
 			t.Errorf("HTTP %d, soon over: %v %s after %d requests", status, ok, text, len(s.Log()))
 		}
 	}
 	s.ClearLog()
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}))
 	text, ok := callTool(t, tool, whoAmI)
 	code, message := toolFault(t, text)
 	if ok || code != "tracker_rate_limited" || !strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
@@ -71,9 +67,7 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
 			c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: slow{limiter, takes}, Now: time.Now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
 				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
@@ -123,9 +117,7 @@ func TestToolAnswerTooLarge(t *testing.T) {
 // A request that is never answered ends with the client's time limit.
 func TestToolTimeLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	if err := s.Fail(lineartest.Failure{Kind: lineartest.FailHang}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
 	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
 	text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 	if code, message := toolFault(t, text); ok || code != "linear_api_request" || !strings.Contains(message, "no answer in time") {
@@ -159,9 +151,7 @@ func TestToolThatOnlyReads(t *testing.T) {
 		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 	} {
 		args, err := json.Marshal(map[string]string{"query": query})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		a := tool.Call(t.Context(), args)
 		code, message := toolFault(t, a.Text)
 		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {

@@ -109,9 +109,7 @@ func TestToolFailures(t *testing.T) {
 		lineartest.FailGarbage: "linear_unknown_payload",
 	} {
 		s := startLinear(t, lineartest.Config{})
-		if err := s.Fail(lineartest.Failure{Kind: kind}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Fail(lineartest.Failure{Kind: kind}))
 		text, ok := callTool(t, linear.Tool(newClient(t, s), false), `"{ viewer { id } }"`)
 		if got, _ := toolFault(t, text); ok || got != code {
 			t.Errorf("%s: %v %s", kind, ok, text)

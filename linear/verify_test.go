@@ -16,9 +16,7 @@ import (
 func seeded(t *testing.T, seed lineartest.Seed) *lineartest.Server {
 	t.Helper()
 	s := startLinear(t, lineartest.Config{})
-	if err := s.Load(seed); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Load(seed))
 	return s
 }
 
@@ -36,9 +34,7 @@ func TestVerify(t *testing.T) {
 		Labels:   []string{"bug", "Featur", "zzz"},
 		Assignee: "Robin@example.com",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if n := len(s.Log()); n != 1 {
 		t.Errorf("%d requests, want one", n)
 	}
@@ -64,9 +60,7 @@ func TestVerifyAssignee(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
 	i, err := c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	id := i.Assignee.ID
 	for assignee, known := range map[string]bool{
 		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,

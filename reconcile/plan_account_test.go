@@ -130,20 +130,6 @@ func TestTokensUsedUp(t *testing.T) {
 	}
 }
 
-// The block as runs and probes leave it: the same steps as a project's own.
-func TestSharedBlock(t *testing.T) {
-	var none *Block
-	b := none.After(CodeAgentAuth, "log in", noon)
-	equal(t, "new", b, Block{Code: CodeAgentAuth, Message: "log in", Since: noon, NextTry: noon.Add(10 * time.Second)})
-	b = b.Tried(noon.Add(10 * time.Second))
-	equal(t, "tried", b.NextTry, noon.Add(30*time.Second))
-	b = b.After(CodeAgentQuota, "used up", noon.Add(12*time.Second))
-	equal(t, "in vain", b, Block{Code: CodeAgentQuota, Message: "used up", Since: noon, NextTry: noon.Add(32 * time.Second), Tries: 1})
-	late := Block{Since: noon.Add(time.Hour), NextTry: noon.Add(2 * time.Hour)}
-	equal(t, "stepped clock", late.Unstepped(noon), Block{Since: noon, NextTry: noon})
-	equal(t, "as it is", b.Unstepped(noon), b)
-}
-
 // fakeAccounts is an account in memory.
 type fakeAccounts struct {
 	account  Account

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ func read(t testing.TB, a *Account, now time.Time) AccountState {
 
 func saveLimits(t testing.TB, a *Account, now time.Time, record string, args ...any) {
 	t.Helper()
-	check(t, a.SaveLimits(context.Background(), now, fmt.Appendf(nil, record, args...)))
+	check(t, a.SaveLimits(ctx, now, fmt.Appendf(nil, record, args...)))
 }
 
 // limitOf describes a limit: its window, and how long it lasts from the epoch.
@@ -66,12 +65,12 @@ func TestAccountDirectory(t *testing.T) {
 	if s := read(t, a, epoch); s != (AccountState{}) {
 		t.Errorf("known of nothing: %+v", s)
 	}
-	count, err := a.CountSlots(context.Background(), 2, 5)
+	count, err := a.CountSlots(ctx, 2, 5)
 	check(t, err)
 	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
 		t.Errorf("a look has made something (%v), or counted %+v", err, count)
 	}
-	check(t, a.Failed(context.Background(), epoch, reconcile.CodeAgentAuth, "log in"))
+	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
 		info, err := os.Stat(path)
 		check(t, err)
@@ -151,9 +150,9 @@ func TestDamagedAccount(t *testing.T) {
 		if e := wantCode(t, err, "account_state"); s != (AccountState{}) || !strings.Contains(e.Message, path) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
-		check(t, a.Worked(context.Background(), epoch, epoch))
-		wantConflict(t, a.Probe(context.Background(), epoch, reconcile.Block{}, "x"))
-		check(t, a.Failed(context.Background(), epoch, reconcile.CodeAgentAuth, "log in"))
+		check(t, a.Worked(ctx, epoch, epoch))
+		wantConflict(t, a.Probe(ctx, epoch, reconcile.Block{}, "x"))
+		check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 		if s := read(t, a, epoch); s.Block == nil {
 			t.Errorf("%q: not written anew", text)
 		}
@@ -163,7 +162,6 @@ func TestDamagedAccount(t *testing.T) {
 // TestSharedBlock checks that a block holds for all projects, that one at a time probes, and that its success ends the
 // block.
 func TestSharedBlock(t *testing.T) {
-	ctx := context.Background()
 	a := newAccount(t)
 	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	b := *read(t, a, epoch).Block
@@ -199,7 +197,6 @@ func TestSharedBlock(t *testing.T) {
 
 // TestQuotaWithReset checks that there is no block where the end of a used-up limit is known.
 func TestQuotaWithReset(t *testing.T) {
-	ctx := context.Background()
 	a := newAccount(t)
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
 	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentQuota, "used up"))
@@ -225,7 +222,7 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 	for n := range writers {
 		all.Go(func() {
 			for i := range each {
-				if err := a.SaveLimits(context.Background(), epoch, fmt.Appendf(nil, `{"m%d-%d": 1}`, n, i)); err != nil {
+				if err := a.SaveLimits(ctx, epoch, fmt.Appendf(nil, `{"m%d-%d": 1}`, n, i)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -241,7 +238,7 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
 	t.Helper()
-	files, count, err := a.TakeSlots(context.Background(), limit, want)
+	files, count, err := a.TakeSlots(ctx, limit, want)
 	check(t, err)
 	if len(files) != count.Free {
 		t.Errorf("%d files for %+v", len(files), count)
@@ -267,11 +264,11 @@ func TestSlots(t *testing.T) {
 	_, count = takeSlots(t, a, 3, 1)
 	wantSlots(t, count, 0, 3, 3)
 
-	counted, err := a.CountSlots(context.Background(), 3, 1)
+	counted, err := a.CountSlots(ctx, 3, 1)
 	check(t, err)
 	wantSlots(t, counted, 0, 3, 3)
 	closeAll(second)
-	counted, err = a.CountSlots(context.Background(), 3, 1)
+	counted, err = a.CountSlots(ctx, 3, 1)
 	check(t, err)
 	wantSlots(t, counted, 1, 2, 3)
 	closeAll(first)

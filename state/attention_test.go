@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ const tellPatience = 20 * time.Second
 // openKeys are the keys of the notifications that may be taken now.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list, err := db.Attentions.OpenAttentions(context.Background(), now, tellPatience, "", standing...)
+	list, err := db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...)
 	check(t, err)
 	keys := []string{}
 	for _, a := range list {
@@ -35,7 +34,7 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took, err := db.Attentions.TakeAttention(context.Background(), now, tellPatience, a, by)
+	took, err := db.Attentions.TakeAttention(ctx, now, tellPatience, a, by)
 	check(t, err)
 	return took
 }
@@ -49,8 +48,8 @@ func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cla
 
 func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
 	t.Helper()
-	check(t, db.Store.Commit(context.Background(), at, reconcile.Change{Claim: &c}))
-	c, _, err := db.Views.ClaimByIssue(context.Background(), c.IssueID)
+	check(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c}))
+	c, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
 	return c
 }
@@ -76,7 +75,6 @@ func TestAttentionOfAHold(t *testing.T) {
 
 // TestAttentionIsTakenOnce checks that of two processes one takes a notification.
 func TestAttentionIsTakenOnce(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db := createIn(t, dir)
 	other := openIn(t, dir)
@@ -113,7 +111,6 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 	}
 
 	// A pass reports what the last process has left, once.
-	ctx := context.Background()
 	for _, want := range []bool{true, false} {
 		if some, err := db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"); err != nil || some != want {
 			t.Errorf("something is left: %v, %v", some, err)
@@ -130,7 +127,6 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 // TestStandingAttention checks that a standing condition is reported once without having been stored before, and a
 // tracker's outage when it has lasted.
 func TestStandingAttention(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	set := func(b reconcile.Block) {
 		t.Helper()
@@ -164,7 +160,7 @@ func TestStandingAttention(t *testing.T) {
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
-	check(t, db.Attentions.DropAttentions(context.Background(), epoch))
+	check(t, db.Attentions.DropAttentions(ctx, epoch))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	c := heldAt(t, db, claim(t, db, 2), epoch.Add(time.Hour))
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
@@ -172,7 +168,7 @@ func TestAttentionsAreDropped(t *testing.T) {
 
 // TestPruneAttentions checks that notifications are pruned after a month, but not while a block stands.
 func TestPruneAttentions(t *testing.T) {
-	ctx, db, now := context.Background(), newState(t), epoch.Add(31*day)
+	db, now := newState(t), epoch.Add(31*day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
 	recent := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), now.Add(-29*day))).Key
@@ -197,7 +193,7 @@ func TestAttentionOfARequest(t *testing.T) {
 		t.Error("it was taken after the answer")
 	}
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
-	_, err = db.Journal.ResolveRequest(context.Background(), epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
+	_, err = db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key)
 	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
@@ -205,7 +201,7 @@ func TestAttentionOfARequest(t *testing.T) {
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
-	secret, err := db.Journal.AddRequest(context.Background(), hidden)
+	secret, err := db.Journal.AddRequest(ctx, hidden)
 	check(t, err)
 	wantOpen(t, db, epoch, open.Key, question.Key, secret.Attention().Key)
 	finishRun(t, db, mustRun(t, db, runID(1)))

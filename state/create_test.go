@@ -46,7 +46,6 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 }
 
 func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db := createIn(t, dir)
 	want := claim(t, db, 1)
@@ -88,7 +87,7 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		rec, err := openIn(t, dir).Store.State(context.Background())
+		rec, err := openIn(t, dir).Store.State(ctx)
 		check(t, err)
 		if len(rec.Claims) != 1 {
 			t.Errorf("%q: %d claims after reopening", name, len(rec.Claims))
@@ -97,7 +96,6 @@ func TestPathsOfAnyName(t *testing.T) {
 }
 
 func TestOpenNeverCreates(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	for _, open := range []func(context.Context, string) (*DB, error){Open, OpenReadOnly} {
 		if _, err := open(ctx, dir); !errors.Is(err, ErrNoState) {
@@ -118,7 +116,6 @@ func TestOpenNeverCreates(t *testing.T) {
 
 // Nothing that remains of an earlier database may be forgotten in silence.
 func TestMissingDatabaseIsNotReplaced(t *testing.T) {
-	ctx := context.Background()
 	for name, leave := range map[string]func(dir string) error{
 		"a run": func(dir string) error { return os.MkdirAll(filepath.Join(dir, "runs", "r1"), 0o700) },
 		"a wal": func(dir string) error { return os.WriteFile(filepath.Join(dir, "state.db-wal"), []byte("x"), 0o600) },
@@ -144,7 +141,7 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 // TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it stay as they are. SQLite would take the
 // WAL of an empty file for a leftover and delete it, although it may hold all that is left.
 func TestDamageIsReportedAndLeft(t *testing.T) {
-	ctx, sound := context.Background(), newDir(t)
+	sound := newDir(t)
 	db, err := Create(ctx, sound, epoch)
 	check(t, err)
 	for i := range 50 {
@@ -201,7 +198,7 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	_, err = handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`)
 	check(t, err)
 	check(t, handle.Close())
-	_, err = Create(context.Background(), dir, epoch)
+	_, err = Create(ctx, dir, epoch)
 	wantCode(t, err, "state_corrupt")
 }
 
@@ -226,7 +223,7 @@ func TestNewerSchema(t *testing.T) {
 	before := openIn(t, db.Dir())
 	_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1))
 	check(t, err)
-	_, err = before.Store.State(context.Background())
+	_, err = before.Store.State(ctx)
 	wantCode(t, err, "state_newer")
 }
 

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -94,7 +93,7 @@ func leave(at, ballast string, pages int64) error {
 // step is one write, and a query that gives 1 where it was stored, 0 where nothing of it was.
 type step struct {
 	seen string
-	do   func(ctx context.Context, db *DB) error
+	do   func(db *DB) error
 }
 
 func stepsOfARun() []step {
@@ -105,34 +104,34 @@ func stepsOfARun() []step {
 	ended := worked
 	ended.Phase, ended.Outcome = reconcile.Finishing, reconcile.Succeeded
 	return []step{
-		{`SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`, func(ctx context.Context, db *DB) error {
+		{`SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`, func(db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
 		}},
-		{`SELECT count(*) FROM runs WHERE worker_pid = 4711`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM runs WHERE worker_pid = 4711`, func(db *DB) error {
 			_, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
 			return err
 		}},
-		{`SELECT count(*) FROM runs WHERE thread_id = 'thread'`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM runs WHERE thread_id = 'thread'`, func(db *DB) error {
 			_, err := db.Journal.UpdateRun(ctx, epoch, worked)
 			return err
 		}},
-		{`SELECT count(*) FROM threads`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM threads`, func(db *DB) error {
 			return db.Journal.SaveThread(ctx, run.ID, run.IssueID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
 		}},
-		{`SELECT count(*) FROM commands`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM commands`, func(db *DB) error {
 			_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 			return err
 		}},
-		{`SELECT count(*) FROM runs WHERE stop_reason <> ''`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM runs WHERE stop_reason <> ''`, func(db *DB) error {
 			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
 		}},
-		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(db *DB) error {
 			return db.Journal.Finish(ctx, epoch, ended)
 		}},
-		{`SELECT count(*) FROM runs WHERE settled = 1`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM runs WHERE settled = 1`, func(db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
 		}},
-		{`SELECT count(*) FROM passes`, func(ctx context.Context, db *DB) error {
+		{`SELECT count(*) FROM passes`, func(db *DB) error {
 			_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
 			return err
 		}},
@@ -142,7 +141,6 @@ func stepsOfARun() []step {
 // liveOnFullDisk makes the database and takes the steps until the disk is full, and returns how many it took: -1 where there
 // is no database. Reading needs no space.
 func liveOnFullDisk(dir string, made bool) (done int, err error) {
-	ctx := context.Background()
 	db, err := createOnce(dir)
 	if err != nil {
 		if _, openErr := Open(ctx, dir); openErr == nil && !made || errorCode(openErr) == "state_corrupt" {
@@ -151,7 +149,7 @@ func liveOnFullDisk(dir string, made bool) (done int, err error) {
 		return -1, wantFull(err)
 	}
 	for _, s := range stepsOfARun() {
-		if err = s.do(ctx, db); err != nil {
+		if err = s.do(db); err != nil {
 			err = wantFull(err)
 			break
 		}
@@ -166,14 +164,13 @@ func liveOnFullDisk(dir string, made bool) (done int, err error) {
 
 // continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
 func continueWithSpace(dir string, done int) error {
-	ctx := context.Background()
 	db, err := createOnce(dir)
 	if err != nil {
 		return fmt.Errorf("with space again: %w", err)
 	}
 	err = stored(db, done)
 	for _, s := range stepsOfARun()[done:] {
-		err = errors.Join(err, s.do(ctx, db))
+		err = errors.Join(err, s.do(db))
 	}
 	if _, tempErr := os.Stat(filepath.Join(dir, tempName)); !errors.Is(tempErr, os.ErrNotExist) {
 		err = errors.Join(err, fmt.Errorf("%s is left: %w", tempName, tempErr))
@@ -183,7 +180,6 @@ func continueWithSpace(dir string, done int) error {
 
 // createOnce opens or makes the database under the project lock.
 func createOnce(dir string) (*DB, error) {
-	ctx := context.Background()
 	release, held, err := Acquire(ctx, dir, Holder{Since: epoch}, 0)
 	if err != nil || held != nil {
 		return nil, errors.Join(err, fmt.Errorf("held by %v", held))
@@ -194,11 +190,11 @@ func createOnce(dir string) (*DB, error) {
 
 // readOnFullDisk reads the claim, where there is one, even where the shared memory of the WAL can't be made.
 func readOnFullDisk(dir string, claimed bool) error {
-	db, err := OpenReadOnly(context.Background(), dir)
+	db, err := OpenReadOnly(ctx, dir)
 	if err != nil {
 		return err
 	}
-	s, err := db.Store.State(context.Background())
+	s, err := db.Store.State(ctx)
 	if err == nil && (len(s.Claims) == 1) != claimed {
 		err = fmt.Errorf("%d claims", len(s.Claims))
 	}
@@ -208,7 +204,7 @@ func readOnFullDisk(dir string, claimed bool) error {
 // stored demands that the first so many steps can be seen and the others not.
 func stored(db *DB, done int) error {
 	for i, s := range stepsOfARun() {
-		n, err := row(db.reader(context.Background()), itself[int], s.seen)
+		n, err := row(db.reader(ctx), itself[int], s.seen)
 		if err != nil || (n == 1) != (i < done) {
 			return fmt.Errorf("with %d steps done %q gives %d, %w", done, s.seen, n, err)
 		}

@@ -16,6 +16,9 @@ import (
 // epoch is the time of most tests.
 var epoch = time.Date(2026, 11, 20, 8, 0, 0, 123_000_000, time.UTC)
 
+// ctx is the context of most tests.
+var ctx = context.Background()
+
 // helperVariable turns the test binary into one of the processes that a test needs beside its own.
 const helperVariable = "SYMPHONY_STATE_TEST_HELPER"
 
@@ -33,7 +36,7 @@ func TestMain(m *testing.M) {
 // helper prepares a process of this binary that runs helpers[name] and dies with the test.
 func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
 	exe, err := os.Executable()
 	check(t, err)
@@ -62,7 +65,7 @@ func newState(t testing.TB) *DB {
 
 func createIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Create(context.Background(), dir, epoch)
+	db, err := Create(ctx, dir, epoch)
 	check(t, err)
 	t.Cleanup(func() { check(t, db.Close()) })
 	return db
@@ -70,7 +73,7 @@ func createIn(t testing.TB, dir string) *DB {
 
 func openIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Open(context.Background(), dir)
+	db, err := Open(ctx, dir)
 	check(t, err)
 	t.Cleanup(func() { check(t, db.Close()) })
 	return db
@@ -111,8 +114,8 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 	t.Helper()
 	issue := issueOf(i)
 	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Issue: issue}
-	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &c}))
-	stored, ok, err := db.Views.ClaimByIssue(context.Background(), issue.ID)
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
+	stored, ok, err := db.Views.ClaimByIssue(ctx, issue.ID)
 	check(t, err)
 	if !ok {
 		t.Fatal("the claim was not stored")
@@ -133,7 +136,7 @@ func newRun(i int) reconcile.Run {
 func insertedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := newRun(i)
-	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Insert: &r}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
 	return mustRun(t, db, r.ID)
 }
 
@@ -143,7 +146,7 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken, err := db.Journal.TakeRun(context.Background(), r.ID, worker, epoch)
+	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
 	check(t, err)
 	return taken
 }
@@ -151,7 +154,7 @@ func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 // pastRun stores run n of issue 1, lets its worker change it, and ends it where it was given an outcome.
 func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconcile.Run {
 	t.Helper()
-	ctx, r := context.Background(), newRun(1)
+	r := newRun(1)
 	r.ID = runID(n)
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
 	r, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
@@ -168,7 +171,7 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r, err := db.Views.Run(context.Background(), id)
+	r, err := db.Views.Run(ctx, id)
 	check(t, err)
 	return r
 }

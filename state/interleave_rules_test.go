@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -25,7 +24,7 @@ type storedAll struct {
 }
 
 func byKey[K comparable, V any](w *world, key func(V) K, fields func(*V) []any, query string) map[K]V {
-	list, err := rows(tx{w.lab.sql, context.Background()}, fields, query)
+	list, err := rows(tx{w.lab.sql, ctx}, fields, query)
 	w.must(err)
 	all := map[K]V{}
 	for _, v := range list {
@@ -39,12 +38,12 @@ func (w *world) rowsNow() *storedAll {
 		issue string
 		n     int64
 	}
-	changes, err := row(tx{w.lab.sql, context.Background()}, itself[int], `SELECT total_changes()`)
+	changes, err := row(tx{w.lab.sql, ctx}, itself[int], `SELECT total_changes()`)
 	w.must(err)
 	if w.stored != nil && w.stored.changes == changes {
 		return w.stored
 	}
-	paused, _, err := w.db.Meta(context.Background(), metaPaused)
+	paused, _, err := w.db.Meta(ctx, metaPaused)
 	w.must(err)
 	all := &storedAll{
 		changes: changes, paused: paused != "",

@@ -41,7 +41,7 @@ func newLab(t testing.TB, w without) *lab {
 	l.sql = sql.OpenDB(memory{plain.Driver(), strings.NewReplacer(w.sql...), &l.changed})
 	l.sql.SetMaxOpenConns(1)
 	t.Cleanup(func() { check(t, errors.Join(plain.Close(), l.sql.Close())) })
-	check(t, migrate(context.Background(), l.sql, migrations, 0, schemaVersion, epoch))
+	check(t, migrate(ctx, l.sql, migrations, 0, schemaVersion, epoch))
 	return l
 }
 
@@ -186,7 +186,7 @@ func (w *world) dispatched(i int) string {
 		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Running, RunID: run.ID, Issue: issue, Project: "here",
 		Attempt: 2, Runs: 1, WorkspaceRoot: "/root",
 	}
-	w.must(w.db.Store.Commit(context.Background(), w.now, reconcile.Change{Claim: &claim, Insert: &run}))
+	w.must(w.db.Store.Commit(ctx, w.now, reconcile.Change{Claim: &claim, Insert: &run}))
 	w.spawn(run.ID)
 	return run.ID
 }
@@ -198,12 +198,12 @@ func (w *world) waiting(i int) {
 		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Kind: reconcile.Backoff, Issue: issue,
 		Project: "here", Attempt: 3, Runs: 3, Failures: 2, DueAt: w.now.Add(-time.Minute), WorkspaceRoot: "/root",
 	}
-	w.must(w.db.Store.Commit(context.Background(), w.now, reconcile.Change{Claim: &claim}))
+	w.must(w.db.Store.Commit(ctx, w.now, reconcile.Change{Claim: &claim}))
 }
 
 // ended adds an issue whose run has recorded its outcome and is not settled yet; its worker's own pass has begun.
 func (w *world) ended(i int) {
-	ctx, id := context.Background(), w.dispatched(i)
+	id := w.dispatched(i)
 	run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
 	run.Outcome, run.Tokens = reconcile.Succeeded, reconcile.Tokens{Output: 5, Total: 5}
 	w.must(errors.Join(err, w.db.Journal.Finish(ctx, w.now, run)))
@@ -239,7 +239,6 @@ type passKind struct {
 // pass is symphony tick, an operator's command, or a worker's own pass.
 func pass(k passKind) func(*actor) {
 	return func(a *actor) {
-		ctx := context.Background()
 		if k.command != nil {
 			c := *k.command
 			a.step("store the command " + string(c.Verb))
@@ -421,7 +420,7 @@ func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) 
 		}
 		w.locks[id] = a
 		a.step("take the run")
-		run, err := w.db.Journal.TakeRun(context.Background(), id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
+		run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
 		self.answered = true
 		if err != nil {
 			return // the lock on alive ends with the process
@@ -452,7 +451,7 @@ func (w *workerProcess) work(a *actor, run reconcile.Run, do conduct) bool {
 	last := run
 	w.beat(a, &last) // too late
 	a.step("record " + string(run.Outcome))
-	err := a.db.Journal.Finish(context.Background(), a.now, run)
+	err := a.db.Journal.Finish(ctx, a.now, run)
 	if errors.Is(err, reconcile.ErrConflict) {
 		return false
 	}
@@ -485,7 +484,7 @@ func (w *workerProcess) converse(a *actor, run *reconcile.Run, do conduct) (ours
 }
 
 func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on bool) {
-	ctx, used := context.Background(), reconcile.Tokens{Output: do.tokens, Total: do.tokens}
+	used := reconcile.Tokens{Output: do.tokens, Total: do.tokens}
 	total, _, err := a.db.Journal.Thread(ctx, run.ThreadID) // no other process writes it while this agent lives
 	a.must(err)
 	a.step("save the thread")
@@ -510,7 +509,7 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 func (w *workerProcess) beat(a *actor, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
 	a.step("write the row")
-	reason, err := a.db.Journal.UpdateRun(context.Background(), a.now, *run)
+	reason, err := a.db.Journal.UpdateRun(ctx, a.now, *run)
 	switch {
 	case errors.Is(err, reconcile.ErrConflict):
 		return false, false

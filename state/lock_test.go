@@ -20,7 +20,7 @@ func init() {
 
 // holdUntilTold takes the lock and keeps it until stdin ends.
 func holdUntilTold(dir string) error {
-	release, held, err := Acquire(context.Background(), dir, Holder{Trigger: "timer", Since: epoch}, 0)
+	release, held, err := Acquire(ctx, dir, Holder{Trigger: "timer", Since: epoch}, 0)
 	if err != nil || held != nil {
 		return fmt.Errorf("held by %v, %w", held, err)
 	}
@@ -31,7 +31,7 @@ func holdUntilTold(dir string) error {
 
 func acquire(t *testing.T, dir string, timeout time.Duration) (release func() error, held *Holder) {
 	t.Helper()
-	release, held, err := Acquire(context.Background(), dir, Holder{Trigger: "manual", Since: epoch}, timeout)
+	release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, timeout)
 	check(t, err)
 	if (release == nil) == (held == nil) {
 		t.Fatalf("release is nil: %v, held %v", release == nil, held)
@@ -89,7 +89,7 @@ func TestWaitIsBounded(t *testing.T) {
 	if _, held := acquire(t, dir, 60*time.Millisecond); held == nil || held.Queued {
 		t.Errorf("held %+v", held)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	_, held, err := Acquire(ctx, dir, Holder{}, time.Hour)
 	if held != nil || !errors.Is(err, context.Canceled) {

@@ -42,7 +42,7 @@ func dropPrivileges() error {
 }
 
 func createLocked(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, time.Second)
@@ -73,7 +73,7 @@ func TestConcurrentCreation(t *testing.T) {
 	for _, cmd := range cmds {
 		check(t, cmd.Wait())
 	}
-	passes, err := openIn(t, dir).passes(context.Background(), `ORDER BY id DESC LIMIT ?`, 100)
+	passes, err := openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
 	check(t, err)
 	if len(passes) != len(cmds) {
 		t.Errorf("%d passes, want %d: two databases were made", len(passes), len(cmds))
@@ -81,11 +81,11 @@ func TestConcurrentCreation(t *testing.T) {
 }
 
 func readIt(dir string) error {
-	db, err := OpenReadOnly(context.Background(), dir)
+	db, err := OpenReadOnly(ctx, dir)
 	if err != nil {
 		return err
 	}
-	rec, err := db.Store.State(context.Background())
+	rec, err := db.Store.State(ctx)
 	if err == nil && len(rec.Claims) != 1 {
 		err = fmt.Errorf("%d claims", len(rec.Claims))
 	}
@@ -93,7 +93,6 @@ func readIt(dir string) error {
 }
 
 func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db, err := Create(ctx, dir, epoch)
 	check(t, err)
@@ -125,7 +124,6 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 }
 
 func TestReadOnlyDirectory(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db, err := Create(ctx, dir, epoch)
 	check(t, err)
@@ -145,7 +143,6 @@ func TestReadOnlyDirectory(t *testing.T) {
 }
 
 func TestBackupWithoutWALIsTakenUp(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db, err := Create(ctx, dir, epoch)
 	check(t, err)
@@ -167,7 +164,6 @@ func TestBackupWithoutWALIsTakenUp(t *testing.T) {
 }
 
 func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
-	ctx := context.Background()
 	dir := newDir(t)
 	db := createIn(t, dir)
 	secret := reconcile.Claim{IssueID: "s3cret", Identifier: "ABC-9", Status: reconcile.Waiting}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ const day = 24 * time.Hour
 func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 	t.Helper()
 	var ids []string
-	check(t, db.update(context.Background(), "fill", normal, func(tx tx) error {
+	check(t, db.update(ctx, "fill", normal, func(tx tx) error {
 		for k := range n {
 			at := from.Add(time.Duration(k) * time.Hour)
 			ids = append(ids, fmt.Sprintf("%013d-%d", at.UnixMilli(), i))
@@ -36,19 +35,18 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 // passAt records a pass of an undisturbed clock.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
-	_, err := db.Store.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
+	_, err := db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
 	check(t, err)
 }
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 	t.Helper()
-	ids, err := db.Store.Prune(context.Background(), now, limit)
+	ids, err := db.Store.Prune(ctx, now, limit)
 	check(t, err)
 	return ids
 }
 
 func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	now := epoch.Add(100 * day)
 	old := pastRuns(t, db, 1, 25, epoch)
@@ -135,7 +133,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		pastRuns(t, db, 1, 21, epoch)
 		for _, p := range c.passes {
 			p.Trigger = "cron"
-			_, err := db.Store.SavePass(context.Background(), p)
+			_, err := db.Store.SavePass(ctx, p)
 			check(t, err)
 		}
 		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
@@ -147,7 +145,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 // TestPruneWhatBelongsToRuns checks that the last passes of the schedule stay whatever their age, and that requests and
 // threads go with their runs.
 func TestPruneWhatBelongsToRuns(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	now := epoch.Add(100 * day)
 	for i := range 10 {
 		passAt(t, db, epoch.Add(time.Duration(i)*time.Minute))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 // ranFor gives the issue of a claim one more run of ten minutes that has ended so, and returns when.
 func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model string, outcome reconcile.Outcome) {
 	t.Helper()
-	ctx := context.Background()
 	r := newRun(n)
 	r.IssueID, r.Identifier, r.Issue, r.StartedAt = c.IssueID, c.Identifier, c.Issue, at.Add(-10*time.Minute)
 	check(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
@@ -37,13 +35,12 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r, err := db.Views.Report(context.Background(), until, since, until)
+	r, err := db.Views.Report(ctx, until, since, until)
 	check(t, err)
 	return r
 }
 
 func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	c := claim(t, db, 1)
 	c.ClaimedAt, c.Issue.State = epoch, "Todo"
@@ -113,7 +110,6 @@ func TestReportOfRuns(t *testing.T) {
 }
 
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	block := func(minutes int, c reconcile.Change) { check(t, db.Store.Commit(ctx, at(minutes), c)) }
@@ -171,9 +167,9 @@ func TestMissedPasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			for _, m := range test.passes {
-				_, err := db.Store.SavePass(context.Background(), Pass{Trigger: "cron", StartedAt: at(m)})
+				_, err := db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)})
 				check(t, err)
-				_, err = db.Store.SavePass(context.Background(), Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
+				_, err = db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
 				check(t, err)
 			}
 			got := reported(t, db, since, until).Rhythm

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,7 +32,7 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q, err := db.Journal.AddRequest(context.Background(), requestOf(r, kind))
+	q, err := db.Journal.AddRequest(ctx, requestOf(r, kind))
 	check(t, err)
 	return q
 }
@@ -41,14 +40,14 @@ func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) re
 func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, dead bool) (reconcile.Request, error) {
 	q.Decision = how
 	q.Answer = reconcile.RequestAnswer{Reason: "because", Answers: map[string][]string{"q1": {"Yes"}}}
-	return db.Operator.DecideRequest(context.Background(), epoch.Add(time.Minute), at, q, dead)
+	return db.Operator.DecideRequest(ctx, epoch.Add(time.Minute), at, q, dead)
 }
 
 // finishRun ends a run as its worker does.
 func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 	t.Helper()
 	r.Outcome, r.Phase = reconcile.Failed, reconcile.Finishing
-	check(t, db.Journal.Finish(context.Background(), epoch, r))
+	check(t, db.Journal.Finish(ctx, epoch, r))
 }
 
 func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
@@ -59,7 +58,7 @@ func wantEnded(t testing.TB, err error, fate reconcile.RequestFate) {
 }
 
 func TestRequestIsStoredWhole(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	run := startedRun(t, db, 7)
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
@@ -83,7 +82,6 @@ func TestRequestIsStoredWhole(t *testing.T) {
 
 // TestRequestIsDecidedOnce checks that the first decision in time counts, and every other is refused.
 func TestRequestIsDecidedOnce(t *testing.T) {
-	ctx := context.Background()
 	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
 	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
@@ -142,14 +140,14 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Request, reconcile.Run) {
 	return func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		_, err := db.Journal.ResolveRequest(context.Background(), epoch, q.IssueID, q.Number, fate)
+		_, err := db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, fate)
 		check(t, err)
 	}
 }
 
 // TestOpenRequests lists the undecided requests of live runs, the oldest first.
 func TestOpenRequests(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	runs := []reconcile.Run{startedRun(t, db, 1), startedRun(t, db, 2)}
 	second := asked(t, db, runs[0], reconcile.CommandRequest)
 	older := requestOf(runs[1], reconcile.QuestionRequest)
@@ -182,7 +180,7 @@ func TestOpenRequests(t *testing.T) {
 
 // TestLateAnswers checks that an answer to a question of an ended run is given to one later run, once. Consent is not.
 func TestLateAnswers(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	run := startedRun(t, db, 1)
 	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
@@ -247,7 +245,6 @@ func TestLateAnswers(t *testing.T) {
 
 // TestAnswerToADyingWorker checks that an answer is not lost whose worker read it and died at once.
 func TestAnswerToADyingWorker(t *testing.T) {
-	ctx := context.Background()
 	for name, c := range map[string]struct {
 		after time.Duration // of the worker's reading the answer, from its last heartbeat
 		lost  bool
@@ -273,7 +270,6 @@ func TestAnswerToADyingWorker(t *testing.T) {
 
 func TestCreated(t *testing.T) {
 	db := newState(t)
-	ctx := context.Background()
 	made := []reconcile.Created{{Kind: "comment", ID: "c-1"}, {Kind: "attachment", ID: "a-1"}}
 	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", made, epoch))
 	check(t, db.Journal.SaveCreated(ctx, "run-1", "issue-1", nil, epoch))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 // The tests of this file follow the table of the package's documentation, row by row.
 
 func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	c := claim(t, db, 1)
 	if c.Version != 1 {
@@ -46,7 +44,6 @@ func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 }
 
 func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
-	ctx := context.Background()
 	for name, end := range map[string]func(*DB, reconcile.Run) error{
 		"by itself": func(db *DB, r reconcile.Run) error {
 			r.Outcome = reconcile.Succeeded
@@ -80,7 +77,6 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 }
 
 func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := insertedRun(t, db, 1)
 	r.Phase = reconcile.StreamingTurn
@@ -94,7 +90,6 @@ func TestOnlyATakenRunIsTheWorkers(t *testing.T) {
 }
 
 func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
@@ -126,7 +121,7 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 }
 
 func TestOutcomeIsRecordedOnce(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	r := startedRun(t, db, 1)
 	stale := r
 	stale.Phase = reconcile.Starting // what a pass read before the worker took the run
@@ -144,7 +139,6 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 }
 
 func TestSettledOnceWithClaimAndTotals(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	c := claim(t, db, 1)
 	r := startedRun(t, db, 1)
@@ -179,7 +173,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got, err := db.Views.Totals(context.Background())
+	got, err := db.Views.Totals(ctx)
 	check(t, err)
 	if got != want {
 		t.Errorf("totals are %+v, want %+v", got, want)
@@ -187,7 +181,6 @@ func wantTotals(t testing.TB, db *DB, want Totals) {
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	c := claim(t, db, 1)
 	want := []reconcile.Command{
@@ -226,7 +219,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	done, err := db.Operator.CommandDone(context.Background(), id)
+	done, err := db.Operator.CommandDone(ctx, id)
 	check(t, err)
 	if done != want {
 		t.Errorf("command %d is done: %v, want %v", id, done, want)
@@ -234,7 +227,6 @@ func wantDone(t *testing.T, db *DB, id int64, want bool) {
 }
 
 func TestSkipsAreReplaced(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
 	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
@@ -262,7 +254,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got, err := db.Views.Skips(context.Background())
+	got, err := db.Views.Skips(ctx)
 	check(t, err)
 	if diff := cmp.Diff(append([]StoredSkip{}, want...), got); diff != "" {
 		t.Error(diff)

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -24,7 +23,6 @@ func keptSchema(version int) string {
 // furnish makes a database with a row of every kind.
 func furnish(t *testing.T, db *DB) {
 	t.Helper()
-	ctx := context.Background()
 	mono := reconcile.Instant{Boot: "boot-1", Mono: time.Hour}
 	issue := func(i int) reconcile.Claim {
 		issue := issueOf(i)
@@ -82,7 +80,7 @@ func furnish(t *testing.T, db *DB) {
 // furnishTalk adds requests: of run 1 one open, one approved and one expired; of run 2 one that was answered too late.
 func furnishTalk(t *testing.T, db *DB) {
 	t.Helper()
-	ctx, run := context.Background(), mustRun(t, db, runID(1))
+	run := mustRun(t, db, runID(1))
 	asked(t, db, run, reconcile.CommandRequest)
 	_, err := decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false)
 	check(t, err)
@@ -103,7 +101,7 @@ func furnishTalk(t *testing.T, db *DB) {
 // settled draws the consequence of the run of issue i.
 func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
-	c, _, err := db.Views.ClaimByIssue(context.Background(), issueOf(i).ID)
+	c, _, err := db.Views.ClaimByIssue(ctx, issueOf(i).ID)
 	check(t, err)
 	c.Status, c.Kind, c.DueAt, c.Failures, c.ErrorCode, c.ErrorMessage = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1, "turn_failed", "It went wrong."
 	if i == 4 {
@@ -113,7 +111,7 @@ func settled(t *testing.T, db *DB, i int) {
 	if i == 5 {
 		gone = &reconcile.Gone{Reason: reconcile.StopTerminal, State: "Done"}
 	}
-	check(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
+	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
 }
 
 // dump is the whole database as statements that make it again.
@@ -143,7 +141,7 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	all, err := rows(tx{db, context.Background()}, itself[string], query)
+	all, err := rows(tx{db, ctx}, itself[string], query)
 	check(t, err)
 	return all
 }
@@ -159,7 +157,7 @@ func writtenAs(t *testing.T, version int) (dir string) {
 	check(t, os.WriteFile(path, nil, 0o600))
 	db, err := openPool(path, "rw", "")
 	check(t, err)
-	check(t, useWAL(context.Background(), db))
+	check(t, useWAL(ctx, db))
 	_, err = db.Exec(string(script))
 	check(t, err)
 	check(t, db.Close())
@@ -185,7 +183,6 @@ func TestStoredSchemaIsCurrent(t *testing.T) {
 
 // TestEverySchemaCanBeOpened: what an older program has stored is all there after the migration, and can be worked on.
 func TestEverySchemaCanBeOpened(t *testing.T) {
-	ctx := context.Background()
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			dir := writtenAs(t, version)
@@ -233,7 +230,6 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 // wantTalk looks for what furnishTalk has left.
 func wantTalk(t *testing.T, db *DB) {
 	t.Helper()
-	ctx := context.Background()
 	open, err := db.Views.OpenRequests(ctx)
 	check(t, err)
 	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
@@ -256,11 +252,11 @@ func wantTalk(t *testing.T, db *DB) {
 // wantHome checks the thread of the live run. Before schema 3 its codex home was not stored, so it counts for every home.
 func wantHome(t *testing.T, db *DB, version int) {
 	t.Helper()
-	_, here, err := db.Journal.LastThread(context.Background(), issueOf(1).ID, "/home/ann/.codex")
+	_, here, err := db.Journal.LastThread(ctx, issueOf(1).ID, "/home/ann/.codex")
 	if err != nil || here.ID != "thread-1" {
 		t.Errorf("the last thread is %+v, %v", here, err)
 	}
-	_, other, err := db.Journal.LastThread(context.Background(), issueOf(1).ID, "/srv/codex")
+	_, other, err := db.Journal.LastThread(ctx, issueOf(1).ID, "/srv/codex")
 	if err != nil || (other.ID != "") != (version < 3) {
 		t.Errorf("in another home the last thread is %+v, %v", other, err)
 	}
@@ -270,7 +266,7 @@ func wantHome(t *testing.T, db *DB, version int) {
 // the same.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
-	r, err := db.Views.Report(context.Background(), epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
+	r, err := db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
 	check(t, err)
 	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,7 +14,6 @@ import (
 
 // TestEveryFieldIsStored finds a field of a domain type that is not stored.
 func TestEveryFieldIsStored(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	var c reconcile.Claim
 	var r reconcile.Run
@@ -95,7 +93,6 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 }
 
 func TestChangeIsAllOrNothing(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	id, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
@@ -120,7 +117,6 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 }
 
 func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	first := startedRun(t, db, 1)
 	second := newRun(1)
@@ -135,7 +131,6 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 }
 
 func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	_, err := db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r)
@@ -157,7 +152,7 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 }
 
 func TestRunIsTakenOnce(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	r := insertedRun(t, db, 1)
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
 	other := openIn(t, db.Dir())
@@ -196,7 +191,6 @@ func TestRunIsTakenOnce(t *testing.T) {
 
 // A heartbeat alone must not wait for the disk; all that decisions depend on must.
 func TestDurabilityFollowsWhatChanged(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	for name, step := range map[string]struct {

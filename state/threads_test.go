@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 // TestToldIsKeptWithTheThread checks that what a thread was told outlives its run and costs no token.
 func TestToldIsKeptWithTheThread(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	r := startedRun(t, db, 1)
 	told := func(thread string) reconcile.LastSeen {
@@ -46,7 +44,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 }
 
 func TestLastRunOfAThread(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	if _, found, err := db.Journal.LastRunOf(ctx, issueOf(1).ID, "t1"); found || err != nil {
 		t.Errorf("of an unknown thread: %v, %v", found, err)
 	}
@@ -110,7 +108,7 @@ func TestLastThread(t *testing.T) {
 		"no home given":              {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, "", "b", "b", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, db := context.Background(), newState(t)
+			db := newState(t)
 			for i, p := range c.runs {
 				pastRun(t, db, i, func(r *reconcile.Run) {
 					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code

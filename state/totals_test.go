@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -75,8 +74,8 @@ func (m *totalsModel) start(t *rapid.T) {
 	}
 	r := newRun(len(m.runs))
 	r.StartedAt, r.IssueID = m.now, issue
-	must(t, m.db.Store.Commit(context.Background(), m.now, reconcile.Change{Insert: &r}))
-	taken, err := m.db.Journal.TakeRun(context.Background(), r.ID, worker, m.now)
+	must(t, m.db.Store.Commit(ctx, m.now, reconcile.Change{Insert: &r}))
+	taken, err := m.db.Journal.TakeRun(ctx, r.ID, worker, m.now)
 	must(t, err)
 	m.runs = append(m.runs, &modelRun{run: taken})
 }
@@ -104,12 +103,12 @@ func (m *totalsModel) report(t *rapid.T) {
 	r.used += n - m.heard[thread]
 	m.days[m.now.Format(time.DateOnly)] += n - m.heard[thread]
 	m.heard[thread] = n
-	must(t, m.db.Journal.SaveThread(context.Background(), r.run.ID, r.run.IssueID, thread, "ws", usage(n), m.now))
-	stored, err := m.db.Views.Run(context.Background(), r.run.ID)
+	must(t, m.db.Journal.SaveThread(ctx, r.run.ID, r.run.IssueID, thread, "ws", usage(n), m.now))
+	stored, err := m.db.Views.Run(ctx, r.run.ID)
 	must(t, err)
 	r.run.Tokens = stored.Tokens
 	if rapid.Bool().Draw(t, "update") {
-		_, err := m.db.Journal.UpdateRun(context.Background(), m.now, r.run)
+		_, err := m.db.Journal.UpdateRun(ctx, m.now, r.run)
 		must(t, err)
 	}
 }
@@ -131,19 +130,19 @@ func (m *totalsModel) repeated(t *rapid.T) {
 	r := m.pick(t, func(r *modelRun) bool { return !r.ended })
 	thread := fmt.Sprint("thread-0-", r.run.IssueID)
 	older := rapid.Int64Range(0, m.heard[thread]).Draw(t, "older")
-	must(t, m.db.Journal.SaveThread(context.Background(), r.run.ID, r.run.IssueID, thread, "ws", usage(older), m.now))
+	must(t, m.db.Journal.SaveThread(ctx, r.run.ID, r.run.IssueID, thread, "ws", usage(older), m.now))
 }
 
 func (m *totalsModel) finish(t *rapid.T) {
 	r := m.pick(t, func(r *modelRun) bool { return !r.ended })
 	r.run.Outcome = rapid.SampledFrom([]reconcile.Outcome{reconcile.Succeeded, reconcile.Failed}).Draw(t, "outcome")
-	must(t, m.db.Journal.Finish(context.Background(), m.now, r.run))
+	must(t, m.db.Journal.Finish(ctx, m.now, r.run))
 	r.ended, r.ms = true, m.now.Sub(r.run.StartedAt).Milliseconds()
 }
 
 func (m *totalsModel) settle(t *rapid.T) {
 	r := m.pick(t, func(r *modelRun) bool { return true })
-	err := m.db.Store.Commit(context.Background(), m.now, reconcile.Change{Settle: r.run.ID})
+	err := m.db.Store.Commit(ctx, m.now, reconcile.Change{Settle: r.run.ID})
 	if r.ended && !r.settled {
 		must(t, err)
 		r.settled = true
@@ -156,7 +155,7 @@ func (m *totalsModel) reopen(t *rapid.T) {
 	if m.db != nil {
 		must(t, m.db.Close())
 	}
-	db, err := Create(context.Background(), m.dir, epoch)
+	db, err := Create(ctx, m.dir, epoch)
 	must(t, err)
 	m.db = db
 }
@@ -175,13 +174,13 @@ func (m *totalsModel) check(t *rapid.T) {
 		want = plus(want, own)
 		perIssue[r.run.IssueID] = plus(perIssue[r.run.IssueID], own)
 	}
-	got, err := m.db.Views.Totals(context.Background())
+	got, err := m.db.Views.Totals(ctx)
 	must(t, err)
 	if got != want {
 		t.Fatalf("totals are %+v, want %+v", got, want)
 	}
 	for issue, want := range perIssue {
-		got, err := m.db.Views.IssueTotals(context.Background(), issue)
+		got, err := m.db.Views.IssueTotals(ctx, issue)
 		must(t, err)
 		if got != want {
 			t.Fatalf("totals of %s are %+v, want %+v", issue, got, want)
@@ -192,7 +191,6 @@ func (m *totalsModel) check(t *rapid.T) {
 
 // checkParts compares runs, days and threads, and what an issue has used in all.
 func (m *totalsModel) checkParts(t *rapid.T) {
-	ctx := context.Background()
 	issues := map[string]int64{}
 	for _, r := range m.runs {
 		issues[r.run.IssueID] += usage(r.used).Total

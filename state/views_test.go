@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 )
 
 func TestFindIssue(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	claim(t, db, 1)
 	insertedRun(t, db, 2)
@@ -38,7 +36,7 @@ func TestFindIssue(t *testing.T) {
 }
 
 func TestLatestRateLimits(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	a, b := startedRun(t, db, 1), startedRun(t, db, 2)
 	// The last write of a is a heartbeat with nothing new.
 	for i, limits := range []string{"", `{"n":1}`, `{"n":2}`, `{"n":1}`} {
@@ -59,7 +57,7 @@ func TestLatestRateLimits(t *testing.T) {
 }
 
 func TestPasses(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	if _, ok, err := db.Views.LastPass(ctx); ok || err != nil {
 		t.Errorf("a pass before the first: %v", err)
 	}
@@ -95,7 +93,6 @@ func TestPasses(t *testing.T) {
 
 // A pass with nothing to do writes its own record and nothing else.
 func TestIdlePassWritesOnce(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
@@ -120,7 +117,7 @@ func TestIdlePassWritesOnce(t *testing.T) {
 
 // A plan for one issue depends on its claim and on those that have a slot; all others stay where they are.
 func TestStateOf(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	for i, status := range []reconcile.ClaimStatus{reconcile.Waiting, reconcile.Running, reconcile.Held, reconcile.Waiting, reconcile.Waiting} {
 		c := reconcile.Claim{
 			IssueID: issueOf(i).ID, Identifier: issueOf(i).Identifier, Status: status, DueAt: epoch.Add(time.Duration(i) * time.Minute), Issue: issueOf(i), ClaimedAt: epoch,

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 // TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not
 // queue writers.
 func TestBusyDatabase(t *testing.T) {
-	ctx, db := context.Background(), newState(t)
+	db := newState(t)
 	run := startedRun(t, db, 1)
 	db.patience = 600 * time.Millisecond // so that the test need not wait for busyTimeout
 	other, until := openIn(t, db.Dir()), time.Now().Add(2*time.Second)
@@ -45,7 +44,7 @@ func TestBusyDatabase(t *testing.T) {
 // TestHeldDatabase checks that a write reports a database that one process holds, that the next write waits for a short
 // time only, and the one after a success for the whole time again.
 func TestHeldDatabase(t *testing.T) {
-	ctx, dir := context.Background(), newDir(t)
+	dir := newDir(t)
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
 	db.patience = 100 * time.Millisecond // so that the test need not wait for busyTimeout
@@ -77,7 +76,7 @@ func TestReplacedUnderAWriter(t *testing.T) {
 		before, err := os.ReadFile(path)
 		check(t, err)
 		other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
-		wantCode(t, db.Store.Commit(context.Background(), epoch, reconcile.Change{Claim: &other}), "state_replaced")
+		wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &other}), "state_replaced")
 		check(t, db.Close())
 		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 			t.Errorf("closing changed %s: %d bytes, before %d, %v", path, len(after), len(before), err)
@@ -87,7 +86,6 @@ func TestReplacedUnderAWriter(t *testing.T) {
 
 // TestStopReasonWhereNothingCanBeWritten checks that a worker reads a stop request although it can write nothing.
 func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
-	ctx := context.Background()
 	db := newState(t)
 	run := startedRun(t, db, 1)
 	check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))

@@ -350,16 +350,8 @@ func compare(value any, op string, want any) (bool, error) {
 // largestComplexity is what Linear accepts for one request, in points.
 const largestComplexity = 10000
 
-// Complexity prices a document with one operation as Linear does: a plain field 0.1 points, an object 1, and a
-// connection multiplies what it contains by its first, or by 50.
-func Complexity(text string, variables map[string]any) (float64, error) {
-	q, err := parse(request{Query: text, Variables: variables})
-	if err != nil {
-		return 0, err
-	}
-	return q.complexity(), nil
-}
-
+// complexity is the price of a query as Linear counts it: a plain field 0.1 points, an object 1, and a connection multiplies
+// what it contains by its first, or by 50.
 func (q *query) complexity() float64 { return math.Ceil(q.price(q.op.Selections) - 1e-9) }
 
 func (q *query) price(selections []graphql.Selection) (points float64) {

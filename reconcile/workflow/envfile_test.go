@@ -27,9 +27,7 @@ exported=y
 PLAIN=last` + "\r\nCR=z\r\n"
 	path := write(t, filepath.Join(t.TempDir(), "p.env"), text, 0o600)
 	got, err := ReadEnvFile(path, os.Getuid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := map[string]string{
 		"EXPORTED": "one two", "HASH": "a#b", "ONLY_HASH": "#b", "EMPTY": "", "COMMENTED": "",
 		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",
@@ -72,9 +70,7 @@ func TestEnvFilePermissions(t *testing.T) {
 		_, err := ReadEnvFile(path, os.Getuid())
 		// An account that may not read it fails a step earlier, with the same code.
 		wantCode(t, err, CodeEnvFilePermissions, path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(path))
 	}
 	read := write(t, filepath.Join(dir, "r.env"), "A=1\n", 0o400)
 	if vars, err := ReadEnvFile(read, os.Getuid()); err != nil || vars["A"] != "1" {
@@ -83,9 +79,7 @@ func TestEnvFilePermissions(t *testing.T) {
 	_, err := ReadEnvFile(read, os.Getuid()+1)
 	wantCode(t, err, CodeEnvFilePermissions, "another account")
 	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mkfifo(fifo, 0o600))
 	_, err = ReadEnvFile(fifo, os.Getuid())
 	wantCode(t, err, CodeEnvFilePermissions, "not a regular file")
 	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {

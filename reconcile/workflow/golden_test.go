@@ -32,9 +32,7 @@ func testEnv() Environment {
 func source(t testing.TB, text string) Source {
 	t.Helper()
 	src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return src
 }
 
@@ -48,21 +46,15 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			got := describe(data)
 			golden := strings.TrimSuffix(file, ".md") + ".golden"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.WriteFile(golden, []byte(got), 0o644))
 				return
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -139,13 +139,9 @@ func TestVariables(t *testing.T) {
 
 func TestSecretDoesNotPrint(t *testing.T) {
 	cfg, err := Parse(source(t, literalFile(literalKey)), Environment{Temp: "/tmp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	raw, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)

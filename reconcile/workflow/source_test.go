@@ -8,15 +8,18 @@ import (
 	"testing"
 )
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(text), mode))
 	// The umask may have taken something away.
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -30,29 +33,19 @@ func wantCode(t *testing.T, err error, code, part string) {
 
 func TestReadResolvesSymlinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	real := filepath.Join(dir, "real")
-	if err := os.Mkdir(real, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(real, 0o700))
 	file := write(t, filepath.Join(real, "flow.md"), "---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n", 0o600)
 	link := filepath.Join(dir, "WORKFLOW.md")
-	if err := os.Symlink(filepath.Join("real", "flow.md"), link); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Symlink(filepath.Join("real", "flow.md"), link))
 	src, err := Read(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if src.Path != file || src.Name != link {
 		t.Errorf("path %s, name %s", src.Path, src.Name)
 	}
 	cfg, err := Parse(src, testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	// A bare name is relative to the file itself, whatever the working directory.
 	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
 		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
@@ -62,13 +55,9 @@ func TestReadResolvesSymlinks(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mkfifo(fifo, 0o600))
 	loop := filepath.Join(dir, "loop")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Symlink(loop, loop))
 	for path, part := range map[string]string{
 		filepath.Join(dir, "absent.md"): "no such file",
 		dir:                             "not a regular file",
