@@ -5,9 +5,11 @@ package render
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -50,4 +52,79 @@ func orEmpty[T ~string](s *T) string {
 		return ""
 	}
 	return string(*s)
+}
+
+func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
+	if w.Width > 0 && len(rows) > 0 {
+		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
+	}
+	for _, r := range rows {
+		if w.Width > 0 {
+			printRequest(w, now, r)
+			continue
+		}
+		outside := "-"
+		if r.Outside {
+			outside = "runs outside the sandbox"
+		}
+		var t term.Table
+		t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, view.HowToAnswer(r.Request))
+		w.PrintTable("REQUEST", t)
+	}
+}
+
+// printRequest cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
+func printRequest(w *term.Env, now time.Time, r view.RequestRow) {
+	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
+	if r.Outside {
+		head += ", " + w.Red("runs outside the sandbox")
+	}
+	head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
+	fmt.Fprintln(w.Stdout, w.Yellow(head))
+	Request(w, r.Request)
+	fmt.Fprintln(w.Stdout, w.Dim("  "+term.Visible(view.HowToAnswer(r.Request))))
+}
+
+// Request prints all that is stored of a request, with what it asks for.
+func Request(w *term.Env, r reconcile.Request) {
+	out := func(label, text string) {
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+			if text != "" {
+				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, term.Visible(line))
+			}
+			label = ""
+		}
+	}
+	d := r.Detail
+	if r.Kind == reconcile.CommandRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
+		out("asks", r.Summary) // more than the command: the network, permissions, input
+	}
+	out("command", d.Command)
+	out("directory", d.Cwd)
+	out("reason", d.Reason)
+	out("below", d.GrantRoot)
+	out("permissions", string(d.Permissions))
+	out("asked by", d.Server)
+	for _, c := range d.Changes {
+		out(c.Kind, c.Path)
+		out("", c.Diff)
+	}
+	for _, q := range d.Questions {
+		out(strings.ToLower(term.Visible(q.Header)), q.Text)
+		for i, o := range q.Options {
+			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
+		}
+	}
+	if d.Cut > 0 {
+		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
+	}
+}
+
+// Numbered lists the options of a question in one line.
+func Numbered(q reconcile.RequestQuestion) string {
+	var b strings.Builder
+	for i, o := range q.Options {
+		fmt.Fprintf(&b, "  %d) %s", i+1, o.Label)
+	}
+	return b.String()
 }

@@ -3,9 +3,13 @@ package view
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -97,4 +101,130 @@ func readConfig(p *project.Project) (*workflow.Config, error) {
 func Instant() (reconcile.Instant, error) {
 	boot, err := proc.BootID()
 	return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
+}
+
+// issueSet is the ids of the issues that a view is confined to; nil for all.
+type issueSet map[string]bool
+
+func (s issueSet) has(id string) bool { return s == nil || s[id] }
+
+func (s issueSet) ids() []string { return slices.Sorted(maps.Keys(s)) }
+
+// findIssues finds issues by identifiers or ids in the database.
+func findIssues(ctx context.Context, db *state.DB, refs []string) (issueSet, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	found := issueSet{}
+	for _, ref := range refs {
+		id, _, known, err := db.Views.FindIssue(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			return nil, UnknownIssue(ctx, db, ref, "it is neither claimed nor skipped, and has had no run")
+		}
+		found[id] = true
+	}
+	return found, nil
+}
+
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier.
+func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	names, err := db.Views.Identifiers(ctx)
+	if err != nil {
+		return err
+	}
+	return &reconcile.Error{
+		Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"),
+		Hint: "symphony ps --all lists the known issues; symphony show " + ref + " asks the tracker",
+	}
+}
+
+// WorkspacePath is the workspace of an issue's last run.
+func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return "", "", err
+	}
+	defer db.Close()
+	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	if !known {
+		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
+	}
+	run, _, err := db.Views.LastRun(ctx, id)
+	if err == nil && run.WorkspacePath == "" {
+		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
+	}
+	return run.WorkspacePath, identifier, err
+}
+
+// RequestRow is a request of an agent that an operator has not answered yet.
+type RequestRow struct {
+	ID         string                `json:"id"`
+	Identifier string                `json:"issue_identifier"`
+	IssueURL   *string               `json:"issue_url"`
+	RunID      string                `json:"run_id"`
+	Kind       reconcile.RequestKind `json:"kind"`
+	Summary    string                `json:"summary"`
+	// Options are the labels of the first question, which --choice counts; Questions are all of them.
+	Options   []string   `json:"options"`
+	Questions []Question `json:"questions"`
+	Outside   bool       `json:"outside_sandbox"`
+	AskedAt   time.Time  `json:"asked_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
+
+	Request reconcile.Request `json:"-"`
+}
+
+// Question is one question of a request. Other is set where a text beside the options is accepted.
+type Question struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options"`
+	Other    bool     `json:"other"`
+	Secret   bool     `json:"secret"`
+}
+
+// requestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+func (f *facts) requestRow(r reconcile.Request) RequestRow {
+	expires := f.now.Add(r.Left(f.now, f.instant))
+	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
+		expires = r.ExpiresAt
+	}
+	row := RequestRow{
+		ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
+		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
+	}
+	for i, q := range r.Detail.Questions {
+		labels := []string{}
+		for _, o := range q.Options {
+			labels = append(labels, o.Label)
+		}
+		if i == 0 {
+			row.Options = labels
+		}
+		row.Questions = append(row.Questions, Question{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
+	}
+	return row
+}
+
+// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
+func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
+	all, err := db.Views.OpenRequests(ctx)
+	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+}
+
+// HowToAnswer is the command that answers a request.
+func HowToAnswer(r reconcile.Request) string {
+	if r.Kind != reconcile.QuestionRequest {
+		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
+	}
+	answer := " --choice N"
+	if slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }) {
+		answer = ` "TEXT"`
+	}
+	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
 }

@@ -3,9 +3,13 @@ package view
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -271,4 +275,119 @@ func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
 	if !slices.ContainsFunc(r.Outages, func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }) {
 		r.Outages = append(r.Outages, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
 	}
+}
+
+// Cost is an estimate of money by agent.prices.
+type Cost struct {
+	Currency string   `json:"currency"`
+	Estimate bool     `json:"estimate"` // always true: it is no bill
+	Amount   Amount   `json:"amount"`
+	Unpriced int64    `json:"unpriced_tokens"` // of models without a price
+	Models   []string `json:"unpriced_models"`
+}
+
+// Amount is an amount of money. JSON has four decimals.
+type Amount float64
+
+// MarshalJSON implements json.Marshaler.
+func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", float64(a)), nil }
+
+// unknownModel stands for the model of tokens that were recorded without one.
+const unknownModel = "(not recorded)"
+
+// costOf is the estimate for what was used; nil without prices.
+func costOf(uses []state.ModelUse, prices workflow.Prices) *Cost {
+	if len(prices.Models) == 0 {
+		return nil
+	}
+	c := &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
+	for _, u := range uses {
+		if u.Tokens == (reconcile.Tokens{}) {
+			continue
+		}
+		price, known := prices.Of(u.Model)
+		// A name with a plus stands for several models: how much each of them used is not recorded.
+		if known && !strings.Contains(u.Model, "+") {
+			c.Amount += Amount(price.Cost(u.Tokens))
+			continue
+		}
+		c.Unpriced += u.Tokens.Total
+		if name := cmp.Or(u.Model, unknownModel); !slices.Contains(c.Models, name) {
+			c.Models = append(c.Models, name)
+		}
+	}
+	return c
+}
+
+func sumTokens(uses []state.ModelUse) Tokens {
+	var sum reconcile.Tokens
+	for _, u := range uses {
+		sum = sum.Plus(u.Tokens)
+	}
+	return Tokens(sum)
+}
+
+// usualPeriod is how far back a report reaches without --since: a night.
+const usualPeriod = 12 * time.Hour
+
+// Period is the time of a report. Since is part of it, Until is not.
+type Period struct {
+	Since, Until time.Time
+	Present      bool // it reaches up to now, so that the present claims belong to it
+}
+
+// ParsePeriod reads --since and --until of report.
+func ParsePeriod(since, until string, now time.Time) (Period, error) {
+	p := Period{now.Add(-usualPeriod), now, true}
+	var err error
+	if until != "" {
+		if p.Until, err = parseTime("report", "until", until, now, 1); err != nil {
+			return p, err
+		}
+		if p.Until.After(now) {
+			p.Until = now
+		}
+		p.Since, p.Present = p.Until.Add(-usualPeriod), p.Until.Equal(now)
+	}
+	if since != "" {
+		if p.Since, err = ParseTime("report", "since", since, now); err != nil {
+			return p, err
+		}
+	}
+	if !p.Since.Before(p.Until) {
+		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", term.Rfc3339(p.Since), term.Rfc3339(p.Until))
+	}
+	return p, nil
+}
+
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a day of the local clock, which stands for its beginning,
+// or a time.
+func ParseTime(command, flag, text string, now time.Time) (time.Time, error) {
+	return parseTime(command, flag, text, now, 0)
+}
+
+// parseTime takes the beginning of the day that comes so many days after a given day.
+func parseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
+	if age, ok := parseAge(text); ok {
+		return now.Add(-age), nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		// time.Date also knows the zones in which a day of summer time begins at one o'clock.
+		return time.Date(day.Year(), day.Month(), day.Day()+daysAfter, 0, 0, 0, 0, now.Location()), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, exit.Usage("%s: --%s wants an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+	}
+	return t, nil
+}
+
+// parseAge reads a duration; days are whole and at most a century, which a Duration can hold.
+func parseAge(text string) (time.Duration, bool) {
+	if number, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(number, 10, 32)
+		return time.Duration(n) * 24 * time.Hour, err == nil && n <= 36500
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0
 }
