@@ -5,7 +5,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,7 +64,7 @@ func operate(ctx context.Context, p *project.Project, verb reconcile.Verb, issue
 	o := &operation{p: p, db: db, cmd: reconcile.Command{Verb: verb}, only: pass.NoIssue}
 	switch {
 	case issue != "":
-		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssueIn(ctx, p, db, issue); err != nil {
+		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, issue); err != nil {
 			return err
 		}
 		o.only = o.cmd.IssueID
@@ -156,16 +155,6 @@ func (o *operation) reportRest(ctx context.Context) error {
 		return nil // other errors of the pass have been printed
 	}
 	return o.result.ExitCode()
-}
-
-// readClaim returns the claim of an issue as it stands now.
-func readClaim(ctx context.Context, p *project.Project, issueID string) (c reconcile.Claim, claimed bool, err error) {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return c, false, err
-	}
-	c, claimed, err = db.Views.ClaimByIssue(ctx, issueID)
-	return c, claimed, errors.Join(err, db.Close())
 }
 
 // RunIssue runs a pass confined to the issue, then follows the run until it ends. The end of this command does not end the

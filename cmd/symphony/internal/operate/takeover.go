@@ -25,31 +25,12 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	if err := p.Nested(); err != nil {
 		return err
 	}
-	id, identifier, err := project.FindIssue(ctx, p, ref)
-	if err != nil {
+	claim, thread, err := holdIssue(ctx, p, ref, yes)
+	if err != nil || claim.Status != reconcile.Held {
 		return err
 	}
-	claim, claimed, err := readClaim(ctx, p, id)
-	if err != nil {
-		return err
-	}
-	if claimed && claim.Status == reconcile.Running && !yes {
-		fmt.Fprintln(w.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", identifier, claim.RunID)))
-		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
-			return err
-		}
-	}
-	if err := Stop(ctx, p, identifier, false); err != nil {
-		return err
-	}
-	claim, claimed, err = readClaim(ctx, p, id)
-	if err != nil {
-		return err
-	}
-	if !claimed || claim.Status != reconcile.Held {
-		return &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " says how it stands"}
-	}
-	code, err := openSession(ctx, p, claim)
+	identifier := claim.Identifier
+	code, err := openSession(ctx, p, claim, thread)
 	if err != nil {
 		return err
 	}
@@ -78,8 +59,44 @@ func Takeover(ctx context.Context, p *project.Project, ref string, yes bool, the
 	return Apply(ctx, p, reconcile.VerbRetry, identifier)
 }
 
-// openSession takes the workspace of a held issue and opens codex's terminal in it. The exit code is codex's.
-func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (code int, err error) {
+// holdIssue holds an issue and ends its run. It returns the claim and the issue's newest thread; the claim is not held if the
+// operator does not want the run to be stopped.
+func holdIssue(ctx context.Context, p *project.Project, ref string, yes bool) (c reconcile.Claim, thread reconcile.Thread, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return c, thread, err
+	}
+	defer db.Close()
+	id, identifier, err := project.FindIssue(ctx, p, db, ref)
+	if err != nil {
+		return c, thread, err
+	}
+	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
+	if err != nil {
+		return c, thread, err
+	}
+	if claimed && c.Status == reconcile.Running && !yes {
+		fmt.Fprintln(p.Env.Stdout, term.Visible(fmt.Sprintf("%s runs (run %s): it is stopped first", identifier, c.RunID)))
+		if confirmed, err := term.Confirm(ctx, p.Env, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
+			return c, thread, err
+		}
+	}
+	if err := Stop(ctx, p, identifier, false); err != nil {
+		return c, thread, err
+	}
+	c, _, err = db.Views.ClaimByIssue(ctx, id)
+	if err == nil && c.Status != reconcile.Held {
+		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " says how it stands"}
+	}
+	if err == nil {
+		thread, _, err = db.Journal.LastThread(ctx, id, "")
+	}
+	return c, thread, err
+}
+
+// openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that worked
+// in this very workspace. The exit code is codex's.
+func openSession(ctx context.Context, p *project.Project, c reconcile.Claim, thread reconcile.Thread) (code int, err error) {
 	w := p.Env
 	cfg, err := p.Config()
 	if err != nil {
@@ -108,9 +125,8 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (co
 	if err != nil {
 		return 0, err
 	}
-	thread, err := lastThread(ctx, p, c.IssueID, space.ID)
-	if err != nil {
-		return 0, err
+	if thread.WorkspaceID != space.ID {
+		thread = reconcile.Thread{}
 	}
 	what := "a new session: no thread of codex's has worked there"
 	if thread.ID != "" {
@@ -125,17 +141,4 @@ func openSession(ctx context.Context, p *project.Project, c reconcile.Claim) (co
 		return 0, errors.New("stdin is no terminal")
 	}
 	return takeover.Session(ctx, thread.ID, thread.CodexHome, runner.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
-}
-
-// lastThread returns the issue's newest thread if it worked in this very workspace, else none.
-func lastThread(ctx context.Context, p *project.Project, issueID, workspaceID string) (reconcile.Thread, error) {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return reconcile.Thread{}, err
-	}
-	newest, _, err := db.Journal.LastThread(ctx, issueID, "")
-	if err = errors.Join(err, db.Close()); err != nil || newest.WorkspaceID != workspaceID {
-		return reconcile.Thread{}, err
-	}
-	return newest, nil
 }

@@ -46,17 +46,7 @@ func NoState(p *Project, err error) error {
 }
 
 // FindIssue finds an issue by its identifier in the database, otherwise in the tracker.
-func FindIssue(ctx context.Context, p *Project, ref string) (id, identifier string, err error) {
-	db, err := OpenForReading(ctx, p)
-	if err != nil {
-		return "", "", err
-	}
-	defer db.Close()
-	return FindIssueIn(ctx, p, db, ref)
-}
-
-// FindIssueIn is FindIssue with an open database.
-func FindIssueIn(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
+func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 	if err != nil || ok {
 		return id, identifier, err

@@ -115,15 +115,9 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 
 // Config parses the workflow.
 func (p *Project) Config() (*workflow.Config, error) {
-	switch {
-	case p.SourceErr != nil:
-		return nil, p.SourceErr
-	case p.EnvErr != nil:
-		return nil, p.EnvErr
-	}
-	cfg, err := workflow.Parse(p.Source, p.Environment(nil))
-	if err == nil {
-		return cfg, nil
+	cfg, err := p.parse(p.Environment(nil))
+	if err == nil || p.SourceErr != nil || p.EnvErr != nil {
+		return cfg, err
 	}
 	for _, e := range workflow.Faults(err) {
 		if e.Hint == "" {
@@ -131,6 +125,24 @@ func (p *Project) Config() (*workflow.Config, error) {
 		}
 	}
 	return nil, err
+}
+
+// ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
+func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional = true
+	return p.parse(env)
+}
+
+func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
+	if err := cmp.Or(p.SourceErr, p.EnvErr); err != nil {
+		return nil, err
+	}
+	cfg, err := workflow.Parse(p.Source, env)
+	if err != nil {
+		return nil, err // without what could be parsed
+	}
+	return cfg, nil
 }
 
 // Nested refuses to run inside a workspace: an agent must not start agents.

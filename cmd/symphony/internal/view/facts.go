@@ -48,7 +48,7 @@ func (f *facts) open(ctx context.Context) (err error) {
 // read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
 // and the account.
 func (f *facts) read(ctx context.Context) (err error) {
-	f.cfg, f.cfgErr = readConfig(f.p)
+	f.cfg, f.cfgErr = f.p.ConfigWithoutKey()
 	// The tracker's and the machine's block matter most, then the account's, then the agent's.
 	f.block = project.BlockedBy(f.recorded)
 	if f.cfg != nil && f.recorded.TrackerBlock == nil && f.recorded.HostBlock == nil {
@@ -78,23 +78,6 @@ func (f *facts) project() ProjectRow {
 		row.TrackerKind, row.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.ProjectSlug
 	}
 	return row
-}
-
-// readConfig parses the workflow without the tracker's key; nil if it is not valid.
-func readConfig(p *project.Project) (*workflow.Config, error) {
-	switch {
-	case p.SourceErr != nil:
-		return nil, p.SourceErr
-	case p.EnvErr != nil:
-		return nil, p.EnvErr
-	}
-	env := p.Environment(nil)
-	env.KeyOptional = true
-	cfg, err := workflow.Parse(p.Source, env)
-	if err != nil {
-		return nil, err
-	}
-	return cfg, nil
 }
 
 // Instant is the present moment on the monotonic clock, with the boot that it belongs to.

@@ -91,13 +91,7 @@ type GitRow struct {
 	RemoteBranch *string       `json:"remote_branch"`
 	Unpushed     *int          `json:"commits_not_pushed"`
 	ChangedCount int           `json:"changed_count"`
-	Changed      []ChangedFile `json:"changed"`
-}
-
-// ChangedFile is a file that git status lists.
-type ChangedFile struct {
-	Status string `json:"status"`
-	Path   string `json:"path"`
+	Changed      []git.Changed `json:"changed"`
 }
 
 const (
@@ -137,10 +131,8 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 	if err := r.read(ctx); err != nil {
 		return v, err
 	}
-	if r.claim == nil {
-		if err := r.askTracker(ctx, offline, &v); err != nil {
-			return v, err
-		}
+	if err := r.askTracker(ctx, offline, &v); err != nil {
+		return v, err
 	}
 	v.Issue, v.Claim, v.Schedule, v.Project = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project()
 	for _, request := range r.requests {
@@ -156,7 +148,15 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, offline bool
 		}
 	}
 	for _, run := range r.runs {
-		v.addRun(run, r.p.StateDir)
+		v.Runs = append(v.Runs, newRunRow(run))
+		if run.Kind != reconcile.AgentRun {
+			continue
+		}
+		v.LogDir = cmp.Or(v.LogDir, new(runner.RunDir(r.p.StateDir, run.ID)))
+		v.ThreadID = cmp.Or(v.ThreadID, term.OrNull(run.ThreadID))
+		if !run.Settled { // a pass adds the use of settled runs
+			v.Totals.add(run, v.GeneratedAt)
+		}
 	}
 	if v.Workspace = readWorkspace(ctx, r.runs); ctx.Err() != nil {
 		return v, ctx.Err()
@@ -200,11 +200,11 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
-	if offline {
-		if r.id == "" {
-			return UnknownIssue(ctx, r.db, r.identifier, "without --offline the tracker is asked")
-		}
+	switch {
+	case r.claim != nil, offline && r.id != "":
 		return nil
+	case offline:
+		return UnknownIssue(ctx, r.db, r.identifier, "without --offline the tracker is asked")
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
@@ -255,23 +255,6 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	return row
 }
 
-// addRun adds a run; what it used is added to the totals unless a pass has done that already.
-func (v *Issue) addRun(r reconcile.Run, stateDir string) {
-	v.Runs = append(v.Runs, newRunRow(r))
-	if r.Kind != reconcile.AgentRun {
-		return
-	}
-	if v.LogDir == nil {
-		v.LogDir = new(runner.RunDir(stateDir, r.ID))
-	}
-	if v.ThreadID == nil {
-		v.ThreadID = term.OrNull(r.ThreadID)
-	}
-	if !r.Settled {
-		v.Totals.add(r, v.GeneratedAt)
-	}
-}
-
 // readWorkspace looks at the workspace of the newest run that had one; nil if there is none.
 func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
 	i := slices.IndexFunc(runs, func(r reconcile.Run) bool { return r.WorkspacePath != "" })
@@ -290,15 +273,15 @@ func readWorkspace(ctx context.Context, runs []reconcile.Run) *WorkspaceRow {
 	if !found {
 		return row
 	}
-	row.Git = &GitRow{Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base), ChangedCount: g.Count, Changed: []ChangedFile{}}
+	row.Git = &GitRow{
+		Branch: term.OrNull(g.Branch), Commit: term.OrNull(g.Commit), Base: term.OrNull(g.Base),
+		ChangedCount: g.Count, Changed: append([]git.Changed{}, g.Changed...),
+	}
 	if g.Base != "" {
 		row.Git.Ahead = &g.Ahead
 	}
 	if g.Remote != "" {
 		row.Git.RemoteBranch, row.Git.Unpushed = &g.Remote, &g.Unpushed
-	}
-	for _, c := range g.Changed {
-		row.Git.Changed = append(row.Git.Changed, ChangedFile(c))
 	}
 	return row
 }

@@ -220,7 +220,19 @@ func (v *Overview) addClaims(f facts, only issueSet) {
 		switch {
 		case !only.has(c.IssueID):
 		case c.Status == reconcile.Running:
-			v.Running = append(v.Running, newRunningRow(f.p.StateDir, c, runs[c.RunID]))
+			r := runs[c.RunID]
+			row := RunningRow{
+				IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, State: c.Issue.State, TurnCount: r.Turns,
+				LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: term.OrNull(r.LastEventAt),
+				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
+				StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
+				WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
+				WaitsFor: []string{},
+			}
+			if r.ThreadID != "" && r.TurnID != "" {
+				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
+			}
+			v.Running = append(v.Running, row)
 		case c.Status == reconcile.Waiting:
 			v.Retrying = append(v.Retrying, newRetryingRow(c))
 		case c.Status == reconcile.Held:
@@ -254,21 +266,6 @@ func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Opt
 		errs[4] = err
 	}
 	return errors.Join(errs[:]...)
-}
-
-func newRunningRow(stateDir string, c reconcile.Claim, r reconcile.Run) RunningRow {
-	row := RunningRow{
-		IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, State: c.Issue.State, TurnCount: r.Turns,
-		LastEvent: term.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: term.OrNull(r.LastEventAt),
-		Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: term.OrNull(r.Worker.PID), Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
-		StopReason: term.OrNull(r.StopReason), HeartbeatAt: term.OrNull(r.HeartbeatAt), ThreadID: term.OrNull(r.ThreadID),
-		WorkspacePath: term.OrNull(r.WorkspacePath), Host: term.OrNull(r.Host), Alive: r.ID != "" && project.Alive(stateDir, r.ID),
-		WaitsFor: []string{},
-	}
-	if r.ThreadID != "" && r.TurnID != "" {
-		row.SessionID = new(r.ThreadID + "-" + r.TurnID)
-	}
-	return row
 }
 
 func newRetryingRow(c reconcile.Claim) RetryingRow {

@@ -149,7 +149,7 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 			return Report{}, err
 		}
 	}
-	cfg, err := readConfig(p)
+	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		r := newReport(happened, claims, workflow.Prices{}, now)
 		for _, e := range workflow.Faults(err) {
@@ -172,7 +172,13 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 	}
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	for _, released := range s.Releases {
-		row := newReleasedRow(released, prices)
+		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
+		row := ReleasedRow{
+			IssueID: released.IssueID, Identifier: released.Identifier, Title: released.Title, URL: term.OrNull(released.URL),
+			Branch: term.OrNull(released.Branch), Reason: released.Reason, From: released.From, To: term.OrNull(released.To),
+			ClaimedAt: released.ClaimedAt, At: released.At, Runs: released.Runs, Seconds: released.Runtime.Seconds(),
+			Tokens: sumTokens(released.Models), Cost: costOf(released.Models, prices), Links: released.Links, Created: released.Created,
+		}
 		if row.Reason == reconcile.StopTerminal || row.Reason == reconcile.StopInactive {
 			r.HandedOver = append(r.HandedOver, row)
 			became[row.IssueID] = "handed_over"
@@ -225,15 +231,6 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 		days = days[end:]
 	}
 	return r
-}
-
-func newReleasedRow(s state.Release, prices workflow.Prices) ReleasedRow {
-	slices.SortStableFunc(s.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
-	return ReleasedRow{
-		IssueID: s.IssueID, Identifier: s.Identifier, Title: s.Title, URL: term.OrNull(s.URL), Branch: term.OrNull(s.Branch), Reason: s.Reason,
-		From: s.From, To: term.OrNull(s.To), ClaimedAt: s.ClaimedAt, At: s.At, Runs: s.Runs, Seconds: s.Runtime.Seconds(),
-		Tokens: sumTokens(s.Models), Cost: costOf(s.Models, prices), Links: s.Links, Created: s.Created,
-	}
 }
 
 // addUses adds up the runs by issue and in all. Runs that have not ended count with what they have used so far.

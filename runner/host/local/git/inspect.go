@@ -46,8 +46,8 @@ type Status struct {
 // Changed is one file, with what git status says of it: "?" where git does not know it, "u" where it is in conflict, else
 // the two letters of its short format, of the index and of the work tree, a dot for no change.
 type Changed struct {
-	Status string
-	Path   string
+	Status string `json:"status"`
+	Path   string `json:"path"`
 }
 
 // Inspect says what the repository of dir holds; ok is false where git has none there. Nothing that the repository
