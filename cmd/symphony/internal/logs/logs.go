@@ -331,7 +331,11 @@ func (pr *printer) printEvent(line []byte) {
 		return
 	}
 	w := pr.p.Env
-	margin := w.Dim(timeText(w, e.At))
+	at := term.Rfc3339(e.At)
+	if w.Width > 0 {
+		at = e.At.Local().Format(time.TimeOnly)
+	}
+	margin := w.Dim(at)
 	for n, line := range strings.Split(description, "\n") {
 		line = term.Visible(strings.TrimSuffix(line, "\r"))
 		switch {
@@ -344,14 +348,6 @@ func (pr *printer) printEvent(line []byte) {
 		fmt.Fprintf(w.Stdout, "%s  %s\n", margin, line)
 		margin = "        "
 	}
-}
-
-// timeText is the local time of day on a terminal and exact in a pipe.
-func timeText(w *term.Env, at time.Time) string {
-	if w.Width == 0 {
-		return term.Rfc3339(at)
-	}
-	return at.Local().Format(time.TimeOnly)
 }
 
 // since leaves out the events before a time. Lines without a time are shown.

@@ -22,9 +22,9 @@ import (
 // stopping is a stop that waits for the end of runs.
 type stopping struct {
 	*operation
-	began       time.Duration
-	interrupted <-chan struct{} // ends the waiting only
-	stopped     []stoppedRun
+	local   runner.Local
+	began   time.Duration
+	stopped []stoppedRun
 }
 
 // stopJSON is the pass as tick --json prints it, with what was stopped.
@@ -71,7 +71,7 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 		verb = reconcile.VerbStopAll
 	}
 	return operate(ctx, p, verb, issue, func(op *operation) error {
-		s := &stopping{operation: op, began: proc.Monotonic(), interrupted: ctx.Done(), stopped: []stoppedRun{}}
+		s := &stopping{operation: op, local: runner.Local{StateDir: p.StateDir}, began: proc.Monotonic(), stopped: []stoppedRun{}}
 		before, _ := s.unsettledRuns(ctx) // the write below reports errors of the database
 		if err := s.run(ctx); err != nil {
 			return err
@@ -83,7 +83,7 @@ func Stop(ctx context.Context, p *project.Project, issue string, noWait bool) er
 		}
 		var waited error
 		if s.applied && !noWait {
-			waited = s.wait(context.WithoutCancel(ctx), before)
+			waited = s.wait(ctx, before)
 		}
 		if p.Env.JSON {
 			p.Env.PrintJSON(stopJSON{s.result.JSON(), s.stopped})
@@ -99,14 +99,22 @@ func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 }
 
 // wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles what is left, it
-// runs one.
-func (s *stopping) wait(ctx context.Context, runs []reconcile.Run) error {
+// runs one. A signal, which ends the context signalled, ends only the waiting.
+func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
+	ctx := context.WithoutCancel(signalled)
 	after, err := s.unsettledRuns(ctx)
 	if err != nil {
 		return err
 	}
-	s.endCleanups(ctx, after)
+	short, cancel := context.WithTimeout(ctx, lookStep)
+	defer cancel()
 	for _, a := range after {
+		// The removal of a workspace has no claim, so no command reaches it. A later pass continues it.
+		if s.only == "" && a.Kind == reconcile.CleanupRun && a.Outcome == "" {
+			if err := s.local.Stop(short, a); err != nil {
+				s.p.Env.PrintError(exit.From(err))
+			}
+		}
 		if !slices.ContainsFunc(runs, func(b reconcile.Run) bool { return a.ID == b.ID }) {
 			runs = append(runs, a)
 		}
@@ -116,25 +124,28 @@ func (s *stopping) wait(ctx context.Context, runs []reconcile.Run) error {
 	if slices.ContainsFunc(s.result.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
 		patience = settleEvery // no pass can settle anything
 	}
+	needsPass := func(run reconcile.Run) bool { // its worker is dead: only a pass can settle it
+		return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+	}
 	settledAt := proc.Monotonic() - settleEvery + settleAfter
 	for {
 		if runs, err = s.collectEnded(ctx, runs); err != nil {
 			return err
 		}
 		if len(runs) == 0 {
-			return s.checkLeft(ctx)
+			return s.checkLeft(signalled)
 		}
 		switch now := proc.Monotonic(); {
 		case now-s.began > patience:
 			return s.notEnded(ctx, runs)
-		case now-settledAt > settleEvery && (now-s.began > grace || slices.ContainsFunc(runs, s.needsPass)):
+		case now-settledAt > settleEvery && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
 			options := pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: settleEvery}
 			if _, err := pass.Run(ctx, s.p, options); err != nil {
 				return err
 			}
 			settledAt = proc.Monotonic()
 		}
-		if !s.sleep() {
+		if !project.Sleep(signalled, lookStep) {
 			var names []string
 			for _, r := range runs {
 				names = append(names, r.Identifier)
@@ -146,33 +157,6 @@ func (s *stopping) wait(ctx context.Context, runs []reconcile.Run) error {
 		}
 	}
 }
-
-// sleep waits for a moment. It returns false after a signal.
-func (s *stopping) sleep() bool {
-	select {
-	case <-time.After(lookStep):
-		return true
-	case <-s.interrupted:
-		return false
-	}
-}
-
-// endCleanups ends workers that remove workspaces. They have no claim, so no command reaches them. A later pass continues
-// the removal.
-func (s *stopping) endCleanups(ctx context.Context, runs []reconcile.Run) {
-	short, cancel := context.WithTimeout(ctx, lookStep) // wait waits for their end
-	defer cancel()
-	for _, r := range runs {
-		if s.only != "" || r.Kind != reconcile.CleanupRun || r.Outcome != "" {
-			continue
-		}
-		if err := s.local().Stop(short, r); err != nil {
-			s.p.Env.PrintError(exit.From(err))
-		}
-	}
-}
-
-func (s *stopping) local() *runner.Local { return &runner.Local{StateDir: s.p.StateDir} }
 
 // collectEnded records and prints the runs that have ended, and returns the others.
 func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
@@ -197,11 +181,6 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 	return open, nil
 }
 
-// needsPass reports whether only a pass can settle the run: its worker is dead.
-func (s *stopping) needsPass(run reconcile.Run) bool {
-	return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
-}
-
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun, error) {
 	row := stoppedRun{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: term.OrNull(string(run.Outcome)),
@@ -220,7 +199,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (stoppedRun,
 	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}
-	for _, left := range s.local().Probe(ctx, run).Left {
+	for _, left := range s.local.Probe(ctx, run).Left {
 		row.Left = append(row.Left, process{left.PID, left.Name})
 	}
 	return row, err
@@ -289,22 +268,18 @@ func notStopped(list []string) error {
 
 // checkLeft is an error if processes of ended runs or takeovers live on. stop --all promises that nothing is left, so it also
 // waits for the passes that ended workers have started.
-func (s *stopping) checkLeft(ctx context.Context) error {
+func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	var passes []reconcile.Process
-	var err error
 	for end := proc.Monotonic() + stopSlack; s.only == ""; {
 		passes, err = proc.OwnPasses(s.p.StateDir)
-		if errors.Is(err, errors.ErrUnsupported) {
-			passes, err = nil, nil // they end by themselves, within seconds
-		}
-		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !s.sleep() {
+		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !project.Sleep(signalled, lookStep) {
 			break
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // there they end by themselves, within seconds
 		return err
 	}
-	list, err := s.endTakeovers(ctx)
+	list, err := s.endTakeovers(context.WithoutCancel(signalled))
 	if err != nil {
 		return err
 	}
@@ -323,14 +298,14 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 	dirs, err := project.Rowless(ctx, s.p, s.db)
 	for _, d := range dirs {
 		run := reconcile.Run{ID: d.Name()}
-		live := s.local().Probe(ctx, run)
+		live := s.local.Probe(ctx, run)
 		if live.Alive && s.only == "" {
 			list = append(list, fmt.Sprintf("the takeover %s, which ends in its own terminal", run.ID))
 		}
 		if live.Alive || len(live.Left) == 0 {
 			continue
 		}
-		left, err := s.local().Reap(ctx, run, func([]reconcile.Process) error { return nil })
+		left, err := s.local.Reap(ctx, run, func([]reconcile.Process) error { return nil })
 		if err != nil && !errors.Is(err, reconcile.ErrConflict) {
 			return nil, err
 		}

@@ -48,8 +48,13 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 		return notSignalled(err)
 	}
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !runner.Alive(p.StateDir, id) })
-	if err := checkWorkflow(p, workers); err != nil {
-		return err
+	for _, w := range workers { // usually the database tells which workflow the state directory belongs to
+		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
+			return &reconcile.Error{
+				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
+				Hint: "give that workflow: -w " + term.ShellQuote(w.Workflow),
+			}
+		}
 	}
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -89,19 +94,4 @@ func endWorkers(ctx context.Context, p *project.Project, cause error) error {
 			p.StateDir + " aside to begin anew"
 	}
 	return &known
-}
-
-// checkWorkflow refuses workers of another workflow. Usually the database tells which workflow the state directory belongs to.
-func checkWorkflow(p *project.Project, workers map[string]proc.FoundWorker) error {
-	for _, w := range workers {
-		if theirs, err := os.Stat(w.Workflow); w.Workflow != p.Path && err == nil {
-			if ours, err := os.Stat(p.Path); err != nil || !os.SameFile(ours, theirs) {
-				return &reconcile.Error{
-					Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-					Hint: "give that workflow: -w " + term.ShellQuote(w.Workflow),
-				}
-			}
-		}
-	}
-	return nil
 }

@@ -118,13 +118,14 @@ func ProgramPath() string {
 	if err == nil {
 		called, err = filepath.Abs(called)
 	}
-	if err != nil || !sameFile(called, exe) {
+	if err != nil || !SameFile(called, exe) {
 		return exe
 	}
 	return called
 }
 
-func sameFile(a, b string) bool {
+// SameFile reports whether two paths name one file that exists.
+func SameFile(a, b string) bool {
 	there, errA := os.Stat(a)
 	here, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(there, here)

@@ -85,7 +85,7 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 		return path, err
 	case p.SourceErr != nil:
 		return path, p.SourceErr // the missing workflow is not the one of this directory
-	case !Exists(path) || sameFile(path, p.Path):
+	case !Exists(path) || SameFile(path, p.Path):
 		return path, nil
 	}
 	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
@@ -97,7 +97,7 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
 	theirs := filepath.Join(path, "state.db")
-	if err != nil || !known || !Exists(theirs) || sameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
+	if err != nil || !known || !Exists(theirs) || SameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
 		return path, err
 	}
 	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which is still there", p.StateDir, path),

@@ -54,35 +54,31 @@ func orEmpty[T ~string](s *T) string {
 	return string(*s)
 }
 
+// printRequests cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	if w.Width > 0 && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
 	for _, r := range rows {
-		if w.Width > 0 {
-			printRequest(w, now, r)
-			continue
-		}
-		outside := "-"
+		outside, answer := "-", view.HowToAnswer(r.Request)
 		if r.Outside {
 			outside = "runs outside the sandbox"
 		}
-		var t term.Table
-		t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, view.HowToAnswer(r.Request))
-		w.PrintTable("REQUEST", t)
+		if w.Width == 0 {
+			var t term.Table
+			t.Add(r.ID, term.Rfc3339(r.AskedAt), term.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer)
+			w.PrintTable("REQUEST", t)
+			continue
+		}
+		head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
+		if r.Outside {
+			head += ", " + w.Red(outside)
+		}
+		head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
+		fmt.Fprintln(w.Stdout, w.Yellow(head))
+		Request(w, r.Request)
+		fmt.Fprintln(w.Stdout, w.Dim("  "+term.Visible(answer)))
 	}
-}
-
-// printRequest cuts nothing at the terminal's edge: the operator agrees to exactly what is shown.
-func printRequest(w *term.Env, now time.Time, r view.RequestRow) {
-	head := fmt.Sprintf("  %s  %s", r.ID, strings.ReplaceAll(string(r.Kind), "_", " "))
-	if r.Outside {
-		head += ", " + w.Red("runs outside the sandbox")
-	}
-	head += fmt.Sprintf(", asked %s ago, %s left", term.Age(now, r.AskedAt), term.Duration(r.ExpiresAt.Sub(now)))
-	fmt.Fprintln(w.Stdout, w.Yellow(head))
-	Request(w, r.Request)
-	fmt.Fprintln(w.Stdout, w.Dim("  "+term.Visible(view.HowToAnswer(r.Request))))
 }
 
 // Request prints all that is stored of a request, with what it asks for.
@@ -118,13 +114,4 @@ func Request(w *term.Env, r reconcile.Request) {
 	if d.Cut > 0 {
 		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
 	}
-}
-
-// Numbered lists the options of a question in one line.
-func Numbered(q reconcile.RequestQuestion) string {
-	var b strings.Builder
-	for i, o := range q.Options {
-		fmt.Fprintf(&b, "  %d) %s", i+1, o.Label)
-	}
-	return b.String()
 }

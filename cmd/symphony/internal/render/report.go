@@ -26,14 +26,7 @@ func Report(w *term.Env, r view.Report) error {
 	out := bufio.NewWriter(w.Stdout) // a month has thousands of lines
 	page := *w
 	page.Stdout = out
-	printReport(&page, r)
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
-}
-
-func printReport(w *term.Env, r view.Report) {
+	w = &page
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "time\t%s\t%s\n", term.Rfc3339(r.Since), term.Rfc3339(r.Until))
 	} else {
@@ -53,6 +46,10 @@ func printReport(w *term.Env, r view.Report) {
 	printFirst(w, "MISSED PASSES", missed)
 	printUse(w, r)
 	printRemarks(w, r)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
 }
 
 // clockText is exact in a pipe and the local clock's time on a terminal.
@@ -117,12 +114,11 @@ func printTroubles(w *term.Env, r view.Report) {
 	for _, o := range r.Outages {
 		lasted := ""
 		switch {
-		case w.Width == 0 && o.Until != nil:
+		case o.Until != nil && w.Width == 0:
 			lasted = term.Rfc3339(*o.Until)
-		case w.Width == 0:
 		case o.Until != nil:
 			lasted = term.Duration(o.Until.Sub(o.Since))
-		default:
+		case w.Width > 0:
 			lasted = term.Duration(r.GeneratedAt.Sub(o.Since)) + ", goes on"
 		}
 		outages.Add(o.Code, ago(o.Since), lasted, o.Message)

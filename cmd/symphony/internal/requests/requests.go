@@ -39,14 +39,14 @@ type Decision struct {
 
 // decided is the JSON of a request that was decided.
 type decided struct {
-	ID         string  `json:"id"`
-	Identifier string  `json:"issue_identifier"`
-	RunID      string  `json:"run_id"`
-	Kind       string  `json:"kind"`
-	Summary    string  `json:"summary"`
-	Decision   string  `json:"decision"`
-	Fate       *string `json:"fate"`
-	Taken      bool    `json:"taken"` // the worker has acted on it
+	ID         string                    `json:"id"`
+	Identifier string                    `json:"issue_identifier"`
+	RunID      string                    `json:"run_id"`
+	Kind       reconcile.RequestKind     `json:"kind"`
+	Summary    string                    `json:"summary"`
+	Decision   reconcile.RequestDecision `json:"decision"`
+	Fate       *reconcile.RequestFate    `json:"fate"`
+	Taken      bool                      `json:"taken"` // the worker has acted on it
 }
 
 // Decide records the decision about the request that ref names. If ref names an issue or no answer is given, it asks on the
@@ -68,8 +68,12 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) err
 		return err
 	}
 	if !named || d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
-		if p.Env.OnTerminal() || !p.Env.JSON {
-			show(p.Env, r)
+		if w := p.Env; w.OnTerminal() || !w.JSON {
+			fmt.Fprintln(w.Stdout, w.Bold(term.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+			if r.Outside {
+				fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
+			}
+			render.Request(w, r)
 		}
 		switch {
 		case p.Env.OnTerminal():
@@ -128,8 +132,11 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 	if err != nil {
 		return r, named, err
 	}
-	if i := slices.IndexFunc(candidates, d.fits); i >= 0 {
-		return candidates[i], named, nil
+	for _, c := range candidates {
+		// A question wants an answer, other requests do not. All can be denied.
+		if d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
+			return c, named, nil
+		}
 	}
 	other := candidates[len(candidates)-1]
 	verb, what := "approve", "asks for consent"
@@ -140,11 +147,6 @@ func (d Decision) find(ctx context.Context, p *project.Project, db *state.DB, re
 		what = "is a question"
 	}
 	return r, named, exit.Usage("%s: %s %s: %s", verb, other.ID(), what, view.HowToAnswer(other))
-}
-
-// fits reports whether a request takes this decision: a question wants an answer, others do not. All can be denied.
-func (d Decision) fits(r reconcile.Request) bool {
-	return d.How == reconcile.DecideDeny || (d.How == reconcile.DecideAnswer) == (r.Kind == reconcile.QuestionRequest)
 }
 
 // waitForWorker waits until the worker has acted on the decision. A run that ends at this moment may end without it.
@@ -177,9 +179,8 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 func printDecided(w *term.Env, r reconcile.Request) {
 	taken := !r.EndedAt.IsZero()
 	if w.JSON {
-		w.PrintJSON(map[string]any{"request": decided{
-			r.ID(), r.Identifier, r.RunID, string(r.Kind), r.Summary, string(r.Decision), term.OrNull(string(r.Fate)), taken,
-		}})
+		row := decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, term.OrNull(r.Fate), taken}
+		w.PrintJSON(map[string]any{"request": row})
 		return
 	}
 	what := map[reconcile.RequestDecision]string{
@@ -197,28 +198,22 @@ func printDecided(w *term.Env, r reconcile.Request) {
 
 // ask asks the operator for the decision, or for the answers that are missing. It returns false if nothing was decided.
 func (d *Decision) ask(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
-	if d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0 {
+	approving, prompt := false, "Send your answer? [y]es, [N]o: "
+	switch {
+	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		return d.askAnswers(ctx, w, r)
-	}
-	prompt := "Approve? [y]es, for the [s]ession, [N]o: "
-	switch d.How {
-	case reconcile.DecideDeny:
+	case d.How == reconcile.DecideDeny:
 		prompt = "Deny? [y]es, [N]o: "
-	case reconcile.DecideAnswer:
-		prompt = "Send your answer? [y]es, [N]o: "
-	case reconcile.DecideApprove, reconcile.DecideForSession:
+	case d.How != reconcile.DecideAnswer:
+		approving, prompt = true, "Approve? [y]es, for the [s]ession, [N]o: "
 	}
 	line, err := term.AskLine(ctx, w, prompt, false)
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
+	line = strings.ToLower(strings.TrimSpace(line))
+	if approving && (line == "s" || line == "session") {
+		d.How = reconcile.DecideForSession
 		return true, err
-	case "s", "session":
-		if d.How == reconcile.DecideApprove || d.How == reconcile.DecideForSession {
-			d.How = reconcile.DecideForSession
-			return true, err
-		}
 	}
-	return false, err
+	return line == "y" || line == "yes", err
 }
 
 func (d *Decision) askAnswers(ctx context.Context, w *term.Env, r reconcile.Request) (bool, error) {
@@ -260,15 +255,6 @@ func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconc
 		}
 		fmt.Fprintln(w.Stderr, term.Visible(exit.From(err).Message))
 	}
-}
-
-// show prints everything that is known about a request.
-func show(w *term.Env, r reconcile.Request) {
-	fmt.Fprintln(w.Stdout, w.Bold(term.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
-	if r.Outside {
-		fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
-	}
-	render.Request(w, r)
 }
 
 // answersTo gives each question its answer, in their order. Answers to secret questions are encrypted for the worker.
@@ -314,7 +300,7 @@ func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (stri
 	case len(q.Options) == 0:
 		return "", exit.Usage("answer: %s offers nothing to choose from: %s", r.ID(), view.HowToAnswer(r))
 	case n < 1 || n > len(q.Options):
-		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), render.Numbered(q))
+		return "", exit.Usage("answer: --choice %d is none of the options of %s:%s", n, r.ID(), numbered(q))
 	}
 	return q.Options[n-1].Label, nil
 }
@@ -350,7 +336,7 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 	case plain == "":
 		return "", emptyAnswer(r)
 	case len(q.Options) > 0 && !q.Other:
-		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), render.Numbered(q))
+		return "", exit.Usage("answer: %s takes one of its options:%s", r.ID(), numbered(q))
 	}
 	if q.Type == "integer" {
 		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
@@ -363,6 +349,15 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 		}
 	}
 	return text, nil
+}
+
+// numbered lists the options of a question in one line.
+func numbered(q reconcile.RequestQuestion) string {
+	line := ""
+	for i, o := range q.Options {
+		line += fmt.Sprintf("  %d) %s", i+1, o.Label)
+	}
+	return line
 }
 
 func emptyAnswer(r reconcile.Request) error {

@@ -49,18 +49,14 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 	if r.claim.HoldNext {
 		held, next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
 	}
-	var run *reconcile.Run
-	for i := range r.runs {
-		if r.runs[i].ID == r.claim.RunID {
-			run = &r.runs[i]
-		}
-	}
-	switch {
-	case run == nil:
+	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.ID == r.claim.RunID })
+	if i < 0 {
 		return Why{"running", "its run has just been started" + held}, next
+	}
+	switch run := r.runs[i]; {
 	case run.Outcome != "":
 		return Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has settled it yet", run.Outcome)}, r.atPass("the next pass settles the run")
-	case project.WorkerDead(r.p, *run):
+	case project.WorkerDead(r.p, run):
 		return Why{"worker_lost", "the worker of its run is gone, and no pass has noticed yet"}, r.atPass("the next pass settles the run")
 	case run.StopReason != "":
 		return Why{"stopping", "its run is asked to end: " + run.StopReason}, next
@@ -71,9 +67,10 @@ func (r *issueReader) explainRun(requests []RequestRow) (Why, Next) {
 		}
 		first := requests[0].Request
 		return Why{"asks", "its run waits for an answer: " + strings.Join(ids, ", ")}, Next{Message: HowToAnswer(first), At: &first.ExpiresAt}
+	default:
+		phase := strings.ReplaceAll(string(run.Phase), "_", " ")
+		return Why{"running", fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, held)}, next
 	}
-	phase := strings.ReplaceAll(string(run.Phase), "_", " ")
-	return Why{"running", fmt.Sprintf("it runs: %s, turn %d%s", phase, run.Turns, held)}, next
 }
 
 func heldText(c reconcile.Claim) string {
