@@ -33,11 +33,7 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 	}
 	switch {
 	case disk:
-		paths, err := listDisk(ctx, w, rows)
-		if err == nil {
-			printDisk(w, paths)
-		}
-		return err
+		return listDisk(ctx, w, rows)
 	case w.JSON:
 		w.PrintJSON(append([]known{}, rows...))
 		return nil
@@ -78,8 +74,8 @@ type diskRow struct {
 	Project string `json:"state_dir"`
 }
 
-// listDisk returns every path on this disk that symphony has made, in order.
-func listDisk(ctx context.Context, w *term.Env, projects []known) ([]diskRow, error) {
+// listDisk prints every path on this disk that symphony has made, in order.
+func listDisk(ctx context.Context, w *term.Env, projects []known) error {
 	rows := []diskRow{}
 	add := func(kind, owner, path string) error {
 		size, exists, err := diskUsage(ctx, path)
@@ -111,10 +107,9 @@ func listDisk(ctx context.Context, w *term.Env, projects []known) ([]diskRow, er
 		errs = append(errs, add("schedule", "", path))
 	}
 	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
-	return rows, errors.Join(errs...)
-}
-
-func printDisk(w *term.Env, rows []diskRow) {
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	var sum int64
 	for _, r := range rows {
 		// The trash of a root is part of the root's own bytes.
@@ -127,7 +122,7 @@ func printDisk(w *term.Env, rows []diskRow) {
 			Bytes int64     `json:"bytes"`
 			Paths []diskRow `json:"paths"`
 		}{sum, rows})
-		return
+		return nil
 	}
 	t := term.Table{Head: []string{"KIND", "SIZE", "PATH"}}
 	for _, r := range rows {
@@ -141,6 +136,7 @@ func printDisk(w *term.Env, rows []diskRow) {
 	if w.Width > 0 {
 		fmt.Fprintf(w.Stdout, "%s in total; codex keeps its threads in its own home\n", term.BytesText(sum))
 	}
+	return nil
 }
 
 // space is a workspace that may be removed.
@@ -171,12 +167,9 @@ func (s space) remark() string {
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
 func listSpaces(ctx context.Context, stateDir string, roots []string) (list []space, err error) {
 	for _, path := range roots {
-		root, found, err := workspace.FindRoot(path)
-		if err == nil && !found {
-			continue
-		}
 		var records []workspace.Record
-		if err == nil {
+		root, found, err := workspace.FindRoot(path)
+		if err == nil && found {
 			records, err = root.List()
 		}
 		if err != nil {

@@ -73,8 +73,8 @@ type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// accepted are the workspaces that may go although they hold this unsaved work.
-	accepted map[string]string
+	// agreed are the workspaces that the operator agreed to remove, with the unsaved work that each had; nil before.
+	agreed map[string]string
 }
 
 // Prune removes the trash, workspaces and runs of issues that are finished or gone from the tracker, and run directories
@@ -87,7 +87,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 	if err != nil {
 		return err
 	}
-	c := &pruner{p: p, cfg: cfg, options: o, accepted: map[string]string{}}
+	c := &pruner{p: p, cfg: cfg, options: o}
 	found, err := c.find(ctx)
 	if err != nil {
 		return err
@@ -112,11 +112,11 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) error {
 		return err
 	}
 	// An issue may have been reopened, and a workspace worked in, while the operator was asked.
-	seen := found.Workspaces
+	c.agreed = map[string]string{}
+	for _, s := range found.Workspaces {
+		c.agreed[s.Path] = s.Unsaved
+	}
 	if found, err = c.find(ctx); err == nil {
-		found.keepUnless(func(s space) bool {
-			return slices.ContainsFunc(seen, func(other space) bool { return other.Path == s.Path && (s.Unsaved == "" || s.Unsaved == other.Unsaved) })
-		})
 		err = c.remove(context.WithoutCancel(ctx), found)
 	}
 	if err := errors.Join(err, release()); err != nil {
@@ -172,10 +172,15 @@ func (c *pruner) find(ctx context.Context) (*pruned, error) {
 		if s.Why = why[s.IssueID]; s.Why == "" {
 			continue
 		}
-		if s.InUse || s.Unsaved != "" && !c.options.Force && c.accepted[s.Path] != s.Unsaved {
-			f.Kept = append(f.Kept, s)
-		} else {
+		mayGo := s.Unsaved == "" || c.options.Force
+		if c.agreed != nil {
+			work, agreed := c.agreed[s.Path]
+			mayGo = agreed && (s.Unsaved == "" || s.Unsaved == work)
+		}
+		if mayGo && !s.InUse {
 			f.Workspaces = append(f.Workspaces, s)
+		} else {
+			f.Kept = append(f.Kept, s)
 		}
 	}
 	for _, i := range past {
@@ -268,40 +273,29 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 // askAboutUnsaved lets the operator name each workspace with unsaved work that is to go. A plain yes would be typed too
 // quickly, so the answer is the issue's identifier.
 func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
+	kept := []space{}
 	for _, s := range f.Kept {
-		if s.InUse {
-			continue
+		word := ""
+		if !s.InUse {
+			fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
+			prompt := "Type " + term.Visible(s.Identifier) + " to remove it all the same, or nothing to keep it: "
+			var err error
+			if word, err = term.AskLine(ctx, c.p.Env, prompt, false); err != nil {
+				return err
+			}
 		}
-		fmt.Fprintln(c.p.Env.Stdout, term.Visible(s.Path+" has "+s.Unsaved))
-		prompt := "Type " + term.Visible(s.Identifier) + " to remove it all the same, or nothing to keep it: "
-		word, err := term.AskLine(ctx, c.p.Env, prompt, false)
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(word) == s.Identifier {
-			c.accepted[s.Path] = s.Unsaved
+		if !s.InUse && strings.TrimSpace(word) == s.Identifier {
 			f.Workspaces = append(f.Workspaces, s)
+		} else {
+			kept = append(kept, s)
 		}
 	}
-	f.Kept = slices.DeleteFunc(f.Kept, func(s space) bool { return c.accepted[s.Path] != "" })
+	f.Kept = kept
 	return nil
 }
 
-// keepUnless keeps the workspaces that may not go.
-func (f *pruned) keepUnless(mayGo func(space) bool) {
-	all := f.Workspaces
-	f.Workspaces = []space{}
-	for _, s := range all {
-		if mayGo(s) {
-			f.Workspaces = append(f.Workspaces, s)
-		} else {
-			f.Kept = append(f.Kept, s)
-		}
-	}
-}
-
 // remove removes what find selected; afterwards f lists what is gone. The caller holds the project lock, so no run starts.
-func (c *pruner) remove(ctx context.Context, f *pruned) (err error) {
+func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
 		return project.NoState(c.p, err)
@@ -316,14 +310,24 @@ func (c *pruner) remove(ctx context.Context, f *pruned) (err error) {
 			c.p.Env.Note(slog.LevelWarn, "could not be deleted: "+strings.Join(purged.Undeletable, ", "))
 		}
 	}
-	f.keepUnless(func(s space) (gone bool) {
-		if err == nil {
-			gone, err = c.removeSpace(ctx, s)
+	selected := f.Workspaces
+	f.Workspaces = []space{}
+	for _, s := range selected {
+		hand := &runner.Takeover{ // it moves a workspace to the trash as a cleanup run does
+			Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.root.Path,
+			Issue: reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier},
+			Env:   c.p.Environ(), Now: c.p.Env.Now, Log: c.p.Env.NewLog(slog.LevelWarn, term.TextLog),
 		}
-		return gone
-	})
-	if err != nil {
-		return err
+		err := hand.Remove(ctx, s.Unsaved != "")
+		if err != nil && exit.From(err).Code == workspace.CodeBusy { // its lease was taken meanwhile
+			err = nil
+			f.Kept = append(f.Kept, s)
+		} else {
+			f.Workspaces = append(f.Workspaces, s)
+		}
+		if err := errors.Join(err, hand.Close(ctx)); err != nil {
+			return err
+		}
 	}
 	for i, r := range f.Runs {
 		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)
@@ -344,23 +348,7 @@ func (c *pruner) remove(ctx context.Context, f *pruned) (err error) {
 	return nil
 }
 
-// removeSpace moves a workspace to the trash as a cleanup run does. It stays if its lease was taken meanwhile.
-func (c *pruner) removeSpace(ctx context.Context, s space) (gone bool, err error) {
-	hand := &runner.Takeover{
-		Config: project.RunnerConfig(c.cfg), StateDir: c.p.StateDir, ID: project.NewRunID(c.p.Env.Now()), Root: s.root.Path,
-		Issue: reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier},
-		Env:   c.p.Environ(), Now: c.p.Env.Now, Log: c.p.Env.NewLog(slog.LevelWarn, term.TextLog),
-	}
-	err = hand.Remove(ctx, s.Unsaved != "")
-	if err != nil && exit.From(err).Code == workspace.CodeBusy {
-		return false, hand.Close(ctx)
-	}
-	return err == nil, errors.Join(err, hand.Close(ctx))
-}
-
-func (f *pruned) empty() bool {
-	return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0
-}
+func (f *pruned) empty() bool { return len(f.Trash)+len(f.Workspaces)+len(f.Runs)+len(f.RunDirs) == 0 }
 
 func (c *pruner) report(f *pruned) {
 	w := c.p.Env

@@ -200,8 +200,21 @@ func (r *remover) remove(ctx context.Context) error {
 		}
 	}
 	for _, path := range r.row.Roots {
-		if err := r.leaveRoot(ctx, path); err != nil {
+		root, found, err := workspace.FindRoot(path)
+		if found && err == nil {
+			err = root.UnclaimProjects(r.row.StateDir)
+		}
+		if found && err == nil && r.options.Workspaces {
+			err = root.Dissolve(ctx, r.options.Force)
+		}
+		if err != nil {
 			return err
+		}
+		if r.options.Workspaces && !found {
+			_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
+		}
+		if r.options.Workspaces && filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
+			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}
 	crash.At("projects.remove.roots")
@@ -240,26 +253,6 @@ func (r *remover) remove(ctx context.Context) error {
 	}
 	fmt.Fprintln(r.w.Stdout, term.Visible("removed "+r.row.StateDir))
 	return nil
-}
-
-// leaveRoot removes the project's claim on a workspace root, and the root itself where its workspaces go too.
-func (r *remover) leaveRoot(ctx context.Context, path string) error {
-	root, found, err := workspace.FindRoot(path)
-	if found && err == nil {
-		err = root.UnclaimProjects(r.row.StateDir)
-	}
-	if err != nil || !r.options.Workspaces {
-		return err
-	}
-	if found {
-		err = root.Dissolve(ctx, r.options.Force)
-	} else {
-		_ = os.Remove(path) // the last step of an interrupted removal; a folder with content stays
-	}
-	if filepath.Dir(path) == project.Resolve(filepath.Join(r.w.Home, setup.RootsFolder)) {
-		_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
-	}
-	return err
 }
 
 func envFile(w *term.Env, row known) string {
