@@ -101,7 +101,11 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	}
 	var findings []finding
 	add := func(r result) {
-		r.warnIfDifferent()
+		for i, f := range r.scheduled { // fine, but not the same as here
+			if r.ifDifferent != "" && f.Status == statusOK && len(r.called) > 0 && !f.in(r.called) {
+				r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, r.ifDifferent
+			}
+		}
 		findings = append(findings, slices.Concat(r.called, r.scheduled)...)
 		if !p.Env.JSON && ctx.Err() == nil {
 			r.print(p.Env)
@@ -184,8 +188,20 @@ func fail(message, hint string) []finding {
 // failWith makes findings of an error: one of each fault.
 func failWith(err error) (list []finding) {
 	faults := workflow.Faults(err)
-	if len(faults) == 0 {
-		faults = []*reconcile.Error{asError(err)}
+	var known *reconcile.Error
+	var ofAgent *agent.Error
+	switch {
+	case len(faults) > 0:
+	case errors.As(err, &known):
+		faults = append(faults, known)
+	case errors.As(err, &ofAgent):
+		// The chain of errors ends with what the agent printed last.
+		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
+		faults = append(faults, exit.Fault(string(ofAgent.Code), text, "symphony logs shows what codex says in a run; README, errors of runs"))
+	case errors.Is(err, context.DeadlineExceeded):
+		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: try it by hand"))
+	default:
+		faults = append(faults, exit.From(err))
 	}
 	for _, e := range faults {
 		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code})
@@ -193,36 +209,10 @@ func failWith(err error) (list []finding) {
 	return list
 }
 
-// asError gives every error a code.
-func asError(err error) *reconcile.Error {
-	var known *reconcile.Error
-	var ofAgent *agent.Error
-	switch {
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &ofAgent):
-		// The chain of errors ends with what the agent printed last.
-		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		return exit.Fault(string(ofAgent.Code), text, "symphony logs shows what codex says in a run; README, errors of runs")
-	case errors.Is(err, context.DeadlineExceeded):
-		return exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: try it by hand")
-	}
-	return exit.From(err)
-}
-
 // result is what one check has found in both environments.
 type result struct {
 	check
 	called, scheduled []finding
-}
-
-// warnIfDifferent makes warnings of findings that are fine under the schedule but not the same as here.
-func (r result) warnIfDifferent() {
-	for i, f := range r.scheduled {
-		if r.ifDifferent != "" && f.Status == statusOK && len(r.called) > 0 && !f.in(r.called) {
-			r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, r.ifDifferent
-		}
-	}
 }
 
 func (f finding) in(list []finding) bool {
@@ -240,10 +230,10 @@ func (r result) lines() (list []finding) {
 	for _, f := range r.called {
 		if f.in(r.scheduled) {
 			list = append(list, f)
-			continue
+		} else {
+			f.Message = "as called " + f.Message
+			called = append(called, f)
 		}
-		f.Message = "as called " + f.Message
-		called = append(called, f)
 	}
 	for _, f := range r.scheduled {
 		if !f.in(r.called) {

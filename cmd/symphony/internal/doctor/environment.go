@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -107,19 +106,17 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 
 // close ends the codex that was started for the checks.
 func (e *environment) close() []finding {
-	if e.config == nil {
+	if !e.has(needsAgent) {
 		return nil
 	}
-	i, err := e.agent()
-	if err != nil {
+	i, _ := e.agent()
+	err := i.Close()
+	if err == nil {
 		return nil
 	}
-	if err := i.Close(); err != nil {
-		list := warn("something is left that was started for codex's checks: "+err.Error(), "look at what is named")
-		list[0].Check, list[0].As = "tidying up", e.as
-		return list
-	}
-	return nil
+	list := warn("something is left that was started for codex's checks: "+err.Error(), "look at what is named")
+	list[0].Check, list[0].As = "tidying up", e.as
+	return list
 }
 
 // codexHome is the codex home of agents.

@@ -6,16 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 )
-
-const everyMinute = "* * * * * "
 
 // cron is the schedule of a line in the user's crontab.
 type cron struct{ *plan }
@@ -23,6 +21,11 @@ type cron struct{ *plan }
 // line is our line. What follows # is a comment for the shell, and the mark by which the line is found.
 func (c cron) line() (string, error) {
 	command := c.command(project.TriggerCron)
+	for _, arg := range append(command, c.vars...) {
+		if strings.Contains(arg, `\`) {
+			return "", failed("rename it, or use a timer of systemd", "%q holds a backslash, which cron programs read in different ways", arg)
+		}
+	}
 	var words []string
 	for _, v := range c.vars {
 		name, value, _ := strings.Cut(v, "=")
@@ -31,12 +34,7 @@ func (c cron) line() (string, error) {
 	for _, arg := range command {
 		words = append(words, cronWord(arg))
 	}
-	for _, arg := range append(command, c.vars...) {
-		if strings.Contains(arg, `\`) {
-			return "", failed("rename it, or use a timer of systemd", "%q holds a backslash, which cron programs read in different ways", arg)
-		}
-	}
-	return everyMinute + strings.Join(words, " ") + cronMark(c.p), nil
+	return "* * * * * " + strings.Join(words, " ") + cronMark(c.p), nil
 }
 
 // cronWord quotes a word for a crontab, where a % ends the command, also between quotes.
@@ -141,32 +139,14 @@ func (c cron) install(ctx context.Context) (changed bool, err error) {
 	return text != crontab, nil
 }
 
-func removeLine(ctx context.Context, p *project.Project) error {
-	crontab, err := readCrontab(ctx, p.Env)
-	if err != nil {
-		return err
-	}
-	text, was := withLine(crontab, "", cronMark(p))
-	if err := writeCrontab(ctx, p.Env, text); err != nil {
-		return err
-	}
-	fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(was))
-	return nil
-}
-
 // cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.
 func cronRuns() *bool {
-	list, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is well-formed
 	if !project.Exists("/proc/1/comm") {
 		return nil
 	}
-	runs := false
-	for _, path := range list {
+	list, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is well-formed
+	return new(slices.ContainsFunc(list, func(path string) bool {
 		name, _ := os.ReadFile(path) // the process may have ended
-		switch strings.TrimSpace(string(name)) {
-		case "cron", "crond", "fcron":
-			runs = true
-		}
-	}
-	return &runs
+		return slices.Contains([]string{"cron", "crond", "fcron"}, strings.TrimSpace(string(name)))
+	}))
 }

@@ -190,7 +190,7 @@ func Install(ctx context.Context, p *project.Project, o Options) error {
 }
 
 // goBuildPath matches the paths of programs that go run builds.
-const goBuildPath = `(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`
+var goBuildPath = regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
 
 // refuse returns the first reason for which Install writes nothing.
 func (s *plan) refuse(ctx context.Context, kind scheduler, patience time.Duration) error {
@@ -201,7 +201,7 @@ func (s *plan) refuse(ctx context.Context, kind scheduler, patience time.Duratio
 	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
 		why = "lies below " + temporary
 	}
-	if regexp.MustCompile(goBuildPath).MatchString(path) {
+	if goBuildPath.MatchString(path) {
 		why = "was made by go run"
 	}
 	if s.program == "" {
@@ -242,38 +242,36 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 		}
 	}
 	if found.Line != "" && !o.System {
-		if err := removeLine(ctx, p); err != nil {
+		text, line := withLine(found.crontab, "", cronMark(p))
+		if err := writeCrontab(ctx, p.Env, text); err != nil {
 			return err
 		}
+		fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(line))
 		removed = true
 	}
 	if !removed && needsRoot == nil {
 		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
 	}
-	if names := liveWorkers(ctx, p, stateDir); len(names) > 0 {
-		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n",
-			term.Visible(strings.Join(names, ", ")), term.ShellQuote(p.Path), stopAs)
-		fmt.Fprintln(p.Env.Stdout, "  for some minutes a run that ends still starts the next; symphony pause prevents it")
-	}
-	return needsRoot
-}
-
-// liveWorkers names the workers, which no schedule ends: by issue, or by run where the database belongs to another account,
-// in which root must create no files.
-func liveWorkers(ctx context.Context, p *project.Project, stateDir string) (names []string) {
+	// No schedule ends workers. They are named by issue, or by run where the database belongs to another account, in which root
+	// must create no files.
+	var names []string
 	runs := project.LivingRuns(&project.Project{StateDir: stateDir})
 	if db, err := state.OpenReadOnly(ctx, p.StateDir); err == nil {
 		defer db.Close()
-		if rec, err := db.Store.State(ctx); err == nil {
-			for _, run := range rec.Runs {
-				if at := slices.Index(runs, run.ID); at >= 0 {
-					names, runs = append(names, run.Identifier), slices.Delete(runs, at, at+1)
-				}
+		rec, _ := db.Store.State(ctx) // without it the runs have no other name
+		for _, run := range rec.Runs {
+			if at := slices.Index(runs, run.ID); at >= 0 {
+				names, runs = append(names, run.Identifier), slices.Delete(runs, at, at+1)
 			}
 		}
 	}
 	for _, id := range runs {
 		names = append(names, "run "+id)
 	}
-	return names
+	if len(names) > 0 {
+		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n",
+			term.Visible(strings.Join(names, ", ")), term.ShellQuote(p.Path), stopAs)
+		fmt.Fprintln(p.Env.Stdout, "  for some minutes a run that ends still starts the next; symphony pause prevents it")
+	}
+	return needsRoot
 }

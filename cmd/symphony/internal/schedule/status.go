@@ -146,10 +146,10 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		out.addProblem("%s", found.problem)
 	}
 	db, err := project.OpenForReading(ctx, p)
-	if errors.Is(err, state.ErrNoState) {
+	switch {
+	case errors.Is(err, state.ErrNoState):
 		return out, nil
-	}
-	if err != nil {
+	case err != nil:
 		return out, err
 	}
 	defer db.Close()
@@ -263,7 +263,17 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		printFact(w, "installed", "nothing by symphony schedule install")
 	}
 	for _, t := range out.Timers {
-		printTimer(w, t, now)
+		not := map[bool]string{false: "not "}
+		printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
+		if t.Next != nil {
+			printFact(w, "next", soonText(w, now, *t.Next))
+		}
+		if t.Last != nil {
+			printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
+		}
+		if t.KillMode != "" && t.KillMode != "process" {
+			printFact(w, "workers", "would end with their pass, unless they get scopes (KillMode="+t.KillMode+")")
+		}
 	}
 	if out.Cron != nil {
 		printFact(w, "cron", term.Visible(out.Cron.Line))
@@ -306,24 +316,10 @@ func soonText(w *term.Env, now, t time.Time) string {
 	return "in " + term.Duration(t.Sub(now))
 }
 
-func printTimer(w *term.Env, t timerJSON, now time.Time) {
-	not := map[bool]string{false: "not "}
-	printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
-	if t.Next != nil {
-		printFact(w, "next", soonText(w, now, *t.Next))
-	}
-	if t.Last != nil {
-		printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
-	}
-	if t.KillMode != "" && t.KillMode != "process" {
-		printFact(w, "workers", "would end with their pass, unless they get scopes (KillMode="+t.KillMode+")")
-	}
-}
-
 func printFact(w *term.Env, name, text string) {
+	format := "%-10s %s\n"
 	if w.Width == 0 {
-		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, text)
-		return
+		format = "%s\t%s\n"
 	}
-	fmt.Fprintf(w.Stdout, "%-10s %s\n", name, text)
+	fmt.Fprintf(w.Stdout, format, name, text)
 }

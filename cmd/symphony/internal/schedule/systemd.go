@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/internal/durable"
@@ -100,30 +99,27 @@ var unitTexts = template.Must(template.ParseFS(unitFiles, "*"))
 
 // write makes the texts of the units.
 func (t *timer) write() units {
-	argv := t.command(project.TriggerTimer)
+	argv, vars := t.command(project.TriggerTimer), []string{}
 	command := unitWord(argv[0]) // systemd expands no variable in the path of the program
 	for _, arg := range argv[1:] {
 		command += " " + argumentWord(arg)
 	}
+	for _, v := range t.vars {
+		vars = append(vars, unitWord(v))
+	}
 	values := map[string]any{
-		"Mark": unitMark, "Workflow": t.p.Path, "Program": t.program, "Name": t.name, "Command": command,
+		"Mark": unitMark, "Workflow": t.p.Path, "Program": t.program, "Name": t.name, "Command": command, "Vars": vars,
 		"Every": t.every, "Times": timerLines(t.every),
 	}
 	if t.plan.system {
 		values["User"] = t.account.name
 	}
-	var vars []string
-	for _, v := range t.vars {
-		vars = append(vars, unitWord(v))
-	}
-	values["Vars"] = vars
-	fill := func(name string) string {
+	u := t.units
+	for name, text := range map[string]*string{"symphony.service": &u.service, "symphony.timer": &u.timer} {
 		var b strings.Builder
 		_ = unitTexts.ExecuteTemplate(&b, name, values) // it writes to memory
-		return b.String()
+		*text = b.String()
 	}
-	u := t.units
-	u.service, u.timer = fill("symphony.service"), fill("symphony.timer")
 	return u
 }
 
