@@ -32,6 +32,14 @@ type Holder struct {
 	Queued bool `json:"-"`
 }
 
+// String names the pass that has the lock.
+func (h *Holder) String() string {
+	if h.PID == 0 {
+		return "unknown holder"
+	}
+	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
+}
+
 // Acquire takes the project lock of dir, which it makes if need be. self is the record for others; a PID of 0 means this
 // process. Where another process has the lock, held describes it and release is nil. With a timeout Acquire waits that
 // long, unless another process waits already: one waiter is enough, because its pass will see everything that was written

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -220,7 +221,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case err != nil:
 		return err
 	case run.Outcome != "":
-		fmt.Fprintln(pr.p.Env.Stdout, project.EndLine(run))
+		fmt.Fprintln(pr.p.Env.Stdout, render.EndLine(run))
 	case project.WorkerDead(pr.p, run):
 		fmt.Fprintf(pr.p.Env.Stdout, "%s: the worker of this run is gone; the next pass records how the run ended\n", term.Visible(run.Identifier))
 	}

@@ -199,7 +199,7 @@ func RunIssue(ctx context.Context, p *project.Project, ref string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
+	fmt.Fprintln(p.Env.Stdout, render.EndLine(run))
 	if hint := render.Hint(run.ErrorCode); hint != "" {
 		fmt.Fprintln(p.Env.Stderr, "  "+hint)
 	}

@@ -42,7 +42,7 @@ func report(ctx context.Context, p *project.Project, o TickOptions, r Result) {
 func ReportText(p *project.Project, r Result) {
 	w := p.Env
 	if r.Holder != nil {
-		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", project.HolderText(r.Holder))
+		fmt.Fprintf(w.Stdout, "another pass is at work (%s); nothing to do\n", r.Holder)
 		return
 	}
 	for _, text := range r.warnings {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -142,7 +143,7 @@ func waitForRuns(ctx context.Context, p *project.Project, r Result, o TickOption
 			return false, err
 		}
 		if !o.JSON && !o.Quiet { // with --json the one object has been printed
-			fmt.Fprintln(p.Env.Stdout, project.EndLine(run))
+			fmt.Fprintln(p.Env.Stdout, render.EndLine(run))
 		}
 		failed = failed || run.Outcome != reconcile.Succeeded
 	}

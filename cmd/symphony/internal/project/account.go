@@ -64,7 +64,12 @@ func (a *PassAccount) Look(_ context.Context, now time.Time) reconcile.Account {
 	if err != nil {
 		a.warned.Do(func() { a.warn(exit.From(err).Message) })
 	}
-	return reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over, Probing: s.Probe != "" && holdsAlive(s.Probe)}
+	out := reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over}
+	if s.Probe != "" { // the alive file of a worker, which certainly holds it
+		pulse, err := proc.ProbeAlive(s.Probe)
+		out.Probing = err == nil && pulse.Held
+	}
+	return out
 }
 
 // TakeSlots implements reconcile.Accounts.
@@ -117,12 +122,6 @@ func (a *PassAccount) Probe(ctx context.Context, b reconcile.Block, run reconcil
 func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccount {
 	most, _ := MaxAgents(p)
 	return &PassAccount{Account: OpenAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
-}
-
-// holdsAlive reports whether a worker certainly holds this alive file.
-func holdsAlive(path string) bool {
-	pulse, err := proc.ProbeAlive(path)
-	return err == nil && pulse.Held
 }
 
 // LowKey names the time until which the tracker's allowance counts as low. The database keeps it for the next pass.

@@ -34,20 +34,14 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// selfExe is the running program, also after its file was replaced.
-func selfExe() (string, error) {
-	const self = "/proc/self/exe"
-	if _, err := os.Stat(self); err == nil {
-		return self, nil
-	}
-	return os.Executable()
-}
-
 // NewRunners returns the workers of this machine.
 func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
-	exe, err := selfExe()
-	if err != nil {
-		return nil, fmt.Errorf("own program: %w", err)
+	exe := "/proc/self/exe" // the running program, also after its file was replaced
+	if !Exists(exe) {
+		var err error
+		if exe, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("own program: %w", err)
+		}
 	}
 	l := &runner.Local{
 		StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
@@ -72,7 +66,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
-		OnApproval: onApproval(cfg.Agent.OnApproval), OnQuestion: onQuestion(cfg.Agent.OnQuestion), AnswerTimeout: cfg.Agent.AnswerTimeout,
+		OnApproval: approvals[cfg.Agent.OnApproval], OnQuestion: questions[cfg.Agent.OnQuestion], AnswerTimeout: cfg.Agent.AnswerTimeout,
 		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots, PassEnv: cfg.Agent.PassEnv,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
@@ -87,16 +81,13 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 	return c
 }
 
-func onApproval(a workflow.Answer) agent.Approval {
-	return map[workflow.Answer]agent.Approval{
+var (
+	approvals = map[workflow.Answer]agent.Approval{
 		workflow.Approve: agent.ApprovalApprove, workflow.Deny: agent.ApprovalDeny, workflow.Fail: agent.ApprovalFail,
 		workflow.Ask: agent.ApprovalAsk,
-	}[a]
-}
-
-func onQuestion(a workflow.Answer) agent.QuestionPolicy {
-	return map[workflow.Answer]agent.QuestionPolicy{workflow.Fail: agent.QuestionFail, workflow.Ask: agent.QuestionAsk}[a]
-}
+	}
+	questions = map[workflow.Answer]agent.QuestionPolicy{workflow.Fail: agent.QuestionFail, workflow.Ask: agent.QuestionAsk}
+)
 
 // Version is the version of the program, which the go command derives from a tag or commit.
 func Version() string {

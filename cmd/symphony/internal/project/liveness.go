@@ -137,10 +137,7 @@ const CommandPatience = 10 * time.Second
 
 // LivingRuns are the ids of the runs whose workers live.
 func LivingRuns(p *Project) (ids []string) {
-	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if err != nil {
-		return nil
-	}
+	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without it there are none
 	for _, e := range entries {
 		if runner.Alive(p.StateDir, e.Name()) {
 			ids = append(ids, e.Name())

@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -150,47 +149,9 @@ func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 	}, nil
 }
 
-// ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without
-// a code.
-func ErrorText(code, message string) *string {
-	switch {
-	case code == "" && message == "":
-		return nil
-	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
-		return &message
-	case message == "":
-		return &code
-	}
-	return new(code + ": " + message)
-}
-
-// EndLine says how a run ended.
-func EndLine(run reconcile.Run) string {
-	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
-	if !run.EndedAt.IsZero() { // the end of a lost run is not known
-		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
-	}
-	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
-	if e := ErrorText(run.ErrorCode, run.ErrorText); e != nil {
-		line += ": " + *e
-	}
-	if run.AfterRunError != "" {
-		line += "; hook failed: " + run.AfterRunError
-	}
-	return term.Visible(line)
-}
-
 // LockedError is the error of a command that found the project locked.
 func LockedError(h *state.Holder) *reconcile.Error {
-	return &reconcile.Error{Code: "locked", Message: "another pass holds the lock: " + HolderText(h), Hint: "try again, or give --lock-timeout more time"}
-}
-
-// HolderText names the pass that holds the lock.
-func HolderText(h *state.Holder) string {
-	if h.PID == 0 {
-		return "unknown holder"
-	}
-	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
+	return exit.Fault("locked", "another pass holds the lock: "+h.String(), "try again, or give --lock-timeout more time")
 }
 
 // Register records a state directory at an unusual place, so that KnownProjects finds it.

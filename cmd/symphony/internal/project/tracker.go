@@ -19,23 +19,21 @@ import (
 // NewTracker makes the adapter of a configuration. warn receives what the tracker sends and the adapter ignores; it may be
 // nil.
 func NewTracker(cfg *workflow.Config, now func() time.Time, warn func(string)) (*reconcile.TrackerAdapter, error) {
-	return linear.Adapter(trackerOptions(cfg, now, warn))
+	return newTracker(cfg, now, warn, false)
 }
 
 // NewTrackerWithoutProxy is NewTracker for a check on behalf of a schedule, which does not see the proxy that this
 // process's environment names.
 func NewTrackerWithoutProxy(cfg *workflow.Config, now func() time.Time) (*reconcile.TrackerAdapter, error) {
-	o := trackerOptions(cfg, now, nil)
-	o.IgnoreProxy = true
-	return linear.Adapter(o)
+	return newTracker(cfg, now, nil, true)
 }
 
-func trackerOptions(cfg *workflow.Config, now func() time.Time, warn func(string)) linear.Options {
+func newTracker(cfg *workflow.Config, now func() time.Time, warn func(string), ignoreProxy bool) (*reconcile.TrackerAdapter, error) {
 	t := cfg.Tracker
-	return linear.Options{
+	return linear.Adapter(linear.Options{
 		Endpoint: t.Endpoint, APIKey: t.APIKey.Reveal(), ProjectSlug: t.ProjectSlug, CAFile: t.CAFile,
-		ReadOnly: t.ToolScope == "read", Now: now, Warn: warn,
-	}
+		ReadOnly: t.ToolScope == "read", Now: now, Warn: warn, IgnoreProxy: ignoreProxy,
+	})
 }
 
 // TrackerSetup is how init connects a project to a tracker.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -114,4 +115,20 @@ func Request(w *term.Env, r reconcile.Request) {
 	if d.Cut > 0 {
 		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
 	}
+}
+
+// EndLine says how a run ended.
+func EndLine(run reconcile.Run) string {
+	line := fmt.Sprintf("%s %s", run.Identifier, run.Outcome)
+	if !run.EndedAt.IsZero() { // the end of a lost run is not known
+		line += " after " + term.Duration(run.EndedAt.Sub(run.StartedAt))
+	}
+	line += fmt.Sprintf(", %s, %d tokens", text.Plural(run.Turns, "turn"), run.Tokens.Total)
+	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
+		line += ": " + *e
+	}
+	if run.AfterRunError != "" {
+		line += "; hook failed: " + run.AfterRunError
+	}
+	return term.Visible(line)
 }

@@ -211,3 +211,17 @@ func HowToAnswer(r reconcile.Request) string {
 	}
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
 }
+
+// ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without
+// a code.
+func ErrorText(code, message string) *string {
+	switch {
+	case code == "" && message == "":
+		return nil
+	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
+		return &message
+	case message == "":
+		return &code
+	}
+	return new(code + ": " + message)
+}

@@ -243,7 +243,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	row := &ClaimRow{Status: c.Status, Attempt: term.OrNull(c.Attempt), ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs}
 	if c.Status != reconcile.Running {
-		row.Error = project.ErrorText(c.ErrorCode, c.ErrorMessage)
+		row.Error = ErrorText(c.ErrorCode, c.ErrorMessage)
 	}
 	switch c.Status {
 	case reconcile.Waiting:

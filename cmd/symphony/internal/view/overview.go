@@ -271,7 +271,7 @@ func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Opt
 func newRetryingRow(c reconcile.Claim) RetryingRow {
 	return RetryingRow{
 		IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Attempt: term.OrNull(c.Attempt), DueAt: c.DueAt,
-		Error: project.ErrorText(c.ErrorCode, c.ErrorMessage), Kind: c.Kind,
+		Error: ErrorText(c.ErrorCode, c.ErrorMessage), Kind: c.Kind,
 	}
 }
 
@@ -282,7 +282,7 @@ func newHeldRow(c reconcile.Claim) HeldRow {
 func newRunRow(r reconcile.Run) RunRow {
 	return RunRow{
 		RunID: r.ID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Kind: r.Kind, Attempt: term.OrNull(r.Attempt), Phase: r.Phase,
-		Outcome: term.OrNull(r.Outcome), Error: project.ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
+		Outcome: term.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: term.OrNull(r.AfterRunError),
 		StartedAt: r.StartedAt, EndedAt: term.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: term.OrNull(r.ThreadID),
 	}
 }

@@ -206,7 +206,7 @@ func newReport(s state.Report, claims []state.Standing, prices workflow.Prices, 
 		rows := []FailedRow{}
 		for _, f := range list {
 			rows = append(rows, FailedRow{
-				f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, project.ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
+				f.IssueID, f.Identifier, f.Runs, f.RunID, f.Outcome, ErrorText(f.Code, f.Text), f.At, term.OrNull(became[f.IssueID]),
 			})
 		}
 		return rows

@@ -25,7 +25,7 @@ func TestErrorText(t *testing.T) {
 		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
 	} {
 		got := ""
-		if text := project.ErrorText(c.code, c.message); text != nil {
+		if text := ErrorText(c.code, c.message); text != nil {
 			got = *text
 		}
 		if got != c.want {

@@ -82,7 +82,7 @@ func heldText(c reconcile.Claim) string {
 		}
 	}
 	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
-	if last := project.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
+	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
 		message += ", last error " + *last
 	}
 	return message
@@ -107,7 +107,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{"unclaimed", "the last pass had nothing to do for it; only the tracker knows its present state"}
 	}
 	last := ""
-	if e := project.ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
+	if e := ErrorText(c.ErrorCode, c.ErrorMessage); e != nil {
 		last = ": " + *e
 	}
 	message := map[reconcile.RetryKind]string{
