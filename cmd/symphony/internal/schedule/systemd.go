@@ -135,23 +135,24 @@ func timerInterval(polling time.Duration) time.Duration { return max(polling, ti
 // timerLines uses the calendar if the interval divides a minute, hour or day: such a timer also knows what it missed during a
 // suspend. Other intervals run from one pass to the next.
 func timerLines(every time.Duration) string {
-	const day = 24 * time.Hour
-	step := func(whole, unit time.Duration) string {
-		if every == whole {
-			return "00"
-		}
-		return fmt.Sprintf("00/%d", every/unit)
-	}
-	switch {
-	case every%time.Second != 0:
-	case every == time.Second:
+	if every == time.Second {
 		return "OnCalendar=*-*-* *:*:*"
-	case time.Minute%every == 0:
-		return "OnCalendar=*-*-* *:*:" + step(time.Minute, time.Second)
-	case every%time.Minute == 0 && time.Hour%every == 0:
-		return "OnCalendar=*-*-* *:" + step(time.Hour, time.Minute) + ":00"
-	case every%time.Hour == 0 && day%every == 0:
-		return "OnCalendar=*-*-* " + step(day, time.Hour) + ":00:00"
+	}
+	for _, part := range []struct {
+		unit, whole time.Duration
+		calendar    string
+	}{
+		{time.Second, time.Minute, "*:*:%s"},
+		{time.Minute, time.Hour, "*:%s:00"},
+		{time.Hour, 24 * time.Hour, "%s:00:00"},
+	} {
+		if every%part.unit == 0 && part.whole%every == 0 {
+			step := "00"
+			if every != part.whole {
+				step = fmt.Sprintf("00/%d", every/part.unit)
+			}
+			return "OnCalendar=*-*-* " + fmt.Sprintf(part.calendar, step)
+		}
 	}
 	return fmt.Sprintf("OnActiveSec=1s\nOnUnitActiveSec=%dms", every.Milliseconds())
 }

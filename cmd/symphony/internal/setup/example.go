@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"gopkg.in/yaml.v3"
@@ -36,13 +35,6 @@ const (
 
 // ExampleNames are the ready workflows; the first is the default.
 var ExampleNames = []string{"branch", pullRequestExample, worktreeExample, reviewExample}
-
-func knownExample(name string) error {
-	if slices.Contains(ExampleNames, name) {
-		return nil
-	}
-	return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
-}
 
 // answers fill in an example.
 type answers struct {

@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -59,20 +61,22 @@ func Run(ctx context.Context, p *project.Project, o Options) error {
 			return err
 		}
 	}
-	text, err := s.render()
+	source, err := s.render()
 	if err == nil {
-		err = s.write(text)
+		err = s.write(source)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		s.report()
 	}
-	s.report()
-	return nil
+	return err
 }
 
 // check refuses what is wrong before the first question.
 func (s *starter) check() error {
-	if err := errors.Join(knownExample(s.answers.Example), s.p.Nested()); err != nil {
+	if name := s.answers.Example; !slices.Contains(ExampleNames, name) {
+		return exit.Usage("init: there is no example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
+	}
+	if err := s.p.Nested(); err != nil {
 		return err
 	}
 	if info, err := os.Stat(filepath.Dir(s.p.Path)); err != nil || !info.IsDir() {
@@ -158,7 +162,7 @@ func (s *starter) printError(err error) {
 }
 
 // write creates both files or none. An environment file that holds the key is not changed.
-func (s *starter) write(text []byte) error {
+func (s *starter) write(source []byte) error {
 	made := ""
 	if path := s.p.EnvPath(); !s.hasEnvFile() {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -170,7 +174,7 @@ func (s *starter) write(text []byte) error {
 		}
 		made = path
 	}
-	err := createFile(s.p.Path, text, 0o644)
+	err := createFile(s.p.Path, source, 0o644)
 	if err != nil && made != "" {
 		err = errors.Join(err, os.Remove(made))
 	}

@@ -127,7 +127,15 @@ func (s *starter) chooseProject(ctx context.Context) (slug string, err error) {
 			"make one in "+s.tracker.Name+", or use another key")
 	}
 	for shown := all; ; {
-		s.listProjects(shown, len(shown) == len(all) && s.account.More)
+		for i, p := range shown[:min(listed, len(shown))] {
+			fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
+		}
+		switch rest := len(shown) - listed; {
+		case len(shown) == len(all) && s.account.More:
+			fmt.Fprintf(s.w.Stderr, "      and more than %d others\n", rest)
+		case rest > 0:
+			fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
+		}
 		answer, err := s.ask(ctx, "Project (its number, or a part of its name or address)", "")
 		if err == nil && answer == "" {
 			err = nothingChosen("project")
@@ -150,18 +158,6 @@ func (s *starter) chooseProject(ctx context.Context) (slug string, err error) {
 		default:
 			fmt.Fprintf(s.w.Stderr, "No project is called so: %s\n", term.Visible(answer))
 		}
-	}
-}
-
-func (s *starter) listProjects(list []reconcile.TrackerProject, more bool) {
-	for i, p := range list[:min(listed, len(list))] {
-		fmt.Fprintf(s.w.Stderr, "%4d  %s\n", i+1, term.Visible(p.Name))
-	}
-	switch rest := len(list) - listed; {
-	case more:
-		fmt.Fprintf(s.w.Stderr, "      and more than %d others\n", rest)
-	case rest > 0:
-		fmt.Fprintf(s.w.Stderr, "      and %s\n", text.Plural(rest, "other"))
 	}
 }
 
@@ -197,7 +193,14 @@ func (s *starter) findStates(ctx context.Context) error {
 	if s.answers.Example == reviewExample {
 		what = "State after the agent's review"
 	}
-	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, s.setReview)
+	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, func(name string) error {
+		state, err := s.state(name)
+		if err == nil && slices.Contains(s.answers.Active, state.Name) {
+			err = exit.Usage("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
+		}
+		s.answers.Review = state.Name
+		return err
+	})
 }
 
 func (s *starter) setActive(text string) error {
@@ -229,15 +232,6 @@ func (s *starter) setActive(text string) error {
 	}
 	s.answers.Active = names
 	return nil
-}
-
-func (s *starter) setReview(name string) error {
-	state, err := s.state(name)
-	if err == nil && slices.Contains(s.answers.Active, state.Name) {
-		err = exit.Usage("init: the state %q is active: an issue that is handed over there would be worked on again", state.Name)
-	}
-	s.answers.Review = state.Name
-	return err
 }
 
 // state finds a state of the project's teams, whatever the case of its letters.
