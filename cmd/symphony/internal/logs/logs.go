@@ -236,7 +236,15 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		show = pr.printRaw
 	}
 	if !pr.o.Since.IsZero() {
-		show = since(pr.o.Since, show)
+		showAny := show
+		show = func(line []byte) {
+			var e struct {
+				At time.Time `json:"at"`
+			}
+			if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) { // lines without a time are shown
+				showAny(line)
+			}
+		}
 	}
 	if pr.o.File != "" {
 		path, show = filepath.Join(dir, pr.o.File), pr.printText
@@ -348,17 +356,5 @@ func (pr *printer) printEvent(line []byte) {
 		}
 		fmt.Fprintf(w.Stdout, "%s  %s\n", margin, line)
 		margin = "        "
-	}
-}
-
-// since leaves out the events before a time. Lines without a time are shown.
-func since(start time.Time, show func([]byte)) func([]byte) {
-	return func(line []byte) {
-		var e struct {
-			At time.Time `json:"at"`
-		}
-		if json.Unmarshal(line, &e) != nil || !e.At.Before(start) {
-			show(line)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,8 @@ type facts struct {
 	p   *project.Project
 	db  *state.DB // nil before the first pass
 	now time.Time
+	// only are the ids of the issues that a view is confined to, empty for all.
+	only []string
 
 	cfg      *workflow.Config
 	cfgErr   error
@@ -72,6 +73,10 @@ func (f *facts) read(ctx context.Context) (err error) {
 	return errors.Join(errs[:]...)
 }
 
+func (f *facts) wants(issueID string) bool {
+	return len(f.only) == 0 || slices.Contains(f.only, issueID)
+}
+
 func (f *facts) project() ProjectRow {
 	row := ProjectRow{WorkflowPath: f.p.Path, StateDir: f.p.StateDir}
 	if f.cfg != nil {
@@ -84,32 +89,6 @@ func (f *facts) project() ProjectRow {
 func Instant() (reconcile.Instant, error) {
 	boot, err := proc.BootID()
 	return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
-}
-
-// issueSet is the ids of the issues that a view is confined to; nil for all.
-type issueSet map[string]bool
-
-func (s issueSet) has(id string) bool { return s == nil || s[id] }
-
-func (s issueSet) ids() []string { return slices.Sorted(maps.Keys(s)) }
-
-// findIssues finds issues by identifiers or ids in the database.
-func findIssues(ctx context.Context, db *state.DB, refs []string) (issueSet, error) {
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	found := issueSet{}
-	for _, ref := range refs {
-		id, _, known, err := db.Views.FindIssue(ctx, ref)
-		if err != nil {
-			return nil, err
-		}
-		if !known {
-			return nil, UnknownIssue(ctx, db, ref, "it is neither claimed nor skipped, and has had no run")
-		}
-		found[id] = true
-	}
-	return found, nil
 }
 
 // UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier.

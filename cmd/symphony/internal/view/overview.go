@@ -173,10 +173,17 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		return Overview{}, err
 	}
 	defer f.db.Close()
-	only, err := findIssues(ctx, f.db, o.Issues)
-	if err != nil {
-		return Overview{}, err
+	for _, ref := range o.Issues {
+		id, _, known, err := f.db.Views.FindIssue(ctx, ref)
+		if err == nil && !known {
+			err = UnknownIssue(ctx, f.db, ref, "it is neither claimed nor skipped, and has had no run")
+		}
+		if err != nil {
+			return Overview{}, err
+		}
+		f.only = append(f.only, id)
 	}
+	var err error
 	if f.recorded, err = f.db.Store.State(ctx); err != nil {
 		return Overview{}, err
 	}
@@ -190,9 +197,9 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if f.low.After(f.now) {
 		v.LowUntil = &f.low
 	}
-	v.addClaims(f, only)
+	v.addClaims(f)
 	for _, r := range f.requests {
-		if !only.has(r.IssueID) {
+		if !f.wants(r.IssueID) {
 			continue
 		}
 		row := f.requestRow(r)
@@ -204,11 +211,11 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		}
 		v.Requests = append(v.Requests, row)
 	}
-	return v, v.addHistory(ctx, f, only, o)
+	return v, v.addHistory(ctx, f, o)
 }
 
 // addClaims adds a row for each claim, and what their runs have used so far.
-func (v *Overview) addClaims(f facts, only issueSet) {
+func (v *Overview) addClaims(f facts) {
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.recorded.Runs {
 		runs[r.ID] = r
@@ -218,7 +225,7 @@ func (v *Overview) addClaims(f facts, only issueSet) {
 	}
 	for _, c := range f.recorded.Claims {
 		switch {
-		case !only.has(c.IssueID):
+		case !f.wants(c.IssueID):
 		case c.Status == reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
@@ -243,7 +250,7 @@ func (v *Overview) addClaims(f facts, only issueSet) {
 }
 
 // addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
-func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Options) error {
+func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	var errs [5]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.db)
 	v.RateLimits, errs[1] = f.db.Views.RateLimits(ctx)
@@ -252,13 +259,13 @@ func (v *Overview) addHistory(ctx context.Context, f facts, only issueSet, o Opt
 	v.Totals.Seconds += totals.Runtime.Seconds()
 	errs[2] = err
 	skipped, err := f.db.Views.Skips(ctx)
-	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return !only.has(s.IssueID) })
+	skipped = slices.DeleteFunc(append([]state.StoredSkip{}, skipped...), func(s state.StoredSkip) bool { return !f.wants(s.IssueID) })
 	if v.SkippedCount = len(skipped); o.All || len(o.Issues) > 0 {
 		v.Skipped = skipped
 	}
 	errs[3] = err
 	if o.All {
-		runs, err := f.db.Views.EndedRuns(ctx, only.ids(), cmp.Or(o.Ended, project.PastRuns))
+		runs, err := f.db.Views.EndedRuns(ctx, f.only, cmp.Or(o.Ended, project.PastRuns))
 		v.Ended = []RunRow{}
 		for _, r := range runs {
 			v.Ended = append(v.Ended, newRunRow(r))

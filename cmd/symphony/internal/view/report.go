@@ -149,16 +149,15 @@ func ReadReport(ctx context.Context, p *project.Project, period Period) (Report,
 			return Report{}, err
 		}
 	}
-	cfg, err := p.ConfigWithoutKey()
-	if err != nil {
-		r := newReport(happened, claims, workflow.Prices{}, now)
-		for _, e := range workflow.Faults(err) {
-			r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
-		}
-		return r, nil
+	cfg, invalid := p.ConfigWithoutKey()
+	if invalid != nil {
+		cfg = &workflow.Config{}
 	}
 	r := newReport(happened, claims, cfg.Agent.Prices, now)
-	if period.Present {
+	for _, e := range workflow.Faults(invalid) {
+		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
+	}
+	if invalid == nil && period.Present {
 		r.addAccountBlock(project.AccountBlock(project.OpenAccount(p, cfg.Codex.Home), now), period.Until)
 	}
 	return r, nil

@@ -165,6 +165,8 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.releases:
 		return r.atPass(pass + " releases it")
+	case f.next != "":
+		return Next{Message: f.next}
 	}
 	reason := cmp.Or(f.reason, why.Code)
 	if condition, known := startsOnce[reason]; known {
@@ -190,12 +192,6 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.low, r.due()))}
 		}
 		return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
-	case outsideInactive:
-		return Next{Message: "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")}
-	case outsideProject:
-		return Next{Message: "a pass starts it once it is in the project " + r.cfg.Tracker.ProjectSlug}
-	case outsideTerminal, outsideArchived:
-		return Next{Message: "nothing: symphony does not run such an issue"}
 	}
 	return r.atPass("the next pass looks at it")
 }
@@ -212,19 +208,13 @@ func (r *issueReader) atPass(message string) Next {
 	return Next{Message: message, At: new(latest(at, r.now)), NeedsPass: true}
 }
 
-// Reasons for which no pass sees an issue at all.
-const (
-	outsideProject  = "other_project"
-	outsideArchived = "archived"
-	outsideTerminal = "terminal"
-	outsideInactive = "not_active"
-)
-
 // forecast is what a pass would do with one issue, by what is known now. The zero value is: not known.
 type forecast struct {
 	starts, holds, releases bool
-	// reason and message say why it would not start: a Skip of the planner, or one of the reasons above.
+	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
+	// next says what has to change.
 	reason, message string
+	next            string
 	limit           *reconcile.Limit // of codex's account, where it stops every issue
 	accountFull     bool             // all slots of the account are taken
 }
@@ -237,15 +227,18 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	}
 	policy := project.Policy(r.cfg)
 	if r.claim == nil {
-		switch state := r.issue.State; {
+		const never = "nothing: symphony does not run such an issue"
+		switch state, slug := r.issue.State, r.cfg.Tracker.ProjectSlug; {
 		case r.issue.Elsewhere:
-			return forecast{reason: outsideProject, message: "it is not in the project " + r.cfg.Tracker.ProjectSlug}, nil
+			next := "a pass starts it once it is in the project " + slug
+			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
 		case r.issue.Archived:
-			return forecast{reason: outsideArchived, message: "it is archived"}, nil
+			return forecast{reason: "archived", message: "it is archived", next: never}, nil
 		case policy.Terminal(state):
-			return forecast{reason: outsideTerminal, message: "its state " + state + " is terminal"}, nil
+			return forecast{reason: "terminal", message: "its state " + state + " is terminal", next: never}, nil
 		case !policy.Active(state):
-			return forecast{reason: outsideInactive, message: "its state " + state + " is not active"}, nil
+			next := "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")
+			return forecast{reason: "not_active", message: "its state " + state + " is not active", next: next}, nil
 		case r.source != SourceTracker:
 			return f, nil // the issue may have changed since
 		}
