@@ -29,6 +29,14 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// must is the value of a call that may not fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // startLinear runs a fake Linear for the test.
 func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 	t.Helper()
@@ -49,8 +57,7 @@ func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Option
 	for _, f := range change {
 		f(&o)
 	}
-	c, err := linear.New(o)
-	check(t, err)
+	c := must(linear.New(o))
 	return c
 }
 
@@ -59,8 +66,7 @@ func add(t *testing.T, s *lineartest.Server, i lineartest.Issue) lineartest.Issu
 	if i.Title == "" {
 		i.Title = "Some work"
 	}
-	made, err := s.AddIssue(i)
-	check(t, err)
+	made := must(s.AddIssue(i))
 	return made
 }
 
@@ -76,8 +82,7 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(srv.Close)
-	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }})
-	check(t, err)
+	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }}))
 	return c
 }
 
@@ -155,9 +160,8 @@ func TestAuthorization(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
 		}))
-		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"})
-		check(t, err)
-		_, err = c.Candidates(context.Background(), []string{"Todo"})
+		c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: key, ProjectSlug: "demo"}))
+		_, err := c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
 		if err != nil || got != want {
 			t.Errorf("key %q was sent as %q (%v), want %q", key, got, err, want)
@@ -224,8 +228,7 @@ func TestTransportErrors(t *testing.T) {
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	unreachable, err := linear.New(linear.Options{Endpoint: "http://127.0.0.1:1/graphql", APIKey: testKey, ProjectSlug: "x"})
-	check(t, err)
+	unreachable := must(linear.New(linear.Options{Endpoint: "http://127.0.0.1:1/graphql", APIKey: testKey, ProjectSlug: "x"}))
 	_, err = unreachable.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 }
@@ -238,9 +241,8 @@ func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"})
-	check(t, err)
-	_, err = c.Candidates(t.Context(), []string{"Todo"})
+	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"}))
+	_, err := c.Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
 	if reached {
 		t.Error("the redirect was followed")
@@ -257,9 +259,8 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"})
-	check(t, err)
-	_, err = c.Candidates(t.Context(), []string{"Todo"})
+	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"}))
+	_, err := c.Candidates(t.Context(), []string{"Todo"})
 	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "64 MiB") {
 		t.Error(e)
 	}

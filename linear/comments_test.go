@@ -22,8 +22,7 @@ func TestCommentsSince(t *testing.T) {
 		{ID: "c4", Author: "kim@example.com", Body: "last", CreatedAt: at(4)},
 	}})
 	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{Body: "of another issue", CreatedAt: at(6)}}})
-	got, err := newClient(t, s).Comments(t.Context(), i.ID, at(1))
-	check(t, err)
+	got := must(newClient(t, s).Comments(t.Context(), i.ID, at(1)))
 	want := []reconcile.Comment{
 		{ID: "c3", Author: "GitHub", Body: "merged", CreatedAt: at(5)},
 		{ID: "c4", Author: "Kim Poe", Body: "last", CreatedAt: at(4)},

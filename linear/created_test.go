@@ -65,8 +65,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.ClearLog()
-			args, err := json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars})
-			check(t, err)
+			args := must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
 			a := tool.Call(t.Context(), args)
 			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
@@ -92,8 +91,7 @@ func TestToolKnowsWhatItCreated(t *testing.T) {
 
 func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	t.Helper()
-	list, err := s.Comments(issue)
-	check(t, err)
+	list := must(s.Comments(issue))
 	return slices.ContainsFunc(list, func(c lineartest.Comment) bool { return c.ID == id })
 }
 
@@ -145,8 +143,7 @@ func TestToolGivesUpItsOwnQuestion(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		}))
 		t.Cleanup(srv.Close)
-		c, err := linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"})
-		check(t, err)
+		c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"}))
 		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
 		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
 			t.Errorf("sent %d times: %+v", sent, a)

@@ -39,8 +39,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	plain := add(t, s, lineartest.Issue{Title: "Plain", State: "In Progress"})
 	c := newClient(t, s)
 
-	got, err := c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"})
-	check(t, err)
+	got := must(c.Candidates(t.Context(), []string{" todo ", "IN PROGRESS"}))
 	if ids := identifiers(got); !slices.Equal(ids, []string{plain.Identifier, want.Identifier}) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
@@ -137,8 +136,7 @@ func TestByIDs(t *testing.T) {
 	for range 110 {
 		ids = append(ids, add(t, s, lineartest.Issue{}).ID)
 	}
-	got, err := newClient(t, s).ByIDs(t.Context(), ids)
-	check(t, err)
+	got := must(newClient(t, s).ByIDs(t.Context(), ids))
 	if _, there := got[gone.ID]; len(got) != 112 || there {
 		t.Errorf("%d issues, want all 112 but the removed one", len(got))
 	}
@@ -286,6 +284,8 @@ func TestNormalisationOfOddValues(t *testing.T) {
 				i.BlockedBy = []reconcile.BlockerRef{{ID: ptr("b"), Identifier: ptr("B-1")}, {}}
 			},
 		},
+		"project":  {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) { i.Project, i.Elsewhere = "demo", false }},
+		"another":  {`,"project":{"slugId":"other"}`, func(i *reconcile.Issue) { i.Project = "other" }},
 		"archived": {`,"archivedAt":"2026-03-01T12:00:00Z"`, func(i *reconcile.Issue) { i.Archived = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,8 +295,7 @@ func TestNormalisationOfOddValues(t *testing.T) {
 			}
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
-			got, err := c.ByIDs(t.Context(), []string{"i1"})
-			check(t, err)
+			got := must(c.ByIDs(t.Context(), []string{"i1"}))
 			if diff := cmp.Diff(want, got["i1"]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -359,16 +358,4 @@ func TestClientConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// An issue of another project is marked.
-func TestIssueInAnotherProject(t *testing.T) {
-	for slug, elsewhere := range map[string]bool{"demo": false, "other": true} {
-		c := answering(t, 200, `{"data":{"issues":{"nodes":[`+`{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},"project":{"slugId":"`+slug+`"}}`+`]}}}`)
-		got, err := c.ByIDs(t.Context(), []string{"i1"})
-		check(t, err)
-		if got["i1"].Elsewhere != elsewhere {
-			t.Errorf("project %s: elsewhere %v", slug, got["i1"].Elsewhere)
-		}
-	}
 }

@@ -34,8 +34,7 @@ func TestProjects(t *testing.T) {
 		more             bool
 	}{3: {3, 1, false}, 250: {250, 3, false}, 500: {500, 5, false}, 520: {500, 5, true}} {
 		s := seeded(t, manyProjects(count))
-		got, err := connect(t, s.Endpoint(), s.Key())
-		check(t, err)
+		got := must(connect(t, s.Endpoint(), s.Key()))
 		if len(got.Projects) != want.listed || got.More != want.more || len(s.Log()) != want.requests {
 			t.Errorf("%d projects: %d listed, more %v, %d requests", count, len(got.Projects), got.More, len(s.Log()))
 		}
@@ -97,10 +96,8 @@ func TestProject(t *testing.T) {
 		Labels:   []string{"Symphony"},
 	}
 	s := seeded(t, seed)
-	a, err := connect(t, s.Endpoint(), s.Key())
-	check(t, err)
-	got, err := a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony")
-	check(t, err)
+	a := must(connect(t, s.Endpoint(), s.Key()))
+	got := must(a.Project(t.Context(), "https://linear.app/acme/project/shop-1a2b3c4d5e6f", "symphony"))
 	var states []string
 	for _, st := range got.States {
 		states = append(states, st.Name)
@@ -111,10 +108,10 @@ func TestProject(t *testing.T) {
 	if st, ok := got.State("TODO"); !ok || st.Kind != reconcile.StateWaiting {
 		t.Errorf("TODO is %+v, %v", st, ok)
 	}
-	if got, err = a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {
+	if got, err := a.Project(t.Context(), "1a2b3c4d5e6f", "other"); err != nil || got.HasLabel {
 		t.Errorf("a label that there is not: %v, %v", got.HasLabel, err)
 	}
-	_, err = a.Project(t.Context(), "1a2b3c4d5e6e", "x")
+	_, err := a.Project(t.Context(), "1a2b3c4d5e6e", "x")
 	if e := wantCode(t, err, "tracker_project_not_found"); !strings.Contains(e.Hint, "1a2b3c4d5e6f (Shop)") {
 		t.Error(e.Hint)
 	}

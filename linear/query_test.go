@@ -27,14 +27,6 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 	}
 }
 
-func TestSpellings(t *testing.T) {
-	got := strings.Join(spellings([]string{"in progress", "Todo", " Won't do ", "Todo"}), "|")
-	want := "in progress|In Progress|In progress|IN PROGRESS|Todo|todo|TODO|Won't do|Won't Do|won't do|WON'T DO"
-	if got != want {
-		t.Errorf("spellings %q, want %q", got, want)
-	}
-}
-
 func TestPagesEndAfterTheirBound(t *testing.T) {
 	fetched := 0
 	err := (&Client{}).pages("things", func(after string) (*pageInfo, error) {

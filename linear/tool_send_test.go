@@ -66,8 +66,7 @@ func TestToolWaitsAMinuteInAll(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c, err := linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: slow{limiter, takes}, Now: time.Now})
-			check(t, err)
+			c := must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: slow{limiter, takes}, Now: time.Now}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
 				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
@@ -150,8 +149,7 @@ func TestToolThatOnlyReads(t *testing.T) {
 		`mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 		`mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`,
 	} {
-		args, err := json.Marshal(map[string]string{"query": query})
-		check(t, err)
+		args := must(json.Marshal(map[string]string{"query": query}))
 		a := tool.Call(t.Context(), args)
 		code, message := toolFault(t, a.Text)
 		if a.Success || a.Mutation != nil || code != "mutation_refused" || !strings.Contains(message, "tracker.tool_scope: read") || !strings.Contains(message, "commentCreate") {

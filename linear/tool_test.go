@@ -101,24 +101,3 @@ func TestToolCalls(t *testing.T) {
 		t.Errorf("GraphQL error (HTTP 200): %v %s", ok, text)
 	}
 }
-
-func TestToolFailures(t *testing.T) {
-	for kind, code := range map[string]string{
-		lineartest.FailStatus:  "linear_api_status",
-		lineartest.FailClose:   "linear_api_request",
-		lineartest.FailGarbage: "linear_unknown_payload",
-	} {
-		s := startLinear(t, lineartest.Config{})
-		check(t, s.Fail(lineartest.Failure{Kind: kind}))
-		text, ok := callTool(t, linear.Tool(newClient(t, s), false), `"{ viewer { id } }"`)
-		if got, _ := toolFault(t, text); ok || got != code {
-			t.Errorf("%s: %v %s", kind, ok, text)
-		}
-	}
-	s := startLinear(t, lineartest.Config{})
-	wrong := newClient(t, s, func(o *linear.Options) { o.APIKey = testKey })
-	text, ok := callTool(t, linear.Tool(wrong, false), `"{ viewer { id } }"`)
-	if got, _ := toolFault(t, text); ok || got != "linear_api_status" {
-		t.Errorf("with a wrong key: %v %s", ok, text)
-	}
-}

@@ -59,8 +59,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyAssignee(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	c := newClient(t, s)
-	i, err := c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier)
-	check(t, err)
+	i := must(c.ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier))
 	id := i.Assignee.ID
 	for assignee, known := range map[string]bool{
 		"": true, "me": true, "ME": true, "kim@example.com": true, id: true,

@@ -142,15 +142,6 @@ func TestStopAllCutOff(t *testing.T) {
 	})
 }
 
-// Everything is stored before it takes effect (design 4.6): directory, row, worker; stop reason, signal.
-func TestIntentBeforeEffect(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).command(VerbStop, issueNo(1)).answer(issueNo(1)).candidates(issueNo(2))
-	w := worldOf(s.Snapshot)
-	Tick(t.Context(), w.deps(s.Policy), Options{})
-	equal(t, "log", strings.Join(w.log, ", "), "request stop, commit, stop, prepare, commit, start, skips")
-	w.noWrong(t)
-}
-
 // A process that can't be ended keeps its run unsettled and its slot taken. The rest of the plan is applied.
 func TestLeftover(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().

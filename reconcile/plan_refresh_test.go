@@ -67,17 +67,6 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// A failed refresh stops nothing, releases nothing and starts nothing; an id that was not asked for neither.
-func TestRefreshFailed(t *testing.T) {
-	scene := func() *scene {
-		return newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns)
-	}
-	equal(t, "no answer", story(Compute(scene().Snapshot)), "")
-	partial := scene()
-	partial.tracked()
-	equal(t, "not asked for", story(Compute(partial.Snapshot)), "")
-}
-
 // The user whom an issue must be assigned to.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}

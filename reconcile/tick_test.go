@@ -252,19 +252,6 @@ func TestLowBudget(t *testing.T) {
 	equal(t, "candidates", report.Skips == nil, true)
 }
 
-// Settling and refreshing go on where nothing may be started.
-func TestDispatchOff(t *testing.T) {
-	for _, newer := range []bool{true, false} {
-		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil).
-			claim(issueNo(3), nil).answer(issueNo(1), issueNo(3)).candidates(issueNo(4))
-		w := worldOf(s.Snapshot)
-		w.readOnly = newer
-		report := tickOnce(t, w, s.Policy, Options{DispatchOff: !newer})
-		equal(t, "plan", w.story(report), "settle A-1 succeeded; release A-2 missing")
-		equal(t, "workers", len(w.workers), 1)
-	}
-}
-
 // Without a tracker a pass does the local half. Without a database it reports the error.
 func TestHalfAPass(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)

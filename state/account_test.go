@@ -23,8 +23,7 @@ func newAccount(t testing.TB) *Account {
 
 func read(t testing.TB, a *Account, now time.Time) AccountState {
 	t.Helper()
-	s, err := a.Read(now)
-	check(t, err)
+	s := must(a.Read(now))
 	return s
 }
 
@@ -65,15 +64,13 @@ func TestAccountDirectory(t *testing.T) {
 	if s := read(t, a, epoch); s != (AccountState{}) {
 		t.Errorf("known of nothing: %+v", s)
 	}
-	count, err := a.CountSlots(ctx, 2, 5)
-	check(t, err)
+	count := must(a.CountSlots(ctx, 2, 5))
 	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
 		t.Errorf("a look has made something (%v), or counted %+v", err, count)
 	}
 	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
-		info, err := os.Stat(path)
-		check(t, err)
+		info := must(os.Stat(path))
 		if info.Mode().Perm() != mode {
 			t.Errorf("%s has mode %o", path, info.Mode().Perm())
 		}
@@ -128,8 +125,7 @@ func TestLimitsAreMerged(t *testing.T) {
 	saveLimits(t, a, epoch.Add(time.Minute), `{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`, reset)
 	wantString(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
 
-	text, err := os.ReadFile(filepath.Join(a.Dir, limitsName))
-	check(t, err)
+	text := must(os.ReadFile(filepath.Join(a.Dir, limitsName)))
 	var stored struct {
 		CodexHome string                     `json:"codex_home"`
 		Limits    map[string]json.RawMessage `json:"rate_limits"`
@@ -229,8 +225,7 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	rec, err := a.load()
-	check(t, err)
+	rec := must(a.load())
 	if len(rec.RateLimits) != writers*each {
 		t.Errorf("%d of %d members are left", len(rec.RateLimits), writers*each)
 	}
@@ -264,12 +259,10 @@ func TestSlots(t *testing.T) {
 	_, count = takeSlots(t, a, 3, 1)
 	wantSlots(t, count, 0, 3, 3)
 
-	counted, err := a.CountSlots(ctx, 3, 1)
-	check(t, err)
+	counted := must(a.CountSlots(ctx, 3, 1))
 	wantSlots(t, counted, 0, 3, 3)
 	closeAll(second)
-	counted, err = a.CountSlots(ctx, 3, 1)
-	check(t, err)
+	counted = must(a.CountSlots(ctx, 3, 1))
 	wantSlots(t, counted, 1, 2, 3)
 	closeAll(first)
 	many, count := takeSlots(t, a, 4, 9)

@@ -15,8 +15,7 @@ const tellPatience = 20 * time.Second
 // openKeys are the keys of the notifications that may be taken now.
 func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attention) []string {
 	t.Helper()
-	list, err := db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...)
-	check(t, err)
+	list := must(db.Attentions.OpenAttentions(ctx, now, tellPatience, "", standing...))
 	keys := []string{}
 	for _, a := range list {
 		keys = append(keys, a.Key)
@@ -34,8 +33,7 @@ func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 // takes tries to take a stored notification, and reports whether it could.
 func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string) bool {
 	t.Helper()
-	took, err := db.Attentions.TakeAttention(ctx, now, tellPatience, a, by)
-	check(t, err)
+	took := must(db.Attentions.TakeAttention(ctx, now, tellPatience, a, by))
 	return took
 }
 
@@ -186,23 +184,20 @@ func TestAttentionOfARequest(t *testing.T) {
 	open := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest).Attention()
 	answered := asked(t, db, startedRun(t, db, 2), reconcile.CommandRequest)
 	wantOpen(t, db, epoch, open.Key, answered.Attention().Key)
-	_, err := decided(db, answered, reconcile.DecideDeny, early, false)
-	check(t, err)
+	must(decided(db, answered, reconcile.DecideDeny, early, false))
 	wantOpen(t, db, epoch, open.Key)
 	if takes(t, db, epoch, answered.Attention(), "pass") {
 		t.Error("it was taken after the answer")
 	}
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
-	_, err = db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn)
-	check(t, err)
+	must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
 	wantOpen(t, db, epoch, open.Key)
 	// When the run has ended consent and secrets have no receiver. Another answer is for the next run.
 	run := startedRun(t, db, 4)
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
-	secret, err := db.Journal.AddRequest(ctx, hidden)
-	check(t, err)
+	secret := must(db.Journal.AddRequest(ctx, hidden))
 	wantOpen(t, db, epoch, open.Key, question.Key, secret.Attention().Key)
 	finishRun(t, db, mustRun(t, db, runID(1)))
 	finishRun(t, db, run)

@@ -26,8 +26,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	db := createIn(t, dir)
 	insertedRun(t, db, 1)
 	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		check(t, err)
+		info := must(os.Stat(filepath.Join(dir, name)))
 		if got := info.Mode().Perm(); got != want {
 			t.Errorf("mode of %q is %o, want %o", name, got, want)
 		}
@@ -38,8 +37,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	if mode != "wal" || schema != strconv.Itoa(schemaVersion) {
 		t.Errorf("journal mode %s, schema %s", mode, schema)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, tempName+"*"))
-	check(t, err)
+	left := must(filepath.Glob(filepath.Join(dir, tempName+"*")))
 	if len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
@@ -87,8 +85,7 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		rec, err := openIn(t, dir).Store.State(ctx)
-		check(t, err)
+		rec := must(openIn(t, dir).Store.State(ctx))
 		if len(rec.Claims) != 1 {
 			t.Errorf("%q: %d claims after reopening", name, len(rec.Claims))
 		}
@@ -142,15 +139,13 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 // WAL of an empty file for a leftover and delete it, although it may hold all that is left.
 func TestDamageIsReportedAndLeft(t *testing.T) {
 	sound := newDir(t)
-	db, err := Create(ctx, sound, epoch)
-	check(t, err)
+	db := must(Create(ctx, sound, epoch))
 	for i := range 50 {
 		claim(t, db, i)
 	}
 	wal, err := os.ReadFile(filepath.Join(sound, databaseName+"-wal")) // as a crash leaves it
 	check(t, errors.Join(err, db.Close()))
-	whole, err := os.ReadFile(filepath.Join(sound, databaseName))
-	check(t, err)
+	whole := must(os.ReadFile(filepath.Join(sound, databaseName)))
 	for name, files := range map[string][2][]byte{
 		"empty beside its WAL": {{}, wal},
 		"short garbage":        {[]byte("not a database")},
@@ -193,12 +188,10 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	check(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, databaseName)
 	check(t, os.WriteFile(path, nil, 0o600))
-	handle, err := openPool(path, "rw", "")
-	check(t, err)
-	_, err = handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`)
-	check(t, err)
+	handle := must(openPool(path, "rw", ""))
+	must(handle.Exec(`CREATE TABLE theirs (x); PRAGMA user_version = 7`))
 	check(t, handle.Close())
-	_, err = Create(ctx, dir, epoch)
+	_, err := Create(ctx, dir, epoch)
 	wantCode(t, err, "state_corrupt")
 }
 
@@ -210,8 +203,7 @@ func TestUnfinishedCreationIsRepeated(t *testing.T) {
 	}
 	db := createIn(t, dir)
 	claim(t, db, 1)
-	left, err := filepath.Glob(filepath.Join(dir, tempName+"*"))
-	check(t, err)
+	left := must(filepath.Glob(filepath.Join(dir, tempName+"*")))
 	if len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
@@ -221,15 +213,13 @@ func TestUnfinishedCreationIsRepeated(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
-	_, err := db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1))
-	check(t, err)
-	_, err = before.Store.State(ctx)
+	must(db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1)))
+	_, err := before.Store.State(ctx)
 	wantCode(t, err, "state_newer")
 }
 
 func TestDefaultDir(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	check(t, err)
+	root := must(filepath.EvalSymlinks(t.TempDir()))
 	folder := filepath.Join(root, "my repo")
 	check(t, os.Mkdir(folder, 0o755))
 	path := filepath.Join(folder, "WORKFLOW.md")
@@ -321,8 +311,7 @@ func errorCode(err error) string {
 
 func TestQuickCheck(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	db, err := Create(t.Context(), dir, time.UnixMilli(1))
-	check(t, err)
+	db := must(Create(t.Context(), dir, time.UnixMilli(1)))
 	check(t, db.QuickCheck(t.Context()))
 	if db.Schema() != schemaVersion {
 		t.Errorf("schema %d", db.Schema())
@@ -332,12 +321,10 @@ func TestQuickCheck(t *testing.T) {
 	check(t, db.Close())
 	// An index is gone: all rows can still be read, and nothing else notices.
 	const pageSize = 4096
-	f, err := os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0)
-	check(t, err)
-	_, err = f.WriteAt(make([]byte, pageSize), (page-1)*pageSize)
+	f := must(os.OpenFile(filepath.Join(dir, databaseName), os.O_WRONLY, 0))
+	_, err := f.WriteAt(make([]byte, pageSize), (page-1)*pageSize)
 	check(t, errors.Join(err, f.Close()))
-	db, err = OpenReadOnly(t.Context(), dir)
-	check(t, err)
+	db = must(OpenReadOnly(t.Context(), dir))
 	defer db.Close()
 	wantCode(t, db.QuickCheck(t.Context()), "state_corrupt")
 }

@@ -38,19 +38,30 @@ func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	t.Cleanup(cancel)
-	exe, err := os.Executable()
-	check(t, err)
+	exe := must(os.Executable())
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Env = append(os.Environ(), helperVariable+"="+name)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-func check(t testing.TB, err error) {
+func check(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// must is the value of a call that may not fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func newDir(t testing.TB) string {
@@ -65,16 +76,14 @@ func newState(t testing.TB) *DB {
 
 func createIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Create(ctx, dir, epoch)
-	check(t, err)
+	db := must(Create(ctx, dir, epoch))
 	t.Cleanup(func() { check(t, db.Close()) })
 	return db
 }
 
 func openIn(t testing.TB, dir string) *DB {
 	t.Helper()
-	db, err := Open(ctx, dir)
-	check(t, err)
+	db := must(Open(ctx, dir))
 	t.Cleanup(func() { check(t, db.Close()) })
 	return db
 }
@@ -146,8 +155,7 @@ var worker = reconcile.Handle{Boot: "boot-1", PID: 4711, Start: 1 << 63}
 func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	t.Helper()
 	r := insertedRun(t, db, i)
-	taken, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
-	check(t, err)
+	taken := must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 	return taken
 }
 
@@ -157,22 +165,19 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 	r := newRun(1)
 	r.ID = runID(n)
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &r}))
-	r, err := db.Journal.TakeRun(ctx, r.ID, worker, epoch)
-	check(t, err)
+	r = must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 	change(&r)
 	if r.Outcome == "" {
-		_, err = db.Journal.UpdateRun(ctx, epoch, r)
+		must(db.Journal.UpdateRun(ctx, epoch, r))
 	} else {
-		err = db.Journal.Finish(ctx, epoch, r)
+		check(t, db.Journal.Finish(ctx, epoch, r))
 	}
-	check(t, err)
 	return r
 }
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	r, err := db.Views.Run(ctx, id)
-	check(t, err)
+	r := must(db.Views.Run(ctx, id))
 	return r
 }
 

@@ -223,9 +223,7 @@ func scenes() []scene {
 func TestInterleavings(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SYMPHONY_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		check(t, err)
+		seed = must(strconv.ParseUint(text, 10, 64))
 	}
 	t.Logf("SYMPHONY_SEED=%d", seed)
 	for _, sc := range scenes() {

@@ -36,8 +36,7 @@ type without struct {
 func newLab(t testing.TB, w without) *lab {
 	t.Helper()
 	l := &lab{without: w}
-	plain, err := sql.Open("sqlite", ":memory:")
-	check(t, err)
+	plain := must(sql.Open("sqlite", ":memory:"))
 	l.sql = sql.OpenDB(memory{plain.Driver(), strings.NewReplacer(w.sql...), &l.changed})
 	l.sql.SetMaxOpenConns(1)
 	t.Cleanup(func() { check(t, errors.Join(plain.Close(), l.sql.Close())) })

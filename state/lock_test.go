@@ -1,33 +1,13 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-func init() {
-	helpers["hold"] = func(args []string) error { return holdUntilTold(args[0]) }
-}
-
-// holdUntilTold takes the lock and keeps it until stdin ends.
-func holdUntilTold(dir string) error {
-	release, held, err := Acquire(ctx, dir, Holder{Trigger: "timer", Since: epoch}, 0)
-	if err != nil || held != nil {
-		return fmt.Errorf("held by %v, %w", held, err)
-	}
-	fmt.Println("acquired")
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return errors.Join(err, release())
-}
 
 func acquire(t *testing.T, dir string, timeout time.Duration) (release func() error, held *Holder) {
 	t.Helper()
@@ -37,49 +17,6 @@ func acquire(t *testing.T, dir string, timeout time.Duration) (release func() er
 		t.Fatalf("release is nil: %v, held %v", release == nil, held)
 	}
 	return release, held
-}
-
-func TestLockNamesItsHolder(t *testing.T) {
-	dir := newDir(t)
-	cmd := helper(t, "hold", dir)
-	in, err := cmd.StdinPipe()
-	check(t, err)
-	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != "acquired" {
-		t.Fatalf("the helper says %q", lines.Text())
-	}
-	_, held := acquire(t, dir, 0)
-	if held == nil || *held != (Holder{PID: cmd.Process.Pid, Trigger: "timer", Since: epoch}) {
-		t.Errorf("held by %+v", held)
-	}
-	before := inode(t, dir)
-	check(t, in.Close())
-	check(t, cmd.Wait())
-	release, held := acquire(t, dir, 0)
-	if held != nil {
-		t.Fatalf("still held by %+v", held)
-	}
-	if _, held := acquire(t, dir, 0); held == nil || held.PID != os.Getpid() {
-		t.Errorf("a second handle of this process: %+v", held)
-	}
-	check(t, release())
-	check(t, release()) // once more does no harm
-	if inode(t, dir) != before {
-		t.Error("the lock file was made anew")
-	}
-}
-
-func inode(t *testing.T, dir string) uint64 {
-	t.Helper()
-	var st unix.Stat_t
-	check(t, unix.Stat(filepath.Join(dir, lockName), &st))
-	if st.Mode&0o777 != 0o600 {
-		t.Errorf("mode of the lock file is %o", st.Mode&0o777)
-	}
-	return st.Ino
 }
 
 func TestWaitIsBounded(t *testing.T) {
@@ -98,5 +35,25 @@ func TestWaitIsBounded(t *testing.T) {
 	// The waiters that gave up are no waiters any more.
 	if _, held := acquire(t, dir, time.Millisecond); held == nil || held.Queued {
 		t.Errorf("held %+v", held)
+	}
+}
+
+// TestLockNamesItsHolder checks that each handle locks for itself, and that the file of the lock stays.
+func TestLockNamesItsHolder(t *testing.T) {
+	dir := newDir(t)
+	release, _ := acquire(t, dir, 0)
+	before := must(os.Stat(filepath.Join(dir, lockName)))
+	if _, held := acquire(t, dir, 0); held == nil || *held != (Holder{PID: os.Getpid(), Trigger: "manual", Since: epoch}) {
+		t.Errorf("held by %+v", held)
+	}
+	check(t, release())
+	check(t, release()) // once more does no harm
+	release, held := acquire(t, dir, 0)
+	if held != nil {
+		t.Fatalf("still held by %+v", held)
+	}
+	check(t, release())
+	if after := must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
+		t.Errorf("the lock file was made anew, or has mode %o", after.Mode().Perm())
 	}
 }

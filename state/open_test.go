@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 )
 
 func init() {
-	helpers["birth"] = func(args []string) error { return createLocked(args[0]) }
 	helpers["read-unprivileged"] = func(args []string) error { return errors.Join(dropPrivileges(), readIt(args[0])) }
 	helpers["fail-unprivileged"] = func(args []string) error {
 		err := errors.Join(dropPrivileges(), readIt(args[0]))
@@ -41,42 +39,29 @@ func dropPrivileges() error {
 	return unix.Setuid(65534)
 }
 
-func createLocked(dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
-		release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, time.Second)
-		if err != nil {
-			return err
-		}
-		if held != nil {
-			continue
-		}
-		db, err := Create(ctx, dir, epoch)
-		if err != nil {
-			return errors.Join(err, release())
-		}
-		_, err = db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
-		return errors.Join(err, db.Close(), release())
-	}
-}
-
+// TestConcurrentCreation checks that of ten who want to make the database one does.
 func TestConcurrentCreation(t *testing.T) {
-	dir := newDir(t)
-	var cmds []*exec.Cmd
-	for range 10 {
-		cmds = append(cmds, helper(t, "birth", dir))
+	dir, all, results := newDir(t), 10, make(chan error)
+	for range all {
+		go func() {
+			release, held, err := Acquire(ctx, dir, Holder{Trigger: "manual", Since: epoch}, time.Minute)
+			if err != nil || held != nil {
+				results <- fmt.Errorf("held by %v, %w", held, err)
+				return
+			}
+			db, err := Create(ctx, dir, epoch)
+			if err == nil {
+				_, err = db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: epoch})
+				err = errors.Join(err, db.Close())
+			}
+			results <- errors.Join(err, release())
+		}()
 	}
-	for _, cmd := range cmds {
-		check(t, cmd.Start())
+	for range all {
+		check(t, <-results)
 	}
-	for _, cmd := range cmds {
-		check(t, cmd.Wait())
-	}
-	passes, err := openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
-	check(t, err)
-	if len(passes) != len(cmds) {
-		t.Errorf("%d passes, want %d: two databases were made", len(passes), len(cmds))
+	if passes := must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)); len(passes) != all {
+		t.Errorf("%d passes, want %d: two databases were made", len(passes), all)
 	}
 }
 
@@ -94,8 +79,7 @@ func readIt(dir string) error {
 
 func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	dir := newDir(t)
-	db, err := Create(ctx, dir, epoch)
-	check(t, err)
+	db := must(Create(ctx, dir, epoch))
 	c := claim(t, db, 1)
 	check(t, readIt(dir))
 	begun, err := db.sql.BeginTx(ctx, nil) // a writer in the middle of its transaction
@@ -109,15 +93,13 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 	}
 	check(t, readIt(dir))
 
-	ro, err := OpenReadOnly(ctx, dir)
-	check(t, err)
+	ro := must(OpenReadOnly(ctx, dir))
 	defer ro.Close()
 	_, err = ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
 	wantCode(t, err, "state_readonly")
 	rw := openIn(t, dir) // the reader does not hinder the next writer
 	claim(t, rw, 2)
-	rec, err := ro.Store.State(ctx)
-	check(t, err)
+	rec := must(ro.Store.State(ctx))
 	if len(rec.Claims) != 2 {
 		t.Errorf("the reader sees %d claims", len(rec.Claims))
 	}
@@ -125,8 +107,7 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := newDir(t)
-	db, err := Create(ctx, dir, epoch)
-	check(t, err)
+	db := must(Create(ctx, dir, epoch))
 	claim(t, db, 1)
 	check(t, db.Close())
 	if os.Geteuid() == 0 { // root is stopped by no mode: another user reads
@@ -140,27 +121,6 @@ func TestReadOnlyDirectory(t *testing.T) {
 	check(t, helper(t, "read-unprivileged", dir).Run())
 	check(t, os.Chmod(filepath.Join(dir, databaseName), 0))
 	check(t, helper(t, "fail-unprivileged", dir).Run())
-}
-
-func TestBackupWithoutWALIsTakenUp(t *testing.T) {
-	dir := newDir(t)
-	db, err := Create(ctx, dir, epoch)
-	check(t, err)
-	claim(t, db, 1)
-	backup := filepath.Join(t.TempDir(), "backup")
-	_, err = db.sql.Exec(`VACUUM INTO ?`, backup)
-	check(t, err)
-	check(t, db.Close())
-	check(t, os.Rename(backup, filepath.Join(dir, databaseName)))
-	db = createIn(t, dir)
-	var mode string
-	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
-	if mode != "wal" {
-		t.Errorf("journal mode is %s", mode)
-	}
-	if _, ok, err := db.Views.ClaimByIssue(ctx, issueOf(1).ID); err != nil || !ok {
-		t.Errorf("claim: %v %v", ok, err)
-	}
 }
 
 func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
@@ -182,8 +142,7 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	if err := db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want canceled", err)
 	}
-	_, err := db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`)
-	check(t, err)
+	must(db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`))
 	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
 	for code, err := range map[string]error{"state_corrupt": stored, "state_error": fault(dir, "insert", failed)} {

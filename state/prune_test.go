@@ -35,14 +35,12 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 // passAt records a pass of an undisturbed clock.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
-	_, err := db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
-	check(t, err)
+	must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
 }
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
 	t.Helper()
-	ids, err := db.Store.Prune(ctx, now, limit)
-	check(t, err)
+	ids := must(db.Store.Prune(ctx, now, limit))
 	return ids
 }
 
@@ -56,10 +54,8 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	pastRuns(t, db, 4, 19, now.Add(-day))          // ... of which nineteen recent ones follow
 	unsettled := pastRuns(t, db, 5, 1, epoch)[0]   // old and beyond twenty, but not settled
 	pastRuns(t, db, 5, 20, epoch.Add(2*time.Hour)) //
-	_, err := db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled)
-	check(t, err)
-	_, err = db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`)
-	check(t, err)
+	must(db.sql.Exec(`UPDATE runs SET settled = 0 WHERE id = ?`, unsettled))
+	must(db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`))
 	passAt(t, db, now)
 
 	want := append(append([]string{}, old[:5]...), mixed[:2]...)
@@ -67,8 +63,7 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Error(diff)
 	}
-	left, err := db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100)
-	check(t, err)
+	left := must(db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100))
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
 		t.Errorf("%d runs are left", len(left))
 	}
@@ -133,8 +128,7 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		pastRuns(t, db, 1, 21, epoch)
 		for _, p := range c.passes {
 			p.Trigger = "cron"
-			_, err := db.Store.SavePass(ctx, p)
-			check(t, err)
+			must(db.Store.SavePass(ctx, p))
 		}
 		if got := prune(t, db, now, 10); len(got) > 0 != c.prunes {
 			t.Errorf("%s: pruned %v", name, got)
@@ -152,8 +146,7 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 	}
 	for i := range 30 {
 		at := now.Add(time.Duration(i-30) * time.Minute)
-		_, err := db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)})
-		check(t, err)
+		must(db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
 	}
 	for i := range keepRuns + 1 {
 		run := pastRun(t, db, i, func(r *reconcile.Run) {
@@ -172,10 +165,8 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 			t.Errorf("of the %s %v are left", table, left)
 		}
 	}
-	scheduled, err := db.Views.ScheduleGaps(ctx)
-	check(t, err)
-	all, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100)
-	check(t, err)
+	scheduled := must(db.Views.ScheduleGaps(ctx))
+	all := must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))
 	if len(scheduled) != 6 || len(all) != 36 {
 		t.Errorf("%d passes are left, %d of the schedule; want 36 and 6", len(all), len(scheduled))
 	}

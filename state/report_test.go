@@ -16,12 +16,10 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 	r := newRun(n)
 	r.IssueID, r.Identifier, r.Issue, r.StartedAt = c.IssueID, c.Identifier, c.Issue, at.Add(-10*time.Minute)
 	check(t, db.Store.Commit(ctx, r.StartedAt, reconcile.Change{Insert: &r}))
-	r, err := db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt)
-	check(t, err)
+	r = must(db.Journal.TakeRun(ctx, r.ID, worker, r.StartedAt))
 	r.Phase, r.Model = reconcile.StreamingTurn, model
 	r.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}, {Kind: "attachment", URL: fmt.Sprint("https://example.com/", n)}}
-	_, err = db.Journal.UpdateRun(ctx, at, r)
-	check(t, err)
+	must(db.Journal.UpdateRun(ctx, at, r))
 	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
 	check(t, db.Journal.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{ID: fmt.Sprint("c", n), Kind: "comment"}}, at))
@@ -35,8 +33,7 @@ func ranFor(t *testing.T, db *DB, c reconcile.Claim, n int, at time.Time, model 
 
 func reported(t *testing.T, db *DB, since, until time.Time) Report {
 	t.Helper()
-	r, err := db.Views.Report(ctx, until, since, until)
-	check(t, err)
+	r := must(db.Views.Report(ctx, until, since, until))
 	return r
 }
 
@@ -71,8 +68,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		t.Errorf("before the release: %+v", r)
 	}
 	// It outlives its runs.
-	_, err := db.sql.ExecContext(ctx, `DELETE FROM runs`)
-	check(t, err)
+	must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
 	if diff := cmp.Diff(want, reported(t, db, at, at.Add(time.Minute)).Releases); diff != "" {
 		t.Error(diff)
 	}
@@ -132,8 +128,7 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 		}
 	}
 	// An older program has cleared the block and written nothing down.
-	_, err := db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`)
-	check(t, err)
+	must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
 	want[2].Until = want[2].Since
 	if diff := cmp.Diff(want, reported(t, db, epoch, at(60)).Outages); diff != "" {
 		t.Error(diff)
@@ -167,9 +162,8 @@ func TestMissedPasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			for _, m := range test.passes {
-				_, err := db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)})
-				check(t, err)
-				_, err = db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
+				must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at(m)}))
+				_, err := db.Store.SavePass(ctx, Pass{Trigger: "manual", StartedAt: at(m + 7)}) // no schedule's
 				check(t, err)
 			}
 			got := reported(t, db, since, until).Rhythm

@@ -32,8 +32,7 @@ func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 
 func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	t.Helper()
-	q, err := db.Journal.AddRequest(ctx, requestOf(r, kind))
-	check(t, err)
+	q := must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
 	return q
 }
 
@@ -63,8 +62,7 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	q := asked(t, db, run, reconcile.CommandRequest)
 	want := requestOf(run, reconcile.CommandRequest)
 	want.Number = 1
-	got, err := db.Views.FindRequest(ctx, "abc-7", 1)
-	check(t, err)
+	got := must(db.Views.FindRequest(ctx, "abc-7", 1))
 	if diff := cmp.Diff(want, q) + cmp.Diff(want, got); diff != "" || q.ID() != "ABC-7.1" {
 		t.Errorf("%s: %s", q.ID(), diff)
 	}
@@ -85,8 +83,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
 	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		_, err := decided(db, q, reconcile.DecideDeny, early, false)
-		check(t, err)
+		must(decided(db, q, reconcile.DecideDeny, early, false))
 	}
 	end := func(t *testing.T, db *DB, _ reconcile.Request, r reconcile.Run) { t.Helper(); finishRun(t, db, r) }
 	for name, c := range map[string]struct {
@@ -113,8 +110,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			for _, f := range c.before {
 				f(t, db, q, run)
 			}
-			before, err := db.RequestByID(ctx, q.IssueID, q.Number)
-			check(t, err)
+			before := must(db.RequestByID(ctx, q.IssueID, q.Number))
 			is, err := decided(db, q, reconcile.DecideApprove, c.at, c.dead)
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
@@ -128,8 +124,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 				t.Errorf("it is now %+v", is)
 			}
 			// What was decided in the last moment does not expire.
-			is, err = db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired)
-			check(t, err)
+			is = must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
 			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
 			}
@@ -140,8 +135,7 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 func resolved(fate reconcile.RequestFate) func(*testing.T, *DB, reconcile.Request, reconcile.Run) {
 	return func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
 		t.Helper()
-		_, err := db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, fate)
-		check(t, err)
+		must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, fate))
 	}
 }
 
@@ -152,12 +146,10 @@ func TestOpenRequests(t *testing.T) {
 	second := asked(t, db, runs[0], reconcile.CommandRequest)
 	older := requestOf(runs[1], reconcile.QuestionRequest)
 	older.AskedAt = epoch.Add(-time.Minute)
-	first, err := db.Journal.AddRequest(ctx, older)
-	check(t, err)
+	first := must(db.Journal.AddRequest(ctx, older))
 	wantIDs := func(want ...string) {
 		t.Helper()
-		open, err := db.Views.OpenRequests(ctx)
-		check(t, err)
+		open := must(db.Views.OpenRequests(ctx))
 		var ids []string
 		for _, q := range open {
 			ids = append(ids, q.ID())
@@ -173,8 +165,7 @@ func TestOpenRequests(t *testing.T) {
 	if err != nil || is.Fate != reconcile.RequestRunEnded {
 		t.Errorf("of the other it is said %s, %v", is.Fate, err)
 	}
-	_, err = decided(db, second, reconcile.DecideDeny, early, false)
-	check(t, err)
+	must(decided(db, second, reconcile.DecideDeny, early, false))
 	wantIDs()
 }
 
@@ -188,19 +179,15 @@ func TestLateAnswers(t *testing.T) {
 	check(t, err)
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
-	secret, err := db.Journal.AddRequest(ctx, hidden)
-	check(t, err)
-	sealed, err := db.Journal.AddRequest(ctx, hidden)
-	check(t, err)
+	secret := must(db.Journal.AddRequest(ctx, hidden))
+	sealed := must(db.Journal.AddRequest(ctx, hidden))
 	sealed.Decision, sealed.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("x")}
-	_, err = db.Operator.DecideRequest(ctx, epoch, early, sealed, false)
-	check(t, err)
+	must(db.Operator.DecideRequest(ctx, epoch, early, sealed, false))
 	expired := asked(t, db, run, reconcile.QuestionRequest)
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
 	wantLate := func(want ...int) {
 		t.Helper()
-		list, err := db.Journal.LateAnswers(ctx, run.IssueID)
-		check(t, err)
+		list := must(db.Journal.LateAnswers(ctx, run.IssueID))
 		var got []int
 		for _, q := range list {
 			got = append(got, q.Number)
@@ -215,8 +202,7 @@ func TestLateAnswers(t *testing.T) {
 	wantLate()
 	finishRun(t, db, run)
 	wantLate(unread.Number)
-	is, err := decided(db, question, reconcile.DecideAnswer, late, false)
-	check(t, err)
+	is := must(decided(db, question, reconcile.DecideAnswer, late, false))
 	if is.Fate != reconcile.RequestRunEnded {
 		t.Errorf("answered late it is %+v", is)
 	}
@@ -232,8 +218,7 @@ func TestLateAnswers(t *testing.T) {
 	_, err = decided(db, expired, reconcile.DecideAnswer, early, false)
 	wantEnded(t, err, reconcile.RequestExpired)
 
-	list, err := db.Journal.LateAnswers(ctx, run.IssueID)
-	check(t, err)
+	list := must(db.Journal.LateAnswers(ctx, run.IssueID))
 	check(t, db.Journal.MarkAnswersSeen(ctx, list[:1], "run-a"))
 	wantLate(unread.Number)
 	check(t, db.Journal.MarkAnswersSeen(ctx, list, "run-b"))
@@ -253,10 +238,8 @@ func TestAnswerToADyingWorker(t *testing.T) {
 		db := newState(t)
 		run := startedRun(t, db, 1)
 		q := asked(t, db, run, reconcile.QuestionRequest)
-		_, err := decided(db, q, reconcile.DecideAnswer, early, false)
-		check(t, err)
-		_, err = db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered)
-		check(t, err)
+		must(decided(db, q, reconcile.DecideAnswer, early, false))
+		must(db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered))
 		if c.lost {
 			check(t, db.Store.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
 		} else {
@@ -280,8 +263,7 @@ func TestCreated(t *testing.T) {
 	for i := range 2000 { // more than SQLite takes parameters by default
 		ids = append(ids, fmt.Sprintf("other-%d", i))
 	}
-	ours, err := db.Journal.Created(ctx, ids)
-	check(t, err)
+	ours := must(db.Journal.Created(ctx, ids))
 	if len(ours) != 2 || !ours["c-1"] || !ours["a-1"] {
 		t.Errorf("ours are %v", ours)
 	}

@@ -57,13 +57,12 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 			db := newState(t)
 			r := startedRun(t, db, 1)
 			r.Phase, r.Beats = reconcile.StreamingTurn, 7
-			_, err := db.Journal.UpdateRun(ctx, epoch, r)
-			check(t, err)
+			must(db.Journal.UpdateRun(ctx, epoch, r))
 			check(t, end(db, r))
 			ended := mustRun(t, db, r.ID)
 
 			r.Beats = 8
-			_, err = db.Journal.UpdateRun(ctx, epoch, r)
+			_, err := db.Journal.UpdateRun(ctx, epoch, r)
 			wantConflict(t, err)
 			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
 			if diff := cmp.Diff(ended, mustRun(t, db, r.ID)); diff != "" {
@@ -94,8 +93,7 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	r := startedRun(t, db, 1)
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
-	stop, err := db.Journal.UpdateRun(ctx, epoch, r)
-	check(t, err)
+	stop := must(db.Journal.UpdateRun(ctx, epoch, r))
 	if stop != reconcile.StopTerminal {
 		t.Errorf("stop reason is %q", stop)
 	}
@@ -161,8 +159,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
 	wantTotals(t, db, want)
-	issue, err := db.Views.IssueTotals(ctx, r.IssueID)
-	check(t, err)
+	issue := must(db.Views.IssueTotals(ctx, r.IssueID))
 	if issue != want {
 		t.Errorf("the issue's totals are %v", issue)
 	}
@@ -173,8 +170,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got, err := db.Views.Totals(ctx)
-	check(t, err)
+	got := must(db.Views.Totals(ctx))
 	if got != want {
 		t.Errorf("totals are %+v, want %+v", got, want)
 	}
@@ -188,12 +184,10 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		{Verb: reconcile.VerbPause, CreatedAt: epoch.Add(time.Second)},
 	}
 	for i := range want {
-		id, err := db.Operator.AddCommand(ctx, want[i])
-		check(t, err)
+		id := must(db.Operator.AddCommand(ctx, want[i]))
 		want[i].ID = id
 	}
-	rec, err := db.Store.State(ctx)
-	check(t, err)
+	rec := must(db.Store.State(ctx))
 	if diff := cmp.Diff(want, rec.Commands); diff != "" {
 		t.Error(diff)
 	}
@@ -207,8 +201,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 	wantDone(t, db, want[1].ID, false)
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
 	wantDone(t, db, want[1].ID, true)
-	next, err := db.Operator.AddCommand(ctx, want[0])
-	check(t, err)
+	next := must(db.Operator.AddCommand(ctx, want[0]))
 	if next <= want[1].ID {
 		t.Errorf("id %d was given again", next)
 	}
@@ -219,8 +212,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	done, err := db.Operator.CommandDone(ctx, id)
-	check(t, err)
+	done := must(db.Operator.CommandDone(ctx, id))
 	if done != want {
 		t.Errorf("command %d is done: %v, want %v", id, done, want)
 	}
@@ -254,8 +246,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got, err := db.Views.Skips(ctx)
-	check(t, err)
+	got := must(db.Views.Skips(ctx))
 	if diff := cmp.Diff(append([]StoredSkip{}, want...), got); diff != "" {
 		t.Error(diff)
 	}
@@ -272,8 +263,7 @@ func changes(t testing.TB, db *DB) (n int) {
 func TestTokenBaseOfANewClaim(t *testing.T) {
 	db := newState(t)
 	ctx := t.Context()
-	_, err := db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID)
-	check(t, err)
+	must(db.sql.ExecContext(ctx, `INSERT INTO issue_totals (issue_id, input, output, total, runtime_ms) VALUES (?, 60, 40, 100, 0)`, issueOf(1).ID))
 	if c := claim(t, db, 1); c.TokenBase != 100 {
 		t.Errorf("base %d", c.TokenBase)
 	}

@@ -39,8 +39,7 @@ func furnish(t *testing.T, db *DB) {
 		run := newRun(i)
 		run.Attempt = i
 		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
-		taken, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
-		check(t, err)
+		taken := must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
 		check(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
 		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
@@ -48,8 +47,7 @@ func furnish(t *testing.T, db *DB) {
 		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
 		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
-		_, err = db.Journal.UpdateRun(ctx, epoch, taken)
-		check(t, err)
+		must(db.Journal.UpdateRun(ctx, epoch, taken))
 		if i == 1 {
 			check(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
@@ -61,8 +59,7 @@ func furnish(t *testing.T, db *DB) {
 		}
 	}
 	for i, verb := range []reconcile.Verb{reconcile.VerbHold, reconcile.VerbPause} {
-		_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch})
-		check(t, err)
+		must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch}))
 	}
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
@@ -82,18 +79,14 @@ func furnishTalk(t *testing.T, db *DB) {
 	t.Helper()
 	run := mustRun(t, db, runID(1))
 	asked(t, db, run, reconcile.CommandRequest)
-	_, err := decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false)
-	check(t, err)
+	must(decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false))
 	expired := asked(t, db, run, reconcile.PermissionsRequest)
-	_, err = db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired)
-	check(t, err)
-	_, err = db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)) // as it was a moment ago
+	must(db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired))
+	_, err := db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)) // as it was a moment ago
 	check(t, err)
 	late := asked(t, db, mustRun(t, db, runID(2)), reconcile.QuestionRequest)
-	_, err = db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2))
-	check(t, err)
-	_, err = decided(db, late, reconcile.DecideAnswer, early, false)
-	check(t, err)
+	must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
+	must(decided(db, late, reconcile.DecideAnswer, early, false))
 	check(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
 	check(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
 }
@@ -141,25 +134,20 @@ func dump(t *testing.T, db *sql.DB) string {
 
 func lines(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
-	all, err := rows(tx{db, ctx}, itself[string], query)
-	check(t, err)
+	all := must(rows(tx{db, ctx}, itself[string], query))
 	return all
 }
 
-// written makes a database of what is kept, as the program of that schema would have left it.
+// writtenAs makes a database of what is kept. It has no WAL, like a backup.
 func writtenAs(t *testing.T, version int) (dir string) {
 	t.Helper()
 	dir = newDir(t)
 	check(t, os.MkdirAll(dir, 0o700))
-	script, err := os.ReadFile(keptSchema(version))
-	check(t, err)
+	script := must(os.ReadFile(keptSchema(version)))
 	path := filepath.Join(dir, databaseName)
 	check(t, os.WriteFile(path, nil, 0o600))
-	db, err := openPool(path, "rw", "")
-	check(t, err)
-	check(t, useWAL(ctx, db))
-	_, err = db.Exec(string(script))
-	check(t, err)
+	db := must(openPool(path, "rw", ""))
+	must(db.Exec(string(script)))
 	check(t, db.Close())
 	return dir
 }
@@ -173,8 +161,7 @@ func TestStoredSchemaIsCurrent(t *testing.T) {
 	if os.Getenv("UPDATE_SCHEMAS") != "" {
 		check(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	check(t, err)
+	want := must(os.ReadFile(path))
 	if got != string(want) {
 		t.Errorf("this program writes another database than %s; a schema that has been released does not change: "+
 			"add a migration, and write its file with UPDATE_SCHEMAS=1", path)
@@ -186,17 +173,15 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			dir := writtenAs(t, version)
-			old, err := openPool(filepath.Join(dir, databaseName), "ro", "")
-			check(t, err)
+			old := must(openPool(filepath.Join(dir, databaseName), "ro", ""))
 			before := dump(t, old)
 			check(t, old.Close())
 
 			db := createIn(t, dir)
-			if version == schemaVersion && dump(t, db.sql) != before {
-				t.Error("opening it changed something")
+			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" || version == schemaVersion && dump(t, db.sql) != before {
+				t.Errorf("opening it changed something, or left it in the mode %s", mode)
 			}
-			rec, err := db.Store.State(ctx)
-			check(t, err)
+			rec := must(db.Store.State(ctx))
 			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil || rec.ReadOnly {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 			}
@@ -214,8 +199,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
-			reason, err := db.Journal.UpdateRun(ctx, epoch, run)
-			check(t, err)
+			reason := must(db.Journal.UpdateRun(ctx, epoch, run))
 			if reason != reconcile.StopOperator {
 				t.Errorf("the stop reason is %q", reason)
 			}
@@ -230,13 +214,11 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 // wantTalk looks for what furnishTalk has left.
 func wantTalk(t *testing.T, db *DB) {
 	t.Helper()
-	open, err := db.Views.OpenRequests(ctx)
-	check(t, err)
+	open := must(db.Views.OpenRequests(ctx))
 	if len(open) != 1 || open[0].ID() != "ABC-1.1" || open[0].Detail.Command != "make install" {
 		t.Errorf("open requests are %+v", open)
 	}
-	late, err := db.Journal.LateAnswers(ctx, issueOf(2).ID)
-	check(t, err)
+	late := must(db.Journal.LateAnswers(ctx, issueOf(2).ID))
 	if len(late) != 1 || late[0].Answer.Answers["q1"][0] != "Yes" {
 		t.Errorf("late answers are %+v", late)
 	}
@@ -266,8 +248,7 @@ func wantHome(t *testing.T, db *DB, version int) {
 // the same.
 func wantHistory(t *testing.T, db *DB, version int) {
 	t.Helper()
-	r, err := db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
-	check(t, err)
+	r := must(db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)))
 	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)
 	}

@@ -25,11 +25,9 @@ func TestEveryFieldIsStored(t *testing.T) {
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
 	check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
-	_, err := db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch)
-	check(t, err)
+	must(db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch))
 	// A pass's columns: the reason stands in the row already, so that its time has to be put there too.
-	_, err = db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot)
-	check(t, err)
+	must(db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot))
 	for range r.ReapTries {
 		check(t, db.Store.ReapFailed(ctx, r.ID))
 	}
@@ -95,8 +93,7 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 func TestChangeIsAllOrNothing(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	id, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch})
-	check(t, err)
+	id := must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch}))
 	paused := true
 	fresh := claim(t, db, 2)
 	fresh.Attempt = 5
@@ -106,8 +103,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		Claim: &fresh, Insert: &second, Commands: []int64{id},
 		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
 	}))
-	rec, err := db.Store.State(ctx)
-	check(t, err)
+	rec := must(db.Store.State(ctx))
 	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
 		t.Errorf("half of a refused change was kept: %+v", rec)
 	}
@@ -133,8 +129,7 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	_, err := db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r)
-	check(t, err)
+	must(db.Journal.UpdateRun(ctx, epoch.Add(time.Minute), r))
 	monday := epoch.Add(60 * time.Hour)
 	check(t, db.Store.EndDead(ctx, monday, r, reconcile.InterruptedRun, "worker_lost", "rebooted"))
 	check(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
@@ -205,14 +200,12 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
 	} {
 		step.change(&r)
-		_, err := db.Journal.UpdateRun(ctx, epoch, r)
-		check(t, err)
+		must(db.Journal.UpdateRun(ctx, epoch, r))
 		if got := synchronous(t, db); got != step.want {
 			t.Errorf("%s was written with durability %s", name, got)
 		}
 	}
-	_, err := db.Journal.UpdateRun(ctx, epoch, r)
-	check(t, err)
+	must(db.Journal.UpdateRun(ctx, epoch, r))
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
 	if synchronous(t, db) != full {
 		t.Error("a pass wrote after a heartbeat without waiting for the disk")

@@ -48,8 +48,7 @@ func TestLatestRateLimits(t *testing.T) {
 			want = `{"n":2}`
 		}
 		r.RateLimits = []byte(limits)
-		_, err := db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r)
-		check(t, err)
+		must(db.Journal.UpdateRun(ctx, epoch.Add(time.Duration(i)*time.Second), *r))
 		if got, err := db.Views.RateLimits(ctx); err != nil || string(got) != want {
 			t.Errorf("latest is %s, want %s, %v", got, want, err)
 		}
@@ -69,8 +68,7 @@ func TestPasses(t *testing.T) {
 			Skipped: 2, Errors: []reconcile.Error{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
 			BootID: "boot", Mono: time.Duration(i) * time.Minute,
 		}
-		id, err := db.Store.SavePass(ctx, p)
-		check(t, err)
+		id := must(db.Store.SavePass(ctx, p))
 		p.ID = id
 		all = append([]Pass{p}, all...)
 		if p.Trigger != "worker" && p.Trigger != "manual" {
@@ -79,13 +77,11 @@ func TestPasses(t *testing.T) {
 	}
 	last, _, err := db.Views.LastPass(ctx)
 	check(t, err)
-	recent, err := db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3)
-	check(t, err)
+	recent := must(db.passes(ctx, `ORDER BY id DESC LIMIT ?`, 3))
 	if diff := cmp.Diff(all[:3], recent) + cmp.Diff(all[0], last); diff != "" {
 		t.Error(diff)
 	}
-	got, err := db.Views.ScheduleGaps(ctx)
-	check(t, err)
+	got := must(db.Views.ScheduleGaps(ctx))
 	if diff := cmp.Diff(scheduled[:6], got); diff != "" {
 		t.Error(diff)
 	}
@@ -97,15 +93,12 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	skips := []reconcile.Skip{{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot}}
 	pass := func(now time.Time) {
 		t.Helper()
-		_, err := db.Store.State(ctx)
-		check(t, err)
+		must(db.Store.State(ctx))
 		check(t, db.Store.Commit(ctx, now, reconcile.Change{}))
 		check(t, db.Store.SaveSkips(ctx, now, skips))
 		check(t, db.SetMeta(ctx, "last_good_workflow", "text"))
-		_, err = db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now})
-		check(t, err)
-		_, err = db.Store.Prune(ctx, now, 100)
-		check(t, err)
+		must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: now}))
+		must(db.Store.Prune(ctx, now, 100))
 	}
 	pass(epoch)
 	before := changes(t, db)
@@ -124,19 +117,16 @@ func TestStateOf(t *testing.T) {
 		}
 		check(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	}
-	_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
-	check(t, err)
+	must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch}))
 	startedRun(t, db, 7)
-	all, err := db.Store.State(ctx)
-	check(t, err)
+	all := must(db.Store.State(ctx))
 	for issue, want := range map[string][]string{
 		issueOf(0).ID: {issueOf(0).ID, issueOf(1).ID},
 		issueOf(1).ID: {issueOf(1).ID},
 		issueOf(2).ID: {issueOf(1).ID, issueOf(2).ID},
 		"":            {issueOf(1).ID},
 	} {
-		rec, err := db.Views.StateOf(ctx, issue)
-		check(t, err)
+		rec := must(db.Views.StateOf(ctx, issue))
 		var got []string
 		for _, c := range rec.Claims {
 			got = append(got, c.IssueID)

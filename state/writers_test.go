@@ -48,16 +48,14 @@ func TestHeldDatabase(t *testing.T) {
 	db := createIn(t, dir)
 	run := startedRun(t, db, 1)
 	db.patience = 100 * time.Millisecond // so that the test need not wait for busyTimeout
-	tx, err := openIn(t, dir).sql.BeginTx(ctx, nil)
-	check(t, err)
-	_, err = db.Journal.UpdateRun(ctx, epoch, run)
+	tx := must(openIn(t, dir).sql.BeginTx(ctx, nil))
+	_, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_busy")
 	if db.patience != retryTimeout {
 		t.Errorf("the next write waits %v", db.patience)
 	}
 	check(t, tx.Rollback())
-	_, err = db.Journal.UpdateRun(ctx, epoch, run)
-	check(t, err)
+	must(db.Journal.UpdateRun(ctx, epoch, run))
 	if db.patience != busyTimeout {
 		t.Errorf("after a success the next write waits %v", db.patience)
 	}
@@ -69,12 +67,10 @@ func TestReplacedUnderAWriter(t *testing.T) {
 		db := newState(t)
 		path := filepath.Join(db.Dir(), databaseName)
 		claim(t, db, 1)
-		data, err := os.ReadFile(path + suffix)
-		check(t, err)
+		data := must(os.ReadFile(path + suffix))
 		check(t, os.Rename(path+suffix, path+suffix+".old"))
 		check(t, os.WriteFile(path+suffix, data, 0o600))
-		before, err := os.ReadFile(path)
-		check(t, err)
+		before := must(os.ReadFile(path))
 		other := reconcile.Claim{IssueID: "other", Identifier: "ABC-2", Issue: issueOf(2)}
 		wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &other}), "state_replaced")
 		check(t, db.Close())

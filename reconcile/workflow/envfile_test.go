@@ -26,8 +26,7 @@ EQUALS=a=b==
 exported=y
 PLAIN=last` + "\r\nCR=z\r\n"
 	path := write(t, filepath.Join(t.TempDir(), "p.env"), text, 0o600)
-	got, err := ReadEnvFile(path, os.Getuid())
-	check(t, err)
+	got := must(ReadEnvFile(path, os.Getuid()))
 	want := map[string]string{
 		"EXPORTED": "one two", "HASH": "a#b", "ONLY_HASH": "#b", "EMPTY": "", "COMMENTED": "",
 		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",

@@ -31,8 +31,7 @@ func testEnv() Environment {
 
 func source(t testing.TB, text string) Source {
 	t.Helper()
-	src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))
-	check(t, err)
+	src := must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
 	return src
 }
 
@@ -45,16 +44,14 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			check(t, err)
+			data := must(os.ReadFile(file))
 			got := describe(data)
 			golden := strings.TrimSuffix(file, ".md") + ".golden"
 			if *update {
 				check(t, os.WriteFile(golden, []byte(got), 0o644))
 				return
 			}
-			want, err := os.ReadFile(golden)
-			check(t, err)
+			want := must(os.ReadFile(golden))
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -138,10 +138,8 @@ func TestVariables(t *testing.T) {
 }
 
 func TestSecretDoesNotPrint(t *testing.T) {
-	cfg, err := Parse(source(t, literalFile(literalKey)), Environment{Temp: "/tmp"})
-	check(t, err)
-	raw, err := json.Marshal(cfg)
-	check(t, err)
+	cfg := must(Parse(source(t, literalFile(literalKey)), Environment{Temp: "/tmp"}))
+	raw := must(json.Marshal(cfg))
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)

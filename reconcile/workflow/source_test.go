@@ -15,6 +15,14 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// must is the value of a call that may not fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
 	check(t, os.WriteFile(path, []byte(text), mode))
@@ -32,20 +40,17 @@ func wantCode(t *testing.T, err error, code, part string) {
 }
 
 func TestReadResolvesSymlinks(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	check(t, err)
+	dir := must(filepath.EvalSymlinks(t.TempDir()))
 	real := filepath.Join(dir, "real")
 	check(t, os.Mkdir(real, 0o700))
 	file := write(t, filepath.Join(real, "flow.md"), "---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n", 0o600)
 	link := filepath.Join(dir, "WORKFLOW.md")
 	check(t, os.Symlink(filepath.Join("real", "flow.md"), link))
-	src, err := Read(link)
-	check(t, err)
+	src := must(Read(link))
 	if src.Path != file || src.Name != link {
 		t.Errorf("path %s, name %s", src.Path, src.Name)
 	}
-	cfg, err := Parse(src, testEnv())
-	check(t, err)
+	cfg := must(Parse(src, testEnv()))
 	// A bare name is relative to the file itself, whatever the working directory.
 	if want := filepath.Join(real, "ws"); cfg.Workspace.Root != want {
 		t.Errorf("root %s, want %s", cfg.Workspace.Root, want)
