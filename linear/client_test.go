@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -35,6 +36,13 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // startLinear runs a fake Linear for the test.
@@ -84,6 +92,10 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 	t.Cleanup(srv.Close)
 	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo", Now: func() time.Time { return testNow }}))
 	return c
+}
+
+func clientOf(url string) *linear.Client {
+	return must(linear.New(linear.Options{Endpoint: url, APIKey: testKey, ProjectSlug: "demo"}))
 }
 
 const testKey = "lin_api_secret0123456789"
@@ -228,8 +240,7 @@ func TestTransportErrors(t *testing.T) {
 	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	unreachable := must(linear.New(linear.Options{Endpoint: "http://127.0.0.1:1/graphql", APIKey: testKey, ProjectSlug: "x"}))
-	_, err = unreachable.Candidates(t.Context(), []string{"Todo"})
+	_, err = clientOf("http://127.0.0.1:1/graphql").Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_request")
 }
 
@@ -241,8 +252,7 @@ func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"}))
-	_, err := c.Candidates(t.Context(), []string{"Todo"})
+	_, err := clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})
 	wantCode(t, err, "linear_api_status")
 	if reached {
 		t.Error("the redirect was followed")
@@ -259,8 +269,7 @@ func TestLargeAnswerIsRefused(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "x"}))
-	_, err := c.Candidates(t.Context(), []string{"Todo"})
+	_, err := clientOf(srv.URL).Candidates(t.Context(), []string{"Todo"})
 	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "64 MiB") {
 		t.Error(e)
 	}
@@ -295,27 +304,14 @@ func TestCAFile(t *testing.T) {
 	}
 }
 
-// late answers after a delay, or not at all if the request is cancelled before.
-type late struct{ after time.Duration }
-
-func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
-	select {
-	case <-time.After(l.after):
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
-		Body: io.NopCloser(strings.NewReader(`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`)),
-	}, nil
-}
-
 // A request waits 30 s for its answer.
 func TestAnswersLate(t *testing.T) {
 	for after, code := range map[time.Duration]string{30*time.Second - time.Millisecond: "", 30*time.Second + time.Millisecond: "linear_api_request"} {
 		synctest.Test(t, func(t *testing.T) {
 			client, err := linear.New(linear.Options{
-				Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", Transport: late{after},
+				Endpoint: "http://linear.example/graphql", APIKey: testKey, ProjectSlug: "x", Transport: &canned{
+					t: t, takes: after, status: http.StatusOK, bodies: []string{`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`},
+				},
 			})
 			check(t, err)
 			_, err = client.Candidates(t.Context(), []string{"Todo"})

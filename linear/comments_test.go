@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -28,9 +26,7 @@ func TestCommentsSince(t *testing.T) {
 		{ID: "c4", Author: "Kim Poe", Body: "last", CreatedAt: at(4)},
 		{ID: "c2", Author: "Robin Doe", Body: "a *new* one", CreatedAt: at(3)},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("comments after the first (-want +got):\n%s", diff)
-	}
+	equal(t, "comments after the first", got, want)
 }
 
 func TestCommentsFollowPagesToTheirBound(t *testing.T) {

@@ -103,9 +103,7 @@ func TestToolLeavesTheAnswerAsItIs(t *testing.T) {
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
 	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
 	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), json.RawMessage(query))
-	if a.Text != want {
-		t.Errorf("read\n%s, want\n%s", a.Text, want)
-	}
+	equal(t, "read", a.Text, want)
 	made := a.Mutation.Created
 	if len(made) != 2 || made[0] != (reconcile.Created{Kind: "comment", ID: "1"}) || made[1] != (reconcile.Created{Kind: "reaction", ID: "2"}) {
 		t.Errorf("created %+v", made)
@@ -143,7 +141,7 @@ func TestToolGivesUpItsOwnQuestion(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		}))
 		t.Cleanup(srv.Close)
-		c := must(linear.New(linear.Options{Endpoint: srv.URL, APIKey: testKey, ProjectSlug: "demo"}))
+		c := clientOf(srv.URL)
 		a := linear.Tool(c, false).Call(t.Context(), json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
 		if a.Success != (want.code == "") || sent != want.sent || !strings.Contains(a.Text, want.text) || !strings.Contains(a.Text, want.code) {
 			t.Errorf("sent %d times: %+v", sent, a)

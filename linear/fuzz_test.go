@@ -22,6 +22,7 @@ const nextAnswer = "\n%%\n"
 // canned answers requests without a network.
 type canned struct {
 	t      *testing.T
+	takes  time.Duration // until each answer
 	status int
 	header http.Header
 	bodies []string
@@ -38,6 +39,11 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if c.asked++; c.asked > mostRequests {
 		c.t.Fatal("asks without end")
+	}
+	select {
+	case <-time.After(c.takes):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
 	}
 	body := c.bodies[min(c.asked, len(c.bodies))-1]
 	if c.status == 0 {
@@ -128,9 +134,7 @@ func FuzzAnswers(f *testing.F) {
 		judge(t, "ByIDs", err, secret)
 		for id, i := range found {
 			wellFormed(t, i)
-			if id != i.ID {
-				t.Errorf("issue %q under %q", i.ID, id)
-			}
+			equal(t, "issue", id, i.ID)
 		}
 		list, err := client().Candidates(ctx, []string{"Todo"})
 		judge(t, "Candidates", err, secret)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -50,9 +48,7 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 		CreatedAt: &now, UpdatedAt: &now, Project: "demo",
 		Assignee: &reconcile.Assignee{ID: got[1].Assignee.ID, Email: "robin@example.com", IsMe: true},
 	}
-	if diff := cmp.Diff(expect, got[1]); diff != "" {
-		t.Errorf("normalised issue (-want +got):\n%s", diff)
-	}
+	equal(t, "normalised issue", got[1], expect)
 	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil || got[0].BlockedBy == nil {
 		t.Errorf("an issue without extras: %+v", got[0])
 	}
@@ -113,9 +109,7 @@ func TestNoRequestForNothing(t *testing.T) {
 			t.Errorf("ByIDs(%q) = %v, %v", none, got, err)
 		}
 	}
-	if n := len(s.Log()); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	equal(t, "requests", len(s.Log()), 0)
 }
 
 func TestByIDs(t *testing.T) {
@@ -296,9 +290,7 @@ func TestNormalisationOfOddValues(t *testing.T) {
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
 			got := must(c.ByIDs(t.Context(), []string{"i1"}))
-			if diff := cmp.Diff(want, got["i1"]); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			equal(t, "read", got["i1"], want)
 		})
 	}
 }

@@ -48,9 +48,7 @@ func TestRateLimits(t *testing.T) {
 			if !errors.As(err, &r) {
 				t.Fatalf("no RateLimited in %v", err)
 			}
-			if got := r.Reset.Sub(testNow); got != tc.want {
-				t.Errorf("reset in %v, want %v", got, tc.want)
-			}
+			equal(t, "reset in", r.Reset.Sub(testNow), tc.want)
 		})
 	}
 	_, err := answering(t, 400, `{"errors":[{"message":"bad","extensions":{"code":"INPUT_ERROR"}}]}`,
@@ -81,9 +79,7 @@ func TestLow(t *testing.T) {
 				t.Fatal("found an issue that is none")
 			}
 			b := c.Budget()
-			if low() != tc.low {
-				t.Errorf("low is %v with %+v", low(), b)
-			}
+			equal(t, "low", low(), tc.low)
 			if now = b.Reset; low() {
 				t.Error("still low when the allowance is full again")
 			}
@@ -105,26 +101,5 @@ func TestBudgetKeepsWhatAnAnswerLeavesOut(t *testing.T) {
 	after := c.Budget()
 	if after.Left != before.Left || after.Reset != before.Reset || before.Left >= 1 {
 		t.Errorf("budget %+v, was %+v", after, before)
-	}
-}
-
-// An exhausted allowance gives the same error as a refused request, until it is renewed.
-func TestAllowanceRunsOutAndRefills(t *testing.T) {
-	now := testNow
-	s := startLinear(t, lineartest.Config{RequestsPerHour: 60, Now: func() time.Time { return now }})
-	c := newClient(t, s, func(o *linear.Options) { o.Now = func() time.Time { return now } })
-	s.SetRemaining(1, 100000)
-	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.Candidates(t.Context(), []string{"Todo"})
-	wantCode(t, err, "tracker_rate_limited")
-	var r *linear.RateLimited
-	if !errors.As(err, &r) || r.Reset.Sub(now) != time.Hour {
-		t.Errorf("%v", r)
-	}
-	now = now.Add(time.Minute)
-	if _, err := c.Candidates(t.Context(), []string{"Todo"}); err != nil {
-		t.Errorf("a minute later: %v", err)
 	}
 }

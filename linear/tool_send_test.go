@@ -34,9 +34,7 @@ func TestToolAtTheRateLimit(t *testing.T) {
 		!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
 		t.Errorf("far from over: %v %s", ok, text)
 	}
-	if n := len(s.Log()); n != 1 {
-		t.Errorf("%d requests before a reset that is far away", n)
-	}
+	equal(t, "requests", len(s.Log()), 1)
 }
 
 // The wait for the rate limit ends with the turn.
@@ -50,23 +48,12 @@ func TestToolDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// slow delays each answer.
-type slow struct {
-	http.RoundTripper
-	takes time.Duration
-}
-
-func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(s.takes)
-	return s.RoundTripper.RoundTrip(r)
-}
-
 // A limit that keeps naming a near reset is waited for a minute in total, the time of the requests included.
 func TestToolWaitsAMinuteInAll(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			limiter := &canned{t: t, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c := must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: slow{limiter, takes}, Now: time.Now}))
+			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
+			c := must(linear.New(linear.Options{APIKey: testKey, ProjectSlug: "demo", Transport: limiter, Now: time.Now}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			if code, _ := toolFault(t, text); ok || code != "tracker_rate_limited" || limiter.asked != 3 {
 				t.Errorf("%v %s after %d requests", ok, text, limiter.asked)
@@ -156,9 +143,7 @@ func TestToolThatOnlyReads(t *testing.T) {
 			t.Errorf("%s: %+v", query, a)
 		}
 	}
-	if n := len(s.Log()); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	equal(t, "requests", len(s.Log()), 0)
 	if text, ok := callTool(t, tool, whoAmI); !ok {
 		t.Error(text)
 	}

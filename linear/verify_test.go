@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -35,9 +33,7 @@ func TestVerify(t *testing.T) {
 		Assignee: "Robin@example.com",
 	})
 	check(t, err)
-	if n := len(s.Log()); n != 1 {
-		t.Errorf("%d requests, want one", n)
-	}
+	equal(t, "requests", len(s.Log()), 1)
 	want := reconcile.TrackerFindings{
 		Project: reconcile.TrackerProject{ID: got.Project.ID, Name: "Demo", Slug: "demo", URL: got.Project.URL},
 		User:    "Robin Doe",
@@ -48,9 +44,7 @@ func TestVerify(t *testing.T) {
 		},
 		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, "read", got, want)
 	if text := got.States[0].String(); text != `"In Progres" (did you mean "In Progress"?)` {
 		t.Error(text)
 	}

@@ -521,15 +521,7 @@ func (w *world) revive() { w.cut = cut{} }
 
 // dump prints everything that is stored, to compare before and after.
 func (w *world) dump() string {
-	var b strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
-		fmt.Fprintf(&b, "%+v\n", w.claims[id])
-	}
-	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
-		fmt.Fprintf(&b, "%+v\n", w.runs[id])
-	}
-	fmt.Fprintln(&b, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
-	return b.String()
+	return fmt.Sprintln(w.claims, w.runs, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
 }
 
 // limitErr is what a tracker answers whose allowance is used up.

@@ -40,13 +40,6 @@ func limitOf(s AccountState) string {
 	return s.Limit.Window + " " + s.Limit.Until.Sub(epoch.Truncate(time.Second)).String()
 }
 
-func wantString(t testing.TB, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
-}
-
 // TestAccountDirectory checks that an account has one directory, whatever path leads to its codex home, and that reading
 // makes nothing.
 func TestAccountDirectory(t *testing.T) {
@@ -55,15 +48,13 @@ func TestAccountDirectory(t *testing.T) {
 	check(t, os.Mkdir(codex, 0o700))
 	check(t, os.Symlink(codex, filepath.Join(home, "link")))
 	a := NewAccount("", home, codex)
-	wantString(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
+	equal(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
 	if other := NewAccount("", home, filepath.Join(home, "other")); other.Dir == a.Dir {
 		t.Error("two homes share a directory")
 	}
-	wantString(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
-	wantString(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
-	if s := read(t, a, epoch); s != (AccountState{}) {
-		t.Errorf("known of nothing: %+v", s)
-	}
+	equal(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
+	equal(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
+	equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
 	count := must(a.CountSlots(ctx, 2, 5))
 	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
 		t.Errorf("a look has made something (%v), or counted %+v", err, count)
@@ -71,9 +62,7 @@ func TestAccountDirectory(t *testing.T) {
 	check(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
 		info := must(os.Stat(path))
-		if info.Mode().Perm() != mode {
-			t.Errorf("%s has mode %o", path, info.Mode().Perm())
-		}
+		equal(t, "mode of "+path, info.Mode().Perm(), mode)
 	}
 }
 
@@ -106,7 +95,7 @@ func TestLimitUsedUp(t *testing.T) {
 	} {
 		a := newAccount(t)
 		saveLimits(t, a, epoch, "{%s}", row.record)
-		wantString(t, row.rule, limitOf(read(t, a, epoch.Add(row.now))), row.want)
+		equal(t, row.rule, limitOf(read(t, a, epoch.Add(row.now))), row.want)
 	}
 }
 
@@ -116,14 +105,14 @@ func TestLimitsAreMerged(t *testing.T) {
 	a := newAccount(t)
 	reset := epoch.Add(time.Hour).Unix()
 	saveLimits(t, a, epoch, `{"limitId":"some-model","primary":{"usedPercent":100,"resetsAt":%d}}`, reset)
-	wantString(t, "a model's", limitOf(read(t, a, epoch)), "primary 1h0m0s")
+	equal(t, "a model's", limitOf(read(t, a, epoch)), "primary 1h0m0s")
 	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":{"usedPercent":100,"resetsAt":%d}}`, reset)
-	wantString(t, "the main one replaces it", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	equal(t, "the main one replaces it", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
 	saveLimits(t, a, epoch, `{"limitId":"some-model","secondary":{"usedPercent":1,"resetsAt":%d}}`, reset)
 	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":null,"planType":"pro"}`)
-	wantString(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
+	equal(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
 	saveLimits(t, a, epoch.Add(time.Minute), `{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`, reset)
-	wantString(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
+	equal(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
 
 	text := must(os.ReadFile(filepath.Join(a.Dir, limitsName)))
 	var stored struct {
@@ -131,8 +120,8 @@ func TestLimitsAreMerged(t *testing.T) {
 		Limits    map[string]json.RawMessage `json:"rate_limits"`
 	}
 	check(t, json.Unmarshal(text, &stored))
-	wantString(t, "home", stored.CodexHome, a.Home)
-	wantString(t, "plan", string(stored.Limits["planType"]), `"pro"`)
+	equal(t, "home", stored.CodexHome, a.Home)
+	equal(t, "plan", string(stored.Limits["planType"]), `"pro"`)
 }
 
 // TestDamagedAccount checks that an unreadable file is an error that blocks nothing, and is replaced by the next write.
@@ -226,18 +215,14 @@ func TestAccountWritersTakeTurns(t *testing.T) {
 	}
 	all.Wait()
 	rec := must(a.load())
-	if len(rec.RateLimits) != writers*each {
-		t.Errorf("%d of %d members are left", len(rec.RateLimits), writers*each)
-	}
+	equal(t, "members", len(rec.RateLimits), writers*each)
 }
 
 func takeSlots(t testing.TB, a *Account, limit, want int) ([]*os.File, reconcile.Slots) {
 	t.Helper()
 	files, count, err := a.TakeSlots(ctx, limit, want)
 	check(t, err)
-	if len(files) != count.Free {
-		t.Errorf("%d files for %+v", len(files), count)
-	}
+	equal(t, "files", len(files), count.Free)
 	t.Cleanup(func() { closeAll(files) })
 	return files, count
 }

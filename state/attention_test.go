@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -25,9 +23,7 @@ func openKeys(t *testing.T, db *DB, now time.Time, standing ...reconcile.Attenti
 
 func wantOpen(t *testing.T, db *DB, now time.Time, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(append([]string{}, want...), openKeys(t, db, now)); diff != "" {
-		t.Errorf("open (-want +got):\n%s", diff)
-	}
+	equal(t, "open", openKeys(t, db, now), append([]string{}, want...))
 }
 
 // takes tries to take a stored notification, and reports whether it could.

@@ -27,9 +27,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	insertedRun(t, db, 1)
 	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
 		info := must(os.Stat(filepath.Join(dir, name)))
-		if got := info.Mode().Perm(); got != want {
-			t.Errorf("mode of %q is %o, want %o", name, got, want)
-		}
+		equal(t, "mode", info.Mode().Perm(), want)
 	}
 	var mode, schema string
 	check(t, db.sql.QueryRow(`PRAGMA journal_mode`).Scan(&mode))
@@ -38,9 +36,7 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 		t.Errorf("journal mode %s, schema %s", mode, schema)
 	}
 	left := must(filepath.Glob(filepath.Join(dir, tempName+"*")))
-	if len(left) != 0 {
-		t.Errorf("left over: %v", left)
-	}
+	equal(t, "left over", len(left), 0)
 }
 
 func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
@@ -86,9 +82,7 @@ func TestPathsOfAnyName(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 		rec := must(openIn(t, dir).Store.State(ctx))
-		if len(rec.Claims) != 1 {
-			t.Errorf("%q: %d claims after reopening", name, len(rec.Claims))
-		}
+		equal(t, "claims after reopening "+name, len(rec.Claims), 1)
 	}
 }
 
@@ -204,9 +198,7 @@ func TestUnfinishedCreationIsRepeated(t *testing.T) {
 	db := createIn(t, dir)
 	claim(t, db, 1)
 	left := must(filepath.Glob(filepath.Join(dir, tempName+"*")))
-	if len(left) != 0 {
-		t.Errorf("left over: %v", left)
-	}
+	equal(t, "left over", len(left), 0)
 }
 
 // TestNewerSchema checks that a process that was started before a newer program claimed the database stops using it.
@@ -231,16 +223,12 @@ func TestDefaultDir(t *testing.T) {
 	if !strings.HasPrefix(dir, "/xdg/symphony/my_repo-") || len(filepath.Base(dir)) != len("my_repo-")+12 {
 		t.Errorf("directory is %s", dir)
 	}
-	if got := DefaultDir("/xdg", "/home/me", link); got != dir {
-		t.Errorf("through a symlink: %s, not %s", got, dir)
-	}
+	equal(t, "through a symlink", DefaultDir("/xdg", "/home/me", link), dir)
 	if got := DefaultDir("/xdg", "/home/me", filepath.Join(folder, "OTHER.md")); got == dir {
 		t.Error("two workflows of one folder share a directory")
 	}
 	check(t, os.Remove(path))
-	if got := DefaultDir("/xdg", "/home/me", path); got != dir {
-		t.Errorf("without the file: %s, not %s", got, dir)
-	}
+	equal(t, "without the file", DefaultDir("/xdg", "/home/me", path), dir)
 	for _, xdg := range []string{"", "relative"} {
 		if got := DefaultDir(xdg, "/home/me", path); filepath.Dir(got) != "/home/me/.local/state/symphony" {
 			t.Errorf("with XDG %q: %s", xdg, got)
@@ -250,9 +238,7 @@ func TestDefaultDir(t *testing.T) {
 		"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
 		strings.Repeat("x", 100): strings.Repeat("x", longestTag),
 	} {
-		if got := tag(folder); got != want {
-			t.Errorf("tag of %q is %q, want %q", folder, got, want)
-		}
+		equal(t, "tag of "+folder, tag(folder), want)
 	}
 }
 
@@ -313,9 +299,7 @@ func TestQuickCheck(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	db := must(Create(t.Context(), dir, time.UnixMilli(1)))
 	check(t, db.QuickCheck(t.Context()))
-	if db.Schema() != schemaVersion {
-		t.Errorf("schema %d", db.Schema())
-	}
+	equal(t, "schema", db.Schema(), schemaVersion)
 	var page int64
 	check(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
 	check(t, db.Close())

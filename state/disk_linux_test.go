@@ -34,7 +34,13 @@ func TestFullAtEachWrite(t *testing.T) {
 	if strings.HasPrefix(out.String(), "nothing can be mounted") {
 		t.Skip(out.String())
 	}
-	t.Log(out.String())
+}
+
+// demand ends the helper process, where there is no test to fail.
+func demand(ok bool, format string, args ...any) {
+	if !ok {
+		panic(fmt.Sprintf(format, args...))
+	}
 }
 
 // eachPage takes a run through its life with 0, 1, 2 … free pages, each time in a new directory, until no write meets a full
@@ -49,45 +55,27 @@ func eachPage(at string) error {
 		for pages, all := int64(0), false; !all; pages++ {
 			dir := filepath.Join(at, fmt.Sprint(made, pages))
 			if made {
-				db, err := createOnce(dir)
-				if err != nil {
-					return err
-				}
-				if err := db.Close(); err != nil {
-					return err
-				}
+				demand(must(createOnce(dir)).Close() == nil, "the new database can't be closed")
 			}
-			err := leave(at, ballast, pages)
-			done := -1
-			if err == nil {
-				done, err = liveOnFullDisk(dir, made)
-			}
-			if err == nil {
-				err = errors.Join(os.Remove(ballast), continueWithSpace(dir, max(done, 0)), os.RemoveAll(dir))
-			}
-			if all = done == len(stepsOfARun()); all && pages < 10 {
-				err = errors.Join(err, errors.New("the disk is not full"))
-			}
-			if err != nil {
-				return fmt.Errorf("with %d pages left: %w", pages, err)
-			}
+			leave(at, ballast, pages)
+			done := liveOnFullDisk(dir, made)
+			all = done == len(stepsOfARun())
+			demand(!all || pages >= 10, "the disk is not full with %d pages left", pages)
+			err := errors.Join(os.Remove(ballast), continueWithSpace(dir, max(done, 0)), os.RemoveAll(dir))
+			demand(err == nil, "with %d pages left: %v", pages, err)
 		}
 	}
 	return nil
 }
 
 // leave fills the disk up to so many pages.
-func leave(at, ballast string, pages int64) error {
-	f, err := os.Create(ballast)
-	if err != nil {
-		return err
-	}
+func leave(at, ballast string, pages int64) {
+	f := must(os.Create(ballast))
 	defer f.Close()
 	var st unix.Statfs_t
-	if err := unix.Statfs(at, &st); err != nil {
-		return err
-	}
-	return unix.Fallocate(int(f.Fd()), 0, 0, (int64(st.Bavail)-pages)*int64(st.Bsize))
+	err := unix.Statfs(at, &st)
+	err = errors.Join(err, unix.Fallocate(int(f.Fd()), 0, 0, (int64(st.Bavail)-pages)*int64(st.Bsize)))
+	demand(err == nil, "%v", err)
 }
 
 // step is one write, and a query that gives 1 where it was stored, 0 where nothing of it was.
@@ -125,9 +113,7 @@ func stepsOfARun() []step {
 		{`SELECT count(*) FROM runs WHERE stop_reason <> ''`, func(db *DB) error {
 			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
 		}},
-		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(db *DB) error {
-			return db.Journal.Finish(ctx, epoch, ended)
-		}},
+		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(db *DB) error { return db.Journal.Finish(ctx, epoch, ended) }},
 		{`SELECT count(*) FROM runs WHERE settled = 1`, func(db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
 		}},
@@ -140,41 +126,40 @@ func stepsOfARun() []step {
 
 // liveOnFullDisk makes the database and takes the steps until the disk is full, and returns how many it took: -1 where there
 // is no database. Reading needs no space.
-func liveOnFullDisk(dir string, made bool) (done int, err error) {
+func liveOnFullDisk(dir string, made bool) (done int) {
+	full := func(err error) { demand(errorCode(err) == "disk_full", "error is %v, want disk_full", err) }
 	db, err := createOnce(dir)
 	if err != nil {
-		if _, openErr := Open(ctx, dir); openErr == nil && !made || errorCode(openErr) == "state_corrupt" {
-			return -1, fmt.Errorf("half a database was made: %w", openErr)
-		}
-		return -1, wantFull(err)
+		_, openErr := Open(ctx, dir)
+		demand((openErr != nil || made) && errorCode(openErr) != "state_corrupt", "half a database was made: %v", openErr)
+		full(err)
+		return -1
 	}
 	for _, s := range stepsOfARun() {
-		if err = s.do(db); err != nil {
-			err = wantFull(err)
+		if err := s.do(db); err != nil {
+			full(err)
 			break
 		}
 		done++
 	}
-	err = errors.Join(err, stored(db, done), readOnFullDisk(dir, done > 0))
-	if closeErr := db.Close(); closeErr != nil {
-		err = errors.Join(err, wantFull(closeErr))
+	stored(db, done)
+	readOnFullDisk(dir, done > 0)
+	if err := db.Close(); err != nil {
+		full(err)
 	}
-	return done, errors.Join(err, readOnFullDisk(dir, done > 0))
+	readOnFullDisk(dir, done > 0)
+	return done
 }
 
 // continueWithSpace opens or makes the database, finds the first so many steps stored, and takes the others.
-func continueWithSpace(dir string, done int) error {
-	db, err := createOnce(dir)
-	if err != nil {
-		return fmt.Errorf("with space again: %w", err)
-	}
-	err = stored(db, done)
+func continueWithSpace(dir string, done int) (err error) {
+	db := must(createOnce(dir))
+	stored(db, done)
 	for _, s := range stepsOfARun()[done:] {
 		err = errors.Join(err, s.do(db))
 	}
-	if _, tempErr := os.Stat(filepath.Join(dir, tempName)); !errors.Is(tempErr, os.ErrNotExist) {
-		err = errors.Join(err, fmt.Errorf("%s is left: %w", tempName, tempErr))
-	}
+	_, tempErr := os.Stat(filepath.Join(dir, tempName))
+	demand(errors.Is(tempErr, os.ErrNotExist), "%s is left: %v", tempName, tempErr)
 	return errors.Join(err, db.QuickCheck(ctx), db.Close())
 }
 
@@ -189,32 +174,16 @@ func createOnce(dir string) (*DB, error) {
 }
 
 // readOnFullDisk reads the claim, where there is one, even where the shared memory of the WAL can't be made.
-func readOnFullDisk(dir string, claimed bool) error {
-	db, err := OpenReadOnly(ctx, dir)
-	if err != nil {
-		return err
-	}
-	s, err := db.Store.State(ctx)
-	if err == nil && (len(s.Claims) == 1) != claimed {
-		err = fmt.Errorf("%d claims", len(s.Claims))
-	}
-	return errors.Join(err, db.Close())
+func readOnFullDisk(dir string, claimed bool) {
+	db := must(OpenReadOnly(ctx, dir))
+	claims := must(db.Store.State(ctx)).Claims
+	demand((len(claims) == 1) == claimed && db.Close() == nil, "%d claims", len(claims))
 }
 
 // stored demands that the first so many steps can be seen and the others not.
-func stored(db *DB, done int) error {
+func stored(db *DB, done int) {
 	for i, s := range stepsOfARun() {
-		n, err := row(db.reader(ctx), itself[int], s.seen)
-		if err != nil || (n == 1) != (i < done) {
-			return fmt.Errorf("with %d steps done %q gives %d, %w", done, s.seen, n, err)
-		}
+		n := must(row(db.reader(ctx), itself[int], s.seen))
+		demand((n == 1) == (i < done), "with %d steps done %q gives %d", done, s.seen, n)
 	}
-	return nil
-}
-
-func wantFull(err error) error {
-	if errorCode(err) != "disk_full" {
-		return fmt.Errorf("error is %w, want disk_full", err)
-	}
-	return nil
 }

@@ -221,17 +221,11 @@ func (w *world) alone(options reconcile.Options) error {
 	w.now = w.now.Add(time.Hour)
 	w.enter("pass after all", pass(passKind{options: options}))
 	for range 1000 {
-		var next *actor
-		for _, a := range w.actors {
-			if !a.over && (a.ready == nil || a.ready()) {
-				next = a
-				break
-			}
-		}
-		if next == nil {
+		can, _ := w.living()
+		if len(can) == 0 {
 			return nil
 		}
-		w.take(next, goOn)
+		w.take(can[0], goOn)
 		if err := w.look(); err != nil {
 			return err
 		}

@@ -104,16 +104,7 @@ func (l *lab) play(sc scene, dice *rand.Rand) error {
 		if err := w.look(); err != nil {
 			return err
 		}
-		var can, waiting []*actor
-		for _, a := range w.actors {
-			switch {
-			case a.over:
-			case a.ready == nil || a.ready():
-				can = append(can, a)
-			default:
-				waiting = append(waiting, a)
-			}
-		}
+		can, waiting := w.living()
 		if len(can) == 0 && (len(waiting) == 0 || w.faults == 0) {
 			return w.settleDown()
 		}
@@ -129,6 +120,20 @@ func (l *lab) play(sc scene, dice *rand.Rand) error {
 		}
 		w.take(next, what)
 	}
+}
+
+// living are the actors that have not ended: those that can go on, and those that wait.
+func (w *world) living() (can, waiting []*actor) {
+	for _, a := range w.actors {
+		switch {
+		case a.over:
+		case a.ready == nil || a.ready():
+			can = append(can, a)
+		default:
+			waiting = append(waiting, a)
+		}
+	}
+	return can, waiting
 }
 
 // broken reports a broken rule with the steps that led to it.

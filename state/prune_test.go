@@ -2,10 +2,9 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -58,24 +57,13 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	must(db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`))
 	passAt(t, db, now)
 
-	want := append(append([]string{}, old[:5]...), mixed[:2]...)
-	got := prune(t, db, now, 100)
-	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Error(diff)
-	}
+	want, got := slices.Concat(old[:5], mixed[:2]), prune(t, db, now, 100)
+	equal(t, "pruned", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
 	left := must(db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100))
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
 		t.Errorf("%d runs are left", len(left))
 	}
 	wantTotals(t, db, Totals{Tokens: reconcile.Tokens{Total: 77}})
-}
-
-func sorted(ids []string) map[string]bool {
-	set := map[string]bool{}
-	for _, id := range ids {
-		set[id] = true
-	}
-	return set
 }
 
 func TestPruneIsBoundedAndGoesOn(t *testing.T) {
@@ -89,14 +77,10 @@ func TestPruneIsBoundedAndGoesOn(t *testing.T) {
 	var got []string
 	for _, want := range []int{10, 10, 5, 0} {
 		ids := prune(t, db, now, 10)
-		if len(ids) != want {
-			t.Errorf("%d runs, want %d", len(ids), want)
-		}
+		equal(t, "runs", len(ids), want)
 		got = append(got, ids...)
 	}
-	if diff := cmp.Diff(sorted(old[:25]), sorted(got)); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "pruned", slices.Sorted(slices.Values(got)), old[:25])
 	pastRuns(t, db, 2, 21, epoch)
 	soon := now.Add(10 * time.Minute)
 	if got := prune(t, db, soon, 10); len(got) != 0 {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -69,9 +67,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	}
 	// It outlives its runs.
 	must(db.sql.ExecContext(ctx, `DELETE FROM runs`))
-	if diff := cmp.Diff(want, reported(t, db, at, at.Add(time.Minute)).Releases); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
 }
 
 func TestReportOfRuns(t *testing.T) {
@@ -91,18 +87,12 @@ func TestReportOfRuns(t *testing.T) {
 		{a.IssueID, "ABC-1", 1, 1, 0, 10 * time.Minute, ModelUse{"n", use}},
 		{b.IssueID, "ABC-2", 1, 0, 0, 10 * time.Minute, ModelUse{"m", use}},
 	}
-	if diff := cmp.Diff(wantUses, r.Uses); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Uses", r.Uses, wantUses)
 	wantFailures := []Failure{{a.IssueID, "ABC-1", 2, runID(3), reconcile.Failed, "turn_failed", "why of 3", epoch.Add(time.Hour)}}
-	if diff := cmp.Diff(wantFailures, r.Failures); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Failures", r.Failures, wantFailures)
 	// Days are whole, and so are their models.
 	wantDays := []ModelDay{{"2026-11-20", ModelUse{"m", use.Plus(use).Plus(use)}}, {"2026-11-20", ModelUse{"n", use}}, {"2026-11-21", ModelUse{"m", use.Plus(use)}}}
-	if diff := cmp.Diff(wantDays, r.Days); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Days", r.Days, wantDays)
 }
 
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
@@ -123,16 +113,12 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 		since, until int
 		want         []Outage
 	}{{0, 60, want}, {4, 60, want[1:]}, {0, 5, want[:2]}} {
-		if diff := cmp.Diff(c.want, reported(t, db, at(c.since), at(c.until)).Outages); diff != "" {
-			t.Error(diff)
-		}
+		equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
 	}
 	// An older program has cleared the block and written nothing down.
 	must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
 	want[2].Until = want[2].Since
-	if diff := cmp.Diff(want, reported(t, db, epoch, at(60)).Outages); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Outages", reported(t, db, epoch, at(60)).Outages, want)
 }
 
 func TestMissedPasses(t *testing.T) {
@@ -170,9 +156,7 @@ func TestMissedPasses(t *testing.T) {
 			for i := range got.Gaps { // the epoch has milliseconds
 				got.Gaps[i].From, got.Gaps[i].To = got.Gaps[i].From.UTC(), got.Gaps[i].To.UTC()
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
+			equal(t, "rhythm", got, test.want)
 		})
 	}
 }

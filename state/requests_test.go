@@ -203,9 +203,7 @@ func TestLateAnswers(t *testing.T) {
 	finishRun(t, db, run)
 	wantLate(unread.Number)
 	is := must(decided(db, question, reconcile.DecideAnswer, late, false))
-	if is.Fate != reconcile.RequestRunEnded {
-		t.Errorf("answered late it is %+v", is)
-	}
+	equal(t, "answered late it", is.Fate, reconcile.RequestRunEnded)
 	wantLate(question.Number, unread.Number)
 	_, err = decided(db, question, reconcile.DecideAnswer, late, false)
 	wantEnded(t, err, reconcile.RequestRunEnded)

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -31,9 +29,7 @@ func TestClaimsAreWrittenWhereTheVersionIsTheOneRead(t *testing.T) {
 	want.Version, want.UpdatedAt = 2, later
 	got, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "the claim", got, want)
 
 	check(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &got, Delete: true}))
@@ -65,9 +61,7 @@ func TestWorkerWritesWhileThereIsNoOutcome(t *testing.T) {
 			_, err := db.Journal.UpdateRun(ctx, epoch, r)
 			wantConflict(t, err)
 			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
-			if diff := cmp.Diff(ended, mustRun(t, db, r.ID)); diff != "" {
-				t.Error(diff)
-			}
+			equal(t, "the run", mustRun(t, db, r.ID), ended)
 			if _, known, err := db.Journal.Thread(ctx, "thread"); known || err != nil {
 				t.Errorf("the thread was saved: %v", err)
 			}
@@ -94,18 +88,12 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
 	stop := must(db.Journal.UpdateRun(ctx, epoch, r))
-	if stop != reconcile.StopTerminal {
-		t.Errorf("stop reason is %q", stop)
-	}
+	equal(t, "stop reason", stop, reconcile.StopTerminal)
 
-	if got := mustRun(t, db, r.ID).StopAt; got != (reconcile.Instant{Boot: "boot", Mono: 7}) {
-		t.Errorf("the stop was asked for at %v", got)
-	}
+	equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{Boot: "boot", Mono: 7}))
 	check(t, db.Store.ReapFailed(ctx, r.ID))
 	check(t, db.Store.ReapFailed(ctx, r.ID))
-	if got := mustRun(t, db, r.ID).ReapTries; got != 2 {
-		t.Errorf("%d tries", got)
-	}
+	equal(t, "tries", mustRun(t, db, r.ID).ReapTries, 2)
 
 	r.Outcome = reconcile.Canceled
 	check(t, db.Journal.Finish(ctx, epoch, r))
@@ -113,9 +101,7 @@ func TestStopReasonAndSeenHeartbeatWhileThereIsNoOutcome(t *testing.T) {
 	other.Outcome = reconcile.Succeeded
 	check(t, db.Journal.Finish(ctx, epoch, other))
 	check(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	if got := mustRun(t, db, other.ID).StopReason; got != "" {
-		t.Errorf("an ended run was asked to stop: %s", got)
-	}
+	equal(t, "an ended run was asked to stop", mustRun(t, db, other.ID).StopReason, "")
 }
 
 func TestOutcomeIsRecordedOnce(t *testing.T) {
@@ -160,9 +146,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
 	wantTotals(t, db, want)
 	issue := must(db.Views.IssueTotals(ctx, r.IssueID))
-	if issue != want {
-		t.Errorf("the issue's totals are %v", issue)
-	}
+	equal(t, "the issue's totals", issue, want)
 	if none, err := db.Views.IssueTotals(ctx, "other"); err != nil || none != (Totals{}) {
 		t.Errorf("another issue's totals: %v %v", none, err)
 	}
@@ -170,10 +154,7 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	got := must(db.Views.Totals(ctx))
-	if got != want {
-		t.Errorf("totals are %+v, want %+v", got, want)
-	}
+	equal(t, "totals", must(db.Views.Totals(ctx)), want)
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {
@@ -188,9 +169,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 		want[i].ID = id
 	}
 	rec := must(db.Store.State(ctx))
-	if diff := cmp.Diff(want, rec.Commands); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "Commands", rec.Commands, want)
 
 	stale := c
 	stale.Version = 9
@@ -212,10 +191,7 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
 	t.Helper()
-	done := must(db.Operator.CommandDone(ctx, id))
-	if done != want {
-		t.Errorf("command %d is done: %v, want %v", id, done, want)
-	}
+	equal(t, "done", must(db.Operator.CommandDone(ctx, id)), want)
 }
 
 func TestSkipsAreReplaced(t *testing.T) {
@@ -246,10 +222,7 @@ func TestSkipsAreReplaced(t *testing.T) {
 
 func wantSkips(t *testing.T, db *DB, want ...StoredSkip) {
 	t.Helper()
-	got := must(db.Views.Skips(ctx))
-	if diff := cmp.Diff(append([]StoredSkip{}, want...), got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "skips", must(db.Views.Skips(ctx)), append([]StoredSkip{}, want...))
 }
 
 // changes counts the rows that the connection has ever written.

@@ -199,10 +199,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// The worker of that schema that still runs goes on, and what has ended is settled.
 			run := rec.Runs[0]
 			run.Beats++
-			reason := must(db.Journal.UpdateRun(ctx, epoch, run))
-			if reason != reconcile.StopOperator {
-				t.Errorf("the stop reason is %q", reason)
-			}
+			equal(t, "the stop reason", must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
 			settled(t, db, 2)
 			if totals, err := db.Views.Totals(ctx); err != nil || totals.Tokens.Total != 12+13+14+15 {
 				t.Errorf("totals are %+v, %v", totals, err)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -37,12 +35,8 @@ func TestEveryFieldIsStored(t *testing.T) {
 	c.Version, r.HeartbeatAt, r.EndedAt = 1, epoch, epoch
 	stored, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
-	if diff := cmp.Diff(c, stored); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(r, mustRun(t, db, r.ID)); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "stored", stored, c)
+	equal(t, "the run", mustRun(t, db, r.ID), r)
 	c.Version, c.Attempt, c.TokenBase = 1, 77, 88
 	for i := range reflect.TypeFor[reconcile.Claim]().NumField() { // and the same by an update
 		if f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() == reflect.String && i > 0 {
@@ -53,9 +47,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	c.Version = 2
 	stored, _, err = db.Views.ClaimByIssue(ctx, c.IssueID)
 	check(t, err)
-	if diff := cmp.Diff(c, stored); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "stored", stored, c)
 }
 
 // populate gives every field a value of its own, none of them zero.
@@ -170,9 +162,7 @@ func TestRunIsTakenOnce(t *testing.T) {
 			wantConflict(t, err)
 		}
 	}
-	if wins != 1 {
-		t.Errorf("%d workers took the run", wins)
-	}
+	equal(t, "workers that took the run", wins, 1)
 	ended := insertedRun(t, db, 2)
 	check(t, db.Store.EndDead(ctx, epoch, ended, reconcile.Lost, "", "failed to spawn agent"))
 	for _, id := range []string{"no such run", ended.ID} {
@@ -201,9 +191,7 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	} {
 		step.change(&r)
 		must(db.Journal.UpdateRun(ctx, epoch, r))
-		if got := synchronous(t, db); got != step.want {
-			t.Errorf("%s was written with durability %s", name, got)
-		}
+		equal(t, "durability of a "+name, synchronous(t, db), step.want)
 	}
 	must(db.Journal.UpdateRun(ctx, epoch, r))
 	check(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))

@@ -22,9 +22,7 @@ func TestToldIsKeptWithTheThread(t *testing.T) {
 	}
 	first := reconcile.LastSeen{CommentAt: epoch, Description: "aa", Prompt: "p1"}
 	check(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, reconcile.Thread{ID: "t1", WorkspaceID: "space"}, first, epoch))
-	if got := told("t1"); got != first {
-		t.Errorf("a new thread was told %+v, want %+v", got, first)
-	}
+	equal(t, "a new thread was told", told("t1"), first)
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
 	check(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A description that came back, and a comment seen out of order, which does not bring back what is known.

@@ -81,10 +81,7 @@ func TestPasses(t *testing.T) {
 	if diff := cmp.Diff(all[:3], recent) + cmp.Diff(all[0], last); diff != "" {
 		t.Error(diff)
 	}
-	got := must(db.Views.ScheduleGaps(ctx))
-	if diff := cmp.Diff(scheduled[:6], got); diff != "" {
-		t.Error(diff)
-	}
+	equal(t, "of the schedule", must(db.Views.ScheduleGaps(ctx)), scheduled[:6])
 }
 
 // A pass with nothing to do writes its own record and nothing else.
@@ -103,9 +100,7 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	pass(epoch)
 	before := changes(t, db)
 	pass(epoch.Add(time.Minute))
-	if n := changes(t, db) - before; n != 1 {
-		t.Errorf("%d rows were written", n)
-	}
+	equal(t, "rows written", changes(t, db)-before, 1)
 }
 
 // A plan for one issue depends on its claim and on those that have a slot; all others stay where they are.

@@ -51,14 +51,10 @@ func TestHeldDatabase(t *testing.T) {
 	tx := must(openIn(t, dir).sql.BeginTx(ctx, nil))
 	_, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_busy")
-	if db.patience != retryTimeout {
-		t.Errorf("the next write waits %v", db.patience)
-	}
+	equal(t, "the next write waits", db.patience, retryTimeout)
 	check(t, tx.Rollback())
 	must(db.Journal.UpdateRun(ctx, epoch, run))
-	if db.patience != busyTimeout {
-		t.Errorf("after a success the next write waits %v", db.patience)
-	}
+	equal(t, "after a success the next write waits", db.patience, busyTimeout)
 }
 
 // TestReplacedUnderAWriter checks that nothing is written into files that were replaced, nor into their replacements.
@@ -88,7 +84,5 @@ func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	check(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
 	reason, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_missing")
-	if reason != reconcile.StopTerminal {
-		t.Errorf("the reason is %q", reason)
-	}
+	equal(t, "the reason", reason, reconcile.StopTerminal)
 }
