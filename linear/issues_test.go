@@ -186,15 +186,18 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 
 // A record that lacks a required field is a malformed candidate, and an error where it was asked for by id.
 func TestMalformedRecords(t *testing.T) {
-	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project"} {
+	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project", "archivedAt"} {
 		t.Run(field, func(t *testing.T) {
 			s := startLinear(t, lineartest.Config{})
 			good := add(t, s, lineartest.Issue{})
 			bad := add(t, s, lineartest.Issue{})
 			c := newClient(t, s)
 			f := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}
-			if field == "inverseRelations" || field == "project" {
+			switch field {
+			case "inverseRelations", "project":
 				f.Value = json.RawMessage(`"x"`)
+			case "archivedAt":
+				f.Value = json.RawMessage(`7`)
 			}
 			check(t, s.Fail(f))
 			got, err := c.Candidates(t.Context(), []string{"Todo"})
@@ -213,6 +216,19 @@ func TestMalformedRecords(t *testing.T) {
 				t.Error(e)
 			}
 		})
+	}
+}
+
+// A later page of relations that can't be read is an error: without its blockers the issue could start.
+func TestRelationsOfWrongTypeOnALaterPage(t *testing.T) {
+	c := answering(t, 200, `{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
+		"inverseRelations":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"r1"}}}]},"issue":{"inverseRelations":7}}}`)
+	got, err := c.Candidates(t.Context(), []string{"Todo"})
+	if err == nil {
+		t.Fatalf("candidates %+v", got)
+	}
+	if e := wantCode(t, err, "linear_unknown_payload"); !strings.Contains(e.Message, "relations of ABC-1") {
+		t.Error(e)
 	}
 }
 

@@ -144,6 +144,7 @@ func (w *wireIssue) fault() string {
 		{"state", w.State.wrong, blank(deref(w.State.value).Name)},
 		{"inverseRelations", w.Relations.wrong, false},
 		{"project", w.Project.wrong, false},
+		{"archivedAt", w.ArchivedAt.wrong, false},
 	} {
 		switch {
 		case f.wrong:
@@ -242,6 +243,12 @@ func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query strin
 		}
 		if data.Issue == nil {
 			return nil, c.fail("linear_unknown_payload", "the answer holds no "+what, "")
+		}
+		if data.Issue.Relations.wrong { // a blocker that can't be read must not be forgotten
+			return nil, c.fail("linear_unknown_payload", what+" have an unexpected type", "")
+		}
+		if data.Issue.Labels.wrong {
+			c.warn(*w.Identifier.value, "labels")
 		}
 		return add(data.Issue), nil
 	})
