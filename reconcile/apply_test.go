@@ -213,6 +213,17 @@ func TestSpawnFailure(t *testing.T) {
 	equal(t, "message", w.claims["id-1"].ErrorMessage, "failed to spawn agent")
 }
 
+// The counts of a pass are those of what was stored, also where an action failed.
+func TestCountsAfterAFailure(t *testing.T) {
+	s := newScene().candidates(issueNo(1))
+	w := worldOf(s.Snapshot)
+	w.cut = cut{at: 1, kind: fails}
+	report := Tick(t.Context(), w.deps(s.Policy), Options{})
+	equal(t, "actions that failed", len(report.Errors), 1)
+	equal(t, "claims", len(w.claims), 0)
+	equal(t, "running", report.Running, 0)
+}
+
 // Updates share transactions. One that another process has changed does not hinder the others.
 func TestUpdatesShareTransactions(t *testing.T) {
 	s := newScene()

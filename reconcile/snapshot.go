@@ -61,7 +61,8 @@ func (o Options) concerns(issueID string) bool { return o.Only == "" || o.Only =
 type Liveness struct {
 	// Alive: the worker holds its alive file.
 	Alive bool
-	// Beats is the counter in the alive file, BeatAt the monotonic clock of the last beat; zero before the first.
+	// Beats is the counter in the alive file, BeatAt the monotonic clock of the last beat; before the first, Beats is zero and
+	// BeatAt the time at which the run was prepared. BeatAt is zero where it is not known.
 	Beats  int64
 	BeatAt time.Duration
 	// Frozen: it holds the file, and its heartbeat stands still.

@@ -115,6 +115,8 @@ func (t *tick) load(ctx context.Context) bool {
 const (
 	// frozenAfter is four heartbeats. A worker without one for so long is looked at again.
 	frozenAfter = 20 * time.Second
+	// startFrozenAfter is the same for a worker without any heartbeat. It may wait a minute for the database.
+	startFrozenAfter = 2 * time.Minute
 	// secondLook is how much later that is. One that was only suspended has beaten by then.
 	secondLook = 2 * time.Second
 )
@@ -130,7 +132,11 @@ func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 			l = t.Runners.Probe(ctx, r)
 		}
 		live[r.ID] = l
-		if l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= frozenAfter {
+		patience := frozenAfter
+		if l.Beats == 0 {
+			patience = startFrozenAfter
+		}
+		if l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience {
 			silent = append(silent, r)
 		}
 	}
@@ -175,10 +181,19 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	}
 	done := apply(ctx, t.Deps, plan, t.snapshot.Runs)
 	t.report.Applied = append(t.report.Applied, done...)
+	failed := false
 	for _, a := range done {
+		failed = failed || a.Err != nil
 		t.reaped[a.RunID] = t.reaped[a.RunID] || a.Kind == ActReap && a.Err != nil
 		if a.Err != nil && !errors.Is(a.Err, ErrConflict) {
 			t.fail("action_failed", a.Err)
+		}
+	}
+	if failed { // not everything became as planned
+		if rec, err := t.Store.State(ctx); err != nil {
+			t.fail("state_read", err)
+		} else {
+			t.snapshot.Claims = rec.Claims
 		}
 	}
 	if plan.Skips != nil && t.snapshot.Only == "" {

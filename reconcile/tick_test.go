@@ -144,6 +144,20 @@ func TestRateLimit(t *testing.T) {
 		tickOnce(t, w, testPolicy(), Options{})
 		equal(t, "asked before the new reset", len(w.asked), 0)
 	})
+	t.Run("a clock that was ahead for a while", func(t *testing.T) {
+		w := newWorld()
+		w.refused, w.hidden = errTracker, errTracker
+		tickOnce(t, w, testPolicy(), Options{}) // the outage begins while the clock is right
+		ahead := noon.Add(30 * 24 * time.Hour)
+		w.now = ahead
+		w.refused, w.hidden = rateLimited(ahead.Add(time.Hour)), rateLimited(ahead.Add(time.Hour))
+		tickOnce(t, w, testPolicy(), Options{})
+
+		w.now = noon.Add(time.Minute)
+		w.refused, w.hidden = nil, nil
+		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "")
+		equal(t, "asked", len(w.asked), 1)
+	})
 }
 
 // A pass asks for all claims, and for candidates only if something could start.
@@ -448,13 +462,14 @@ func TestConfinedLooksAtItsOwn(t *testing.T) {
 type silent struct {
 	*world
 	beatAt  time.Duration
+	beats   int64
 	resumed bool
 	looks   int64
 }
 
 func (s *silent) Probe(ctx context.Context, run Run) Liveness {
 	l := s.world.Probe(ctx, run)
-	l.Beats, l.BeatAt = 7, s.beatAt
+	l.Beats, l.BeatAt = s.beats, s.beatAt
 	if s.looks++; s.resumed {
 		l.Beats += s.looks
 	}
@@ -465,19 +480,22 @@ func (s *silent) Probe(ctx context.Context, run Run) Liveness {
 func TestFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
 		age     time.Duration
+		beats   int64
 		resumed bool
 		alive   bool
 	}{
-		"for long":          {age: 20 * time.Second},
-		"since a moment":    {age: 19 * time.Second, alive: true},
-		"only just resumed": {age: time.Hour, resumed: true, alive: true},
-		"before its first":  {alive: true},
+		"for long":          {age: 20 * time.Second, beats: 7},
+		"since a moment":    {age: 19 * time.Second, beats: 7, alive: true},
+		"only just resumed": {age: time.Hour, beats: 7, resumed: true, alive: true},
+		"while it starts":   {age: time.Minute, alive: true},
+		"before its first":  {age: 2 * time.Minute},
+		"an unknown time":   {beats: 7, alive: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene().running(issueNo(1), nil).same()
 			w := worldOf(s.Snapshot)
 			deps := w.deps(s.Policy)
-			k := &silent{world: w, resumed: test.resumed}
+			k := &silent{world: w, beats: test.beats, resumed: test.resumed}
 			if test.age > 0 {
 				k.beatAt = deps.Mono() - test.age
 			}

@@ -11,6 +11,8 @@ import (
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
+	// longestReset is more than any tracker asks to wait.
+	longestReset = 24 * time.Hour
 )
 
 // ask sends the two requests to the tracker at once (specification 8.1). It returns nil where the answers can't be used:
@@ -136,9 +138,11 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
-	// After the clock was set back only the tracker knows how long it still is.
-	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) || b.Since.After(now) {
+	if b == nil || b.Code != "tracker_rate_limited" || !now.Before(b.NextTry) {
 		return false
+	}
+	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
+		return false // the clock was set back since: only the tracker knows how long the limit still lasts
 	}
 	t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	return true

@@ -29,11 +29,12 @@ const (
 var ErrHeld = errors.New("held by another process")
 
 // CreateAlive creates the alive file of a run at its full size and syncs it and its directory, before the worker is started, so
-// that later neither a full disk nor a missing file looks like a dead worker. One that exists is fs.ErrExist.
+// that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it holds the time of its
+// creation. One that exists is fs.ErrExist.
 func CreateAlive(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		_, err = f.Write(heartbeatLine(0, 0))
+		_, err = f.Write(heartbeatLine(0, Monotonic()))
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
@@ -83,8 +84,8 @@ func NoteUnstarted(path, code string) error {
 // Close gives the lock up: from now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
-// Pulse is what a probe of an alive file found. Beats and Mono are the last heartbeat, zero if there was none or the file is
-// damaged.
+// Pulse is what a probe of an alive file found. Beats and Mono are the last heartbeat; before the first, Beats is zero and Mono
+// the time at which the file was created. In a damaged file both are zero.
 type Pulse struct {
 	// Held: the worker is alive. Missing: there is no file, so no worker can have begun.
 	Held, Missing bool

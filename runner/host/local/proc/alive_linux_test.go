@@ -64,8 +64,11 @@ func wantLocked(t *testing.T, path string, want bool) {
 }
 
 func TestAliveAcrossProcesses(t *testing.T) {
+	before := Monotonic()
 	path := newAlive(t)
-	wantPulse(t, path, Pulse{})
+	if p, err := ProbeAlive(path); err != nil || p.Mono < before || p != (Pulse{Mono: p.Mono}) {
+		t.Errorf("before the first heartbeat: %+v, %v, want the time of its creation", p, err)
+	}
 	h := start(t, nil, "hold", path)
 	h.line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
