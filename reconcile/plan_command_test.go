@@ -69,16 +69,6 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Commands take effect in their order.
-func TestCommandOrder(t *testing.T) {
-	one := issueNo(1)
-	p := compute(newScene().claim(one, nil).command(VerbHold, one).command(VerbRetry, one).Snapshot)
-	equal(t, "hold, retry", state(p, one), "retry requested #1 in 0s")
-	equal(t, "consumed", fmt.Sprint(consumed(p.plan)), "[1 2]")
-	p = compute(newScene().claim(one, nil).command(VerbRetry, one).command(VerbHold, one).Snapshot)
-	equal(t, "retry, hold", state(p, one), "held operator")
-}
-
 func TestPauseAndResume(t *testing.T) {
 	for _, row := range []struct {
 		verbs  []Verb

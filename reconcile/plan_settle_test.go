@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -149,10 +150,6 @@ func TestAfterDeath(t *testing.T) {
 			equal(t, "claim", state(p, one), row.then)
 		})
 	}
-	t.Run("spawn failure is worded as the specification does", func(t *testing.T) {
-		p := compute(newScene().running(one, func(_ *Claim, r *Run) { r.Phase = Starting }).dead(one, 0).Snapshot)
-		equal(t, "message", p.claims[one.ID].ErrorMessage, "failed to spawn agent")
-	})
 }
 
 // Which runs are settled: only a run whose worker is certainly gone, stands still, or does not end in time, and after what is
@@ -239,23 +236,14 @@ func TestDueTimes(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	const s = time.Second
-	for _, row := range []struct {
-		attempt   int
-		max, want time.Duration
-	}{
-		{1, 300 * s, 10 * s},
-		{2, 300 * s, 20 * s},
-		{3, 300 * s, 40 * s},
-		{5, 300 * s, 160 * s},
-		{6, 300 * s, 300 * s},
-		{1000, 300 * s, 300 * s},
-		{0, 300 * s, 10 * s},
-		{1, 5 * s, 5 * s},
-		{2, 15 * s, 15 * s},
-		{2, 20 * s, 20 * s},
-		{1000, 1<<63 - 1, 1<<63 - 1}, // no overflow
+	for longest, want := range map[time.Duration]map[int]time.Duration{ // by attempt
+		300 * s: {0: 10 * s, 1: 10 * s, 2: 20 * s, 3: 40 * s, 5: 160 * s, 6: 300 * s, 1000: 300 * s},
+		5 * s:   {1: 5 * s}, 15 * s: {2: 15 * s}, 20 * s: {2: 20 * s},
+		1<<63 - 1: {1000: 1<<63 - 1}, // no overflow
 	} {
-		equal(t, "", Delay(row.attempt, row.max), row.want)
+		for attempt, delay := range want {
+			equal(t, fmt.Sprint(attempt, " of ", longest), Delay(attempt, longest), delay)
+		}
 	}
 }
 

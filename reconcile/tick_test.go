@@ -199,16 +199,6 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// Without a request a block stays.
-func TestNoQuestionIsNoAnswer(t *testing.T) {
-	w := newWorld()
-	w.trackerBlock = &Block{Code: "linear_api_request"}
-	tickOnce(t, w, testPolicy(), Options{DispatchOff: true})
-	equal(t, "block kept", w.trackerBlock != nil, true)
-	tickOnce(t, w, testPolicy(), Options{})
-	equal(t, "block kept after an answer", w.trackerBlock != nil, false)
-}
-
 // A sweep takes place at most once in ten minutes, and counts only if the tracker has answered.
 func TestSweepIsRemembered(t *testing.T) {
 	s := newScene().workspace(issueNo(1)).workspace(issueNo(2))
@@ -387,23 +377,6 @@ func TestDryRun(t *testing.T) {
 			equal(t, "requests", asked, fmt.Sprint(len(w.asked)))
 			equal(t, "counts", fmt.Sprint(dry.Running, dry.Retrying, dry.Held, dry.NextDue), fmt.Sprint(did.Running, did.Retrying, did.Held, did.NextDue))
 		})
-	}
-}
-
-// A signal that comes before the tracker is asked ends that wait as well, and no look at what is stored.
-func TestBrokenOffBefore(t *testing.T) {
-	for name, s := range map[string]*scene{
-		"nothing to do": newScene().held(issueNo(1), HoldOperator).same(),
-		"a run settled": newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same(),
-		"a command":     newScene().held(issueNo(1), HoldOperator).same().command(VerbRetry, issueNo(1)),
-	} {
-		w := worldOf(s.Snapshot)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		deps := w.deps(s.Policy)
-		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { return ctx.Err() }}
-		report := Tick(ctx, deps, Options{})
-		equal(t, name+": errors", codes(report), "canceled")
 	}
 }
 

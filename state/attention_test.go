@@ -106,9 +106,7 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 
 	// A pass reports what the last process has left, once.
 	for _, want := range []bool{true, false} {
-		if some, err := db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"); err != nil || some != want {
-			t.Errorf("something is left: %v, %v", some, err)
-		}
+		equal(t, "something is left", must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), tellPatience, "pass")), want)
 		check(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), tellPatience, "pass"))
 	}
 
