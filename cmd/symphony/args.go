@@ -64,8 +64,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			plain = append(plain, arg)
 		}
 	}
-	out := append([]string{args[0], command.Name}, flags...)
-	return append(append(out, "--"), plain...), nil
+	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
 }
 
 // commandAt returns the index of the first word that is neither a flag nor the value of a shared flag, -1 if there is none.
@@ -110,10 +109,8 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 		return nil, "", exit.Usage("%s: %s is missing", c.Command.Name, names[len(args)])
 	case len(args) > len(names)+1:
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
-	case len(args) == len(names)+1:
-		return args[:len(names)], args[len(names)], nil
 	}
-	return args, "", nil
+	return args[:len(names)], strings.Join(args[len(names):], ""), nil // at most one
 }
 
 // onProject is the action of a command about a project: it reads the arguments that have names, and the workflow that may

@@ -35,7 +35,7 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 	case disk:
 		return listDisk(ctx, w, rows)
 	case w.JSON:
-		w.PrintJSON(append([]known{}, rows...))
+		w.PrintJSON(rows)
 		return nil
 	case len(rows) == 0:
 		fmt.Fprintln(w.Stdout, "no project: no pass has run yet under this account")
@@ -253,7 +253,7 @@ func knownProjects(ctx context.Context, w *term.Env) ([]known, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rows []known
+	rows := []known{} // in JSON an empty list
 	for _, dir := range dirs {
 		rows = append(rows, readState(ctx, w, dir))
 	}

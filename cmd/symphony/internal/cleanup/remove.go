@@ -80,11 +80,10 @@ func findProject(ctx context.Context, w *term.Env, path string) (known, error) {
 			meant, dirs = append(meant, r), append(dirs, r.StateDir)
 		}
 	}
-	switch len(meant) {
-	case 0:
-	case 1:
+	if len(meant) == 1 {
 		return meant[0], nil
-	default:
+	}
+	if len(meant) > 1 {
 		return known{}, exit.Usage("projects: remove: %s means several projects: give the state directory of one, %s", path, strings.Join(dirs, " or "))
 	}
 	// The rest of an interrupted removal is no longer listed. It is at a place of the account's state directories, and holds

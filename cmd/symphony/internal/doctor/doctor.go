@@ -95,9 +95,9 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 		}()
 		return done
 	}
-	var asCalled, asScheduled []<-chan []finding
+	var pending [][2]<-chan []finding
 	for _, c := range checks {
-		asCalled, asScheduled = append(asCalled, examine(c, called)), append(asScheduled, examine(c, scheduled))
+		pending = append(pending, [2]<-chan []finding{examine(c, called), examine(c, scheduled)})
 	}
 	var findings []finding
 	add := func(r result) {
@@ -112,10 +112,9 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 		}
 	}
 	for i, c := range checks {
-		add(result{c, <-asCalled[i], <-asScheduled[i]})
+		add(result{c, <-pending[i][0], <-pending[i][1]})
 	}
-	left := check{name: "tidying up"}
-	add(result{left, called.close(), scheduled.close()})
+	add(result{check{name: "tidying up"}, called.close(), scheduled.close()})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
