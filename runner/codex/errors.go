@@ -135,15 +135,18 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 	return "", 0
 }
 
-// oneLine folds white space and control characters to single blanks and cuts at n characters.
+// oneLine folds white space and control characters to single blanks and cuts at n characters. An ellipsis shows each cut.
 func oneLine(text string, n int) string {
-	if limit := 4 * (n + 1); len(text) > limit { // more than n characters in any case
-		text = strings.ToValidUTF8(text[:limit], "")
+	text = strings.TrimFunc(text, isBlank)
+	if limit := 4 * (n + 1); len(text) > limit { // mostly more than n characters, but much of it may be white space
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
-	fields := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' })
+	fields := strings.FieldsFunc(text, isBlank)
 	r := []rune(strings.Join(fields, " "))
 	if len(r) > n {
 		return string(r[:n-1]) + "…"
 	}
 	return string(r)
 }
+
+func isBlank(r rune) bool { return r <= ' ' }
