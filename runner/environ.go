@@ -34,7 +34,7 @@ func (j *job) env() []string {
 // hookEnv is a hook's environment. Issue text reaches hooks as values only, never as a script's source.
 func (j *job) hookEnv(outcome reconcile.Outcome) []string {
 	issue := j.rec.get().Issue
-	value := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+	value := func(s string) string { return j.exact.Text(strings.ReplaceAll(s, "\x00", "")) }
 	env := append(j.env(),
 		"SYMPHONY_ISSUE_ID="+issue.ID,
 		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,

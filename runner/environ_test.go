@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
 )
 
 func TestExcludedByName(t *testing.T) {
@@ -132,5 +134,31 @@ func TestToolAnswerIsLeftAlone(t *testing.T) {
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
 	if got.Text != "send Bearer tokens, ghp_0123456789 or [redacted]" || !got.Success {
 		t.Errorf("%+v", got)
+	}
+}
+
+// namedSession notes the name of the thread that is started.
+type namedSession struct {
+	agent.Session
+	name *string
+}
+
+func (s namedSession) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
+	*s.name = p.Name
+	return s.Session.StartThread(ctx, p)
+}
+
+// A title in the tracker may hold the tracker's key: neither hooks nor the name of the thread show it.
+func TestKeyInTitle(t *testing.T) {
+	r := newRig(t, "say hm", with(func(i *reconcile.Issue) { i.Title = "rotate " + testKey }), in("Human Review"))
+	r.run.Issue.Title = "rotate " + testKey
+	r.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
+	var name string
+	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
+	_, err := r.work() // not ends: the row has the issue as the tracker gave it
+	must(t, err)
+	const want = "rotate " + agent.Redacted
+	if title := read(t, r.space("title")); title != want || name != "ABC-1: "+want {
+		t.Errorf("the hook has the title %q, the thread the name %q", title, name)
 	}
 }

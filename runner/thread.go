@@ -65,7 +65,7 @@ func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, er
 	config, err := c.Config.threadConfig(ctx, c.Host, c.job.run.ID, *c.space, passed)
 	issue := c.job.run.Issue
 	return agent.ThreadParams{
-		Name: issue.Identifier + ": " + issue.Title,
+		Name: c.exact.Text(issue.Identifier + ": " + issue.Title),
 		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
 	}, err
 }
