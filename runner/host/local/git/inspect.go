@@ -188,9 +188,18 @@ func (r *reader) addNewFiles(ctx context.Context) error {
 		return err
 	}
 	r.index = filepath.Join(r.scratch, "index")
-	index, err := files.ReadRegular(filepath.Join(r.gitDir, "index"), maxIndex)
+	original := filepath.Join(r.gitDir, "index")
+	info, err := os.Lstat(original)
+	var index []byte
+	if err == nil {
+		index, err = files.ReadRegular(original, maxIndex)
+	}
 	if err == nil {
 		err = os.WriteFile(r.index, index, 0o600)
+	}
+	if err == nil {
+		// git compares the content of files that are not older than the index, and only those: a copy must not be younger.
+		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
 	}
 	if err != nil && !files.Absent(err) { // without one the first commit is still to come
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
@@ -70,6 +71,20 @@ func TestInspectClone(t *testing.T) {
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+}
+
+// A file that was changed in the moment in which the index was written has the time and size that the index has: git
+// compares its content, also while it reads a copy of the index for new files.
+func TestDiffOfAFileAsOldAsTheIndex(t *testing.T) {
+	dir := realTemp(t)
+	sh(t, dir, "repo .")
+	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	file, index := filepath.Join(dir, "file"), filepath.Join(dir, ".git", "index")
+	check(t, os.Chtimes(file, past, past))
+	sh(t, dir, `git update-index -q --refresh; put file "two\n"; put new "n\n"`)
+	check(t, os.Chtimes(file, past, past))
+	check(t, os.Chtimes(index, past, past))
+	wantDiff(t, dir, []string{"-one", "+two", "+n"})
 }
 
 // A linked worktree is compared with main, and with what both have in common: main goes on meanwhile.
