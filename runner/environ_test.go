@@ -155,7 +155,7 @@ func TestKeyInTitle(t *testing.T) {
 	r.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
 	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
-	_, err := r.work() // not ends: the row has the issue as the tracker gave it
+	_, err := r.Run(t.Context(), r.run, r.terminate) // not ends: the row has the issue as the tracker gave it
 	must(t, err)
 	const want = "rotate " + agent.Redacted
 	if title := read(t, r.space("title")); title != want || name != "ABC-1: "+want {
