@@ -32,7 +32,7 @@ func (p *planner) dispatch() {
 	if p.s.Tracker.Fetched {
 		p.plan.Skips = []Skip{}
 	}
-	d := p.openSlots()
+	d := p.newDispatch()
 	for _, c := range d.contenders() {
 		skip := d.refuse(c)
 		skip.IssueID, skip.Identifier = c.issue.ID, c.issue.Identifier
@@ -56,9 +56,10 @@ func (p *planner) dispatch() {
 	}
 }
 
-// openSlots counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
-// processes. These are settled only if the processes can be ended, so that their slot is free in the next plan.
-func (p *planner) openSlots() *dispatch {
+// newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
+// processes. These are settled only if the processes can be ended, so that their slot is free in the next plan. It also
+// counts the runs that may start to find out whether a block is over.
+func (p *planner) newDispatch() *dispatch {
 	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt}
 	for _, c := range p.claims {
 		if c.Status == Running {

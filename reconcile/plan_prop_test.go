@@ -59,7 +59,7 @@ func checkPlan(t *rapid.T, s Snapshot) {
 
 // checkDispatches checks what is started and what is skipped.
 func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
-	used, started, runs := p.openSlots(), map[string]int{}, map[string]bool{}
+	used, started, runs := p.newDispatch(), map[string]int{}, map[string]bool{}
 	for _, c := range s.Claims {
 		runs[c.IssueID] = c.Status == Running
 	}

@@ -117,7 +117,8 @@ const (
 	frozenAfter = 20 * time.Second
 	// startFrozenAfter is the same for a worker without any heartbeat. It may wait a minute for the database.
 	startFrozenAfter = 2 * time.Minute
-	// secondLook is how much later that is. One that was only suspended has beaten by then.
+	// secondLook is how much later that is, once for all silent workers. The pass sleeps for that time with the project lock.
+	// A worker that was only suspended has beaten by then.
 	secondLook = 2 * time.Second
 )
 

@@ -140,7 +140,8 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 	ctx = uninterrupted(ctx)
 	crash.Method("before")
 	_, err := c.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds()))
-	for start := time.Now(); err == nil; err = nil {
+	start, again := time.Now(), err == nil
+	for again {
 		before := c.lastWrite()
 		err = transact(ctx, c.sql, nil, func(t tx) error {
 			if err := c.checkFiles(doing); err != nil {
@@ -152,9 +153,7 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 			crash.At("state.transaction")
 			return nil
 		})
-		if !isBusy(err) || c.lastWrite() == before || time.Since(start) > turnTimeout {
-			break
-		}
+		again = isBusy(err) && c.lastWrite() != before && time.Since(start) <= turnTimeout
 	}
 	c.patience = busyTimeout
 	if isBusy(err) {

@@ -53,7 +53,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// What agents created: threads have been told of everything newer than these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
-			// Notifications, but not while a block stands: its own would count as new.
+			// Notifications, but none while a block stands: that of the block would be deleted, too, and sent again.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM meta WHERE key IN ('blocked_agent', 'blocked_tracker', 'blocked_host')) LIMIT ?2)`,
 		} {
