@@ -200,11 +200,26 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if reached == 0 {
 		ts.Fatalf("%s reached none of %v", args[0], pids)
 	}
+	if args[0] == "STOP" {
+		waitFor(ts, "the threads of what was stopped stand still", func() (bool, string) {
+			return !slices.ContainsFunc(pids, moving), fmt.Sprint(pids)
+		})
+	}
 	if args[0] == "KILL" {
 		waitFor(ts, "the end of what was killed", func() (bool, string) {
 			return !slices.ContainsFunc(pids, dying), fmt.Sprint(pids)
 		})
 	}
+}
+
+// moving reports whether a thread of a process has not stopped yet.
+func moving(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return slices.ContainsFunc(threads, func(path string) bool {
+		stat, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return err == nil && !strings.ContainsAny(state[:1], "TtZX")
+	})
 }
 
 // dying reports whether a killed process may still hold locks: its command line disappears before them, and its first thread
