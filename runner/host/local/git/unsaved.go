@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,7 @@ const (
 // workspace for good goes through this function.
 //
 // The rule: git decides, for each repository at or below dir. Saved is a commit that a remote-tracking reference
-// contains, and a file that is committed as it is or ignored. Unsaved are commits of HEAD (detached or not), branches,
+// contains, and a file that is committed as it is or ignored; a remote below dir does not count. Unsaved are commits of HEAD (detached or not), branches,
 // stashes, other references and submodules that no remote has, and modified or untracked files. A repository without a
 // remote has saved nothing. Whatever can't be read counts as unsaved, and so does what exceeds the limits of the search.
 //
@@ -133,8 +134,13 @@ func unsavedIn(ctx context.Context, tree, top string, seen map[string]bool) stri
 // unsavedCommits says how many commits no remote-tracking reference contains, nothing for none.
 func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 	unknown := []string{"commits that git can't count"}
-	ours := text.PathInside(top, r.common) // else branches survive in the main repository
+	// Else branches survive in the main repository, but not those of a linked worktree's submodule: it goes with the worktree.
+	ours := text.PathInside(top, r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
 	work, err := r.heads(ours)
+	if err != nil {
+		return unknown
+	}
+	within, err := r.remotesBelow(ctx, top)
 	if err != nil {
 		return unknown
 	}
@@ -144,6 +150,7 @@ func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 		case strings.HasPrefix(id, "ref:"): // what it leads to is listed, too
 		case !objectID(id):
 			return unknown
+		case slices.ContainsFunc(within, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
 		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !ours:
 			saved = append(saved, "^"+id)
 		case !r.packed[name] || !strings.HasPrefix(name, "refs/tags/"):
@@ -166,6 +173,28 @@ func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 		return []string{text.Plural(n, "commit") + " not on any remote"}
 	}
 	return nil
+}
+
+// remotesBelow returns the remotes that lie below top themselves: what was pushed there goes with it.
+func (r *reader) remotesBelow(ctx context.Context, top string) (names []string, err error) {
+	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
+	if files.Absent(err) {
+		return nil, nil
+	}
+	var list []setting
+	if err == nil {
+		list, err = parseConfig(ctx, data)
+	}
+	for _, s := range list {
+		if s.section != "remote" || s.name != "url" || s.sub == "" {
+			continue
+		}
+		path := absolute(r.tree, strings.TrimPrefix(s.value, "file://"))
+		if real, ok, err := resolveDir(path); err == nil && ok && text.PathInside(top, real) {
+			names = append(names, s.sub)
+		}
+	}
+	return names, err
 }
 
 // heads are the commits of HEAD, and, where the repository itself is in the workspace, of the HEADs of its linked

@@ -30,6 +30,10 @@ func TestUnsaved(t *testing.T) {
 			"a submodule", `repo ../other; git -c protocol.file.allow=always submodule --quiet add ../other sub; git commit -qm sub
 			git push -q origin HEAD:topic; commit sub; git submodule --quiet deinit --force --all`, "in submodule sub " + one,
 		},
+		{
+			"pushed within the workspace", `git init -q --bare .git/store.git; git remote add store .git/store.git; commit
+			git push -q store HEAD:topic`, one,
+		},
 		{"without a remote", "rm -rf .git; git init -q; git add .; git commit -qm one", one},
 		{"a repository without commits", "rm -rf .git file .gitignore; git init -q", ""},
 		{"no repository", "rm -rf .git", ""},
@@ -61,5 +65,16 @@ func TestUnsavedLinkedWorktree(t *testing.T) {
 	sh(t, filepath.Join(dir, "ws"), "git switch -q --detach; commit")
 	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got != "1 commit not on any remote" {
 		t.Errorf("detached: %q", got)
+	}
+}
+
+// The repository of a linked worktree's submodule goes with the worktree, its branches included.
+func TestUnsavedSubmoduleOfLinkedWorktree(t *testing.T) {
+	t.Parallel()
+	dir := realTemp(t)
+	sh(t, dir, `repo remote; git clone -q remote main; git -C main worktree add -q -b topic ../ws; repo other; cd ws
+		git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; git commit -qm sub; cd sub; git switch -qc work; commit`)
+	if got := Unsaved(t.Context(), filepath.Join(dir, "ws")); got == "" {
+		t.Error("nothing, want the commit of the submodule")
 	}
 }
