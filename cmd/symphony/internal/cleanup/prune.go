@@ -252,7 +252,7 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 		}
 		t := prunedTrash{root: root, Path: filepath.Join(root.Path, ".symphony", "trash")}
 		for _, e := range entries {
-			if work := root.UnsavedInTrash(ctx, e); work != "" && !c.options.Force {
+			if work := root.UnsavedInTrash(ctx, e, c.options.Force); work != "" {
 				f.KeptTrash = append(f.KeptTrash, keptTrash{e, work})
 				continue
 			}

@@ -180,7 +180,7 @@ type Purged struct {
 	Unsaved     map[string]string
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless discard is set, and is examined again
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is set, and is examined again
 // after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged Purged, err error) {
 	purged.Unsaved = map[string]string{}
@@ -200,7 +200,7 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 		if !r.due(t, now) {
 			continue
 		}
-		if work := r.UnsavedInTrash(ctx, t.path); work != "" && !discard && ctx.Err() == nil {
+		if work := r.UnsavedInTrash(ctx, t.path, discard); work != "" && ctx.Err() == nil {
 			t.note.Unsaved = work
 			r.writeNote(t.path, t.note) // so that it is not examined in every pass
 			purged.Unsaved[t.path] = work
@@ -220,9 +220,9 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 }
 
 // UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where an operator has accepted
-// the loss.
-func (r *Root) UnsavedInTrash(ctx context.Context, path string) string {
-	if r.readNote(path).Discard {
+// the loss: then, or now with discard, which is for this project's entries only.
+func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) string {
+	if n := r.readNote(path); n.Discard || discard && n.Project == r.Trash.Project {
 		return ""
 	}
 	return git.Unsaved(ctx, path)
@@ -242,7 +242,7 @@ func (r *Root) Dissolve(ctx context.Context, discard bool) error {
 		return err
 	}
 	for _, t := range list {
-		if !discard && r.UnsavedInTrash(ctx, t.path) != "" {
+		if !discard && r.UnsavedInTrash(ctx, t.path, false) != "" {
 			return nil
 		}
 	}

@@ -112,3 +112,19 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 	wantPurged(t, r, day.Add(2*time.Hour), 2)
 	wantTrash(t, r, 3)
 }
+
+// An operator who accepts the loss of unsaved work decides for the own project, not for another one on the same root.
+func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
+	r := newRoot(t)
+	r.Trash = Trash{Project: "other", Keep: time.Hour}
+	entry := trashed(t, r, "A", day)
+	check(t, os.Mkdir(filepath.Join(entry, ".git"), 0o700)) // it can't be read, and so counts as unsaved
+	for want, project := range []string{"mine", "other"} {
+		r.Trash = Trash{Project: project, Retry: true}
+		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), true)
+		check(t, err)
+		if purged.Removed != want {
+			t.Errorf("%s: removed %d, want %d", project, purged.Removed, want)
+		}
+	}
+}
