@@ -27,9 +27,9 @@ const (
 // workspace for good goes through this function.
 //
 // The rule: git decides, for each repository at or below dir. Saved is a commit that a remote-tracking reference
-// contains, and a file that is committed as it is or ignored; a remote below dir does not count. Unsaved are commits of HEAD (detached or not), branches,
-// stashes, other references and submodules that no remote has, and modified or untracked files. A repository without a
-// remote has saved nothing. Whatever can't be read counts as unsaved, and so does what exceeds the limits of the search.
+// contains, and a file that is committed as it is or ignored. A remote that lies below dir does not count. Unsaved are
+// commits of HEAD (detached or not), branches, stashes, other references and submodules that no remote has, and modified or
+// untracked files. A repository without a remote has saved nothing. Whatever can't be read counts as unsaved, and so does what exceeds the limits of the search.
 //
 // Files outside of every repository are not judged: a workspace without a repository goes to the trash when its issue is
 // done, and is deleted after workspace.keep_removed_ms.

@@ -180,8 +180,8 @@ type Purged struct {
 	Unsaved     map[string]string
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is set, and is examined again
-// after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work stays, unless it is this project's and discard is
+// set, and is examined again after RecheckUnsaved. It ends when ctx does, with its error; the next call continues. Concurrent calls do no harm.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (purged Purged, err error) {
 	purged.Unsaved = map[string]string{}
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
