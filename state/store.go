@@ -44,13 +44,14 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 		issueID string
 		tokens  int64
 	}
-	list, err := rows(t, func(u *used) []any { return []any{&u.issueID, &u.tokens} },
-		`SELECT c.issue_id, coalesce(settled.total, 0) + coalesce(unsettled.total, 0) FROM claims c
-		LEFT JOIN issue_totals settled USING (issue_id)
-		LEFT JOIN (SELECT issue_id, sum(tokens_total) AS total FROM runs WHERE settled = 0 GROUP BY issue_id) unsettled USING (issue_id)`)
-	all.Tokens = make(map[string]int64, len(list))
-	for _, u := range list {
+	settled, err := rows(t, func(u *used) []any { return []any{&u.issueID, &u.tokens} },
+		`SELECT issue_id, total FROM issue_totals JOIN claims USING (issue_id)`)
+	all.Tokens = make(map[string]int64, len(settled))
+	for _, u := range settled {
 		all.Tokens[u.issueID] = u.tokens
+	}
+	for _, r := range all.Runs {
+		all.Tokens[r.IssueID] += r.Tokens.Total
 	}
 	return err
 }
