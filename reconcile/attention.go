@@ -17,7 +17,8 @@ const (
 
 // Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
-	Key  string // identifies it, so that it is sent once
+	Key  string   // identifies it, so that it is sent once
+	Like []string // keys of notifications that say the same; after one of them it is not sent
 	Kind AttentionKind
 	// IssueID and Identifier are empty for a blocked project.
 	IssueID, Identifier string
@@ -48,11 +49,17 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
-// LimitAttention is the notification of an allowance that is used up. Limits that end in the same hour are the same: codex's
-// word on when an allowance comes back differs a little from one report to the next.
+// LimitAttention is the notification of an allowance that is used up. Limits that end within half an hour are the same:
+// codex's word on when an allowance comes back differs a little from one report to the next.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
-	a := blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: l.Until.Round(time.Hour)}, CodeAgentQuota)
+	endingAt := func(t time.Time) Attention {
+		return blocked(Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: t.Round(time.Hour)}, CodeAgentQuota)
+	}
+	a := endingAt(l.Until)
 	a.At = now
+	for _, apart := range []time.Duration{-30 * time.Minute, 30 * time.Minute} {
+		a.Like = append(a.Like, endingAt(l.Until.Add(apart)).Key)
+	}
 	return a
 }
 

@@ -66,7 +66,8 @@ func (a Attentions) OpenAttentions(ctx context.Context, now time.Time, patience 
 			}
 		}
 		for _, a := range standing {
-			known, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE key = ?)`, a.Key)
+			known, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
+				jsonOf(append([]string{a.Key}, a.Like...)))
 			if err != nil {
 				return err
 			}

@@ -146,6 +146,16 @@ func TestStandingAttention(t *testing.T) {
 	if got := openKeys(t, db, now, login); len(got) != 0 {
 		t.Errorf("open are %v", got)
 	}
+
+	// Codex's word on when an allowance comes back differs a little from one report to the next.
+	for i, until := range []time.Duration{-2 * time.Second, 2 * time.Second, 5 * time.Hour} {
+		l := reconcile.Limit{Window: "primary", Since: now, Until: epoch.Truncate(time.Hour).Add(90*time.Minute + until)}
+		limit := reconcile.LimitAttention(l, "/home/ann/.codex", now)
+		if got := openKeys(t, db, now, limit); (len(got) == 1) != (i != 1) {
+			t.Errorf("the limit %d: open are %v", i, got)
+		}
+		takes(t, db, now, limit, "pass")
+	}
 }
 
 // TestAttentionsAreDropped checks that without a hook no notification waits.
