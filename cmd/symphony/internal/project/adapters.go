@@ -54,6 +54,15 @@ func NewRunners(p *Project, cfg *workflow.Config) (*runner.Local, error) {
 	return l, nil
 }
 
+// Secrets are the tracker's secret values. Of a configuration from which no tracker can be made, that is its key.
+func Secrets(cfg *workflow.Config) []string {
+	tracker, err := NewTracker(cfg, time.Now, nil)
+	if err != nil {
+		return []string{cfg.Tracker.APIKey.Reveal()}
+	}
+	return tracker.Secrets
+}
+
 // RunnerConfig is the configuration of a worker.
 func RunnerConfig(cfg *workflow.Config) runner.Config {
 	c := runner.Config{
@@ -70,7 +79,7 @@ func RunnerConfig(cfg *workflow.Config) runner.Config {
 		Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots, PassEnv: cfg.Agent.PassEnv,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, TrustRepository: cfg.Agent.TrustRepository, ResumeThread: cfg.Agent.ResumeThread,
 		KeepRemoved: cfg.Workspace.KeepRemoved,
-		Secrets:     cfg.SecretVars, SecretValues: []string{cfg.Tracker.APIKey.Reveal()},
+		Secrets:     cfg.SecretVars, SecretValues: Secrets(cfg),
 	}
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word

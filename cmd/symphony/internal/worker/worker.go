@@ -177,8 +177,6 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	if err != nil {
 		return err
 	}
-	config.SecretValues = tracker.Secrets
-	redactor.Add(tracker.Secrets)
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(&local.Host{}),
