@@ -167,7 +167,7 @@ func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
 		if message != "" && !e.Fragment {
 			r.LastMessage = message
 		}
-		if e.TurnID != "" && e.ThreadID == r.ThreadID {
+		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may be late ones of an earlier turn
 			r.TurnID = e.TurnID
 		}
 		if limits != nil {

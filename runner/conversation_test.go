@@ -246,6 +246,16 @@ func TestFragments(t *testing.T) {
 	}
 }
 
+// An event of an earlier turn that comes late does not name the turn that runs.
+func TestLateEvent(t *testing.T) {
+	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
+	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.TurnID = "t", "second" })
+	say(`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`)
+	if run := c.rec.get(); run.TurnID != "second" || run.LastMessage == "" {
+		t.Errorf("turn %s, last message %q", run.TurnID, run.LastMessage)
+	}
+}
+
 // A secret that looks like a number of the rate limits leaves the record valid JSON, which ps has to read.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
