@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// heartbeat is the time between two heartbeats of a worker, and between two looks for new processes of the run. One that
-	// sheds all markers and whose worker dies before the next look is not found again.
+	// heartbeat is the time between two heartbeats of a worker, and between two looks for new processes of the run while its
+	// agent is heard of. One that sheds all markers and whose worker dies before the next look is not found again.
 	heartbeat = 5 * time.Second
+	// quietBeats is after how many heartbeats a worker looks for processes even if it has heard nothing of its agent.
+	quietBeats = 4
 	// clockStep is how far the wall clock must differ from the monotonic one to count as stepped or suspended.
 	clockStep = time.Second
 )
@@ -103,9 +105,15 @@ func (r *record) beat(ctx context.Context, every time.Duration) {
 			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, proc.Monotonic()))
 		})
 	})
+	var heard time.Time
+	quiet := quietBeats
 	repeat(ctx, every, func() {
-		r.observe()
-		r.flush(ctx)
+		r.flush(ctx) // first: it must not wait for a slow look at the processes
+		if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
+			heard, quiet = last, 0
+			r.observe()
+		}
+		quiet++
 	})
 }
 

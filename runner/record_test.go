@@ -48,6 +48,43 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	}
 }
 
+// looks counts the looks at processes, each of which takes some seconds.
+type looks struct {
+	host.Host
+	n int
+}
+
+func (l *looks) Observe(context.Context, host.ObserveRequest) (host.ObserveAnswer, error) {
+	l.n++
+	time.Sleep(3 * time.Second)
+	return host.ObserveAnswer{}, nil
+}
+
+// A slow look at the processes delays no heartbeat, and there are few looks while the agent is silent.
+func TestHeartbeatBeforeLook(t *testing.T) {
+	r := newRig(t, "say hm")
+	slow := &looks{Host: r.Host}
+	r.Host = slow
+	synctest.Test(t, func(t *testing.T) {
+		rec := r.newJob(r.run, func(error) {}).rec
+		_, stop := rec.startHeartbeat(t.Context())
+		at := func(seconds time.Duration, beats, looks int) {
+			t.Helper()
+			time.Sleep(seconds * time.Second)
+			synctest.Wait()
+			if len(r.journal.updates) != beats || slow.n != looks {
+				t.Errorf("%d heartbeats and %d looks, want %d and %d", len(r.journal.updates), slow.n, beats, looks)
+			}
+		}
+		at(1, 1, 1)
+		at(15, 4, 1)
+		at(5, 5, 2)
+		rec.change(func(run *reconcile.Run) { run.LastEventAt = time.Now() })
+		at(5, 6, 3)
+		stop()
+	})
+}
+
 // A run whose directory can't be written ends with an outcome.
 func TestRunDirectoryNotWritable(t *testing.T) {
 	for name, file := range map[string]string{"events": eventsFile, "procs": procsFile} {
