@@ -47,7 +47,7 @@ func Read(path string) (Source, error) {
 		return Source{}, &reconcile.Error{
 			Code:    CodeMissingFile,
 			Message: fmt.Sprintf("read %s: %s", path, reason(err)),
-			Hint:    "run symphony in the directory of WORKFLOW.md, or name the file with -w FILE or SYMPHONY_WORKFLOW",
+			Hint:    "run symphony in its directory, name it with -w FILE or SYMPHONY_WORKFLOW, or write one with symphony init",
 			Err:     err,
 		}
 	}

@@ -46,6 +46,9 @@ func TestChaos(t *testing.T) {
 	if *seconds < 1 {
 		t.Skip("scripts/chaos runs it")
 	}
+	if info, err := os.Stat(*codex); *codex != "" && (err != nil || !info.Mode().IsRegular()) {
+		t.Fatalf("-codex %s: no such program", *codex)
+	}
 	t.Chdir("../../..") // from where paths are meant, and scripts/build is found
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
