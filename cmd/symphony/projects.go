@@ -9,10 +9,9 @@ import (
 
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "projects", Usage: "every project of this account, and what is on its disk because of symphony",
+		Name: "projects", Usage: "every project of this account, and the removal of one",
 		UsageText: "symphony projects [flags]\n   symphony projects remove [flags] PATH",
-		Description: `A project is one WORKFLOW.md and its state directory, mostly below ~/.local/state/symphony. With --disk each
-path that symphony has made is listed with its size.
+		Description: `A project is one WORKFLOW.md and its state directory, mostly below ~/.local/state/symphony.
 
 remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the environment
 file and what the workspace root says of the project; the workspaces stay unless --workspaces says otherwise. It
@@ -21,10 +20,8 @@ refuses while a worker lives, or while a schedule runs passes.
 Examples:
 
     symphony projects
-    symphony projects --disk
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "disk", Usage: "list every path with its size"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 			&cli.BoolFlag{Name: "workspaces", Usage: "remove: the workspaces, too"},
 			&cli.BoolFlag{Name: "force", Usage: "remove: also workspaces with work that is nowhere else"},
@@ -43,7 +40,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 				return exit.Usage("projects: --%s belongs to projects remove PATH", name)
 			}
 		}
-		return cleanup.ListProjects(c.Context, w, c.Bool("disk"))
+		return cleanup.ListProjects(c.Context, w)
 	}
 	switch {
 	case args[0] != "remove":
@@ -52,8 +49,6 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 		return exit.Usage("projects: remove: PATH is missing")
 	case len(args) > 2:
 		return exit.Usage("projects: unexpected argument %q", args[2])
-	case c.Bool("disk"):
-		return exit.Usage("projects: --disk does not go with remove")
 	}
 	return cleanup.RemoveProject(c.Context, w, args[1], cleanup.RemoveOptions{
 		Workspaces: c.Bool("workspaces"), Force: c.Bool("force"), Yes: c.Bool("yes"),

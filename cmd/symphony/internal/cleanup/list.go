@@ -16,24 +16,20 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ListProjects prints the projects of the account, or with disk every path that symphony has made.
-func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
+// ListProjects prints the projects of the account.
+func ListProjects(ctx context.Context, w *term.Env) error {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
 		return err
 	}
 	switch {
-	case disk:
-		return listDisk(ctx, w, rows)
 	case w.JSON:
 		w.PrintJSON(rows)
 		return nil
@@ -64,88 +60,13 @@ func ListProjects(ctx context.Context, w *term.Env, disk bool) error {
 	return nil
 }
 
-// diskRow is one path that symphony has made.
-type diskRow struct {
-	Path string `json:"path"`
-	// Kind is state, workspace, trash, root (symphony's own files in a workspace root), env_file, account or schedule.
-	Kind  string `json:"kind"`
-	Bytes int64  `json:"bytes"`
-	// Project is the state directory that the path belongs to, empty where several may use it.
-	Project string `json:"state_dir"`
-}
-
-// listDisk prints every path on this disk that symphony has made, in order.
-func listDisk(ctx context.Context, w *term.Env, projects []known) error {
-	rows := []diskRow{}
-	add := func(kind, owner, path string) error {
-		size, exists, err := diskUsage(ctx, path)
-		if exists && !slices.ContainsFunc(rows, func(r diskRow) bool { return r.Path == path }) {
-			rows = append(rows, diskRow{path, kind, size, owner})
-		}
-		return err
-	}
-	var errs []error
-	for _, p := range projects {
-		errs = append(errs, add("state", p.StateDir, p.StateDir), add("env_file", p.StateDir, envFile(w, p)))
-		for _, path := range p.Roots {
-			root, found, err := workspace.FindRoot(path)
-			if err != nil || !found {
-				continue // an unusable root holds nothing that is certainly symphony's
-			}
-			records, err := root.List()
-			errs = append(errs, err)
-			for _, r := range records {
-				errs = append(errs, add("workspace", r.StateDir, r.Path))
-			}
-			meta := filepath.Join(path, ".symphony")
-			errs = append(errs, add("trash", "", filepath.Join(meta, "trash")), add("root", "", meta))
-		}
-	}
-	home := project.StateHome(w)
-	errs = append(errs, add("account", "", filepath.Join(home, "accounts")), add("account", "", filepath.Join(home, "elsewhere")))
-	for _, path := range schedule.UnitFiles(w) {
-		errs = append(errs, add("schedule", "", path))
-	}
-	slices.SortFunc(rows, func(a, b diskRow) int { return strings.Compare(a.Path, b.Path) })
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	var sum int64
-	for _, r := range rows {
-		// The trash of a root is part of the root's own bytes.
-		if !slices.ContainsFunc(rows, func(o diskRow) bool { return o.Path != r.Path && text.PathInside(o.Path, r.Path) }) {
-			sum += r.Bytes
-		}
-	}
-	if w.JSON {
-		w.PrintJSON(struct {
-			Bytes int64     `json:"bytes"`
-			Paths []diskRow `json:"paths"`
-		}{sum, rows})
-		return nil
-	}
-	t := term.Table{Head: []string{"KIND", "SIZE", "PATH"}}
-	for _, r := range rows {
-		size := term.BytesText(r.Bytes)
-		if w.Width == 0 {
-			size = strconv.FormatInt(r.Bytes, 10)
-		}
-		t.Add(r.Kind, size, r.Path)
-	}
-	w.PrintTable("DISK", t)
-	if w.Width > 0 {
-		fmt.Fprintf(w.Stdout, "%s in total; codex keeps its threads in its own home\n", term.BytesText(sum))
-	}
-	return nil
-}
-
 // space is a workspace that may be removed.
 type space struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
 	Path       string `json:"path"`
 	Bytes      int64  `json:"bytes"`
-	Why        string `json:"why"`               // it is not needed
+	Why        string `json:"why"`               // it may be removed
 	InUse      bool   `json:"in_use"`            // a process holds its lease
 	Unsaved    string `json:"unsaved,omitempty"` // work that exists nowhere else
 	root       *workspace.Root
@@ -184,7 +105,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 			if s.InUse, err = root.Held(rec.Key); err != nil {
 				return nil, err
 			}
-			if s.Bytes, _, err = diskUsage(ctx, rec.Path); err != nil {
+			if s.Bytes, err = diskUsage(ctx, rec.Path); err != nil {
 				return nil, err
 			}
 			list = append(list, s)
@@ -193,19 +114,17 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []sp
 	return list, nil
 }
 
-// diskUsage returns the bytes that a path occupies; exists is false if there is no such path. Files that vanish or cannot
-// be read meanwhile count as empty.
-func diskUsage(ctx context.Context, path string) (size int64, exists bool, err error) {
+// diskUsage returns the bytes that a path occupies. Files that vanish or cannot be read meanwhile count as empty.
+func diskUsage(ctx context.Context, path string) (size int64, err error) {
 	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
-			return err
+			return fmt.Errorf("size of %s: %w", path, err)
 		case err != nil:
 			return nil //nolint:nilerr // it vanished, or cannot be read
 		}
-		exists = true
 		if info, err := d.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
 				size += st.Blocks * 512
@@ -213,10 +132,7 @@ func diskUsage(ctx context.Context, path string) (size int64, exists bool, err e
 		}
 		return nil
 	})
-	if err != nil {
-		return size, exists, fmt.Errorf("size of %s: %w", path, err)
-	}
-	return size, exists, nil
+	return size, err
 }
 
 // lockProject takes the lock of a project; passes wait as long as release has not been called.

@@ -256,7 +256,7 @@ func (c *pruner) findTrash(ctx context.Context, f *pruned, roots []string) error
 				f.KeptTrash = append(f.KeptTrash, keptTrash{e, work})
 				continue
 			}
-			size, _, err := diskUsage(ctx, e)
+			size, err := diskUsage(ctx, e)
 			if err != nil {
 				return err
 			}
@@ -294,7 +294,8 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *pruned) error {
 	return nil
 }
 
-// remove removes what find selected; afterwards f lists what is gone. The caller holds the project lock, so no run starts.
+// remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts
+// meanwhile.
 func (c *pruner) remove(ctx context.Context, f *pruned) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {

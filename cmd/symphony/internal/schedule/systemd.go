@@ -43,19 +43,6 @@ func unitDir(w *term.Env, system bool) string {
 	return filepath.Join(w.Home, ".config", "systemd", "user")
 }
 
-// UnitFiles are the units of all projects that install has written, the user's and the system's.
-func UnitFiles(w *term.Env) (files []string) {
-	for _, system := range []bool{false, true} {
-		paths, _ := filepath.Glob(filepath.Join(unitDir(w, system), "symphony-*")) // the pattern is well-formed
-		for _, path := range paths {
-			if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), unitMark) {
-				files = append(files, path)
-			}
-		}
-	}
-	return files
-}
-
 func (u units) servicePath() string {
 	return filepath.Join(unitDir(u.env, u.system), u.name+".service")
 }
