@@ -19,9 +19,9 @@ func scheduleCommand(w *term.Env) *cli.Command {
 		Name: "schedule", Usage: "have passes run by a systemd timer or by cron: show, install, remove, status",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
-install  write it and switch it on; where that is so already, nothing is done
+install  write it and switch it on; it may be repeated
 remove   take away what install wrote, and nothing else; running workers go on
-status   is the schedule alive? what is installed, when is the next pass, how was the last?
+status   does the schedule run, when is the next pass, how was the last?
 
 Without a flag the schedule is a timer of your own systemd, every polling.interval_ms. It needs
 a user that lingers: loginctl enable-linger. No variable of this shell comes along, least of all

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestScheduleCron: what install writes is understood by Debian's crontab and run by its cron, for a path with all that
-// cron and a shell take for something else; what else stands in the crontab stays byte for byte. The documented line runs
-// beside it for a project without a key, which it reports; a worker outlives cron.
+// TestScheduleCron: Debian's crontab accepts the line that install writes and its cron runs it, for a path with characters that
+// are special to cron and to a shell. The other lines of the crontab stay byte for byte. The documented line runs beside it for
+// a project without a key and reports the missing key; a worker outlives cron.
 func TestScheduleCron(t *testing.T) {
 	t.Parallel()
 	m := bootCron(t, scheduleCronUID)
@@ -39,7 +39,7 @@ func TestScheduleCron(t *testing.T) {
 	m.mustSh(m.as("crontab crontab"))
 	m.add("ABC-1", "gate-1")
 	m.schedule(m.as, 0, "install --cron -w "+workflow)
-	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "nothing to do")
+	m.wants(m.schedule(m.as, 0, "install --cron -w "+workflow), "stands in your crontab already: ")
 	if got := m.mustSh(m.as("crontab -l | head -c " + fmt.Sprint(len(theirs)) + " | cmp - crontab && crontab -l | wc -l")); got != "7" {
 		t.Errorf("the crontab is not the old one with our line: %s", got)
 	}
@@ -52,7 +52,7 @@ func TestScheduleCron(t *testing.T) {
 	if env := m.file("env.log"); !strings.Contains(env, "HOME="+userHome+"\n") || strings.Contains(env, "XDG_") {
 		t.Errorf("this was no environment of cron's:\n%s", env)
 	}
-	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "still running: ABC-1\n")
+	m.wants(m.schedule(m.as, 0, "remove -w "+workflow), "removed from your crontab: ", "running workers go on")
 	m.mustSh(m.as("crontab -l | cmp - crontab"))
 	m.until("the pass without a key is over", 10*time.Second, func() (bool, string) {
 		said := m.file("no-key.log")

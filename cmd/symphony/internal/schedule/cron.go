@@ -43,21 +43,6 @@ func cronWord(word string) string { return strings.ReplaceAll(term.ShellQuote(wo
 // cronMark is the end of our line.
 func cronMark(p *project.Project) string { return " # " + nameOf(p) }
 
-// cronProgram returns the program that our line starts; empty where the line was rewritten.
-func cronProgram(line string) string {
-	words, _, _ := strings.Cut(line, " tick --quiet ")
-	words, quoted := strings.CutSuffix(words, "'")
-	begin := " /"
-	if quoted { // in a quoted word a quote is '\'', and never follows a blank
-		begin = " '/"
-	}
-	at := strings.LastIndex(words, begin)
-	if at < 0 {
-		return ""
-	}
-	return strings.NewReplacer(`'\''`, "'", `\%`, "%").Replace(words[at+len(begin)-1:])
-}
-
 // text implements scheduler.
 func (c cron) text() (string, error) {
 	line, err := c.line()
@@ -112,31 +97,34 @@ func withLine(crontab, line, mark string) (text, was string) {
 }
 
 // install implements scheduler.
-func (c cron) install(ctx context.Context) (changed bool, err error) {
+func (c cron) install(ctx context.Context) error {
 	w := c.caller.Env
 	line, err := c.line()
 	if err != nil {
-		return false, err
+		return err
 	}
 	crontab, err := readCrontab(ctx, w)
 	if err != nil {
-		return false, err
+		return err
 	}
 	text, was := withLine(crontab, line, cronMark(c.p))
+	verb := "added to your crontab:"
+	switch {
+	case text == crontab:
+		verb = "stands in your crontab already:"
+	case was != "":
+		verb = "rewrote the line of your crontab:"
+	}
 	if text != crontab {
 		if err := writeCrontab(ctx, w, text); err != nil {
-			return false, err
+			return err
 		}
-		verb := "added to your crontab:"
-		if was != "" {
-			verb = "rewrote the line of your crontab:"
-		}
-		fmt.Fprintln(w.Stdout, verb, term.Visible(line))
 	}
+	fmt.Fprintln(w.Stdout, verb, term.Visible(line))
 	if runs := cronRuns(); runs != nil && !*runs {
 		fmt.Fprintln(w.Stderr, "symphony: warning: no cron runs on this machine: start it, systemctl enable --now cron for instance")
 	}
-	return text != crontab, nil
+	return nil
 }
 
 // cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.

@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ type scheduler interface {
 	text() (string, error)
 	// refuse says why passes can't be run in this way here. It waits that long for a systemd that is starting.
 	refuse(ctx context.Context, patience time.Duration) error
-	install(ctx context.Context) (changed bool, err error)
+	install(ctx context.Context) error
 }
 
 // plan is what a schedule runs, and as which account.
@@ -165,35 +164,30 @@ func Show(ctx context.Context, p *project.Project, o Options) error {
 		return err
 	}
 	fmt.Fprint(p.Env.Stdout, text)
-	if err := s.refuse(ctx, kind, 0); err != nil {
+	if err := s.installable(ctx, kind, 0); err != nil {
 		known := exit.From(err)
 		p.Env.Note(slog.LevelWarn, "install would refuse: "+known.Code+": "+known.Message)
 	}
 	return nil
 }
 
-// Install writes and switches on a schedule. It may be repeated, also after an install that was interrupted: each step looks at
-// what is there.
+// Install writes and switches on a schedule. It may be repeated, also after an install that was interrupted.
 func Install(ctx context.Context, p *project.Project, o Options) error {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
 		return err
 	}
-	if err := s.refuse(ctx, kind, managerPatience); err != nil {
+	if err := s.installable(ctx, kind, managerPatience); err != nil {
 		return err
 	}
-	changed, err := kind.install(ctx)
-	if err == nil && !changed {
-		fmt.Fprintln(p.Env.Stdout, "nothing to do: it is installed already")
-	}
-	return err
+	return kind.install(ctx)
 }
 
 // goBuildPath matches the paths of programs that go run builds.
 var goBuildPath = regexp.MustCompile(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
 
-// refuse returns the first reason for which Install writes nothing.
-func (s *plan) refuse(ctx context.Context, kind scheduler, patience time.Duration) error {
+// installable returns the first reason for which Install writes nothing; nil for none.
+func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Duration) error {
 	if err := s.caller.Nested(); err != nil {
 		return err
 	}
@@ -223,7 +217,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 	if o.Cron && found.problem != nil {
 		return found.problem
 	}
-	removed, stateDir, stopAs := false, p.StateDir, ""
+	removed, as := false, ""
 	var needsRoot error
 	for _, u := range found.Units {
 		switch {
@@ -232,14 +226,13 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 		case u.system && os.Geteuid() != 0:
 			needsRoot = rootOnly("sudo " + term.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + term.ShellQuote(p.Path))
 			continue
+		case u.system:
+			as = ", as " + lineAfter(u.service, "User=")
 		}
 		if err := u.remove(ctx); err != nil {
 			return err
 		}
 		removed = true
-		if owner, err := user.Lookup(lineAfter(u.service, "User=")); u.system && err == nil && owner.HomeDir != p.Env.Home {
-			stateDir, stopAs = state.DefaultDir("", owner.HomeDir, p.Path), ", as "+owner.Username+","
-		}
 	}
 	if found.Line != "" && !o.System {
 		text, line := withLine(found.crontab, "", cronMark(p))
@@ -249,29 +242,11 @@ func Remove(ctx context.Context, p *project.Project, o Options) error {
 		fmt.Fprintln(p.Env.Stdout, "removed from your crontab:", term.Visible(line))
 		removed = true
 	}
-	if !removed && needsRoot == nil {
+	switch {
+	case removed:
+		fmt.Fprintf(p.Env.Stdout, "running workers go on, and for some minutes they start others; symphony stop --all -w %s ends them%s\n", term.ShellQuote(p.Path), as)
+	case needsRoot == nil:
 		fmt.Fprintf(p.Env.Stdout, "nothing is installed for %s\n", term.Visible(p.Path))
-	}
-	// No schedule ends workers. They are named by issue, or by run where the database belongs to another account, in which root
-	// must create no files.
-	var names []string
-	runs := project.LivingRuns(&project.Project{StateDir: stateDir})
-	if db, err := state.OpenReadOnly(ctx, p.StateDir); err == nil {
-		defer db.Close()
-		rec, _ := db.Store.State(ctx) // without it the runs have no other name
-		for _, run := range rec.Runs {
-			if at := slices.Index(runs, run.ID); at >= 0 {
-				names, runs = append(names, run.Identifier), slices.Delete(runs, at, at+1)
-			}
-		}
-	}
-	for _, id := range runs {
-		names = append(names, "run "+id)
-	}
-	if len(names) > 0 {
-		fmt.Fprintf(p.Env.Stdout, "still running: %s\n  they may end by themselves; symphony stop --all -w %s%s ends them\n",
-			term.Visible(strings.Join(names, ", ")), term.ShellQuote(p.Path), stopAs)
-		fmt.Fprintln(p.Env.Stdout, "  for some minutes a run that ends still starts the next; symphony pause prevents it")
 	}
 	return needsRoot
 }

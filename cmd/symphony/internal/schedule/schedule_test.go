@@ -89,7 +89,7 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 		"/home/ann/cache/4b/" + hash + "-d/symphony":           true,
 		"": true,
 	} {
-		err := (&plan{caller: p, program: program}).refuse(t.Context(), willing{}, 0)
+		err := (&plan{caller: p, program: program}).installable(t.Context(), willing{}, 0)
 		if gone != (err != nil) || gone && exit.From(err).Code != "temporary_program" {
 			t.Errorf("%s: %v", program, err)
 		}
@@ -97,7 +97,7 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 }
 
 // A timer that was installed just now has not failed: its first pass is still to come.
-func TestAliveText(t *testing.T) {
+func TestJudge(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	soon, before := now.Add(16*time.Second), now.Add(-time.Minute)
 	dead := "not alive: nothing new is started until you run symphony tick"
@@ -105,35 +105,15 @@ func TestAliveText(t *testing.T) {
 		out  Status
 		want string
 	}{
-		"installed just now": {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "its first pass comes at 2026-03-01T12:00:16Z"},
-		"stopped":            {Status{Timers: []timerJSON{{Enabled: true, Next: &soon}}}, dead},
-		"came, and no more":  {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
-		"overdue":            {Status{Timers: []timerJSON{{Enabled: true, Active: true, Next: &before}}}, dead},
-		"passes come":        {Status{Alive: true, Timers: []timerJSON{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
+		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "its first pass comes at 2026-03-01T12:00:16Z"},
+		"stopped":            {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
+		"came, and no more":  {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
+		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
+		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "alive"},
 		"none":               {Status{}, dead},
 	} {
-		if got := aliveText((&term.Env{}), c.out, now); got != c.want {
+		if got := c.out.judge(&term.Env{}, now); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
-	}
-}
-
-// TestCronProgram: the program is found again in the line that was written for it.
-func TestCronProgram(t *testing.T) {
-	for _, program := range []string{"/usr/bin/symphony", `/home/it's 50%/${HOME} "x"/symphony`, "/home/jörg tick/symphony"} {
-		s := &plan{
-			p: &project.Project{Env: &term.Env{Home: "/h"}, Path: "/x y/WORKFLOW.md"}, program: program,
-			vars: []string{"HOME=/some where", "XDG_STATE_HOME=/it's"}, stateDir: "/state dir",
-		}
-		line, err := cron{s}.line()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cronProgram(line); got != program {
-			t.Errorf("%s: %q in %s", program, got, line)
-		}
-	}
-	if got := cronProgram("@daily something else # symphony-x"); got != "" {
-		t.Errorf("a rewritten line: %q", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,11 +84,11 @@ func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *pro
 type Status struct {
 	Alive    bool                 `json:"alive"`
 	Loop     bool                 `json:"loop"`
-	Timers   []timerJSON          `json:"timers"`
-	Cron     *cronJSON            `json:"cron"`
+	Timers   []TimerStatus        `json:"timers"`
+	Cron     *CronStatus          `json:"cron"`
 	LastPass *project.LastPassRow `json:"last_pass"`
 	LastRun  *scheduledPass       `json:"last_scheduled"`
-	Problems []string             `json:"problems"`
+	Problems []string             `json:"problems"` // each with the next step
 	Project  struct {
 		WorkflowPath string `json:"workflow_path"`
 		StateDir     string `json:"state_dir"`
@@ -102,21 +101,20 @@ type scheduledPass struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-type timerJSON struct {
-	Unit     string     `json:"unit"`
-	Manager  string     `json:"manager"` // user or system
-	RunAs    string     `json:"run_as"`
-	Enabled  bool       `json:"enabled"`
-	Active   bool       `json:"active"`
-	Next     *time.Time `json:"next_at"` // of a calendar; other timers count from the last pass
-	Last     *time.Time `json:"last_at"`
-	Result   string     `json:"last_result"` // of the last pass, in systemd's words
-	KillMode string     `json:"kill_mode"`
-	Lingers  bool       `json:"lingers"`
-	Files    []string   `json:"files"`
+// TimerStatus is what systemd says about an installed timer.
+type TimerStatus struct {
+	Unit    string     `json:"unit"`
+	Manager string     `json:"manager"` // user or system
+	RunAs   string     `json:"run_as"`
+	Enabled bool       `json:"enabled"`
+	Active  bool       `json:"active"`
+	Next    *time.Time `json:"next_at"` // of a calendar; other timers count from the last pass
+	Last    *time.Time `json:"last_at"`
+	Result  string     `json:"last_result"` // of the last pass, in systemd's words
 }
 
-type cronJSON struct {
+// CronStatus is the installed line of the crontab.
+type CronStatus struct {
 	Line   string `json:"line"`
 	Daemon *bool  `json:"daemon_runs"` // null if that can't be seen here
 }
@@ -127,19 +125,16 @@ func (out *Status) addProblem(format string, args ...any) {
 
 // ReadStatus returns what is installed, what is wrong with it, and what the passes have recorded.
 func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
-	out := Status{Timers: []timerJSON{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
+	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
 	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
 	found := FindInstalled(ctx, p)
 	for _, u := range found.Units {
 		out.addTimer(ctx, p, u)
 	}
 	if found.Line != "" {
-		out.Cron = &cronJSON{Line: found.Line, Daemon: cronRuns()}
+		out.Cron = &CronStatus{found.Line, cronRuns()}
 		if runs := out.Cron.Daemon; runs != nil && !*runs {
 			out.addProblem("no cron runs on this machine: systemctl enable --now cron")
-		}
-		if program := cronProgram(found.Line); program != "" && !project.Exists(program) {
-			out.addProblem("%s, which the crontab starts, is gone: symphony schedule install --cron -w %s", program, term.ShellQuote(p.Path))
 		}
 	}
 	if found.problem != nil && len(out.Timers) == 0 { // with a timer it does not matter
@@ -168,54 +163,34 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	return out, err
 }
 
-// addTimer asks systemd about a timer, and compares it with what Install would write now.
+// addTimer asks systemd about a timer.
 func (out *Status) addTimer(ctx context.Context, p *project.Project, u units) {
-	row := timerJSON{Unit: u.name + ".timer", Manager: "user", RunAs: lineAfter(u.service, "User="), Lingers: u.system, Files: []string{u.servicePath(), u.timerPath()}}
-	install := "symphony schedule install -w " + term.ShellQuote(p.Path)
-	journal := "journalctl --user -u " + u.name
+	row := TimerStatus{Unit: u.name + ".timer", Manager: "user", RunAs: ownAccount(p.Env).name}
+	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
 	if u.system {
-		row.Manager, journal = "system", "journalctl -u "+u.name
-		install = "sudo " + term.ShellQuote(project.ProgramPath()) + " schedule install --system --run-as " + term.ShellQuote(row.RunAs) + " -w " + term.ShellQuote(p.Path)
-	} else {
-		row.RunAs = ownAccount(p.Env).name
-		row.Lingers = lingers(row.RunAs)
+		row.Manager, row.RunAs = "system", lineAfter(u.service, "User=")
+		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
 	}
-	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result", "KillMode")
-	if err != nil {
-		out.Timers = append(out.Timers, row)
-		if row.Lingers {
-			out.addProblem("its systemd does not answer: %s", exit.From(err).Message)
-		} else { // systemd ended with the last login
-			out.addProblem("the systemd of %s does not run, and so no timer: loginctl enable-linger %[1]s", row.RunAs)
+	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
+	if err == nil {
+		timer := found[row.Unit]
+		row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
+		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[u.name+".service"]["Result"]
+		if row.Active {
+			row.Next = systemdTime(timer["NextElapseUSecRealtime"])
 		}
-		return
 	}
-	timer, service := found[row.Unit], found[u.name+".service"]
-	row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
-	row.Result, row.KillMode = service["Result"], service["KillMode"]
-	if row.Active {
-		row.Next = systemdTime(timer["NextElapseUSecRealtime"])
-	}
-	row.Last = systemdTime(timer["LastTriggerUSec"])
 	out.Timers = append(out.Timers, row)
-
-	if !row.Enabled || !row.Active {
-		out.addProblem("%s is not switched on: %s", row.Unit, install)
-	}
-	if !row.Lingers {
+	switch {
+	case !lingering: // their systemd ends with the last login, or has ended
 		out.addProblem("%s does not linger, and the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
-	}
-	if program, err := strconv.Unquote(lineAfter(u.service, programLine)); err == nil && !project.Exists(program) {
-		out.addProblem("%s, which the timer starts, is gone: %s", program, install)
+	case err != nil:
+		out.addProblem("its systemd does not answer: %s", exit.From(err).Message)
+	case !row.Enabled || !row.Active:
+		out.addProblem("%s is not switched on: %s -w %s", row.Unit, install, term.ShellQuote(p.Path))
 	}
 	if row.Result != "success" && row.Result != "" {
-		out.addProblem("the last pass failed (%s): %s", row.Result, journal)
-	}
-	if _, cfg := project.CheckResult(p); cfg != nil {
-		every := timerInterval(cfg.Polling.Interval)
-		if !strings.Contains(u.timer, "\n"+timerLines(every)+"\n") {
-			out.addProblem("polling.interval_ms has changed since, a pass is wanted every %s: %s", every, install)
-		}
+		out.addProblem("the last pass failed (%s): %s", row.Result, journal+u.name)
 	}
 }
 
@@ -228,14 +203,25 @@ func systemdTime(text string) *time.Time {
 	return &t
 }
 
-// firstPass is when the first pass of a newly installed timer comes; nil if there is no such timer.
-func (out *Status) firstPass(now time.Time) *time.Time {
-	for _, t := range out.Timers {
+// judge says whether passes run by themselves. If they do not it adds the problem.
+func (out *Status) judge(w *term.Env, now time.Time) string {
+	if out.Alive {
+		return w.Green("alive")
+	}
+	for _, t := range out.Timers { // the first pass of a timer that was just installed
 		if t.Enabled && t.Active && t.Last == nil && t.Next != nil && t.Next.After(now) {
-			return t.Next
+			return w.Green("its first pass comes " + soonText(w, now, *t.Next))
 		}
 	}
-	return nil
+	switch {
+	case len(out.Timers) == 0 && out.Cron == nil:
+		out.addProblem("nothing runs passes: symphony schedule install -w %s", term.ShellQuote(out.Project.WorkflowPath))
+	case out.LastRun == nil:
+		out.addProblem("no pass of a schedule has run yet")
+	default:
+		out.addProblem("no pass of a schedule came when it should have: symphony doctor; if the program was moved, symphony schedule install")
+	}
+	return w.Yellow("not alive: nothing new is started until you run symphony tick")
 }
 
 // PrintStatus prints the status, one fact a line.
@@ -245,67 +231,44 @@ func PrintStatus(ctx context.Context, p *project.Project) error {
 		return err
 	}
 	w, now := p.Env, p.Env.Now()
-	switch {
-	case out.Alive || out.firstPass(now) != nil:
-	case len(out.Timers) == 0 && out.Cron == nil:
-		out.addProblem("nothing runs passes: symphony schedule install -w %s", term.ShellQuote(p.Path))
-	case out.LastRun == nil:
-		out.addProblem("no pass of a schedule has run yet")
-	default:
-		out.addProblem("no pass of a schedule came when it should have: symphony doctor")
-	}
+	verdict := out.judge(w, now)
 	if w.JSON {
 		w.PrintJSON(out)
 		return nil
 	}
-	printFact(w, "schedule", aliveText(w, out, now))
-	if len(out.Timers) == 0 && out.Cron == nil {
-		printFact(w, "installed", "nothing by symphony schedule install")
+	format := "%-10s %s\n"
+	if w.Width == 0 {
+		format = "%s\t%s\n"
 	}
+	fact := func(name, text string) { fmt.Fprintf(w.Stdout, format, name, text) }
+	fact("schedule", verdict)
 	for _, t := range out.Timers {
 		not := map[bool]string{false: "not "}
-		printFact(w, "timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
+		fact("timer", fmt.Sprintf("%s (%s, as %s): %senabled, %sactive", t.Unit, t.Manager, t.RunAs, not[t.Enabled], not[t.Active]))
 		if t.Next != nil {
-			printFact(w, "next", soonText(w, now, *t.Next))
-		}
-		if t.Last != nil {
-			printFact(w, "last", term.AgoText(w, now, *t.Last)+", "+t.Result)
-		}
-		if t.KillMode != "" && t.KillMode != "process" {
-			printFact(w, "workers", "would end with their pass, unless they get scopes (KillMode="+t.KillMode+")")
+			fact("next", soonText(w, now, *t.Next))
 		}
 	}
 	if out.Cron != nil {
-		printFact(w, "cron", term.Visible(out.Cron.Line))
+		fact("cron", term.Visible(out.Cron.Line))
 	}
 	if out.Loop {
-		printFact(w, "loop", "symphony tick --loop is running")
+		fact("loop", "symphony tick --loop is running")
 	}
 	if last := out.LastPass; last == nil {
-		printFact(w, "last pass", "none yet")
+		fact("last pass", "none yet")
 	} else {
 		errs := "without an error"
 		if len(last.Errors) > 0 {
 			errs = w.Red(term.Visible(last.Errors[0].Code + ": " + last.Errors[0].Message))
 		}
-		printFact(w, "last pass", fmt.Sprintf("%s, by %s, %s, %s", term.AgoText(w, now, last.StartedAt), last.Trigger, term.Duration(time.Duration(last.DurationMS)*time.Millisecond), errs))
+		lasted := term.Duration(time.Duration(last.DurationMS) * time.Millisecond)
+		fact("last pass", fmt.Sprintf("%s, by %s, %s, %s", term.AgoText(w, now, last.StartedAt), last.Trigger, lasted, errs))
 	}
 	for _, text := range out.Problems {
-		printFact(w, "problem", w.Yellow(term.Visible(text)))
+		fact("problem", w.Yellow(term.Visible(text)))
 	}
 	return nil
-}
-
-// aliveText says whether passes run by themselves.
-func aliveText(w *term.Env, out Status, now time.Time) string {
-	first := out.firstPass(now)
-	switch {
-	case out.Alive:
-		return w.Green("alive")
-	case first != nil:
-		return w.Green("its first pass comes " + soonText(w, now, *first))
-	}
-	return w.Yellow("not alive: nothing new is started until you run symphony tick")
 }
 
 // soonText is "in 3m" on a terminal and the time in a pipe.
@@ -314,12 +277,4 @@ func soonText(w *term.Env, now, t time.Time) string {
 		return "at " + term.Rfc3339(t)
 	}
 	return "in " + term.Duration(t.Sub(now))
-}
-
-func printFact(w *term.Env, name, text string) {
-	format := "%-10s %s\n"
-	if w.Width == 0 {
-		format = "%s\t%s\n"
-	}
-	fmt.Fprintf(w.Stdout, format, name, text)
 }

@@ -22,11 +22,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-const (
-	// unitMark begins every unit that install wrote. Others are never rewritten or removed.
-	unitMark    = "# Written by symphony schedule install"
-	programLine = "# Program: "
-)
+// unitMark begins every unit that install wrote. Others are never rewritten or removed.
+const unitMark = "# Written by symphony schedule install"
 
 // units are a timer and its service. The texts are those of the files, empty for a file that does not exist.
 type units struct {
@@ -95,7 +92,7 @@ func (t *timer) write() units {
 		vars = append(vars, unitWord(v))
 	}
 	values := map[string]any{
-		"Mark": unitMark, "Workflow": t.p.Path, "Program": t.program, "Name": t.name, "Command": command, "Vars": vars,
+		"Mark": unitMark, "Workflow": t.p.Path, "Name": t.name, "Command": command, "Vars": vars,
 		"Every": t.every, "Times": timerLines(t.every),
 	}
 	if t.plan.system {
@@ -204,10 +201,10 @@ func rootOnly(line string) error {
 func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/systemd/linger", name)) }
 
 // install implements scheduler: it writes the units that differ, and has systemd load and start them.
-func (t *timer) install(ctx context.Context) (changed bool, err error) {
+func (t *timer) install(ctx context.Context) error {
 	was, err := t.read()
 	if err != nil {
-		return false, err
+		return err
 	}
 	u := t.write()
 	for _, file := range []struct{ path, was, text string }{{u.servicePath(), was.service, u.service}, {u.timerPath(), was.timer, u.timer}} {
@@ -219,34 +216,19 @@ func (t *timer) install(ctx context.Context) (changed bool, err error) {
 			err = durable.WriteFile(file.path, []byte(file.text), 0o644)
 		}
 		if err != nil {
-			return false, unitError(err)
+			return unitError(err)
 		}
-		changed = true
-		verb := "wrote"
-		if file.was != "" {
-			verb = "rewrote"
-		}
-		fmt.Fprintln(u.env.Stdout, verb, term.Visible(file.path))
+		fmt.Fprintln(u.env.Stdout, "wrote", term.Visible(file.path))
 	}
+	// All of it each time: an earlier install may have been interrupted here.
 	name := u.name + ".timer"
-	found, err := u.properties(ctx, "ActiveState", "UnitFileState", "NeedDaemonReload")
-	if err != nil {
-		return changed, err
-	}
-	on := found[name]["ActiveState"] == "active" && found[name]["UnitFileState"] == "enabled"
-	for _, properties := range found {
-		on = on && properties["NeedDaemonReload"] != "yes"
-	}
-	if on && !changed {
-		return false, nil
-	}
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} { // or it keeps its old interval
 		if _, err := u.systemctl(ctx, args...); err != nil {
-			return true, err
+			return err
 		}
 	}
 	fmt.Fprintf(u.env.Stdout, "%s runs a pass every %s\n", name, t.every)
-	return true, nil
+	return nil
 }
 
 // remove stops a timer and removes its files and the stamp of Persistent. A pass that is running ends by itself.
