@@ -162,7 +162,9 @@ func (f *search) gitDir(dir string) error {
 	}
 	list := map[string]entry{}
 	if !slices.Contains(f.own, dir) {
-		_ = readGitDir(f.ctx, list, dir) // what can't be read is in the list, too
+		if err := readGitDir(f.ctx, list, dir); len(list) > maxControlFiles { // what can't be read is in the list, too
+			return err
+		}
 	}
 	for path, e := range list {
 		// The commondir of a worktree which was added to a repository here leads two directories up.

@@ -472,3 +472,22 @@ func TestGuardPartial(t *testing.T) {
 		t.Errorf("it ran: %s", said)
 	}
 }
+
+// More files that git could run than are judged: the run fails, and the error says where.
+func TestGuardTooManyFiles(t *testing.T) {
+	t.Parallel()
+	g := guard(t, false)
+	g.trust()
+	for _, dir := range []string{".git/hooks", "sub/.git/hooks"} {
+		g.do("git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done")
+		for range 2 {
+			_, err := g.Undo(t.Context())
+			wantCode(t, err, files.CodeFailed)
+			if !strings.Contains(err.Error(), dir[:len(dir)-6]+" holds more than 1000 files that git could run") {
+				t.Error(err)
+			}
+		}
+		g.do("rm -r " + dir)
+	}
+	g.undo()
+}

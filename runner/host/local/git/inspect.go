@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // inspectFor bounds what is looked up for a person who waits, diffFor what such a person reads.
@@ -187,21 +185,7 @@ func (r *reader) addNewFiles(ctx context.Context) error {
 	if err != nil || names.Len() == 0 {
 		return err
 	}
-	r.index = filepath.Join(r.scratch, "index")
-	original := filepath.Join(r.gitDir, "index")
-	info, err := os.Lstat(original)
-	var index []byte
-	if err == nil {
-		index, err = files.ReadRegular(original, maxIndex)
-	}
-	if err == nil {
-		err = os.WriteFile(r.index, index, 0o600)
-	}
-	if err == nil {
-		// git compares the content of files that are not older than the index, and only those: a copy must not be younger.
-		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
-	}
-	if err != nil && !files.Absent(err) { // without one the first commit is still to come
+	if err := r.copyIndex(); err != nil {
 		return err
 	}
 	cmd := r.git(ctx, "add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")

@@ -30,6 +30,7 @@ type reader struct {
 	head, commit string            // the content of HEAD, and the commit that it leads to, empty for a branch without one
 	refs         map[string]string // by name: an object, or "ref: " and another name
 	packed       map[string]bool   // those that are no files of their own
+	repacked     bool              // git pack-refs ran here: a clone packs the references of its remote only
 	index        string            // a copy of the repository's, empty while that is good enough
 }
 
@@ -39,18 +40,23 @@ func openReader(dir string) (r *reader, ok bool, err error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	r = &reader{}
-	if r.repository, ok, err = openRepository(tree); err != nil || !ok {
-		return nil, false, err
+	repo, ok, err := openRepository(tree)
+	if err == nil && ok {
+		r, err = newReader(repo)
 	}
+	return r, ok && err == nil, err
+}
+
+func newReader(repo repository) (r *reader, err error) {
+	r = &reader{repository: repo}
 	if err = r.readReferences(); err == nil {
 		r.head, r.commit, err = r.headOf(r.gitDir)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", errUnread, err)
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	if r.scratch, err = os.MkdirTemp("", scratchPattern); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	head, config := "ref: refs/heads/none\n", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 	if r.commit != "" {
@@ -63,9 +69,9 @@ func openReader(dir string) (r *reader, ok bool, err error) {
 		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600))
 	if err != nil {
-		return nil, false, errors.Join(err, r.close())
+		return nil, errors.Join(err, r.close())
 	}
-	return r, true, nil
+	return r, nil
 }
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
@@ -91,6 +97,7 @@ func (r *reader) readReferences() error {
 	for line := range strings.Lines(string(packed)) {
 		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && objectID(id) {
 			r.refs[name], r.packed[name] = id, true
+			r.repacked = r.repacked || !strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
 		}
 	}
 	return filepath.WalkDir(filepath.Join(r.common, "refs"), func(path string, d fs.DirEntry, err error) error {
@@ -214,6 +221,28 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 		}
 	}}
 	return r.run(cmd)
+}
+
+// copyIndex has git use a copy of the repository's index from now on, with objects of our own beside it.
+func (r *reader) copyIndex() error {
+	r.index = filepath.Join(r.scratch, "index")
+	original := filepath.Join(r.gitDir, "index")
+	info, err := os.Lstat(original)
+	var index []byte
+	if err == nil {
+		index, err = files.ReadRegular(original, maxIndex)
+	}
+	if err == nil {
+		err = os.WriteFile(r.index, index, 0o600)
+	}
+	if err == nil {
+		// git compares the content of files that are not older than the index, and only those: a copy must not be younger.
+		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
+	}
+	if files.Absent(err) { // the first commit is still to come
+		return nil
+	}
+	return err
 }
 
 // splitWriter calls each for what ends with a zero byte.

@@ -26,16 +26,19 @@ const (
 // 1 change not committed". An empty answer means that nothing is lost when dir is deleted. Every decision to remove a
 // workspace for good goes through this function.
 //
-// The rule: git decides, for each repository at or below dir. Saved is a commit that a remote-tracking reference
-// contains, and a file that is committed as it is or ignored. A remote that lies below dir does not count. Unsaved are
-// commits of HEAD (detached or not), branches, stashes, other references and submodules that no remote has, and modified or
-// untracked files. A repository without a remote has saved nothing. Whatever can't be read counts as unsaved, and so does what exceeds the limits of the search.
+// The rule: git decides, for each repository at or below dir. Saved is a commit that a remote-tracking reference contains, and a
+// file that is committed as it is or ignored. A remote that lies below dir does not count. Unsaved are commits of HEAD (detached
+// or not), branches, tags, stashes, other references and submodules that no remote has, and modified or untracked files, also
+// those that the index hides from git status. A repository without a remote has saved nothing. Whatever can't be read counts as
+// unsaved, and so does what exceeds the limits of the search.
 //
 // Files outside of every repository are not judged: a workspace without a repository goes to the trash when its issue is
-// done, and is deleted after workspace.keep_removed_ms.
+// done, and is deleted after workspace.keep_removed_ms. A bare repository is judged where it lies in no work tree: there its
+// files are untracked or ignored.
 //
-// A tag counts only while it is a file of its own: git clone packs the tags of its remote, reachable or not, and those
-// exist there. In a linked worktree whose main repository lies outside of dir the branches and stashes are safe there.
+// git clone packs the tags of its remote, reachable or not, and those exist there. So packed tags count only once something that
+// no clone packs is packed beside them: then they may have been made here. In a linked worktree whose main repository lies
+// outside of dir the branches and stashes are safe there.
 //
 // Nothing that a repository names is run, and nothing in it is written.
 func Unsaved(ctx context.Context, dir string) string {
@@ -48,20 +51,52 @@ func Unsaved(ctx context.Context, dir string) string {
 	if !ok {
 		return ""
 	}
-	trees, unread := findRepositories(ctx, top)
 	var all []string
-	seen := map[string]bool{} // git directories
-	for i, tree := range trees {
-		if i == maxRepositories {
-			all = append(all, "more repositories than are examined")
-			break
+	report := func(path string, work []string) {
+		place, inside := strings.CutPrefix(path, top+"/")
+		switch {
+		case len(work) == 0:
+			return
+		case path == top:
+			place = ""
+		case !inside || strings.Contains(path, "/.git/"):
+			place = "in submodule " + filepath.Base(path) + " "
+		default:
+			place = "in " + place + " "
 		}
-		if work := unsavedIn(ctx, tree, top, seen); work != "" {
-			if tree != top {
-				work = "in " + strings.TrimPrefix(tree, top+"/") + " " + work
-			}
-			all = append(all, work)
+		all = append(all, place+strings.Join(work, ", "))
+	}
+	trees, bare, unread := findRepositories(ctx, top)
+	bare = slices.DeleteFunc(bare, func(dir string) bool {
+		return slices.ContainsFunc(trees, func(tree string) bool { return text.PathInside(tree, dir) })
+	})
+	judged := map[string]bool{} // git directories
+	for _, tree := range trees[:min(len(trees), maxRepositories)] {
+		r, ok, err := openToCompare(tree)
+		if err != nil || !ok {
+			report(tree, []string{"a repository that can't be read"})
+			continue
 		}
+		report(tree, append(r.unsavedCommits(ctx, top), r.unsavedChanges(ctx)...))
+		judged[r.gitDir], judged[r.common] = true, true
+		_, modules, missed := findRepositories(ctx, filepath.Join(r.gitDir, "modules"))
+		bare, unread = append(bare, modules...), unread || missed
+		_ = r.close() // a temporary directory
+	}
+	for _, dir := range bare[:min(len(bare), maxRepositories)] {
+		if judged[dir] {
+			continue
+		}
+		r, err := newReader(repository{tree: dir, gitDir: dir, common: dir})
+		if err != nil {
+			report(dir, []string{"a repository that can't be read"})
+			continue
+		}
+		report(dir, r.unsavedCommits(ctx, top))
+		_ = r.close() // a temporary directory
+	}
+	if max(len(trees), len(bare)) > maxRepositories {
+		all = append(all, "more repositories than are examined")
 	}
 	if unread {
 		all = append(all, "folders that can't be read")
@@ -69,74 +104,85 @@ func Unsaved(ctx context.Context, dir string) string {
 	return strings.Join(all, ", ")
 }
 
-// findRepositories lists the directories with a .git. It follows no links.
-func findRepositories(ctx context.Context, top string) (trees []string, unread bool) {
+// findRepositories lists the directories with a .git, and those that are a git directory themselves. It follows no links.
+func findRepositories(ctx context.Context, top string) (trees, bare []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		dir := filepath.Dir(path)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENAMETOOLONG): // git works at no such depth
-			return nil
 		case err != nil:
 			unread = true
-			return nil //nolint:nilerr // it is reported, and the rest is searched
-		case d.Name() != ".git" || path == top:
-			return nil
+		case d.Name() == ".git" && path != top:
+			trees = append(trees, dir)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case d.Name() == "HEAD" && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs")):
+			bare = append(bare, dir)
 		}
-		trees = append(trees, filepath.Dir(path))
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
+		return nil //nolint:nilerr // it is reported, and the rest is searched
 	})
-	return trees, unread || err != nil
+	return trees, bare, unread || err != nil
 }
 
-// unsavedIn judges the repository of one work tree, and the git directories of submodules that are not checked out.
-func unsavedIn(ctx context.Context, tree, top string, seen map[string]bool) string {
-	r, ok, err := openToCompare(tree)
-	if err != nil || !ok {
-		return "a repository that can't be read"
-	}
-	defer r.close() //nolint:errcheck // a temporary directory
-	seen[r.gitDir] = true
-	list := r.unsavedCommits(ctx, top)
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// unsavedChanges says how many files are not committed as they are, nothing for none.
+func (r *reader) unsavedChanges(ctx context.Context) []string {
 	changes := 0
-	err = r.eachChange(ctx, func(_, path string) {
-		if !strings.HasSuffix(path, "/") { // a repository of its own, which is judged by itself
-			changes++
-		}
-	})
+	err := r.showHidden(ctx)
+	if err == nil {
+		err = r.eachChange(ctx, func(_, path string) {
+			if !strings.HasSuffix(path, "/") { // a repository of its own, which is judged by itself
+				changes++
+			}
+		})
+	}
 	switch {
 	case err != nil:
-		list = append(list, "changes that git can't list")
+		return []string{"changes that git can't list"}
 	case changes > 0:
-		list = append(list, text.Plural(changes, "change")+" not committed")
+		return []string{text.Plural(changes, "change") + " not committed"}
 	}
-	_ = filepath.WalkDir(filepath.Join(r.gitDir, "modules"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || seen[path] || !isFile(filepath.Join(path, "HEAD")) || !isFile(filepath.Join(path, "config")) {
-			return nil //nolint:nilerr // most repositories have none
+	return nil
+}
+
+// showHidden has git status look at the files that git was told to take for unchanged (git update-index --assume-unchanged,
+// --skip-worktree), as far as they exist: in a sparse checkout most do not.
+func (r *reader) showHidden(ctx context.Context) error {
+	var hidden strings.Builder
+	cmd := r.git(ctx, "ls-files", "-v", "-z")
+	cmd.Stdout = &splitWriter{each: func(entry string) {
+		tag, path, _ := strings.Cut(entry, " ")
+		if (tag == "S" || tag != strings.ToUpper(tag)) && exists(filepath.Join(r.tree, path)) {
+			hidden.WriteString(path + "\x00")
 		}
-		seen[path] = true
-		module := reader{repository: repository{tree: path, gitDir: path, common: path}, scratch: r.scratch}
-		work := []string{"commits that git can't count"}
-		if err := module.readReferences(); err == nil {
-			work = module.unsavedCommits(ctx, top)
+	}}
+	err := r.run(cmd)
+	if err == nil && hidden.Len() > 0 {
+		err = r.copyIndex()
+		for _, show := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
+			if err == nil {
+				cmd := r.git(ctx, "update-index", show, "-z", "--stdin")
+				cmd.Stdin = strings.NewReader(hidden.String())
+				err = r.run(cmd)
+			}
 		}
-		if len(work) > 0 {
-			list = append(list, "in submodule "+filepath.Base(path)+" "+work[0])
-		}
-		return nil
-	})
-	return strings.Join(list, ", ")
+	}
+	return err
 }
 
 // unsavedCommits says how many commits no remote-tracking reference contains, nothing for none.
 func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 	unknown := []string{"commits that git can't count"}
 	// Else branches survive in the main repository, but not those of a linked worktree's submodule: it goes with the worktree.
-	ours := text.PathInside(top, r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
-	work, err := r.heads(ours)
+	goesWithDir := text.PathInside(top, r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
+	work, err := r.heads(goesWithDir)
 	if err != nil {
 		return unknown
 	}
@@ -151,9 +197,9 @@ func (r *reader) unsavedCommits(ctx context.Context, top string) []string {
 		case !objectID(id):
 			return unknown
 		case slices.ContainsFunc(within, func(remote string) bool { return strings.HasPrefix(name, "refs/remotes/"+remote+"/") }):
-		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !ours:
+		case strings.HasPrefix(name, "refs/remotes/"), strings.HasPrefix(name, "refs/prefetch/"), !goesWithDir:
 			saved = append(saved, "^"+id)
-		case !r.packed[name] || !strings.HasPrefix(name, "refs/tags/"):
+		case !r.packed[name] || r.repacked || !strings.HasPrefix(name, "refs/tags/"):
 			work = append(work, id)
 		}
 	}
@@ -197,12 +243,12 @@ func (r *reader) remotesBelow(ctx context.Context, top string) (names []string, 
 	return names, err
 }
 
-// heads are the commits of HEAD, and, where the repository itself is in the workspace, of the HEADs of its linked
+// heads are the commits of HEAD, and, where the repository goes with the workspace, of the HEADs of its linked
 // worktrees and of every stash: older ones than refs/stash stand in its log only.
-func (r *reader) heads(ours bool) (ids []string, err error) {
+func (r *reader) heads(goesWithDir bool) (ids []string, err error) {
 	dirs := []string{r.gitDir}
 	var log []byte
-	if ours {
+	if goesWithDir {
 		worktrees, err := os.ReadDir(filepath.Join(r.common, "worktrees"))
 		if err != nil && !files.Absent(err) {
 			return nil, err

@@ -17,8 +17,14 @@ func TestUnsaved(t *testing.T) {
 		{"a detached HEAD", "git switch -q --detach; commit", one},
 		{"a packed branch", "git switch -qc b; commit; git switch -q main; git pack-refs --all", one},
 		{"a tag", "git switch -q --detach; commit; git tag v1; git switch -q main", one},
+		{"a packed tag", "git switch -q --detach; commit; git tag v1; git switch -q main; git pack-refs --all", one},
+		{"a tag of the remote on no branch", `git -C ../remote checkout -q --detach; commit ../remote; git -C ../remote tag off; git -C ../remote checkout -q main
+			cd ..; rm -rf ws; git clone -q "$PWD/remote" ws`, ""},
 		{"two stashes", "for x in a b; do echo $x > file; git add file; git stash -q; done", "4 commits not on any remote"},
 		{"a changed file", "echo changed > file", "1 change not committed"},
+		{"a changed file that git does not look at", "git update-index --assume-unchanged file; echo changed > file", "1 change not committed"},
+		{"a changed file outside of a sparse checkout", "git update-index --skip-worktree file; echo changed > file", "1 change not committed"},
+		{"a sparse checkout", "git update-index --skip-worktree file; rm file", ""},
 		{"a new file", "put a/new x", "1 change not committed"},
 		{"an ignored one", "put x.o x", ""},
 		{
@@ -36,6 +42,7 @@ func TestUnsaved(t *testing.T) {
 		},
 		{"without a remote", "rm -rf .git; git init -q; git add .; git commit -qm one", one},
 		{"a repository without commits", "rm -rf .git file .gitignore; git init -q", ""},
+		{"a bare repository alone", "rm -rf .git; git clone -q --bare ../remote a/store.git; git --git-dir a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y", "in a/store.git 2 commits not on any remote"},
 		{"no repository", "rm -rf .git", ""},
 		{"nothing", "rm -rf ../ws", ""},
 		{"a broken reference", "echo ? > .git/refs/heads/x", "commits that git can't count"},
