@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // The scripts ask the installed program at each press of the tab key, through the hidden command complete. They do not
@@ -108,10 +106,10 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 	}
 	p := project.New(w, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), "WORKFLOW.md"),
 		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
-	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if errors.Is(err, state.ErrNoState) {
+	if !p.HasState() {
 		return nil
 	}
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/demo"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
-	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/urfave/cli/v2"
 )
 
@@ -37,7 +36,7 @@ func demoAgentCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "demo-agent", Hidden: true, SkipFlagParsing: true, Usage: "the scripted agent of symphony demo",
 		Action: func(c *cli.Context) error {
-			if code := codextest.Main(c.Args().Slice(), w.Stdin, w.Stdout, w.Stderr); code != 0 {
+			if code := demo.Agent(c.Args().Slice(), w); code != 0 {
 				return exit.Only(code)
 			}
 			return nil

@@ -18,10 +18,9 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
-
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
@@ -29,6 +28,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/view"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
 var (
@@ -87,6 +87,9 @@ func Run(ctx context.Context, w *term.Env, realAgent, remove bool) (err error) {
 	}
 	return d.lookBack(ctx, remove)
 }
+
+// Agent is the scripted agent: the process of its own that speaks codex's protocol. It returns the exit code.
+func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
 
 func (d *playground) say(format string, args ...any) {
 	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), term.Visible(fmt.Sprintf(format, args...)))
