@@ -60,12 +60,9 @@ var checks = []check{
 		"state directory", needsNothing, checkState,
 		"name it with --state-dir in the schedule's line, or unset what sets it here: two states would both take the same issues",
 	},
-	{scheduleCheck, needsNothing, checkSchedule, ""},
+	{"schedule", needsNothing, checkSchedule, ""},
 	{"workers", needsNothing, checkWorkers, ""},
 }
-
-// scheduleCheck does not depend on the environment: it runs as called alone.
-const scheduleCheck = "schedule"
 
 const (
 	// checkBound is how long a check may take, giveUpBound how long it may take to return.
@@ -80,41 +77,31 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	called := newEnvironment(ctx, asCalled, p, nil)
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, stateFlag), called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
-	examine := func(c check, e *environment) <-chan []finding {
-		done := make(chan []finding, 1)
-		if e == scheduled && c.name == scheduleCheck {
-			done <- nil
-			return done
+	var pending [][2]<-chan []finding
+	for _, c := range checks {
+		pending = append(pending, [2]<-chan []finding{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
+	}
+	var findings []finding
+	report := func(c check, called, scheduled []finding) {
+		for i, f := range scheduled { // fine, but not the same as here
+			if c.ifDifferent != "" && f.Status == statusOK && len(called) > 0 && !f.in(called) {
+				scheduled[i].Status, scheduled[i].Hint = statusWarn, c.ifDifferent
+			}
 		}
-		go func() {
-			list := e.examine(ctx, c, giveUpBound)
+		for _, list := range [][]finding{called, scheduled} {
 			for i := range list {
 				list[i].Message, list[i].Hint = secrets.Text(list[i].Message), secrets.Text(list[i].Hint)
 			}
-			done <- list
-		}()
-		return done
-	}
-	var pending [][2]<-chan []finding
-	for _, c := range checks {
-		pending = append(pending, [2]<-chan []finding{examine(c, called), examine(c, scheduled)})
-	}
-	var findings []finding
-	add := func(r result) {
-		for i, f := range r.scheduled { // fine, but not the same as here
-			if r.ifDifferent != "" && f.Status == statusOK && len(r.called) > 0 && !f.in(r.called) {
-				r.scheduled[i].Status, r.scheduled[i].Hint = statusWarn, r.ifDifferent
-			}
+			findings = append(findings, list...)
 		}
-		findings = append(findings, slices.Concat(r.called, r.scheduled)...)
 		if !p.Env.JSON && ctx.Err() == nil {
-			r.print(p.Env)
+			printFindings(p.Env, c.name, merge(called, scheduled))
 		}
 	}
 	for i, c := range checks {
-		add(result{c, <-pending[i][0], <-pending[i][1]})
+		report(c, <-pending[i][0], <-pending[i][1])
 	}
-	add(result{check{name: "tidying up"}, called.close(), scheduled.close()})
+	report(check{name: tidyingUp}, called.close(), scheduled.close())
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -124,28 +111,31 @@ func Examine(ctx context.Context, p *project.Project, stateFlag string) error {
 	return exitCode(findings)
 }
 
-// examine runs a check. If it does not return in time, that is the finding.
-func (e *environment) examine(ctx context.Context, c check, giveUp time.Duration) []finding {
-	bounded, cancel := context.WithTimeout(ctx, checkBound)
-	defer cancel()
-	done := make(chan []finding, 1)
+// start starts a check and returns what it finds. If it does not return in time, that is the finding.
+func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan []finding {
+	done, out := make(chan []finding, 1), make(chan []finding, 1)
 	go func() {
+		bounded, cancel := context.WithTimeout(ctx, checkBound)
+		defer cancel()
 		if !e.has(c.needs) {
 			done <- nil
 			return
 		}
 		done <- c.run(bounded, e)
 	}()
-	var list []finding
-	select {
-	case list = <-done:
-	case <-time.After(giveUp):
-		list = fail("no answer within "+giveUp.String(), "something that it looks at hangs: a disk, a mount, a program in the login profile")
-	}
-	for i := range list {
-		list[i].Check, list[i].As = c.name, e.as
-	}
-	return list
+	go func() {
+		var list []finding
+		select {
+		case list = <-done:
+		case <-time.After(giveUp):
+			list = fail("no answer within "+giveUp.String(), "something that it looks at hangs: a disk, a mount, a program in the login profile")
+		}
+		for i := range list {
+			list[i].Check, list[i].As = c.name, e.as
+		}
+		out <- list
+	}()
+	return out
 }
 
 // status is the result of a check, the worst last.
@@ -208,54 +198,34 @@ func failWith(err error) (list []finding) {
 	return list
 }
 
-// result is what one check has found in both environments.
-type result struct {
-	check
-	called, scheduled []finding
-}
-
 func (f finding) in(list []finding) bool {
 	return slices.ContainsFunc(list, func(other finding) bool {
 		return f.Status == other.Status && f.Message == other.Message && f.Hint == other.Hint
 	})
 }
 
-// lines merges what both environments have in common, and says for the rest to which it belongs.
-func (r result) lines() (list []finding) {
-	if len(r.scheduled) == 0 {
-		return r.called
-	}
-	var called, scheduled []finding
-	for _, f := range r.called {
-		if f.in(r.scheduled) {
-			list = append(list, f)
-		} else {
+// merge lists what both environments have in common once, and says for the rest to which it belongs.
+func merge(called, scheduled []finding) (list []finding) {
+	for _, f := range called {
+		if len(scheduled) > 0 && !f.in(scheduled) {
 			f.Message = "as called " + f.Message
-			called = append(called, f)
 		}
+		list = append(list, f)
 	}
-	for _, f := range r.scheduled {
-		if !f.in(r.called) {
+	for _, f := range scheduled {
+		if !f.in(called) {
 			f.Message = "by the schedule " + f.Message
-			scheduled = append(scheduled, f)
+			list = append(list, f)
 		}
 	}
-	if len(called) == 1 && len(scheduled) == 1 { // one line, with the hint about the worse finding
-		both := called[0]
-		if scheduled[0].Status >= both.Status {
-			both = scheduled[0]
-		}
-		both.Message = called[0].Message + "; " + scheduled[0].Message
-		return append(list, both)
-	}
-	return slices.Concat(list, called, scheduled)
+	return list
 }
 
-func (r result) print(w *term.Env) {
+func printFindings(w *term.Env, check string, list []finding) {
 	marks := [...]string{"+", "!", "x"}
 	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}
-	for _, f := range r.lines() {
-		text := r.name + ": " + f.Message
+	for _, f := range list {
+		text := check + ": " + f.Message
 		if f.Hint != "" {
 			text += ": " + f.Hint
 		}

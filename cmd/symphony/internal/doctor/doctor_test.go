@@ -37,30 +37,25 @@ func TestProgramWord(t *testing.T) {
 }
 
 // Findings that both environments have in common are printed once.
-func TestLinesMergeEnvironments(t *testing.T) {
+func TestMerge(t *testing.T) {
 	good, other, wrong := ok("good")[0], ok("other")[0], fail("wrong", "mend it")[0]
 	list := func(f ...finding) []finding { return f }
 	for _, c := range []struct {
 		called, scheduled []finding
 		want              string
 	}{
-		{list(good), nil, "ok good|"},
-		{list(good), list(good), "ok good|"},
-		{list(good), list(wrong), "fail as called good; by the schedule wrong|mend it"},
-		{list(wrong), list(good), "fail as called wrong; by the schedule good|mend it"},
-		{list(good), list(other), "ok as called good; by the schedule other|"},
-		{list(good, other), list(good), "ok good|, ok as called other|"},
-		{list(good, other), list(wrong), "ok as called good|, ok as called other|, fail by the schedule wrong|mend it"},
-		{nil, list(wrong), "fail by the schedule wrong|mend it"},
-		{nil, nil, ""},
+		{list(good), nil, "good"},
+		{list(good), list(good), "good"},
+		{list(good), list(wrong), "as called good, by the schedule wrong"},
+		{list(good, other), list(good), "good, as called other"},
+		{nil, list(wrong), "by the schedule wrong"},
 	} {
 		var got []string
-		for _, f := range (result{called: c.called, scheduled: c.scheduled}).lines() {
-			status, _ := f.Status.MarshalText()
-			got = append(got, string(status)+" "+f.Message+"|"+f.Hint)
+		for _, f := range merge(c.called, c.scheduled) {
+			got = append(got, f.Message)
 		}
 		if s := strings.Join(got, ", "); s != c.want {
-			t.Errorf("%v, %v:\n%s, want\n%s", c.called, c.scheduled, s, c.want)
+			t.Errorf("%v, %v: %s, want %s", c.called, c.scheduled, s, c.want)
 		}
 	}
 }
@@ -69,7 +64,7 @@ func TestHangingCheckIsReported(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	hangs := check{name: "x", run: func(context.Context, *environment) []finding { <-release; return nil }}
-	found := (&environment{}).examine(t.Context(), hangs, time.Millisecond)
+	found := <-(&environment{}).start(t.Context(), hangs, time.Millisecond)
 	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
 		t.Errorf("%+v", found)
 	}

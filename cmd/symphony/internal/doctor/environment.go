@@ -104,6 +104,9 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	return project.RunnerConfig(e.config).Inspect(ctx, e.p.Environ(), dir, project.Version())
 }
 
+// tidyingUp is the name of the last line of the report.
+const tidyingUp = "tidying up"
+
 // close ends the codex that was started for the checks.
 func (e *environment) close() []finding {
 	if !e.has(needsAgent) {
@@ -115,7 +118,7 @@ func (e *environment) close() []finding {
 		return nil
 	}
 	list := warn("something is left that was started for codex's checks: "+err.Error(), "look at what is named")
-	list[0].Check, list[0].As = "tidying up", e.as
+	list[0].Check, list[0].As = tidyingUp, e.as
 	return list
 }
 

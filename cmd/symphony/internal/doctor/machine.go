@@ -8,13 +8,17 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/term"
+	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
-	"golang.org/x/sys/unix"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // checkGit looks for git as hooks and agents do.
@@ -82,16 +86,9 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, and workspace.min_free_bytes wants %s", root, term.BytesText(free), term.BytesText(least)),
 			"free space there; until then nothing is started")...)
 	}
-	const hint = "set workspace.root to a folder on a local disk, such as ~/symphony"
 	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
-		list = append(list, warn(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then", hint)...)
-	}
-	switch name, lasts := fileSystem(root); {
-	case name == "":
-	case lasts:
-		list = append(list, warn(root+" is on "+name+", where locks of workspaces are not reliable", hint)...)
-	default:
-		list = append(list, warn(root+" is on "+name+", which is empty after a reboot", hint)...)
+		list = append(list, warn(root+" lies below "+temporary+", which the system may clear: work that is not pushed is lost then",
+			"set workspace.root to a folder on a local disk, such as ~/symphony")...)
 	}
 	switch {
 	case list != nil:
@@ -100,18 +97,6 @@ func checkRoot(_ context.Context, e *environment) (list []finding) {
 		return ok("%s, which the first pass makes; %s free", root, term.BytesText(free))
 	}
 	return ok("%s, %s free", root, term.BytesText(free))
-}
-
-// fileSystem names the file system of a path if it is one to warn about; lasts is false if a reboot empties it.
-func fileSystem(path string) (name string, lasts bool) {
-	for !project.Exists(path) && path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return "", true
-	}
-	return riskyFileSystem(&st)
 }
 
 // checkCodex finds codex as a worker does, and starts it.
@@ -197,4 +182,94 @@ func checkTokens(_ context.Context, e *environment) (list []finding) {
 		}
 	}
 	return list
+}
+
+// checkState looks whether the database exists, belongs to this workflow and is sound, and whether it says that nothing may be
+// started. It creates nothing.
+func checkState(ctx context.Context, e *environment) (list []finding) {
+	dir := e.p.StateDir
+	exists, err := state.CheckDir(dir)
+	if err != nil {
+		return failWith(err)
+	}
+	db, err := state.OpenReadOnly(ctx, dir)
+	switch {
+	case !exists || errors.Is(err, state.ErrNoState):
+		return ok("%s, which the first pass makes", dir)
+	case err != nil:
+		list = failWith(err)
+		if list[0].code == "state_outdated" { // the next pass migrates it
+			list[0].Status = statusWarn
+		}
+		return list
+	}
+	defer db.Close()
+	_, ownerErr := project.OwnerPath(ctx, e.p, db)
+	_, copyErr := project.OriginalPath(ctx, e.p, db)
+	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
+		if err != nil {
+			list = append(list, failWith(err)...)
+		}
+	}
+	if list == nil {
+		list = ok("%s, schema %d, sound", dir, db.Schema())
+	}
+	rec, err := db.Store.State(ctx)
+	if block := project.BlockedBy(rec); err == nil && block != nil {
+		list = append(list, warn("blocked by "+block.Reason+": "+block.Message, "symphony ps shows when it is tried again")...)
+	}
+	if err == nil && rec.Paused {
+		list = append(list, warn("the project is paused: nothing new is started", "symphony resume")...)
+	}
+	return list
+}
+
+// checkSchedule says whether passes run by themselves, what is wrong with the installed schedule, and how the last pass went.
+func checkSchedule(ctx context.Context, e *environment) (list []finding) {
+	st, err := schedule.ReadStatus(ctx, e.p)
+	if err != nil || e.as != asCalled {
+		return nil // checkState reports the error; the schedule is the same in both environments
+	}
+	which, now := " -w "+term.ShellQuote(e.p.Path), e.p.Env.Now()
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	if len(st.Timers) > 0 || st.Cron != nil {
+		hint = "it is installed: symphony schedule status" + which + " says what it does"
+	}
+	last, run := st.LastPass, st.LastRun
+	switch {
+	case last == nil:
+		list = warn("no pass has run yet", hint)
+	case st.Loop:
+		list = ok("symphony tick --loop is running")
+	case run == nil:
+		list = warn("no pass was ever run by cron, a timer or --loop: only what you run yourself is started", hint)
+	case st.Alive:
+		list = ok("alive, last pass %s ago (%s)", term.Age(now, run.StartedAt), run.Trigger)
+	default:
+		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, term.Age(now, run.StartedAt)), hint)
+	}
+	if last != nil && len(last.Errors) > 0 {
+		var errs []string
+		for _, e := range last.Errors {
+			errs = append(errs, e.Code+": "+e.Message)
+		}
+		list = append(list, warn(fmt.Sprintf("the last pass, %s ago by %s, said: %s", term.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+			"symphony tick runs one now, with what to do")...)
+	}
+	for _, text := range st.Problems {
+		list = append(list, warn(text, "")...) // the problem names the next step
+	}
+	return list
+}
+
+// checkWorkers asks whether a worker that is started here outlives its pass.
+func checkWorkers(ctx context.Context, e *environment) []finding {
+	runners := &runner.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
+	if err := runners.Shelter(ctx); err != nil {
+		return failWith(err)
+	}
+	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root && !host.Lingers {
+		return warn("your user does not linger: timers of yours, and what they start, end with your last logout", "loginctl enable-linger")
+	}
+	return ok("live on when their pass ends")
 }
