@@ -231,7 +231,7 @@ func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answe
 		return answer, err
 	}
 	opened.hold(space, r.KeepGit)
-	answer.Found, answer.HookDue = true, space.Complete()
+	answer.Found, answer.HookDue = true, space.HookDue()
 	if answer.HookDue {
 		answer.PrepareAnswer, err = opened.takeOver(ctx)
 	}

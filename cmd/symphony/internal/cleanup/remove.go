@@ -200,11 +200,15 @@ func (r *remover) remove(ctx context.Context) error {
 	}
 	for _, path := range r.row.Roots {
 		root, found, err := workspace.FindRoot(path)
+		var projects []string
 		if found && err == nil {
-			err = root.UnclaimProjects(r.row.StateDir)
+			projects, err = root.UnclaimProjects(r.row.StateDir)
+		}
+		if !r.options.Force {
+			projects = nil // their unsaved work in the trash stays
 		}
 		if found && err == nil && r.options.Workspaces {
-			err = root.Dissolve(ctx, r.options.Force)
+			err = root.Dissolve(ctx, projects)
 		}
 		if err != nil {
 			return err

@@ -99,18 +99,20 @@ func sameDir(a, b string) bool {
 	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
 }
 
-// UnclaimProjects takes back what ClaimProject has written for a state directory.
-func (r *Root) UnclaimProjects(stateDir string) error {
+// UnclaimProjects takes back what ClaimProject has written for a state directory, and returns the projects.
+func (r *Root) UnclaimProjects(stateDir string) (projects []string, err error) {
 	names, err := fs.Glob(os.DirFS(r.meta()), "projects/*.json")
 	for _, name := range names {
 		path := filepath.Join(r.meta(), name)
-		if c, err := readClaim(path); err != nil || !sameDir(c.StateDir, stateDir) {
+		c, err := readClaim(path)
+		if err != nil || !sameDir(c.StateDir, stateDir) {
 			continue // another's, or one that a pass will complain about
 		}
 		_ = os.Remove(path + ".lock")
 		if err := os.Remove(path); err != nil {
-			return files.Failed(err, "let go of the project in %s", path)
+			return projects, files.Failed(err, "let go of the project in %s", path)
 		}
+		projects = append(projects, c.Project)
 	}
-	return err
+	return projects, err
 }

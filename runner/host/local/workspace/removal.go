@@ -14,7 +14,7 @@ import (
 type removal struct {
 	now      time.Time
 	discard  bool // whatever Unsaved finds in it
-	complete bool // it is not one whose making was cut off
+	halfMade bool // its making was cut off, or it is gone
 }
 
 // Removed is what became of a workspace. The zero value: it is deleted, or there was none.
@@ -37,7 +37,7 @@ func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool)
 }
 
 // BeginRemoval takes the workspace of an issue in order to remove it. w is nil where there is none, or where it stays because
-// of unsaved work. Otherwise the caller ends what Previous left, runs before_remove if the workspace is Complete, and owes
+// of unsaved work. Otherwise the caller ends what Previous left, runs before_remove if HookDue, and owes
 // EndRemoval. now dates the entry in the trash.
 //
 // A workspace with unsaved work (see git.Unsaved) stays where it is. That is judged after before_remove, which may push what
@@ -50,7 +50,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	if !found && w.info == nil {
 		return nil, "", w.Release()
 	}
-	w.removal = &removal{now: now, discard: discard, complete: w.info != nil && w.rec.State != Creating}
+	w.removal = &removal{now: now, discard: discard, halfMade: w.info == nil || w.rec.State == Creating}
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !discard {
 		if unsaved = git.Unsaved(ctx, w.Path); unsaved != "" {
 			return nil, unsaved, errors.Join(w.leaveAlone(unsaved), w.Release())
@@ -65,7 +65,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 		state = Creating
 	}
 	err = w.takeRecord(o, id, state)
-	if err == nil && w.removal.complete {
+	if err == nil && !w.removal.halfMade {
 		err = w.makeWork()
 	}
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	return w, "", nil
 }
 
-// Complete reports whether the workspace was made completely, so that before_remove may see it.
-func (w *Workspace) Complete() bool { return w.removal.complete }
+// HookDue reports whether before_remove is to run: not in a workspace whose making was cut off.
+func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
 // EndRemoval moves the workspace into the trash and gives up the lease. If ctx has ended, nothing is moved and the next call of
 // BeginRemoval continues. The lock file stays: a lock on a deleted file would exclude no other process.
@@ -107,17 +107,18 @@ func (w *Workspace) moveAway(ctx context.Context) (removed Removed, err error) {
 		return removed, err
 	}
 	if info != nil {
-		if w.removal.complete && !w.removal.discard {
-			if removed.Unsaved = git.Unsaved(ctx, w.Path); removed.Unsaved != "" {
-				return removed, w.leaveAlone(removed.Unsaved)
+		n := note{LossAccepted: true}
+		if !w.removal.discard {
+			if n = examined(ctx, w.Path); n.Unsaved != "" && !w.removal.halfMade {
+				return Removed{Unsaved: n.Unsaved}, w.leaveAlone(n.Unsaved)
 			}
 		}
-		if removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, w.removal.discard); err != nil {
+		if removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, n); err != nil {
 			return removed, err
 		}
 	}
 	crash.At("workspace.remove.trashed")
-	if err := w.dispose(ctx, w.WorkDir(), false); err != nil {
+	if err := w.dispose(ctx, w.WorkDir()); err != nil {
 		return removed, err
 	}
 	return removed, w.root.removeRecord(w.Key)

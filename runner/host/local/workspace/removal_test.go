@@ -17,7 +17,7 @@ func remove(ctx context.Context, r *Root, o Owner, before func(*Workspace)) (Rem
 	if err != nil || w == nil {
 		return Removed{Unsaved: unsaved}, err
 	}
-	if w.Complete() {
+	if w.HookDue() {
 		before(w)
 	}
 	return w.EndRemoval(ctx)
@@ -185,7 +185,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	}
 
 	// What was moved there without a look at it stays in the trash, however short space is.
-	trashed, err := r.moveToTrash(w.Path, "A", day, false)
+	trashed, err := r.moveToTrash(w.Path, "A", day, note{})
 	check(t, err)
 	r.Trash.Short = true
 	purged, err := r.PurgeTrash(t.Context(), day.Add(1000*time.Hour), false)
@@ -194,7 +194,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		t.Errorf("%+v", purged)
 	}
 	check(t, os.Remove(r.record("A")))
-	check(t, r.Dissolve(t.Context(), false))
+	check(t, r.Dissolve(t.Context(), []string{"another"}))
 	if !there(t, trashed) {
 		t.Error("dissolved")
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,22 +43,26 @@ type Trash struct {
 // note is written beside an entry of the trash. A workspace that was removed an hour ago must not be deleted because the
 // wall clock was set a year ahead, or because another project on this root keeps nothing.
 type note struct {
-	Boot    string        `json:"boot"`
-	Mono    time.Duration `json:"mono_ns"`
 	Project string        `json:"project"`
 	Keep    time.Duration `json:"keep_ns"`
-	// Unsaved is the work in the entry that exists nowhere else, as of Boot and Mono.
+	// Boot and Mono are when the entry came, or was found to hold unsaved work.
+	Boot string        `json:"boot"`
+	Mono time.Duration `json:"mono_ns"`
+	// SavedAt is when nothing in it existed nowhere else, zero if that was not so when it came. It counts for as long as nothing
+	// in the entry changes: git can't tell any more once the repository of a linked worktree has been pruned.
+	SavedAt time.Time `json:"saved_at,omitzero"`
+	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has begun.
+	LossAccepted bool `json:"discard,omitempty"`
+	// Unsaved is the work in it that exists nowhere else.
 	Unsaved string `json:"unsaved,omitempty"`
-	// Discard: an operator has accepted the loss of unsaved work.
-	Discard bool `json:"discard,omitempty"`
 	// Undeletable: it could not be deleted. Passes do not try again and again.
 	Undeletable bool `json:"undeletable,omitempty"`
 }
 
 type trashEntry struct {
+	note
 	path string
 	at   time.Time
-	note note
 }
 
 // readNote returns the note of an entry; one without is this project's.
@@ -70,10 +75,8 @@ func (r *Root) readNote(entry string) note {
 	return n
 }
 
-// writeNote precedes the entry, so that no entry is without one. If it fails, on a full disk for instance, the removal
-// goes on, and the wall clock alone counts.
-func (r *Root) writeNote(entry string, n note) {
-	n.Boot, n.Mono, _ = r.clock()
+// writeNote writes the note of an entry. If it fails, on a full disk for instance, there is none.
+func writeNote(entry string, n note) {
 	b, err := json.Marshal(n)
 	if err == nil {
 		err = os.WriteFile(entry+noteSuffix, b, 0o600)
@@ -83,8 +86,17 @@ func (r *Root) writeNote(entry string, n note) {
 	}
 }
 
-// moveToTrash renames a directory into the trash and returns its new path.
-func (r *Root) moveToTrash(path, key string, now time.Time, discard bool) (to string, err error) {
+// examined returns the note for a workspace that is about to be removed, with what exists nowhere else in it.
+func examined(ctx context.Context, path string) note {
+	n := note{SavedAt: time.Now()}
+	if n.Unsaved = git.Unsaved(ctx, path); n.Unsaved != "" {
+		n.SavedAt = time.Time{}
+	}
+	return n
+}
+
+// moveToTrash renames a directory into the trash and returns its new path. The note precedes it, so that no entry is without one.
+func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, err error) {
 	if err := files.OwnDir(r.trash()); err != nil {
 		return "", files.Failed(err, "make the trash")
 	}
@@ -98,7 +110,9 @@ func (r *Root) moveToTrash(path, key string, now time.Time, discard bool) (to st
 		taken = statErr == nil
 	}
 	if err == nil {
-		r.writeNote(to, note{Project: r.Trash.Project, Keep: r.Trash.Keep, Discard: discard})
+		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
+		n.Boot, n.Mono, _ = r.clock() // without it the wall clock counts
+		writeNote(to, n)
 		if err = os.Rename(path, to); err != nil {
 			_ = os.Remove(to + noteSuffix)
 		}
@@ -113,15 +127,20 @@ func (r *Root) moveToTrash(path, key string, now time.Time, discard bool) (to st
 	return to, nil
 }
 
-// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it.
+// deleteTrash deletes one entry of the trash. An entry that can't be deleted is marked, and PurgeTrash reports it. What is left
+// by a deletion that was cut off is not examined again: half of a repository can't be read.
 func (r *Root) deleteTrash(ctx context.Context, path string) error {
+	n := r.readNote(path)
+	if !n.LossAccepted {
+		n.LossAccepted = true
+		writeNote(path, n)
+	}
 	err := files.RemoveTree(ctx, path)
 	if err == nil {
 		_ = os.Remove(path + noteSuffix)
 	} else if ctx.Err() == nil {
-		n := r.readNote(path)
 		n.Undeletable = true
-		r.writeNote(path, n)
+		writeNote(path, n)
 	}
 	return err
 }
@@ -135,27 +154,27 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 	for _, e := range entries {
 		name, path := e.Name(), filepath.Join(r.trash(), e.Name())
 		if at, err := time.Parse(trashTime, name[max(0, len(name)-len(trashTime)):]); err == nil {
-			list = append(list, trashEntry{path, at, r.readNote(path)})
+			list = append(list, trashEntry{r.readNote(path), path, at})
 		}
 	}
 	return list, nil
 }
 
-// due reports whether an entry has been kept for its time: by the monotonic clock where its note allows that, else by the
-// wall clock. Another project's entry is kept for as long as that one asked.
+// due reports whether the time is over for which an entry is kept: by the monotonic clock where its note allows that, else by
+// the wall clock. Another project's entry is kept for as long as that one asked.
 func (r *Root) due(t trashEntry, now time.Time) bool {
-	keep, age := r.Trash.Keep, now.Sub(t.at)
-	if t.note.Project != r.Trash.Project {
-		keep = t.note.Keep
-	}
-	if r.Trash.Short {
+	keep, age := t.Keep, now.Sub(t.at)
+	switch {
+	case r.Trash.Short:
 		keep = 0
+	case t.Project == r.Trash.Project:
+		keep = r.Trash.Keep
 	}
-	if t.note.Unsaved != "" && !r.Trash.Retry {
+	if t.Unsaved != "" && !r.Trash.Retry {
 		keep = max(keep, RecheckUnsaved)
 	}
-	if boot, mono, err := r.clock(); err == nil && boot == t.note.Boot && mono >= t.note.Mono {
-		age = mono - t.note.Mono
+	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
+		age = mono - t.Mono
 	}
 	return age >= keep || keep <= 0
 }
@@ -165,7 +184,7 @@ func (r *Root) due(t trashEntry, now time.Time) bool {
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {
-		if r.due(t, now) && (r.Trash.Retry || !t.note.Undeletable) {
+		if r.due(t, now) && (r.Trash.Retry || !t.Undeletable) {
 			paths = append(paths, t.path)
 		}
 	}
@@ -193,7 +212,7 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 	}
 	list, err := r.listTrash()
 	for _, t := range list {
-		if t.note.Undeletable && !r.Trash.Retry {
+		if t.Undeletable && !r.Trash.Retry {
 			purged.Undeletable = append(purged.Undeletable, t.path)
 			continue
 		}
@@ -201,8 +220,9 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 			continue
 		}
 		if work := r.UnsavedInTrash(ctx, t.path, discard); work != "" && ctx.Err() == nil {
-			t.note.Unsaved = work
-			r.writeNote(t.path, t.note) // so that it is not examined in every pass
+			t.Unsaved = work // so that it is not examined in every pass
+			t.Boot, t.Mono, _ = r.clock()
+			writeNote(t.path, t.note)
 			purged.Unsaved[t.path] = work
 			continue
 		}
@@ -219,19 +239,36 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time, discard bool) (pur
 	return purged, err
 }
 
-// UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where an operator has accepted
-// the loss: then, or now with discard, which is for this project's entries only.
+// UnsavedInTrash says what work in an entry of the trash exists nowhere else. It is empty where nothing was unsaved when the entry
+// came, and nothing in it has changed since, and where an operator has accepted the loss: then, or now with discard, which is
+// for this project's entries only.
 func (r *Root) UnsavedInTrash(ctx context.Context, path string, discard bool) string {
-	if n := r.readNote(path); n.Discard || discard && n.Project == r.Trash.Project {
+	n := r.readNote(path)
+	if n.LossAccepted || discard && n.Project == r.Trash.Project || !n.SavedAt.IsZero() && !changedSince(ctx, path, n.SavedAt) {
 		return ""
 	}
 	return git.Unsaved(ctx, path)
 }
 
+// changedSince reports whether anything below path was written since, or can't be looked at.
+func changedSince(ctx context.Context, path string, since time.Time) bool {
+	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err = errors.Join(err, ctx.Err()); err == nil {
+			info, err = d.Info()
+		}
+		if err == nil && info.ModTime().After(since) {
+			err = errors.New("changed")
+		}
+		return err
+	})
+	return err != nil
+}
+
 // Dissolve removes symphony's own files from a root without a workspace or project: the trash and the lock files, and the
-// root itself if it is empty then. A root that is still in use, or whose trash holds unsaved work, stays as it is; the latter
-// not with discard.
-func (r *Root) Dissolve(ctx context.Context, discard bool) error {
+// root itself if it is empty then. A root that is still in use stays as it is, and so does one whose trash holds unsaved work,
+// but for that of the projects in discard.
+func (r *Root) Dissolve(ctx context.Context, discard []string) error {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
 			return err
@@ -242,7 +279,7 @@ func (r *Root) Dissolve(ctx context.Context, discard bool) error {
 		return err
 	}
 	for _, t := range list {
-		if !discard && r.UnsavedInTrash(ctx, t.path, false) != "" {
+		if !slices.Contains(discard, t.Project) && r.UnsavedInTrash(ctx, t.path, false) != "" {
 			return nil
 		}
 	}

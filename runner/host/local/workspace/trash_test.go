@@ -128,3 +128,51 @@ func TestTrashDiscardsOnlyTheProjectsOwn(t *testing.T) {
 		}
 	}
 }
+
+// What was saved when it came goes in its time, also after the repository of a linked worktree was pruned; not if it changed since.
+func TestTrashOfAPrunedWorktree(t *testing.T) {
+	for change, want := range map[string]int{"true": 1, "echo work > sub/new": 0} {
+		r := newRoot(t)
+		r.Trash.Keep = time.Hour
+		main := t.TempDir()
+		sh(t, main, "git init -q -b main; git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m one")
+		w := acquire(t, r, owner("A", "r1"))
+		sh(t, w.Path, "git -C "+main+" worktree add -q -b topic "+w.Path+"; mkdir sub")
+		check(t, w.Ready())
+		check(t, w.Release())
+		removed, err := r.Remove(t.Context(), owner("A", "r2"), day, false)
+		check(t, err)
+		sh(t, removed.Trash, "git -C "+main+" worktree prune; "+change)
+		purged, err := r.PurgeTrash(t.Context(), day.Add(2*time.Hour), false)
+		check(t, err)
+		if purged.Removed != want {
+			t.Errorf("after %s: %+v", change, purged)
+		}
+	}
+}
+
+// A deletion that was cut off goes on, although half of a repository can't be read.
+func TestTrashHalfDeleted(t *testing.T) {
+	r := newRoot(t)
+	r.Trash.Keep = time.Hour
+	entry := trashed(t, r, "A", day)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.deleteTrash(ctx, entry); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(entry, ".git", "config"), "")
+	wantPurged(t, r, day.Add(time.Hour), 1)
+}
+
+// The end of a root takes no unsaved work with it but that of projects whose operator has accepted the loss.
+func TestDissolveDiscardsOnlyTheProjectsOwn(t *testing.T) {
+	for want, discard := range map[bool][]string{true: {"mine"}, false: {"mine", "other"}} {
+		r := newRoot(t)
+		r.Trash = Trash{Project: "other", Keep: time.Hour}
+		entry := trashed(t, r, "A", day)
+		write(t, filepath.Join(entry, ".git"), "nothing that can be read")
+		check(t, r.Dissolve(t.Context(), discard))
+		wantExist(t, want, entry)
+	}
+}

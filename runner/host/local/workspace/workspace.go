@@ -156,26 +156,30 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 // deleteTimeout bounds the deletion of leftovers while a run waits for it.
 const deleteTimeout = 10 * time.Second
 
-// clear takes away what a cut-off run left. What was on its way into the trash stays there for its time; the
-// rest is worth nothing.
-func (w *Workspace) clear(ctx context.Context, keep bool) error {
+// clear takes away what a cut-off run left. What was on its way into the trash is kept there for its time; the rest is worth
+// nothing.
+func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	err := w.dispose(ctx, w.Path, keep)
+	if keep && w.info != nil {
+		_, err = w.root.moveToTrash(w.Path, w.Key, time.Now(), examined(ctx, w.Path))
+	} else {
+		err = w.dispose(ctx, w.Path)
+	}
 	if err == nil {
 		w.info = nil
-		err = w.dispose(ctx, w.root.work(w.Key), false)
+		err = w.dispose(ctx, w.root.work(w.Key))
 	}
 	return err
 }
 
-// dispose moves a directory into the trash and, unless it is to be kept, deletes it. What can't be deleted is purged later.
-func (w *Workspace) dispose(ctx context.Context, path string, keep bool) error {
+// dispose deletes a directory that is worth nothing, by way of the trash. What can't be deleted is purged later.
+func (w *Workspace) dispose(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	trashed, err := w.root.moveToTrash(path, w.Key, time.Now(), false)
-	if err == nil && !keep {
+	trashed, err := w.root.moveToTrash(path, w.Key, time.Now(), note{LossAccepted: true})
+	if err == nil {
 		_ = w.root.deleteTrash(ctx, trashed)
 	}
 	return err
