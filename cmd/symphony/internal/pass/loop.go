@@ -68,9 +68,7 @@ func loop(ctx context.Context, p *project.Project, o TickOptions) error {
 		o.LockTimeout = project.CommandPatience
 	}
 	l := &looper{w: p.Env, options: o, log: o.logger(p.Env), interval: 30 * time.Second, woken: map[string]bool{}, program: project.ProgramPath()}
-	if l.version = stamp("/proc/self/exe"); l.version == "" { // the file at the path may have been replaced already
-		l.version = stamp(l.program)
-	}
+	l.version = stamp(l.program)
 	// Reaps also the workers that this process started before it executed a new program.
 	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
 	for first := true; ; first = false {
@@ -198,14 +196,13 @@ func (l *looper) stopWorkers(p *project.Project, runs []reconcile.Run, r Result)
 	return living
 }
 
-// stamp identifies the contents of a program's file; empty if there is none. A layered file system may have two inodes for
-// one file, so they do not count.
+// stamp identifies the file of a program; empty if there is none.
 func stamp(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode())
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), info.Sys().(*syscall.Stat_t).Ino)
 }
 
 // upgrade executes the program that has replaced this one between two passes, if there is one: the same process, with the same
